@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from clusterproof.plugins.catalog import PACKAGED
-from clusterproof.plugins.training_run import Place
+from clusterproof.plugins.training_run import Position
 from clusterproof.plugins.training_run.rules.straggler_cost import StragglerCost, straggler_costs
 from scripts.arguments import share_asked
 
@@ -28,7 +28,7 @@ TIMES, ERRORS = (1.0, 1.5, 2.0, 2.5), (0.0, 2.0, 3.0)
 def costs(random: Random, ranks: int, often: float, pauses: float) -> StragglerCost:
     """What the costliest rank costs in a run whose rank 0 pauses in `pauses` of its steps, others `often`."""
     computed = {
-        Place(rank): {
+        Position(rank): {
             step: random.gauss(1, NOISE) + (random.expovariate(1 / PAUSE_S) if random.random() < share else 0.0)
             for step in range(STEPS)
         }
@@ -54,7 +54,7 @@ def simulate(share: float) -> Counter[tuple[str, float, float]]:
                 for kind, share_of_one in (("alike", often), ("one", MORE)):
                     cost = costs(random, ranks, often, share_of_one)
                     counts[kind, 0.0, 0.0] += 1
-                    right = kind == "alike" or cost.place.rank == 0
+                    right = kind == "alike" or cost.position.rank == 0
                     counts.update(
                         (kind, times, errors)
                         for times in TIMES

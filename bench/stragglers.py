@@ -18,7 +18,7 @@ from clusterproof.checks.run.test_pace import test_slow_rank
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Concern, Incomplete
-from clusterproof.plugins.training_run import Place
+from clusterproof.plugins.training_run import Position
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from scripts.arguments import Arguments, count, share
@@ -63,28 +63,28 @@ def simulated(cell: Cell, random: Random) -> tuple[TrainingRun, int]:
     """A run, and its slow rank; -1 where it has none."""
     stages = random.choice([count for count in (1, 2, 4, 8) if cell.size // count >= 4])
     replicas = cell.size // stages
-    places = [Place(rank, rank // replicas, rank % replicas) for rank in range(stages * replicas)]
-    slow = random.randrange(len(places)) if cell.slower else -1
+    positions = [Position(rank, rank // replicas, rank % replicas) for rank in range(stages * replicas)]
+    slow = random.randrange(len(positions)) if cell.slower else -1
     base = [1 + 0.6 * random.random() for _ in range(stages)]
     busy = random.randrange(replicas) if cell.what == "one busy replica" and stages > 1 else -1
     swing = SEQUENCES if cell.what == "uneven sequence lengths" else 0.0
     own = {
-        place: base[place.stage]
+        position: base[position.stage]
         * exp(random.gauss(0, LOTTERY))
-        * (1 + cell.slower * (place.rank == slow))
-        * (BUSY if place.replica == busy else 1)
-        for place in places
+        * (1 + cell.slower * (position.rank == slow))
+        * (BUSY if position.replica == busy else 1)
+        for position in positions
     }
-    run_data = RunData(places={place.rank: place for place in places})
-    run_data.compute.update({(place.rank, "forward"): {} for place in places})
+    run_data = RunData(positions={position.rank: position for position in positions})
+    run_data.compute.update({(position.rank, "forward"): {} for position in positions})
     for number in range(cell.steps + 10):
         work = [exp(random.gauss(0, swing)) for _ in range(replicas)] if swing else [1.0] * replicas
-        for place in places:
+        for position in positions:
             if random.random() >= MISSING:
-                seconds = own[place] * work[place.replica or 0] * exp(random.gauss(0, cell.noise))
+                seconds = own[position] * work[position.replica or 0] * exp(random.gauss(0, cell.noise))
                 if number < WARM_UP:
                     seconds *= 1 + 9 * random.random()
-                run_data.compute[place.rank, "forward"][100 + number] = (seconds, 1)
+                run_data.compute[position.rank, "forward"][100 + number] = (seconds, 1)
     return TrainingRun("simulated", run_data), slow
 
 
@@ -95,9 +95,9 @@ def by_ours(run: TrainingRun) -> dict[int, str]:
         try:
             test_slow_rank(rank)
         except (AssertionError, Concern):
-            said[rank.place.rank] = "named"
+            said[rank.position.rank] = "named"
         except Incomplete:
-            said[rank.place.rank] = "incomplete"
+            said[rank.position.rank] = "incomplete"
     return said
 
 
@@ -121,7 +121,7 @@ def run(cell: Cell) -> tuple[Cell, Counter[str]]:
             if slow >= 0:
                 counts[f"{name}: slow {said.pop(slow, 'missed')}"] += 1
             counts.update(f"{name}: healthy {word}" for word in said.values())
-            counts[f"{name}: healthy"] += len(run.data.places) - (slow >= 0)
+            counts[f"{name}: healthy"] += len(run.data.positions) - (slow >= 0)
     return cell, counts
 
 

@@ -56,8 +56,11 @@ def finding_block(finding: FindingGroup, verdict: Verdict, site: str = "") -> st
     first = finding.first
     more = f'<p class="suspicion">{escape(finding.suspicion)}</p>' if finding.suspicion else ""
     by_cause = [
-        (("see it", f"<code>{escape(one.evidence)}</code>" if one.evidence else ""), ("do", escape(one.remedy)))
-        for one in finding.of_each_cause
+        (
+            ("see it", f"<code>{escape(result.evidence)}</code>" if result.evidence else ""),
+            ("do", escape(result.remedy)),
+        )
+        for result in finding.of_each_cause
     ]
     rows = (
         ("means", escape(first.meaning)),
@@ -179,11 +182,12 @@ def tiles(results: Iterable[Result], catalog: Catalog = PACKAGED, cluster: Clust
     has_nodes = any(result.is_of_node for result in results)
     of_fit = _tile(FIT, str(fit), "in every check that ran", "", "#map") if has_nodes else ""
     shared = shared_finding(results)
-    said = f'<p class="shared">{escape(shared)}</p>' if shared else ""
+    of_shared = f'<p class="shared">{escape(shared)}</p>' if shared else ""
     of_tasks = "".join(map(_of_task, tasks))
     cut = cut_of(results)
     of_cut = f'<p class="cut"><strong>{escape(cut.words)}</strong></p>' if cut else ""
-    return f'{of_cut}<ul class="tiles" aria-label="what to do">{of_tasks}{of_fit}</ul>{said}{_commands(tasks, cluster)}'
+    tiles = f'<ul class="tiles" aria-label="what to do">{of_tasks}{of_fit}</ul>'
+    return f"{of_cut}{tiles}{of_shared}{_commands(tasks, cluster)}"
 
 
 def _commands(tasks: Iterable[Task], cluster: Cluster | None) -> str:

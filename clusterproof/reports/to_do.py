@@ -126,8 +126,8 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
     tasks = []
     for (action, what), rows in tasks_of.items():
         nodes, reasons, titles, checks = zip(*rows, strict=True)
-        places, of_checks = (tuple(dict.fromkeys(names)) for names in (nodes, checks))
-        tasks.append(Task(action, places, _by_frequency(reasons), what, _by_frequency(titles), of_checks))
+        of_nodes, of_checks = (tuple(dict.fromkeys(names)) for names in (nodes, checks))
+        tasks.append(Task(action, of_nodes, _by_frequency(reasons), what, _by_frequency(titles), of_checks))
     graver = [
         task for task in tasks if task.action != LOOK_AT or (task.of_what == "run" and unfit.isdisjoint(task.nodes))
     ]

@@ -40,13 +40,13 @@ class Topology:
 
 def topology(cluster: ClusterFacts) -> Topology | None:
     """What this run knows of it, None where that is nothing."""
-    places = Topology(
+    known = Topology(
         _known(job_groups, cluster, ()),
         _known(zones, cluster, {}) or _known(by_labels.zones, cluster, {}),
         _known(network_layers, cluster, {}) or _known(by_labels.network_layers, cluster, {}),
         _known(ultraservers, cluster, {}) or _known(by_labels.ultraservers, cluster, {}),
     )
-    return places if places.zones or places.layers or places.ultraservers else None
+    return known if known.zones or known.layers or known.ultraservers else None
 
 
 def _known(read: Callable[[ClusterFacts], T], cluster: ClusterFacts, otherwise: T) -> T:
@@ -94,13 +94,13 @@ def section(topology: Topology) -> str:
 
 def _rows(topology: Topology, depth: int) -> Iterator[list[str]]:
     for group in topology.groups:
-        places: dict[tuple[str, ...], list[str]] = {}
+        nodes_by_location: dict[tuple[str, ...], list[str]] = {}
         for node in group.nodes:
             layers = topology.layers.get(node, ())
             padded = (*layers, *[""] * (depth - len(layers)))
             location = (topology.zones.get(node) or "", *padded, topology.ultraservers.get(node) or "")
-            places.setdefault(location, []).append(node)
-        for location, nodes in sorted(places.items()):
+            nodes_by_location.setdefault(location, []).append(node)
+        for location, nodes in sorted(nodes_by_location.items()):
             yield [group.name, *(word or "–" for word in location), str(len(nodes)), fold(nodes)]
 
 

@@ -15,7 +15,7 @@ from clusterproof.plugins.core.cluster import Target
 
 def words_of_round(*words: str) -> list[str]:
     option, further = command.parser().parse_known_args(["run", *words])
-    return gate_run.words(option, further, Path("/kept"))
+    return gate_run.command(option, further, Path("/kept"))
 
 
 def test_a_round_evaluates_the_cluster_that_was_named_in_its_region_and_account() -> None:

@@ -167,8 +167,8 @@ def test_keys_and_known_hosts_are_counted(tmp_path: Path) -> None:
     (ssh / "id_ed25519").touch()
     (ssh / "known_hosts").write_text("# none\n\ngpu001 ssh-ed25519 AAAA\n")
     keys, hosts = of_ssh({}, tmp_path)
-    assert (keys.is_there, keys.words) == (True, "keys: ~/.ssh/id_ed25519")
-    assert (hosts.is_there, hosts.words) == (True, "1 host key in ~/.ssh/known_hosts")
+    assert (keys.is_there, keys.detail) == (True, "keys: ~/.ssh/id_ed25519")
+    assert (hosts.is_there, hosts.detail) == (True, "1 host key in ~/.ssh/known_hosts")
 
 
 def test_a_key_that_the_configuration_names_is_counted(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_key_that_the_configuration_names_is_counted(tmp_path: Path) -> None:
     (ssh / "config").write_text(
         'Host gpu*\n  IdentityFile ~/.ssh/cluster.pem\n  identityfile = "/gone/key"\n  IdentityFile ~/.ssh/%h\n'
     )
-    assert next(of_ssh({}, tmp_path)).words == "keys: ~/.ssh/cluster.pem"
+    assert next(of_ssh({}, tmp_path)).detail == "keys: ~/.ssh/cluster.pem"
 
 
 def test_a_key_whose_name_no_file_can_have_is_none(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_key_whose_name_no_file_can_have_is_none(tmp_path: Path) -> None:
 def test_slurm_is_there_where_its_controller_answers(answer: str | None, is_there: bool, words: str) -> None:
     means = of_slurm(lambda: answer)
     assert means.is_there is is_there
-    assert words in means.words
+    assert words in means.detail
 
 
 def test_aws_is_not_there_without_credentials_and_says_what_is_missing() -> None:
@@ -213,7 +213,7 @@ def test_aws_is_not_there_without_credentials_and_says_what_is_missing() -> None
 def test_what_is_missing_comes_with_what_to_do(tmp_path: Path) -> None:
     for means in every_means({"PATH": ""}, tmp_path):
         if means.serves in ("ssh:", "HyperPod"):
-            assert "; " in means.words
+            assert "; " in means.detail
             assert not means.is_there
 
 

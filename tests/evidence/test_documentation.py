@@ -87,12 +87,12 @@ def test_what_is_declared_beside_a_collector_is_known_to_be_harmless(
 ) -> None:
     assert blocks
     monkeypatch.setattr(kinds, "EVIDENCE", str(tmp_path / "evidence"))
-    kinds._places.cache_clear()
+    kinds._schemas.cache_clear()
     try:
-        assert [kinds.place_of("tuned").at(key).kind for key in ("exit", "output")] == ["number", "text"]
-        assert kinds.place_of("boot").at("kernel").kind == "version"
+        assert [kinds.schema_of("tuned").at(key).kind for key in ("exit", "output")] == ["number", "text"]
+        assert kinds.schema_of("boot").at("kernel").kind == "version"
     finally:
-        kinds._places.cache_clear()
+        kinds._schemas.cache_clear()
 
 
 def test_a_collector_that_describes_itself_has_a_section_and_one_described_by_hand_keeps_its_own(

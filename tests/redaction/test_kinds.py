@@ -12,7 +12,7 @@ from clusterproof.plugins import evidence as facts
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.evidence.field import Field
-from clusterproof.plugins.redaction.kinds import ValueKind, keys, place_of
+from clusterproof.plugins.redaction.kinds import ValueKind, keys, schema_of
 from clusterproof.plugins.redaction.redact import Redaction
 from tests.builders.evaluated import results
 from tests.builders.recordings import node
@@ -43,7 +43,7 @@ BASES = (loadable_p5, loadable_trn2, healthy_cpu, gb300, v100)
 def of(data: NodeEvidence) -> set[str]:
     """The paths in a node's evidence whose kind is not declared."""
     answers = data.collectors.items()
-    return {path for name, answer in answers for path in undeclared(answer.value, place_of(name), name)}
+    return {path for name, answer in answers for path in undeclared(answer.value, schema_of(name), name)}
 
 
 def undeclared(value: object, place: ValueKind, path: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ import zstandard
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached, load, to_json
 from clusterproof.plugins.evidence.recording import write_cluster, write_control_plane, write_node
-from clusterproof.plugins.redaction.kinds import ValueKind, collectors, place_of
+from clusterproof.plugins.redaction.kinds import ValueKind, collectors, schema_of
 from clusterproof.plugins.redaction.redact import Redaction
 from tests.builders.runs import ALONE_OR_NOT, ROOT, Runs
 from tests.redaction.planted import SECRETS, SENTENCES
@@ -99,7 +99,7 @@ def values_of(place: ValueKind, secrets: Iterator[str]) -> object:
 def evidence(name: str, secrets: Iterator[str]) -> NodeEvidence:
     """The evidence of a node that has a secret in every place."""
     data = {
-        collector: Collected(Status.READ, values_of(place_of(collector), secrets), next(secrets))
+        collector: Collected(Status.READ, values_of(schema_of(collector), secrets), next(secrets))
         for collector in collectors()
     }
     return NodeEvidence(
@@ -226,7 +226,7 @@ def test_no_secret_survives_in_anything_that_a_run_writes(runs: Runs, workers: l
     for one in nodes:
         write_node(recording, one)
     control = {
-        collector: Collected(Status.READ, values_of(place_of(collector), secrets), next(secrets))
+        collector: Collected(Status.READ, values_of(schema_of(collector), secrets), next(secrets))
         for collector in collectors()
     }
     write_control_plane(recording, NodeEvidence("zorg-cluster", control))

@@ -8,7 +8,7 @@ from functools import cache
 from random import Random
 
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
-from clusterproof.plugins.training_run import KERNEL, OPERATOR, Place, Spent, Step
+from clusterproof.plugins.training_run import KERNEL, OPERATOR, Position, Spent, Step
 from clusterproof.plugins.training_run.placement import Slots
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import Fact, RunData
@@ -44,7 +44,7 @@ def _facts(random: Random, ranks: int, steps: int, slow: int) -> Iterator[Fact]:
         for rank in range(ranks):
             work = 0.6 * random.gauss(1, 0.01) * (1.4 if rank == slow else 1)
             parts = {"forward": work, "all_reduce": 0.2, "data": 0.01 + long * (rank == LATE), "checkpoint": save}
-            yield Step(Place(rank, 2 * rank // ranks), step, 1.0 + long + save + random.random() / 100, parts)
+            yield Step(Position(rank, 2 * rank // ranks), step, 1.0 + long + save + random.random() / 100, parts)
     yield from (Spent(0, KERNEL, kernel, 3.0 / (at + 1), 100) for at, kernel in enumerate(KERNELS))
     yield Spent(0, OPERATOR, "aten::mm", 1.2, 40)
 

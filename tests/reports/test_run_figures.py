@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.training_run import Place, Step
+from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.rules.steps import StepTime
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
@@ -20,8 +20,8 @@ def texts(html: str) -> str:
 def job() -> TrainingRun:
     """A job as long as that of the report that people know: 1,802 s, of which its steps take 1,436."""
     data = RunData()
-    step = Step(Place(0), 1, 30.0, {"init": 30.0, "forward": 0.0})
-    data.add([step, *(Step(Place(0), number, 0.68, {"forward": 0.5}) for number in range(2, 2112))], "steps")
+    step = Step(Position(0), 1, 30.0, {"init": 30.0, "forward": 0.0})
+    data.add([step, *(Step(Position(0), number, 0.68, {"forward": 0.5}) for number in range(2, 2112))], "steps")
     data.add((Sample("algo-1", GPU, "gpu0", BEGAN_S + at, 50.0 + at % 50) for at in range(0, 1802, 5)), "samples")
     return TrainingRun("job", data)
 

@@ -9,7 +9,7 @@ from statistics import fmean
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.training_run import KERNEL, OPERATOR, Operation, Place, Spent, Step
+from clusterproof.plugins.training_run import KERNEL, OPERATOR, Operation, Position, Spent, Step
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import CPU, GPU, MEMORY, Sample
@@ -96,7 +96,7 @@ def test_each_rule_says_how_often_it_triggered_over_how_much_and_by_which_number
 
 @pytest.mark.parametrize("sampled", [(), (CPU,), (CPU, MEMORY)])
 def test_a_rule_that_traces_stand_in_for_samples_of_is_over_their_ranks(sampled: Sequence[str]) -> None:
-    steps = [Step(Place(rank), step, 1.0) for step in range(30) for rank in range(4)]
+    steps = [Step(Position(rank), step, 1.0) for step in range(30) for rank in range(4)]
     run = run_with(*steps, *(Sample("gpu001", metric, "", 10.0 * at, 50.0) for metric in sampled for at in range(77)))
     found = training_section(
         run, [result("run.gpu_busy", "x", Verdict.CONCERN, "55 %", subject="run", subsystem="run")]
@@ -176,14 +176,14 @@ def test_kernels_and_operators_are_sorted_by_their_time(page: Page) -> None:
 
 def test_what_no_file_has_is_not_drawn() -> None:
     assert section(run_with()) == ""
-    only_compute = [Operation(Place(rank), step, "forward", 1.0) for step in range(30) for rank in range(4)]
+    only_compute = [Operation(Position(rank), step, "forward", 1.0) for step in range(30) for rank in range(4)]
     html = section(run_with(*only_compute))
     assert "Ranks side by side" in html
     assert not any(title in html for title in ("<h3>Steps", "How busy", "GPU memory", "Kernels"))
 
 
 def test_ranks_of_which_only_steps_are_known_are_compared_by_those() -> None:
-    steps = [Step(Place(rank), step, 1.2 if rank == 3 else 1.0) for step in range(30) for rank in range(8)]
+    steps = [Step(Position(rank), step, 1.2 if rank == 3 else 1.0) for step in range(30) for rank in range(8)]
     assert "8 ranks; the slowest, rank 3, takes for a step 1.20 times as long as all ranks" in section(run_with(*steps))
 
 
@@ -193,7 +193,7 @@ def test_names_are_text_whatever_they_are() -> None:
         Spent(0, KERNEL, evil, 1.0, 1),
         Spent(0, OPERATOR, evil, 1.0, 1),
         *(Sample(evil, metric, evil, 10.0 * at, 50.0) for at in range(99) for metric in (GPU, MEMORY)),
-        *(Step(Place(rank), step, 1.0, {evil + "data": 0.1}) for step in range(30) for rank in range(4)),
+        *(Step(Position(rank), step, 1.0, {evil + "data": 0.1}) for step in range(30) for rank in range(4)),
     )
     html = document(run_of([result("run.slow_rank", "x")], training=run_with(*facts, name=evil)))
     assert "<script>alert" not in html
@@ -209,8 +209,10 @@ def test_a_thousand_nodes_five_thousand_ranks_and_a_hundred_thousand_steps_take_
         for at in range(20)
         for metric in (GPU, MEMORY)
     ]
-    ranks = [Step(Place(rank), step, 1.0 + rank % 7, {"forward": 1.0}) for step in range(25) for rank in range(5_000)]
-    steps = [Step(Place(0), step, 1.0 + (step * 7919 % 13) / 3) for step in range(100_000)]
+    ranks = [
+        Step(Position(rank), step, 1.0 + rank % 7, {"forward": 1.0}) for step in range(25) for rank in range(5_000)
+    ]
+    steps = [Step(Position(0), step, 1.0 + (step * 7919 % 13) / 3) for step in range(100_000)]
     html = section(run_with(*samples, *ranks, *steps))
     assert len(html) < MOST
     assert "5 of them to a cell" in html

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import verdict_on
-from clusterproof.plugins.training_run import Operation, Place, Step
+from clusterproof.plugins.training_run import Operation, Position, Step
 from clusterproof.plugins.training_run.collectives import CollectiveCall
 from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.run import TrainingRun
@@ -21,7 +21,7 @@ from clusterproof.plugins.training_run.run_data import RunData
 
 SHARED = Path(__file__).parents[3] / "shared" / "runs"
 CHECKS = {name: check for name, check in all_checks().items() if check.is_of_run}
-Seconds = Callable[[Place, int], float]  # of a rank's forward in a step
+Seconds = Callable[[Position, int], float]  # of a rank's forward in a step
 
 
 def labelled(path: str) -> Path:
@@ -31,7 +31,7 @@ def labelled(path: str) -> Path:
     return SHARED / path
 
 
-def one_second(_place: Place, _step: int) -> float:
+def one_second(_position: Position, _step: int) -> float:
     return 1.0
 
 
@@ -40,13 +40,13 @@ def computing(
 ) -> TrainingRun:
     """A run whose ranks compute so long, give or take a little noise that is always the same."""
     random = Random(5)
-    places = [Place(rank, rank // replicas, rank % replicas) for rank in range(stages * replicas)]
+    positions = [Position(rank, rank // replicas, rank % replicas) for rank in range(stages * replicas)]
     data = RunData()
     data.add(
         (
-            Operation(place, step, name, seconds(place, step) * share * random.gauss(1, noise))
+            Operation(position, step, name, seconds(position, step) * share * random.gauss(1, noise))
             for step in range(1, steps + 1)
-            for place in places
+            for position in positions
             for name, share in (("forward-compute", 1.0), ("backward-compute", 2.0), ("forward-recv", random.random()))
         ),
         "made up",
@@ -62,7 +62,7 @@ def stepping(
     data = RunData()
     data.add(
         (
-            Step(Place(rank), step, seconds(step) * random.gauss(1, 0.01), parts(step) if parts else {})
+            Step(Position(rank), step, seconds(step) * random.gauss(1, 0.01), parts(step) if parts else {})
             for step in range(1, steps + 1)
             for rank in range(2)
         ),
@@ -79,7 +79,7 @@ def logging_ranks(
     data = RunData()
     for step in range(1, steps + 1):
         own = [random.gauss(1, 0.02) + longer(rank, step) for rank in range(ranks)]
-        data.add((Step(Place(rank), step, max(own) + 2, {"forward": own[rank]}) for rank in range(ranks)), "made up")
+        data.add((Step(Position(rank), step, max(own) + 2, {"forward": own[rank]}) for rank in range(ranks)), "made up")
     return TrainingRun("made-up", data)
 
 
@@ -117,12 +117,12 @@ def arriving(late: int, calls: int = 200, ranks: int = 8) -> TrainingRun:
 
 def slow(rank: int, times: float, others: Seconds = one_second) -> Seconds:
     """One rank computes so many times as long."""
-    return lambda place, step: others(place, step) * (times if place.rank == rank else 1)
+    return lambda position, step: others(position, step) * (times if position.rank == rank else 1)
 
 
 def uneven(most: float = 0.4) -> Seconds:
     """Each replica has another length of sequence in each step."""
-    return lambda place, step: 1 + most * Random(f"{place.replica} {step}").random()
+    return lambda position, step: 1 + most * Random(f"{position.replica} {step}").random()
 
 
 def said(check: str, run: TrainingRun) -> Result:

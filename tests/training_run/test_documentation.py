@@ -49,7 +49,8 @@ def test_the_lines_for_ones_own_training_code_write_what_is_read(
         exec(code, names)
         names["log"].close()  # type: ignore[attr-defined]
     run = read_run([str(tmp_path)])
-    assert {place.rank: len(seconds) for place, seconds in run.computed.items()} == dict.fromkeys(range(RANKS), STEPS)
+    counts = {position.rank: len(seconds) for position, seconds in run.computed.items()}
+    assert counts == dict.fromkeys(range(RANKS), STEPS)
     assert set(run.data.steps) == set(range(RANKS))
     assert {name for _, name in run.data.parts} == {"data"}
 

@@ -46,13 +46,13 @@ def test_a_loader_without_workers_is_found_in_a_real_trace() -> None:
 )
 def test_real_traces_of_jobs_have_their_collectives(file: str, ranks: set[int], verdict: str) -> None:
     run = read_run([str(labelled(file))])
-    assert set(run.data.places) == ranks
+    assert set(run.data.positions) == ranks
     assert said("run.comm_exposed", run).verdict.value == verdict
 
 
 def test_steps_the_wait_for_data_and_what_is_not_hidden_are_read(tmp_path: Path) -> None:
     run = read(tmp_path, trace(ten_steps(loading=200, alone=300)))
-    assert set(run.data.places) == {3}
+    assert set(run.data.positions) == {3}
     assert {step: round(seconds, 6) for step, (seconds, _) in run.data.steps[3].items()} == dict.fromkeys(
         range(10), 0.001
     )

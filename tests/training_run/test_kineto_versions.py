@@ -78,7 +78,7 @@ def test_several_ranks_are_one_run(tmp_path: Path) -> None:
     for rank in range(3):
         (tmp_path / f"host_{rank}.pt.trace.json.gz").write_bytes(gzip.compress(trace(TEN, rank=rank).encode()))
     run = read_run([str(tmp_path)])
-    assert set(run.data.places) == {0, 1, 2}
+    assert set(run.data.positions) == {0, 1, 2}
     assert len(run.data.files) == 3
 
 

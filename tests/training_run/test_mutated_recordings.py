@@ -42,14 +42,16 @@ def test_nobody_is_named_where_the_slow_worker_is_as_fast_as_the_others(recorded
 
 @pytest.mark.parametrize("times", [1.1, 1.2, 1.5])
 def test_whichever_rank_is_slow_is_named_and_no_other(recorded: TrainingRun, times: float) -> None:
-    for rank in Random(times).sample(sorted(recorded.data.places), 6):
+    for rank in Random(times).sample(sorted(recorded.data.positions), 6):
         own = {SLOW: 1 / TIMES}
         own[rank] = own.get(rank, 1.0) * times
         assert ranks_named(changed(recorded, own)) == [rank]
 
 
 def test_two_slow_workers_of_two_stages_are_both_named(recorded: TrainingRun) -> None:
-    stages = {place.stage: rank for rank, place in recorded.data.places.items() if rank != SLOW and place.stage}
+    stages = {
+        position.stage: rank for rank, position in recorded.data.positions.items() if rank != SLOW and position.stage
+    }
     other = stages[max(stages)]
     assert sorted(ranks_named(changed(recorded, {other: 1.3}))) == sorted([SLOW, other])
 

@@ -141,7 +141,7 @@ def test_of_a_rank_on_two_nodes_none_is_named(tmp_path: Path) -> None:
 
 def test_of_a_node_that_a_rank_left_no_gpu_is_numbered_by_the_order_of_ranks(tmp_path: Path) -> None:
     run = read(tmp_path, table(host=True) + "0,40,forward,1.0,gpu009\n8,40,forward,1.0,gpu009\n")
-    assert run.placements[3].place == "gpu001"
+    assert run.placements[3].location == "gpu001"
     assert of_slow(run) == "; rank 12 is on gpu002"
 
 

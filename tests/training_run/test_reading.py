@@ -42,7 +42,8 @@ def read(folder: Path, text: str | bytes, name: str = "trace.csv") -> TrainingRu
 @pytest.mark.parametrize("text", [TABLE, STEPS, LINES], ids=["operations", "steps", "JSON lines"])
 def test_every_form_gives_the_compute_of_each_rank(tmp_path: Path, text: str) -> None:
     found = read(tmp_path, text).computed
-    assert {place.rank: round(seconds[7], 3) for place, seconds in found.items()} == {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.8}
+    in_step = {position.rank: round(seconds[7], 3) for position, seconds in found.items()}
+    assert in_step == {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.8}
 
 
 def test_a_packed_file_reads_the_same(tmp_path: Path) -> None:
@@ -59,7 +60,8 @@ def test_columns_may_stand_in_any_order_and_have_their_units(tmp_path: Path) -> 
         f"{500 + 100 * rank},fwd,{step}.0,{rank},\n" for step in range(1, 31) for rank in range(4)
     )
     found = read(tmp_path, other).computed
-    assert {place.rank: round(seconds[7], 3) for place, seconds in found.items()} == {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.8}
+    in_step = {position.rank: round(seconds[7], 3) for position, seconds in found.items()}
+    assert in_step == {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.8}
 
 
 @pytest.mark.parametrize(("line", "words"), WRONG)

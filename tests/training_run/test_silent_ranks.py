@@ -42,7 +42,7 @@ def test_what_a_buffer_held_when_a_run_was_stopped_is_not_missed(check: str) -> 
 def test_where_few_ranks_were_to_log_none_is_missed() -> None:
     run = logging_ranks(ranks=16)
     for rank in set(range(16)) - {0, 8, 15}:
-        del run.data.steps[rank], run.data.compute[rank, "forward"], run.data.places[rank]
+        del run.data.steps[rank], run.data.compute[rank, "forward"], run.data.positions[rank]
     assert run.silent == {}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bench.pauses import simulate
 from clusterproof.plugins.catalog import PACKAGED
-from clusterproof.plugins.training_run import Place
+from clusterproof.plugins.training_run import Position
 from clusterproof.plugins.training_run.rules.straggler_cost import holds_up, straggler_costs
 from tests.training_run.builders import logging_ranks, said
 
@@ -54,7 +54,7 @@ def test_fewer_than_fifty_steps_are_incomplete() -> None:
 
 def test_ranks_of_other_stages_are_not_compared() -> None:
     lasted = dict.fromkeys(range(100), 3.0)
-    stage = {Place(rank, rank // 4): dict.fromkeys(range(100), 1.0 + rank // 4) for rank in range(8)}
+    stage = {Position(rank, rank // 4): dict.fromkeys(range(100), 1.0 + rank // 4) for rank in range(8)}
     assert [one.percent for one in straggler_costs(stage, lasted)] == [0.0, 0.0]
 
 
@@ -93,11 +93,11 @@ def test_long_steps_that_no_rank_alone_causes_name_none(longer: Callable[[int, i
 
 
 def test_a_rank_that_is_a_little_slower_in_every_step_is_not_what_makes_some_long() -> None:
-    computed = {Place(rank): dict.fromkeys(range(400), 3.0 + 0.6 * (rank == 3)) for rank in range(8)}
+    computed = {Position(rank): dict.fromkeys(range(400), 3.0 + 0.6 * (rank == 3)) for rank in range(8)}
     stalls = dict.fromkeys(range(7, 400, 8), 1.0)
     assert holds_up(computed, stalls, 3.0) is None
     for step in stalls:
-        computed[Place(3)][step] += 0.9
+        computed[Position(3)][step] += 0.9
     held = holds_up(computed, stalls, 3.0)
     assert held
-    assert (held.place.rank, held.times) == (3, len(stalls))
+    assert (held.position.rank, held.times) == (3, len(stalls))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.training_run import Operation, Place
+from clusterproof.plugins.training_run import Operation, Position
 from clusterproof.plugins.training_run.rules.stragglers import medians_of_others, steady
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
@@ -62,7 +62,7 @@ def test_two_slow_ranks_of_one_stage_are_both_named() -> None:
 
 @pytest.mark.parametrize("seconds", [uneven(0.4), uneven(1.0), lambda p, _: 1.5 if p.replica == 1 else 1.0])
 def test_nobody_is_named_for_uneven_work(seconds: Seconds) -> None:
-    for stages in (1, 4) if seconds(Place(1, 0, 1), 1) != 1.5 else (2, 4):
+    for stages in (1, 4) if seconds(Position(1, 0, 1), 1) != 1.5 else (2, 4):
         assert ranks_named(computing(seconds, stages=stages, replicas=8)) == []
 
 
@@ -78,15 +78,17 @@ def test_a_slow_rank_on_cpus_that_others_use_is_named_though_most_of_its_steps_o
     assert ranks_named(computing(shared_cpus, steps=150)) == []
 
 
-def shared_cpus(place: Place, step: int) -> float:
+def shared_cpus(position: Position, step: int) -> float:
     """Each step of a rank waits for a CPU as chance has it, up to four times as long as it computes."""
-    return 1 + 4 * Random(f"{place.rank} {step}").random() ** 3
+    return 1 + 4 * Random(f"{position.rank} {step}").random() ** 3
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("others", [lambda *_: 1.0, shared_cpus], ids=["even", "on CPUs that others use"])
 def test_a_rank_that_becomes_slow_is_named_by_the_later_half_of_the_run(others: Seconds) -> None:
-    run = computing(lambda place, step: others(place, step) * (1.6 if place.rank == 2 and step > 200 else 1), steps=400)
+    run = computing(
+        lambda position, step: others(position, step) * (1.6 if position.rank == 2 and step > 200 else 1), steps=400
+    )
     assert ranks_named(run) == [2]
     assert "peers in the later half of the run, in " in said("run.slow_rank", run).message
 
@@ -98,7 +100,7 @@ def test_nobody_is_named_beside_one_rank_that_is_fast(others: Seconds) -> None:
 
 def in_a_part(times: float, others: Seconds) -> Seconds:
     """Rank 3 computes so many times as long in the first three of four steps of the run."""
-    return lambda place, step: others(place, step) * (times if place.rank == 3 and step < 300 else 1)
+    return lambda position, step: others(position, step) * (times if position.rank == 3 and step < 300 else 1)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_steps_that_are_missing_here_and_there_change_nothing() -> None:
 
 
 def test_warm_up_steps_in_which_one_rank_compiles_flag_no_rank() -> None:
-    run = computing(lambda place, step: 30.0 if place.rank == 0 and step <= 5 else 1.0, steps=26)
+    run = computing(lambda position, step: 30.0 if position.rank == 0 and step <= 5 else 1.0, steps=26)
     assert ranks_named(run) == []
 
 
@@ -153,7 +155,7 @@ def test_rows_that_are_there_twice_change_nothing() -> None:
     for _ in range(2):
         twice.add(
             (
-                Operation(run.data.places[rank], step, name, mean)
+                Operation(run.data.positions[rank], step, name, mean)
                 for (rank, name), cells in run.data.compute.items()
                 for step, (mean, _) in cells.items()
             ),
@@ -195,7 +197,7 @@ def renamed(run: TrainingRun, names: tuple[str, str]) -> TrainingRun:
     old = ("forward-compute", "backward-compute")
     data.add(
         (
-            Operation(run.data.places[rank], step, dict(zip(old, names, strict=True))[name], mean)
+            Operation(run.data.positions[rank], step, dict(zip(old, names, strict=True))[name], mean)
             for (rank, name), cells in run.data.compute.items()
             for step, (mean, _) in cells.items()
         ),

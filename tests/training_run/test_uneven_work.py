@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.training_run import Place
+from clusterproof.plugins.training_run import Position
 from clusterproof.plugins.training_run.rules.stragglers import common_to_stages
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU_PRESSURE, Sample
@@ -55,9 +55,9 @@ def test_the_share_that_ranks_of_several_stages_have_in_common_is_found(of_work:
     work = {(replica, step): random.gauss(0, 0.1) for replica in range(8) for step in range(400)}
     alone = {(rank, step): random.gauss(0, 0.1) for rank in range(24) for step in range(400)}
 
-    def seconds(place: Place, step: int) -> float:
-        own = alone[place.rank, step - 1]
-        return float(2.718 ** (of_work**0.5 * work[place.replica or 0, step - 1] + (1 - of_work) ** 0.5 * own))
+    def seconds(position: Position, step: int) -> float:
+        own = alone[position.rank, step - 1]
+        return float(2.718 ** (of_work**0.5 * work[position.replica or 0, step - 1] + (1 - of_work) ** 0.5 * own))
 
     common = common_to_stages(computing(seconds, stages=3, replicas=8, steps=400).computed)
     assert common == pytest.approx(of_work, abs=0.1)
@@ -65,7 +65,7 @@ def test_the_share_that_ranks_of_several_stages_have_in_common_is_found(of_work:
 
 def test_one_stage_or_unknown_data_parallel_ranks_tell_nothing() -> None:
     assert common_to_stages(computing(uneven(0.6)).computed) is None
-    unknown = {Place(rank, rank // 4): dict.fromkeys(range(40), 1.0) for rank in range(8)}
+    unknown = {Position(rank, rank // 4): dict.fromkeys(range(40), 1.0) for rank in range(8)}
     assert common_to_stages(unknown) is None
 
 

@@ -89,10 +89,10 @@ def test_gpu_numa(node: Node) -> None:
         deviations = differences(node, NUMA, numa_nodes, absent=None)
         concern_if(deviations, in_words(deviations))
         is_meant = not deviations  # as all nodes have it
-    usual = counts.total() / len(counts)
-    if usual.is_integer() and len(set(counts.values())) > 1 and not is_meant:
+    mean = counts.total() / len(counts)
+    if mean.is_integer() and len(set(counts.values())) > 1 and not is_meant:
         seen = ", ".join(f"{count} GPUs on NUMA node {numa}" for numa, count in sorted(counts.items()))
-        concern(f"{seen}; expected {usual:.0f} on each")
+        concern(f"{seen}; expected {mean:.0f} on each")
 
 
 NUMA = "NUMA nodes of the GPUs"
@@ -209,15 +209,15 @@ def evaluate_among_gpus(node: Node) -> None:
     for name, reported in OF_ONE_MODEL.items():
         values = [(gpu.label, reading.get("name"), reading[name]) for gpu, reading in by_gpu if reading.get(name)]
         for label, model, own in values:
-            elsewhere, of_model = (usual_of(node, GPUS, kind_of_gpus, one) for one in (reported, KIND["name"]))
+            elsewhere, of_model = (usual_of(node, GPUS, kind_of_gpus, key) for key in (reported, KIND["name"]))
             is_of_one = model == one_model(node) and of_model is not None and of_model.value == model
             if is_of_one and elsewhere and SEVERAL not in elsewhere.value and elsewhere.value != UNREPORTED:
                 is_odd, expected = as_text(own) != elsewhere.value, f"{elsewhere.value} {elsewhere.how_many}"
             else:
                 alike = [value for _, other, value in values if other == model or None in (other, model)]
-                usual, count = Counter(alike).most_common(1)[0]
-                is_odd = own != usual and len(values) > ON_ONE_BOARD
-                expected = f"{usual:g}, as on {count} GPUs of the node"
+                most_common, count = Counter(alike).most_common(1)[0]
+                is_odd = own != most_common and len(values) > ON_ONE_BOARD
+                expected = f"{most_common:g}, as on {count} GPUs of the node"
             concern_if(is_odd, f"{label}: {reported} {own:g}; expected {expected}")
 
 

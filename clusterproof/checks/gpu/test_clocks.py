@@ -100,5 +100,5 @@ def evaluate_among_idle(gpu: Gpu, node: Node) -> None:
         return
     usual_c = median(celsius.values())
     is_hot = celsius[gpu.index] > usual_c + node.threshold("temperature.idle_spread_c")
-    usual = f"expected about {usual_c:.0f} °C, like the other idle GPUs"
-    concern_if(is_hot, f"{celsius[gpu.index]:.0f} °C and idle; {usual}")
+    expected = f"expected about {usual_c:.0f} °C, like the other idle GPUs"
+    concern_if(is_hot, f"{celsius[gpu.index]:.0f} °C and idle; {expected}")

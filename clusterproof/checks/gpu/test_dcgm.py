@@ -25,12 +25,12 @@ RAN = re.compile(rf"dcgmi diag -r ([1-4])(?: -p ({PARAMETER}(?:;{PARAMETER})*))?
 def of_run(node: Node) -> str:
     """The command that ran under load, of which no node decides more than level and parameters; of a log none."""
     ran = node.evidence.collectors.get("dcgm_diag")
-    data = ran.value.get("command") if ran and isinstance(ran.value, dict) else ran and ran.detail
-    found = RAN.match(data) if isinstance(data, str) else None
-    if not found:
+    command = ran.value.get("command") if ran and isinstance(ran.value, dict) else ran and ran.detail
+    match = RAN.match(command) if isinstance(command, str) else None
+    if not match:
         return ""
-    parameters = f" -p {shlex.quote(found[2])}" if found[2] else ""
-    return f"dcgmi diag -r {found[1]}{parameters} -j; echo exit: $?"
+    parameters = f" -p {shlex.quote(match[2])}" if match[2] else ""
+    return f"dcgmi diag -r {match[1]}{parameters} -j; echo exit: $?"
 
 
 @by_hand(of_run)
@@ -105,10 +105,10 @@ def in_words(
 ) -> str:
     """The results that are one of these: `memory on GPU 3: fail (isolate: …): row remapping has failed`."""
     results = ((test, result) for log in logs for test in log.tests for result in test.ending(statuses))
-    return listed(_words(test, result) for test, result in results if counts(result))
+    return listed(_description(test, result) for test, result in results if counts(result))
 
 
-def _words(test: DiagTest, result: Result) -> str:
+def _description(test: DiagTest, result: Result) -> str:
     where = f" on {'GPU ' * result.device[:1].isdecimal()}{result.device}" if result.device else ""
     severity = next((f" ({degree})" for message in result.said if (degree := severity_in_words(message.severity))), "")
     why = " ".join(message.text.strip() for message in result.said).replace("; expected ", ", expected ")

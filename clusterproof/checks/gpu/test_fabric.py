@@ -77,17 +77,17 @@ def test_fabric_uniform(node: Node) -> None:
     Remedy (reset or reboot): Reset the GPUs or reboot the node. On NVL72 trays check the rack's fabric manager and its
     partitions.
     """
-    places: dict[str, str] = {}
+    cliques: dict[str, str] = {}
     for gpu in node.gpus:
         with part:
-            places[gpu.label] = place(fabric_of(gpu, node))
-    if not places:
+            cliques[gpu.label] = place(fabric_of(gpu, node))
+    if not cliques:
         return
-    usual = Counter(places.values()).most_common(1)[0][0]
-    named = ", ".join(f"{label} in {where}" for label, where in places.items() if where != usual)
-    fail_if(named, f"{named}; expected {usual}, like the others")
+    most_common = Counter(cliques.values()).most_common(1)[0][0]
+    named = ", ".join(f"{label} in {where}" for label, where in cliques.items() if where != most_common)
+    fail_if(named, f"{named}; expected {most_common}, like the others")
     if is_of_a_rack(node):
-        fail_if(usual.endswith(NO_CLUSTER), f"the GPUs are in {usual}; expected the cluster of their rack")
+        fail_if(most_common.endswith(NO_CLUSTER), f"the GPUs are in {most_common}; expected the cluster of their rack")
         with part:
             deviations = differences(node, FABRIC, place_of)
             is_alone = deviations and node.run.counts(FABRIC, place_of)[FABRIC][deviations[0].own] == 1

@@ -167,9 +167,9 @@ def test_pcie_iommu(node: Node) -> None:
     """
     paths = node.pci_settings
     require_metal(node)
-    if not paths.ends:
+    if not paths.endpoints:
         not_applicable("no GPU or network device on the PCI bus")
-    modes = dict(each(paths.ends, lambda row: (row.address, row.iommu)))
+    modes = dict(each(paths.endpoints, lambda row: (row.address, row.iommu)))
     translated = [f"{address} ({mode})" for address, mode in modes.items() if mode in TRANSLATED]
     seen = f"the IOMMU translates for {len(translated)} of {len(modes)} devices: {', '.join(translated[:4])}"
     concern_if(translated, f"{seen}; expected passthrough (identity), or no IOMMU")
@@ -191,7 +191,7 @@ def test_pcie_settings(node: Node) -> None:
     if not any(row.data.get("settings") for row in paths.rows):
         not_applicable("no GPU or network device on PCI Express is awake here")
     functions = paths.functions
-    for row in paths.ends:
+    for row in paths.endpoints:
         with part:
             port = functions.get((row.path or ("",))[-1])
             own, above = row.settings, port.settings if port else None
@@ -206,7 +206,11 @@ def test_pcie_settings(node: Node) -> None:
     with suppress(NotApplicable):
         deviations = differences(node, IN_GROUP_OF, usual_settings, absent=None)
         counts = node.group.counts(IN_GROUP_OF, usual_settings)
-        less = [one for one in deviations if rank(one.own) < rank(one.usual or max(counts[one.name], key=rank))]
+        less = [
+            deviation
+            for deviation in deviations
+            if rank(deviation.own) < rank(deviation.usual or max(counts[deviation.name], key=rank))
+        ]
         concern_if(less, in_words(less))
 
 
@@ -229,13 +233,13 @@ AND = " and "  # between the settings of a model none of which has a majority
 
 def rank(value: str) -> list[tuple[int, str]]:
     """By which settings are compared, the worst of several first: a greater number is better, on better than off."""
-    return [(int(one) if one.isdecimal() else 0, one) for one in value.split(AND)]
+    return [(int(setting) if setting.isdecimal() else 0, setting) for setting in value.split(AND)]
 
 
 def settings_by_model(paths: PciPaths, read: Read) -> dict[str, dict[str, str]]:
     """What the settings of each device are, by its model and address, as far as they are known."""
     by_model: dict[str, dict[str, str]] = {}
-    for row in paths.ends:
+    for row in paths.endpoints:
         with part:
             value, model, address = read(row.settings) if row.settings else None, row.model, row.address
             if value is not None:

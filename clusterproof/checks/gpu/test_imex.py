@@ -125,8 +125,8 @@ def test_imex_domain(node: Node) -> None:
 def evaluate_all(trays: Iterable[ImexNode], node: Node) -> None:
     """What all trays of a domain have in common, for one that is not known to be this or that of them."""
     states, versions = {tray.status for tray in trays}, {tray.version for tray in trays}
-    words = ", ".join(sorted(state or "in no known state" for state in states))
-    fail_if(states and READY not in states, f"nvidia-imex is {words} on all trays of the domain; expected {READY}")
+    status = ", ".join(sorted(state or "in no known state" for state in states))
+    fail_if(states and READY not in states, f"nvidia-imex is {status} on all trays of the domain; expected {READY}")
     with part:
         version = next(iter(versions), "") if len(versions) == 1 else ""
         is_other = version and version != NO_GPU and not node.nvml.driver.startswith(version)

@@ -75,10 +75,10 @@ def in_words(findings: Iterable[XidFinding], node: Node) -> str:
     """The findings in one line: `Xid 79 (GPU has fallen off the bus) at 0000:c5:00.0, last at …: reboot the node`."""
     gpus = gpus_by_address(node)
     named = {address: gpu.words for address, gpu in gpus.items()}
-    return "; ".join(_words(finding, named.get(finding.pci, finding.uuid), node) for finding in findings)
+    return "; ".join(_description(finding, named.get(finding.pci, finding.uuid), node) for finding in findings)
 
 
-def _words(finding: XidFinding, gpu: str, node: Node) -> str:
+def _description(finding: XidFinding, gpu: str, node: Node) -> str:
     message = f"{finding.family} {finding.code} ({finding.name}) at {finding.pci or 'an unnamed device'}"
     if gpu:
         message += f" ({gpu})"

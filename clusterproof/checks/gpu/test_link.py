@@ -102,20 +102,21 @@ def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
 
 def evaluate_ways(gpu: Gpu, node: Node) -> None:
     """Fail where nvidia-smi topo shows fewer NVLinks from this GPU to others than between most GPUs of the node."""
-    ways = nvlinks_between.of(node)
-    others = [(label, other) for label, to in ways.items() for other in to if gpu.label not in (label, other)]
-    counts = Counter(ways[label][other] for label, other in others if len(ways) >= FEWEST_JOINED)
-    usual, alike = counts.most_common(1)[0] if counts else (0, 0)
-    fewer = {label: [other for other, links in to.items() if links < usual] for label, to in ways.items()}
+    nvlinks = nvlinks_between.of(node)
+    others = [(label, other) for label, to in nvlinks.items() for other in to if gpu.label not in (label, other)]
+    counts = Counter(nvlinks[label][other] for label, other in others if len(nvlinks) >= FEWEST_JOINED)
+    most_common, alike = counts.most_common(1)[0] if counts else (0, 0)
+    fewer = {label: [other for other, links in to.items() if links < most_common] for label, to in nvlinks.items()}
     own = fewer.get(gpu.label, [])
     most = max(map(len, fewer.values()), default=0)
     alike_in_it = sum(len(others) == most for others in fewer.values())  # of a mesh or a ring all GPUs have fewer
-    is_the_one = bool(own) and len(own) == most and 2 * alike_in_it < len(ways)
+    is_the_one = bool(own) and len(own) == most and 2 * alike_in_it < len(nvlinks)
     if not is_the_one or alike <= counts.total() * node.threshold("group.majority"):
         return
-    to = ways[gpu.label]
+    to = nvlinks[gpu.label]
     may_have_none = not (any(to.values()) or node.nvlinks_due or is_of_most(gpu, node))  # as one for a display
-    seen = f"{min(to[other] for other in own)} NVLinks to {', '.join(own)}; expected {usual}, as between most GPUs here"
+    fewest = min(to[other] for other in own)
+    seen = f"{fewest} NVLinks to {', '.join(own)}; expected {most_common}, as between most GPUs here"
     fail_if(not may_have_none, seen)
     concern_if(may_have_none and not readings(gpu, "name")[0], f"{seen}, unless it is of another model")
 

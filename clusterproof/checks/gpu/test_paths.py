@@ -34,17 +34,18 @@ def test_gpu_paths(node: Node) -> None:
     Remedy (investigate): Compare nvidia-smi topo -m, the slots and the firmware settings with a healthy node, and move
     a device that is in the wrong slot. In a cloud, replace the node.
     """
-    ways = {gpu: paths.nearest_nics for gpu, paths in node.gpu_paths.items()}
-    nearest_way = {gpu: way for gpu, (way, _) in ways.items() if way}
-    if not nearest_way:
+    nearest_by_gpu = {gpu: paths.nearest_nics for gpu, paths in node.gpu_paths.items()}
+    path_by_gpu = {gpu: path for gpu, (path, _) in nearest_by_gpu.items() if path}
+    if not path_by_gpu:
         not_applicable("no GPU shares the PCI bus with a network device")
-    usual, alike = Counter(nearest_way.values()).most_common(1)[0]
-    places = {nics for way, nics in ways.values() if way == usual}
-    if alike > len(nearest_way) * node.threshold("group.majority") and len(places) > 1:  # else not all GPUs can be near
-        as_most = f"expected {usual}, as {alike} of {len(nearest_way)} GPUs here"
-        for gpu, way in nearest_way.items():
-            is_far = NEAREST_FIRST.index(way) > NEAREST_FIRST.index(usual)
-            concern_if(is_far, f"{gpu} has no network device nearer than {way}; {as_most}")
+    most_common, alike = Counter(path_by_gpu.values()).most_common(1)[0]
+    nic_groups = {nics for path, nics in nearest_by_gpu.values() if path == most_common}
+    has_majority = alike > len(path_by_gpu) * node.threshold("group.majority")
+    if has_majority and len(nic_groups) > 1:  # else not all GPUs can be near
+        as_most = f"expected {most_common}, as {alike} of {len(path_by_gpu)} GPUs here"
+        for gpu, path in path_by_gpu.items():
+            is_far = NEAREST_FIRST.index(path) > NEAREST_FIRST.index(most_common)
+            concern_if(is_far, f"{gpu} has no network device nearer than {path}; {as_most}")
     compare(node, "PCIe paths of GPUs", nearest)
 
 
@@ -57,9 +58,9 @@ def nearest(node: Node) -> Values:
         "nearest other GPUs": [path.nearest_gpus for path in paths],
     }
     return {
-        f"{kind} to each of {len(paths)} GPUs:": ", ".join(f"{len(names)} {way}" for way, names in nearest_of)
+        f"{kind} to each of {len(paths)} GPUs:": ", ".join(f"{len(names)} {path}" for path, names in nearest_of)
         for kind, nearest_of in kinds.items()
-        if nearest_of and all(way for way, _ in nearest_of)
+        if nearest_of and all(path for path, _ in nearest_of)
     }
 
 

@@ -47,10 +47,10 @@ def test_rack_trays(node: Node) -> None:
     domains = node.run.once("domains by the sizes of their type", domains_of).get(sizes, Counter())
     count = sum(domains[size] for size in sizes)
     is_less = len(trays) not in sizes and len(trays) + unknown < max(sizes)
-    usual = max((size for size in sizes if domains[size]), default=0)
+    largest = max((size for size in sizes if domains[size]), default=0)
     concern_if(
         is_less and count > domains.total() * node.threshold("group.majority"),
-        f"{seen}; expected {usual}, as in {count} of {domains.total()} domains here",
+        f"{seen}; expected {largest}, as in {count} of {domains.total()} domains here",
     )
 
 

@@ -35,11 +35,11 @@ def test_firmware_uniform(node: Node) -> None:
         with part:
             list(read(node))
     for model, parts in _parts(node).items():
-        usual = _usual(parts)
-        others = ", ".join(f"{version} on {label}" for version, label in parts if version != usual)
+        majority = _majority(parts)
+        others = ", ".join(f"{version} on {label}" for version, label in parts if version != majority)
         with part:
-            count = sum(version == usual for version, _ in parts)
-            concern_if(usual and others, f"{model} {others}; expected {usual}, as on {count} others of the node")
+            count = sum(version == majority for version, _ in parts)
+            concern_if(majority and others, f"{model} {others}; expected {majority}, as on {count} others of the node")
     own = _versions(node)
     if not own:
         incomplete("no firmware version was reported; expected the BIOS's, the GPUs' or the disks'")
@@ -50,7 +50,7 @@ def test_firmware_uniform(node: Node) -> None:
 def _versions(node: Node) -> Values:
     """The versions of each model of a part, of most if any: `{"firmware of Samsung PM1733": "3B2Q"}`."""
     return {
-        model: _usual(parts) or " and ".join(sorted({version for version, _ in parts}))
+        model: _majority(parts) or " and ".join(sorted({version for version, _ in parts}))
         for model, parts in _parts(node).items()
     }
 
@@ -65,7 +65,7 @@ def _parts(node: Node) -> dict[str, list[tuple[str, str]]]:
     return parts
 
 
-def _usual(parts: Sequence[tuple[str, str]]) -> str:
+def _majority(parts: Sequence[tuple[str, str]]) -> str:
     """The version that most parts of a model have; empty where they are too few to say."""
     version, count = Counter(version for version, _ in parts).most_common(1)[0]
     return version if len(parts) >= LEAST_PARTS and count * 2 > len(parts) else ""

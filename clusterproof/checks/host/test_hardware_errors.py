@@ -50,8 +50,8 @@ def test_mce_edac(node: Node) -> None:
         concern_if(recovered, f"{in_list(recovered)}; expected no recovered error")
         concern_if(earlier, f"the previous boot ended with {in_list(earlier)}; expected none")
         say(node, "host.mce_edac", "no page of memory lost, and no unexplained interrupt")
-        rate, places = logged_per_day(logged, node)
-        too_many(node, rate, f"in the log: {listed(places)}" if places else "in the log")
+        rate, locations = logged_per_day(logged, node)
+        too_many(node, rate, f"in the log: {listed(locations)}" if locations else "in the log")
         require_whole_log(node)
     memory = readings(node, "main_memory")[0].get("main_memory")
     lost_kib = readings(memory, "corrupted_kib")[0].get("corrupted_kib") if memory else None
@@ -90,10 +90,10 @@ def logged_per_day(events: Iterable[HardwareError], node: Node) -> tuple[float, 
     Several sources may report the same error, so the one with the most counts.
     """
     counts: Counter[str] = Counter()
-    places: Counter[str] = Counter()
+    locations: Counter[str] = Counter()
     for event in events:
         if event.is_corrected and not event.is_of_previous_boot:
             counts[event.source] += event.count * event.lines
-            places[event.place] += event.count * event.lines
-    named = [place for place, count in places.most_common() if place and count]
+            locations[event.place] += event.count * event.lines
+    named = [location for location, count in locations.most_common() if location and count]
     return (max(counts.values()) / logged_days(node), named) if counts else (0.0, [])

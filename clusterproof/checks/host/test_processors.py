@@ -75,8 +75,8 @@ def test_cpu_uniform(node: Node) -> None:
     microcode from the host.
     """
     deviations = differences(node, "processors", lambda other: compared(other.processors, OF_PROCESSORS))
-    maximum = [one.own for one in deviations if one.name == MAXIMUM]
-    once = [one for one in deviations if one.name != LIMIT or one.own not in maximum]
+    maximum = [deviation.own for deviation in deviations if deviation.name == MAXIMUM]
+    once = [deviation for deviation in deviations if deviation.name != LIMIT or deviation.own not in maximum]
     concern_if(once, in_words(once))
 
 
@@ -136,8 +136,8 @@ def test_thread_siblings(node: Node) -> None:
     due = int(node.threshold("cpu.threads_per_core"))
     if cpus.threads_per_core != due:
         smt = known(lambda: cpus.smt, "")
-        said = f" (smt is {smt})" if smt else ""
-        concern(f"{cpus.threads_per_core} thread per core{said}; expected {due}")
+        detail = f" (smt is {smt})" if smt else ""
+        concern(f"{cpus.threads_per_core} thread per core{detail}; expected {due}")
 
 
 @mark.ami

@@ -57,8 +57,8 @@ def test_services(node: Node) -> None:
     others = [f"{unit} failed" for unit in failed if _name(unit) not in needed_services() and not is_ignored(unit)]
     wanting = [*_in_words(amiss, "concern"), *others]
     concern_if(wanting and node.occasion != "prolog", f"{', '.join(wanting)}; expected no failed unit")
-    said = {*amiss, *idle, *(watching if is_unwatched else ())}
-    fewer = [deviation for deviation in _behind_most(node) if deviation.name not in said]
+    reported = {*amiss, *idle, *(watching if is_unwatched else ())}
+    fewer = [deviation for deviation in _behind_most(node) if deviation.name not in reported]
     concern_if(fewer, in_words(fewer))
     left_out = known(lambda: node.units_left_out, 0)
     if left_out:

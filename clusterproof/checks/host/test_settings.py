@@ -160,10 +160,11 @@ def test_clock_sync(node: Node) -> None:
     """
     limit_s = node.threshold("clock.error_concern_s")
     apart_s = known(lambda: node.clock_apart_s, 0.0)
-    way = "ahead of" if apart_s > 0 else "behind"
+    direction = "ahead of" if apart_s > 0 else "behind"
     concern_if(
         abs(apart_s) > limit_s,
-        f"the clock is {abs(apart_s):.3g} s {way} that of the machine which asked; expected at most {limit_s:g} s",
+        f"the clock is {abs(apart_s):.3g} s {direction} that of the machine which asked; "
+        f"expected at most {limit_s:g} s",
     )
     clock = node.kernel_state.clock
     is_kept = known(lambda: clock.synchronised, True)

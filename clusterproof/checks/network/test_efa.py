@@ -156,10 +156,10 @@ def _is_older(version: str, since: str) -> bool:
 
 def _others_report(node: Node, least: int) -> bool:
     """Whether most nodes of the group report a rate that is due, and higher than the one reported for unknown ones."""
-    usual = node.group.most(
+    rates = node.group.most(
         "EFA rates", lambda other: [f"{port.gbps:g}" for device in other.efa_devices for port in device.ports]
     )
-    return any(float(gbps) >= least > port_rate().unknown_gbps for gbps in usual)
+    return any(float(gbps) >= least > port_rate().unknown_gbps for gbps in rates)
 
 
 @mark.job

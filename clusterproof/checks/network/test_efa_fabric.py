@@ -42,7 +42,7 @@ def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
     -c FI_HMEM shows whether libfabric can use GPU memory.
     """
     if not node.type.gdr:
-        lenders = {reading["p2p"] for one in node.efa_devices if (reading := readings(one, "p2p")[0]).get("p2p")}
+        lenders = {reading["p2p"] for device in node.efa_devices if (reading := readings(device, "p2p")[0]).get("p2p")}
         seen = "the EFA driver reports no module that gives it access to device memory"
         concern_if(lenders and not efa_device.has_peer_memory, f"{seen}; expected {' or '.join(sorted(lenders))}")
         not_applicable(f"{node.type_name} has no GPUDirect RDMA")

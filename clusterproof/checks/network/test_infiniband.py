@@ -134,7 +134,9 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
     seen = f"{port.label} at {port.rate}; expected {most:g} Gb/s, like {like[most]} ports of its model here"
     concern_if(gbps < most, seen)
     rates = node.group.counts(RATES, _rates).get(_name(device, port), ())
-    undecided = [one for one in deviations if not one.usual and gbps < max(map(_gbps, rates), default=0.0)]
+    undecided = [
+        deviation for deviation in deviations if not deviation.usual and gbps < max(map(_gbps, rates), default=0.0)
+    ]
     concern_if(undecided, in_words(undecided))
 
 

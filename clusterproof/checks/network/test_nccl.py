@@ -32,7 +32,7 @@ def test_nccl_transport(node: Node) -> None:
     NCCL_NET_PLUGIN=none and FI_PROVIDER=tcp. If devices are missing, request all of them in the job's resources.
     """
     logs = node.nccl_tests.logs
-    networks, providers = said(logs, "networks"), said(logs, "providers")
+    networks, providers = used(logs, "networks"), used(logs, "providers")
     if not networks and not providers:
         lines = sum(log.network.info_lines for log in logs)
         warning = next(filter(None, map(_warning, logs)), "")
@@ -43,7 +43,7 @@ def test_nccl_transport(node: Node) -> None:
     if node.expected("efa") == 0:
         require_rdma(node, networks)
     assert not slow, f"NCCL used {', '.join(slow)}; expected EFA"
-    require_every_device(node, said(logs, "nics"))
+    require_every_device(node, used(logs, "nics"))
     if not any("efa" in provider for provider in providers):
         incomplete("NCCL used libfabric, but the log does not name the provider; expected its line `Selected provider`")
 
@@ -53,7 +53,7 @@ def _warning(log: NcclLog) -> str:
     return f" (NCCL WARN {warnings[0]})" if warnings else ""
 
 
-def said(logs: Iterable[NcclLog], what: str) -> list[Any]:
+def used(logs: Iterable[NcclLog], what: str) -> list[Any]:
     """What NCCL logged of the `networks`, the `providers` or the `nics` that it used."""
     logged: list[Any] = []
     for log in logs:

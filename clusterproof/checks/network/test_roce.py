@@ -80,7 +80,7 @@ def is_of_virtual_functions(group: Group[Node]) -> bool:
         {name: value for name, value in values.items() if name.startswith(GID)}
         for values in group.values(IN_GROUP, of_ports).values()
     ]
-    is_alike = 1 < len(gids) == len(group.nodes) and all(one == gids[0] for one in gids)
+    is_alike = 1 < len(gids) == len(group.nodes) and all(node_gids == gids[0] for node_gids in gids)
     return is_alike and all(map(has_virtual_functions, group.nodes))
 
 
@@ -106,10 +106,10 @@ def odd_ports(node: Node, ports: Iterable[RocePort], what: str) -> list[str]:
             kinds.setdefault(kind, {})[f"{what} of {label}"] = value
     odd: list[str] = []
     for values in kinds.values():
-        usual, alike = Counter(values.values()).most_common(1)[0]
+        most_common, alike = Counter(values.values()).most_common(1)[0]
         if alike > len(values) * node.threshold("group.majority"):
-            as_most = f"expected {usual or 'none'}, like {alike} of {len(values)} such ports"
-            unlike = {name: value or UNSET for name, value in values.items() if value != usual}
+            as_most = f"expected {most_common or 'none'}, like {alike} of {len(values)} such ports"
+            unlike = {name: value or UNSET for name, value in values.items() if value != most_common}
             for name, value in unlike.items():
                 concern_if(not is_usual_in_group(node, name, value), f"{name} is {value}; {as_most}")
             odd += unlike

@@ -33,12 +33,12 @@ def test_nic_link(node: Node) -> None:
         not_applicable("the kernel reports no PCIe link for any network device here")
     for nic in nics:
         with part:
-            usual, able = _usual(node, nic), known(lambda: nic.link_of_both_ends, None)  # noqa: B023 - called at once
-            is_worse = bool(usual and nic.link and nic.link.is_worse_than(usual))
+            majority, able = _majority(node, nic), known(lambda: nic.link_of_both_ends, None)  # noqa: B023 - called at once
+            is_worse = bool(majority and nic.link and nic.link.is_worse_than(majority))
             is_less = bool(able and nic.link and nic.link.is_worse_than(able))
             seen = f"PCIe {nic.link} on {nic.address}; expected"
-            fail_if(is_worse and is_less, f"{seen} {usual}, like most of its model here")
-            concern_if(is_worse and not able, f"{seen} {usual}, like most of its model here")
+            fail_if(is_worse and is_less, f"{seen} {majority}, like most of its model here")
+            concern_if(is_worse and not able, f"{seen} {majority}, like most of its model here")
             concern_if(is_less and not is_worse and not _is_meant(node, nic), f"{seen} {able}, which both ends support")
             require(readings(nic, "width", "speed")[1])
             if not nic.link and _is_alone_without(node, nic):
@@ -84,16 +84,16 @@ def _is_meant(node: Node, nic: PciDevice) -> bool:
 def _is_alone_without(node: Node, nic: PciDevice) -> bool:
     """Whether it reports no link where others of its model do; a virtual function and one that is asleep have none."""
     is_virtual = bool(readings(nic, "function_of")[0].get("function_of"))
-    return not (is_virtual or nic.is_asleep) and any(one.link for one in _nics(node) if one.model == nic.model)
+    return not (is_virtual or nic.is_asleep) and any(other.link for other in _nics(node) if other.model == nic.model)
 
 
-def _usual(node: Node, nic: PciDevice) -> PciLink | None:
+def _majority(node: Node, nic: PciDevice) -> PciLink | None:
     """The link of most devices of its model here; None where no link has a majority, or its own is unknown."""
     if not nic.link:
         return None
     links = Counter(link for other in _nics(node) if other.model == nic.model and (link := other.link))
-    usual, alike = links.most_common(1)[0]
-    return usual if alike > sum(links.values()) * node.threshold("group.majority") else None
+    most_common, alike = links.most_common(1)[0]
+    return most_common if alike > sum(links.values()) * node.threshold("group.majority") else None
 
 
 LINKS = "PCIe links of network devices"

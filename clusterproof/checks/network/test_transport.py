@@ -91,7 +91,7 @@ def evaluate_interfaces(variable: Variable, node: Node) -> None:
     if not variable.value:
         return
     names = node.interface_names
-    chosen, others = chosen_interfaces(variable.value, names), [one for one in names if not one.startswith(LOCAL)]
+    chosen, others = chosen_interfaces(variable.value, names), [name for name in names if not name.startswith(LOCAL)]
     expected = f"expected one of {', '.join((others or names)[:8])}"
     concern_if(not chosen, f"{_setting(variable)} chooses no interface of this node; {expected}")
     is_local = chosen and all(name.startswith(LOCAL) for name in chosen)
@@ -124,14 +124,14 @@ CHOICES: Mapping[str, Callable[[Variable, Node], None]] = {
 
 def _is_overridden(variable: Variable, others: tuple[Variable, ...]) -> bool:
     """Whether the same file is known to set it again further down, whatever happens."""
-    of_it = _place(variable)
+    of_it = _location(variable)
     if of_it is None:
         return False
-    places = (_place(other) for other in others if readings(other, "conditional")[0].get("conditional") is False)
-    return any(place[:2] == of_it[:2] and place[2] > of_it[2] for place in places if place)
+    locations = (_location(other) for other in others if readings(other, "conditional")[0].get("conditional") is False)
+    return any(location[:2] == of_it[:2] and location[2] > of_it[2] for location in locations if location)
 
 
-def _place(variable: Variable) -> tuple[str, str, int] | None:
+def _location(variable: Variable) -> tuple[str, str, int] | None:
     """Its file, name and line; None where they are not known."""
     reported, unread = readings(variable, "file", "name", "line")
     return None if unread else (reported["file"], reported["name"], reported["line"])
@@ -191,7 +191,7 @@ def test_memlock(node: Node) -> None:
     if not _uses_rdma(node):
         not_applicable("no EFA, InfiniBand or RoCE device on this node")
     least_gib = node.threshold("memlock.minimum_gib")
-    limits = each(node.process_limits.items(), lambda one: (one[0], one[1].soft("memlock")))
+    limits = each(node.process_limits.items(), lambda item: (item[0], item[1].soft("memlock")))
     little = [(name, limit) for name, limit in limits if limit is not None and limit < least_gib * 2**30]
     seen = ", ".join(f"{size_in_words(limit)} for {name}" for name, limit in little)
     assert not seen, f"memlock is {seen}; expected at least {least_gib:g} GiB, or unlimited"

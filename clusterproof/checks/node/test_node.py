@@ -47,9 +47,9 @@ def the_same_way(node: Node) -> str:
         return f"ls -lR {quote(node.settings.get('recording') or node.settings.get('capture') or 'DIR')}"
     target, settings = node.target, node.settings
     port, user = target.port or settings.get("port", ""), target.user or settings.get("user", "")
-    words = [f"{flag}{quote(settings[key])}" for key, flag in OF_SSH.items() if settings.get(key)]
-    words += [f"-p {port}"] * bool(port)
-    return " ".join(["ssh", *words, quote(f"{user}@" * bool(user) + (target.address or target.name)), "true"])
+    options = [f"{flag}{quote(settings[key])}" for key, flag in OF_SSH.items() if settings.get(key)]
+    options += [f"-p {port}"] * bool(port)
+    return " ".join(["ssh", *options, quote(f"{user}@" * bool(user) + (target.address or target.name)), "true"])
 
 
 def remedy_by_cause(node: Node) -> str:

@@ -171,9 +171,9 @@ def test_gpu_lost(run: TrainingRun) -> None:
     named = {f"{gpu.node} {gpu.device}".strip() for gpu in lost}
     unseen = [gpu for gpu in ceased(run.data.samples) if gpu.name not in named]
     if unseen:
-        words = [f"no sample of {gpu.name} after {moment(gpu.time_s)}" for gpu in unseen[:MAX_GPUS]]
+        messages = [f"no sample of {gpu.name} after {moment(gpu.time_s)}" for gpu in unseen[:MAX_GPUS]]
         more = f" and {len(unseen) - MAX_GPUS} more" if len(unseen) > MAX_GPUS else ""
-        incomplete(f"{'; '.join(words)}{more}; expected samples, as from the others: check whether it is lost")
+        incomplete(f"{'; '.join(messages)}{more}; expected samples, as from the others: check whether it is lost")
     if not lost:
         _ = run.sampled.gpus
 

@@ -82,8 +82,8 @@ def test_collectives_match(run: TrainingRun) -> None:
             mismatch.holds_up,
             f"at collective {mismatch.number} of {mismatch.group} {mismatch.words}; expected the same of every rank",
         )
-        place = f"at collective {mismatch.number} of {mismatch.group}, in which nobody waits yet,"
-        concern_if(not mismatch.holds_up, f"{place} {mismatch.words}; expected the same of every rank")
+        where = f"at collective {mismatch.number} of {mismatch.group}, in which nobody waits yet,"
+        concern_if(not mismatch.holds_up, f"{where} {mismatch.words}; expected the same of every rank")
     silent = run.missing.without_dump
     if silent:
         incomplete(f"{rank_names(silent)} left no dump; expected one of every rank")

@@ -29,18 +29,18 @@ def test_loss_finite(run: TrainingRun) -> None:
     without that batch. If the same step succeeds on other nodes, a GPU computes wrong results: run dcgmi diag -r 3.
     """
     losses = run.data.losses
-    for said in alike(losses.never_again, never_again):
-        fail_if(said, f"{said}; expected a number")
-    for said in alike(losses.for_a_while, for_a_while):
-        concern_if(said, f"{said}, then a number again; expected a number in each")
-    for said in alike(
+    for message in alike(losses.never_again, never_again):
+        fail_if(message, f"{message}; expected a number")
+    for message in alike(losses.for_a_while, for_a_while):
+        concern_if(message, f"{message}, then a number again; expected a number in each")
+    for message in alike(
         losses.without_norm, lambda norm: f"the norm of the gradients is {norm.word} from {norm.since} on"
     ):
-        concern_if(said, f"{said}; expected a number")
-    for said in alike(losses.skipping, skipping):
-        concern_if(said, f"{said}; expected steps that change the weights")
-    for said in alike(losses.unclear, unclear):
-        incomplete(said)
+        concern_if(message, f"{message}; expected a number")
+    for message in alike(losses.skipping, skipping):
+        concern_if(message, f"{message}; expected steps that change the weights")
+    for message in alike(losses.unclear, unclear):
+        incomplete(message)
     _ = run.losses
 
 
@@ -78,11 +78,11 @@ def test_loss_spikes(run: TrainingRun) -> None:
         )
 
 
-def alike(found: Iterable[tuple[str, LossSeries]], words: Callable[[LossSeries], str]) -> list[str]:
+def alike(series_by_name: Iterable[tuple[str, LossSeries]], describe: Callable[[LossSeries], str]) -> list[str]:
     """A line for all of whom the same is to be said: `rank 0 and 7 more: the loss is nan …`."""
     names: dict[str, list[str]] = {}
-    for name, series in found:
-        names.setdefault(words(series), []).append(name)
+    for name, series in series_by_name:
+        names.setdefault(describe(series), []).append(name)
     return [f"{of[0]}{f' and {len(of) - 1} more' if len(of) > 1 else ''}: {seen}" for seen, of in names.items()]
 
 

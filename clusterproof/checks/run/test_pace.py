@@ -33,7 +33,7 @@ def test_slow_rank(rank: RankOfRun) -> None:
     not at fault.
     """
     least, most = rank.threshold("run.slow_rank_concern"), rank.threshold("run.slow_rank_fail")
-    require_all({rank.place.rank: words} if (words := rank.run.silent.get(rank.place.rank)) else {})
+    require_all({rank.position.rank: reason} if (reason := rank.run.silent.get(rank.position.rank)) else {})
     uneven, errors = rank.threshold("run.work_swing_strict"), rank.threshold("run.certain_errors")
     whole = rank.pace
     if whole.is_work(least):
@@ -58,7 +58,7 @@ def test_slow_rank(rank: RankOfRun) -> None:
             f"tell; expected about {pace.steps_for(errors)} steps"
         )
     seen = f"computes {times} times as long as its {peers} peers{when}, in {of_what} at least {low:.2f} times"
-    placement = rank.run.where(rank.place.rank)
+    placement = rank.run.where(rank.position.rank)
     assert slower < most or low < 1, f"{seen}; expected less than {most:g}{placement}"
     concern(f"{seen}; expected less than {least:g}{placement}")
 
@@ -96,13 +96,13 @@ def test_held_up(run: TrainingRun) -> None:
     cost, most = run.straggler_costs[0], run.threshold("run.held_up_percent")
     stands_out = cost.seconds >= run.threshold("run.held_up_times") * cost.second
     is_certain = stands_out and cost.is_certain(run.threshold("run.held_up_errors"))
-    is_work = (pace := run.paces.get(cost.place.rank)) and pace.is_work(run.threshold("run.slow_rank_concern"))
+    is_work = (pace := run.paces.get(cost.position.rank)) and pace.is_work(run.threshold("run.slow_rank_concern"))
     if cost.percent > most and is_certain and not is_work:
         shown, limit = apart(cost.percent, most, 1)
         concern(
-            f"the others wait for rank {cost.place.rank} for {shown} % of the time: it computes longest in "
+            f"the others wait for rank {cost.position.rank} for {shown} % of the time: it computes longest in "
             f"{cost.times} of {cost.steps} steps, by {cost.longest:.3g} s in step {cost.longest_step}; "
-            f"expected at most {limit} %{run.where(cost.place.rank)}"
+            f"expected at most {limit} %{run.where(cost.position.rank)}"
         )
 
 
@@ -138,8 +138,8 @@ def busy_replicas(run: TrainingRun, least: float) -> list[tuple[int, float]]:
     """The replicas that compute so many times as long as their peers in several stages, and how many times."""
     ratios: dict[int, list[float]] = {}
     for pace in run.paces.values():
-        if pace.place.replica is not None and pace.ratio >= least and pace.is_work(least):
-            ratios.setdefault(pace.place.replica, []).append(pace.ratio)
+        if pace.position.replica is not None and pace.ratio >= least and pace.is_work(least):
+            ratios.setdefault(pace.position.replica, []).append(pace.ratio)
     middles = {replica: median(values) for replica, values in ratios.items()}
     return sorted(middles.items(), key=lambda replica: -replica[1])
 

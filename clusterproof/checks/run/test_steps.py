@@ -64,13 +64,13 @@ def test_step_outliers(run: TrainingRun) -> None:
             else ""
         )
         concern(
-            f"{slow.count} of {slow.of} steps take far longer than the usual {slow.usual:.3g} s, e.g. {longest}{each}: "
-            f"{shown} % of the time is lost; expected at most {limit} %{held_up_by(run, slow)}"
+            f"{slow.count} of {slow.of} steps take far longer than the usual {slow.typical_s:.3g} s, "
+            f"e.g. {longest}{each}: {shown} % of the time is lost; expected at most {limit} %{held_up_by(run, slow)}"
         )
     hidden = outliers(series, within=True)
     if 100 * hidden.share > most:
         incomplete(
-            f"{len(hidden.steps)} lines that stand for several steps each are above the usual {slow.usual:.3g} s: "
+            f"{len(hidden.steps)} lines that stand for several steps each are above the usual {slow.typical_s:.3g} s: "
             f"whether few steps take far longer cannot be told; expected a line for each: {EACH_STEP}"
         )
 
@@ -81,11 +81,11 @@ def held_up_by(run: TrainingRun, slow: Outliers) -> str:
         computed = run.computed
     except (Incomplete, NotApplicable):
         return ""
-    longer = {step.step: step.seconds - slow.usual for step in slow.steps if step.times == 1}
+    longer = {step.step: step.seconds - slow.typical_s for step in slow.steps if step.times == 1}
     held = holds_up(computed, longer, run.threshold("run.held_up_errors"))
     if not held:
         return ""
-    rank = held.place.rank
+    rank = held.position.rank
     return (
         f"; {run.rank_words(rank)} computes longest in {held.times} of them, by {held.longest:.3g} s in step "
         f"{held.longest_step}{run.where(rank)}"
@@ -134,7 +134,7 @@ def test_data_wait(run: TrainingRun) -> None:
         shown, limit = apart(share, most, 1)
         if all_wait(every, run.threshold("run.data_wait_alike_share")):
             concern(f"all ranks wait for data, for up to {shown} % of their steps; expected at most {limit} %")
-        if 100 * largest.usual > most:
+        if 100 * largest.median_share > most:
             loader = run.data.loaders.get(largest.rank)
             how = f" ({loader.words})" if loader else ""
             who = run.rank_words(largest.rank)

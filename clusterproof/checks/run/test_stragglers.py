@@ -10,7 +10,7 @@ from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import concern
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run import Place
+from clusterproof.plugins.training_run import Position
 from clusterproof.plugins.training_run.rules.silent_ranks import require_all
 from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS, Computed, steady
 from clusterproof.plugins.training_run.run import TrainingRun
@@ -59,21 +59,21 @@ class Lost:
 
 def lost(run: TrainingRun) -> Lost:
     """What the stage loses that loses most. Raises Incomplete, NotApplicable."""
-    stages: dict[int, dict[Place, Computed]] = {}
+    stages: dict[int, dict[Position, Computed]] = {}
     for rank in run.ranks:
-        stages.setdefault(rank.place.stage, {})[rank.place] = run.computed[rank.place]
+        stages.setdefault(rank.position.stage, {})[rank.position] = run.computed[rank.position]
     lasted = {step.step: step.seconds for step in run.every_step if step.times == 1}
     every = [_of_stage(run, stage, lasted) for stage in stages.values() if len(stage) >= LEAST_PEERS]
     return max(every, key=lambda loss: loss.seconds)
 
 
-def _of_stage(run: TrainingRun, stage: Mapping[Place, Computed], lasted: Mapping[int, float]) -> Lost:
+def _of_stage(run: TrainingRun, stage: Mapping[Position, Computed], lasted: Mapping[int, float]) -> Lost:
     whole, by_rank = 0.0, dict[int, float]()
     for step in steady({step for seconds in stage.values() for step in seconds}):
         own = {
-            place.rank: seconds[step] / pace.ratio
-            for place, seconds in stage.items()
-            if step in seconds and (pace := run.paces.get(place.rank))
+            position.rank: seconds[step] / pace.ratio
+            for position, seconds in stage.items()
+            if step in seconds and (pace := run.paces.get(position.rank))
         }
         if len(own) < LEAST_PEERS:
             continue

@@ -77,7 +77,7 @@ def test_container_devices(node: Node) -> None:
 
 def accelerators(node: Node, name: str, files: re.Pattern[str], *, are_due: bool) -> None:
     """Fail where the job does not get the GPUs that it is due, or what CUDA opens before them."""
-    inside, asked = container.of(node), None
+    inside, wanted = container.of(node), None
     opened, refused = inside.opened(files)
     if not are_due and not opened and not refused:
         return
@@ -87,8 +87,8 @@ def accelerators(node: Node, name: str, files: re.Pattern[str], *, are_due: bool
             require_opened(unopened)
             missing = [path for path in CONTROLS if (opened or refused) and path not in {*controls, *unopened}]
             fail_if(missing, f"runtime: no {' and no '.join(missing)} here; expected what CUDA opens before GPUs")
-        asked = None if shares_gpus(node) else known(lambda: inside.gpus_due, None)
-    due = asked if asked is not None else 1 if not refused or not is_container(node) else len(opened) + len(refused)
+        wanted = None if shares_gpus(node) else known(lambda: inside.gpus_due, None)
+    due = wanted if wanted is not None else 1 if not refused or not is_container(node) else len(opened) + len(refused)
     if len(opened) >= due:
         return
     require_opened(refused)
@@ -209,12 +209,12 @@ def test_container_libraries(node: Node) -> None:
 
 def evaluate_loading(name: str, library: LoadedLibrary) -> None:
     """Fail where a library is there and does not load. Raises Incomplete."""
-    said = " ".join(library.text.split())[:300]
+    message = " ".join(library.text.split())[:300]
     is_there = bool(library.path) or library.is_there
-    if said and is_there:
+    if message and is_there:
         if library.unread:
             incomplete(f"{name} was not loaded: {library.unread}")
-        raise AssertionError(f"{library.whose}: {name} does not load: {said}; expected it to load")
+        raise AssertionError(f"{library.whose}: {name} does not load: {message}; expected it to load")
 
 
 def evaluate_version(name: str, library: LoadedLibrary, loaded: str) -> None:

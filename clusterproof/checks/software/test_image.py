@@ -71,8 +71,8 @@ def broken(name: str, files: tuple[Library, ...]) -> str:
     dangling = [library.label for library in files if library.dangles]
     if not files or len(empty) + len(dangling) < len(files):
         return ""
-    said = [f"{path} is empty" for path in empty] + [f"{path} is a dangling link" for path in dangling]
-    return f"{name}: {', '.join(said)}"
+    problems = [f"{path} is empty" for path in empty] + [f"{path} is a dangling link" for path in dangling]
+    return f"{name}: {', '.join(problems)}"
 
 
 def is_empty(library: Library) -> bool:

@@ -44,27 +44,27 @@ def test_version_drift(node: Node) -> None:
     with suppress(NotApplicable):  # there is nobody to compare with, as is said below
         made_from = differences(node, "what nodes are made from", _made_from, absent=None)
         concern_if(made_from, in_words(made_from))
-    place = node.software.container
+    container = node.software.container
     with part:
         node.software.packages  # noqa: B018 - what it did not report is not compared
     with part:
         node.software.components, node.software.toolkits  # noqa: B018
-    deviations = differences(node, f"versions in {place or 'hosts'}", lambda other: versions(other, place))
+    deviations = differences(node, f"versions in {container or 'hosts'}", lambda other: versions(other, container))
     concern_if(deviations, in_words(deviations))
 
 
-def versions(node: Node, place: str) -> Values:
+def versions(node: Node, container: str) -> Values:
     """Every component's version; None where it could not be read. Raises Incomplete for a node of another kind."""
     software = node.software
-    if software.container != place:
+    if software.container != container:
         raise Incomplete("these are the versions of another kind of node")
     components = readings(software, "components")[0].get("components", ())
-    by_component: dict[str, str | None] = {words(name): None for name in (software.unreported if components else ())}
+    by_component: dict[str, str | None] = {readable(name): None for name in (software.unreported if components else ())}
     for name in (name for name in components if name != "packages"):
         try:
-            by_component[words(name)] = software.version(name)
+            by_component[readable(name)] = software.version(name)
         except Incomplete:
-            by_component[words(name)] = None
+            by_component[readable(name)] = None
     toolkits, _ = readings(software, "toolkits")
     return (
         {**by_component, "CUDA toolkits": ", ".join(toolkits["toolkits"])} if toolkits.get("toolkits") else by_component
@@ -73,9 +73,9 @@ def versions(node: Node, place: str) -> Values:
 
 def _made_from(node: Node) -> Values:
     """The distribution, of containers apart from hosts, and the AMI; None where it is unknown."""
-    place = _known(lambda: node.software.container)
+    container = _known(lambda: node.software.container)
     os, ami = _known(lambda: node.boot.os), _known(lambda: node.metadata.identity.image_id)
-    return {f"OS of {place}" if place else "OS": os, "AMI": ami}
+    return {f"OS of {container}" if container else "OS": os, "AMI": ami}
 
 
 def _known(value: Callable[[], str]) -> str | None:
@@ -84,7 +84,7 @@ def _known(value: Callable[[], str]) -> str | None:
     return None
 
 
-def words(component: str) -> str:
+def readable(component: str) -> str:
     """A component's name for people."""
     return component.replace("_", " ")
 

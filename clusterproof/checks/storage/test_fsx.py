@@ -186,4 +186,4 @@ def _name(series: Series) -> str:
     """A percentage in words: `disk IOPS of OST0002`; that of a metadata target is of metadata."""
     percentage = fsx_metrics()[series.metric].words
     percentage = percentage.replace("disk", "metadata") if series.target.startswith("MDT") else percentage
-    return f"{percentage} of {series.place}" if series.place else percentage
+    return f"{percentage} of {series.component}" if series.component else percentage

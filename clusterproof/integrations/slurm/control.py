@@ -41,7 +41,7 @@ class NodeState:
     flags: frozenset[str]  # IDLE, ALLOCATED, … and DRAIN, DOWN, …
     reason: str
     partitions: tuple[str, ...]
-    data: str = ""  # the reason with who gave it and when, which no two drains have alike
+    stamped_reason: str = ""  # the reason with who gave it and when, which no two drains have alike
     by: str = ""  # who gave it
 
     @property
@@ -159,6 +159,6 @@ def output_of(*command: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise SlurmError(f"{command[0]}: {problem}") from None
     if done.returncode:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise SlurmError(f"{' '.join(command[:3])}: {said[:200]}")
+        message = (done.stderr or done.stdout).decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise SlurmError(f"{' '.join(command[:3])}: {message[:200]}")
     return done.stdout.decode("utf-8", "replace")

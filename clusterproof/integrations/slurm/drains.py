@@ -78,8 +78,8 @@ class Drain:
 
     def to_json(self) -> dict[str, Any]:
         """The record that `drain_of` reads, as does any version that this one may be rolled back to."""
-        words = [{key: getattr(finding, key) for key in WORDS} for finding in self.findings]
-        record: dict[str, Any] = {**as_json(self), "findings": words}
+        rows = [{key: getattr(finding, key) for key in WORDS} for finding in self.findings]
+        record: dict[str, Any] = {**as_json(self), "findings": rows}
         return record
 
 
@@ -188,7 +188,7 @@ def is_unexplained(node: NodeState, in_use: str, slurm_user: Callable[[], str]) 
     Its own words say so, where it has given them itself; and so does a reason that the node had while it took jobs
     (`in_use`, with its date): where there is one, Slurm drains and leaves it as it is.
     """
-    if node.is_drained and in_use and node.data == in_use:
+    if node.is_drained and in_use and node.stamped_reason == in_use:
         return True
     return node.has_slurms_words and node.by == slurm_user()
 

@@ -96,8 +96,8 @@ def _settings(settings: Settings, configured: frozenset[str]) -> Iterator[Instal
 
 def _checks(rehearsals: Iterable[Rehearsal], settings: Settings) -> Iterator[InstallationLine]:
     known = tuple(rehearsals)
-    for said in dict.fromkeys(said for rehearsal in known for said in rehearsal.said):
-        yield to_fix(f"{said}; expected an index of these checks: install the wheel anew", "index")
+    for line in dict.fromkeys(line for rehearsal in known for line in rehearsal.said):
+        yield to_fix(f"{line}; expected an index of these checks: install the wheel anew", "index")
     for rehearsal in known:
         yield from _time(rehearsal, settings)
     instance_type = next((rehearsal.instance_type for rehearsal in known if rehearsal.instance_type), "")
@@ -153,8 +153,8 @@ def findings(rehearsals: tuple[Rehearsal, ...], verdict: str, settings: Settings
         where = "" if "health-check" in occasions else f" ({', '.join(NAMES[occasion] for occasion in occasions)})"
         folded.setdefault((message, where), []).append(check)
     for (message, where), checks in folded.items():
-        said = shortened(message.replace("\n", "; "), MAX_SHOWN)  # a finding a line
-        finding = f"{' '.join(checks)}{where}: {said}"
+        text = shortened(message.replace("\n", "; "), MAX_SHOWN)  # a finding a line
+        finding = f"{' '.join(checks)}{where}: {text}"
         if verdict == "fail":
             does = "drains at the next job" if settings.drains else "would drain"
             yield to_fix(f"{finding}: this {does}", "fails")

@@ -78,12 +78,12 @@ def use(folder: str = FOLDER) -> None:
             whole = memoryview(mmap(descriptor, 0, access=ACCESS_READ))
         finally:
             os.close(descriptor)
-        ends = LENGTH_BYTES + int.from_bytes(whole[:LENGTH_BYTES], "little")
-        of, length, index = marshal.loads(whole[LENGTH_BYTES:ends])  # noqa: S302 - our own
+        index_end = LENGTH_BYTES + int.from_bytes(whole[:LENGTH_BYTES], "little")
+        of, length, index = marshal.loads(whole[LENGTH_BYTES:index_end])  # noqa: S302 - our own
     except (OSError, ValueError, TypeError, EOFError):
         return
-    if of == OF and length == len(whole) - ends:
-        sys.meta_path.insert(0, KeptCode(index, whole[ends:]))
+    if of == OF and length == len(whole) - index_end:
+        sys.meta_path.insert(0, KeptCode(index, whole[index_end:]))
 
 
 def is_complete() -> bool:

@@ -104,7 +104,7 @@ def in_use(call: Call, node: NodeState, drains: tuple[Drain, ...], jobs: frozens
 
     Slurm has drained it for those whose job it has no more; what it never came to, or refused, nobody has looked at.
     """
-    call.remember(IN_USE, {"reason": node.data})
+    call.remember(IN_USE, {"reason": node.stamped_reason})
     ended = [drain for drain in drains if drain.is_reported or (is_over(drain, jobs) and not drain.is_claim)]
     forget(call, ended)
     let_go(call, [drain for drain in drains if drain not in ended and not drain.is_pending])
@@ -119,7 +119,7 @@ def take_back(call: Call, node: NodeState, drains: tuple[Drain, ...]) -> list[Dr
     ended = [drain for drain in drains if is_over(drain, jobs) or not drain.is_pending]
     for drain in ended:  # until they are forgotten: what is reported would count as looked at by who has resumed it
         hold_still(call.state, replace(drain, is_reported=False, is_claim=True))
-    call.remember(IN_USE, {"reason": node.data})  # which since 24.11 is still shown
+    call.remember(IN_USE, {"reason": node.stamped_reason})  # which since 24.11 is still shown
     control.resume(call.node)
     return ended
 

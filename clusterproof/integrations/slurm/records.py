@@ -79,8 +79,8 @@ class DrainBudget:
 
 def drain_budget_of(state: State) -> DrainBudget | None:
     """What was left last, in this boot if any was; None where nothing was that can be read."""
-    left = [found for name in (DRAIN_BUDGET, FORMER_DRAIN_BUDGET) if (found := _budget(state.read(name)))]
-    return min(left, key=lambda one: (one.age_s is None, one.age_s or 0.0), default=None)
+    left = [budget for name in (DRAIN_BUDGET, FORMER_DRAIN_BUDGET) if (budget := _budget(state.read(name)))]
+    return min(left, key=lambda budget: (budget.age_s is None, budget.age_s or 0.0), default=None)
 
 
 def _budget(record: Mapping[str, Any]) -> DrainBudget | None:

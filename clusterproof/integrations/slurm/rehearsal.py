@@ -67,8 +67,10 @@ def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
     except subprocess.TimeoutExpired:
         return Rehearsal(occasion, deadline_s, ENDS_S, broken=f"no answer within {ENDS_S:.0f} s")
     except ValueError:
-        said = ran.stderr.decode("utf-8", "replace").strip()[-500:]
-        return Rehearsal(occasion, deadline_s, time.monotonic() - began, broken=said or f"ended with {ran.returncode}")
+        stderr = ran.stderr.decode("utf-8", "replace").strip()[-500:]
+        return Rehearsal(
+            occasion, deadline_s, time.monotonic() - began, broken=stderr or f"ended with {ran.returncode}"
+        )
     took_s = time.monotonic() - began
     evaluated = tuple(Evaluated(**row) for row in printed["evaluated"])
     return Rehearsal(

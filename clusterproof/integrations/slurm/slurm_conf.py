@@ -201,8 +201,8 @@ def _files(config: Mapping[str, str], keyword: str) -> list[Path]:
     files: list[Path] = []
     for pattern in _values(config, keyword):
         patterns = [f"{folder}/{pattern}" for folder in ([""] if pattern.startswith("/") else _folders(config))]
-        found = (sorted(Path("/").glob(pattern.lstrip("/"))) for pattern in patterns)
-        files += next(filter(None, found), [])
+        matches = (sorted(Path("/").glob(pattern.lstrip("/"))) for pattern in patterns)
+        files += next(filter(None, matches), [])
     return [file for file in files if file.is_file()]
 
 

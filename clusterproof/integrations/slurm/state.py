@@ -146,7 +146,7 @@ class State:
 
     def names(self, name: str) -> tuple[str, ...]:
         """The names of the records in a folder of this one."""
-        return tuple(sorted({found for folder in self._folders for found in folder.names(name)}))
+        return tuple(sorted({record for folder in self._folders for record in folder.names(name)}))
 
     def remove_old(self) -> None:
         """Remove what jobs without an epilog have left, and what was begun and never finished."""

@@ -170,11 +170,11 @@ def cursor_of(fields: object) -> Cursor | None:
     return boot_id, sequence, float(seconds)
 
 
-def later(one: Cursor | None, other: Cursor | None) -> Cursor | None:
+def later(cursor: Cursor | None, other: Cursor | None) -> Cursor | None:
     """The cursor that is further on; that of another boot than `other`'s counts for nothing."""
-    if one is None or other is None or one[0] != other[0]:
-        return other or one
-    return max(one, other, key=lambda cursor: cursor[1:])
+    if cursor is None or other is None or cursor[0] != other[0]:
+        return other or cursor
+    return max(cursor, other, key=lambda each: each[1:])
 
 
 def reaches(cursor: Cursor | None, other: Cursor | None) -> bool:

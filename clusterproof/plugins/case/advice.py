@@ -66,7 +66,7 @@ def opened_case(collected: Collected) -> Case:
     events = tuple(event for event in collected.events if event not in early)
     outlived = (*collected.outlived, *(event for event in collected.events if event in early))
     collected = replace(collected, events=events, outlived=outlived)
-    others = (Missing(words, MissingKind.OF_ANOTHER_TIME) for words in of_another_time(collected))
+    others = (Missing(text, MissingKind.OF_ANOTHER_TIME) for text in of_another_time(collected))
     collected = replace(collected, lacks=(*others, *collected.lacks))
     verdict = decide(collected)
     return Case(collected, verdict, advise(collected, verdict))

@@ -52,9 +52,9 @@ class CaseBuilder:
     counts: dict[str, int] = field(default_factory=dict)
     lacks: list[Missing] = field(default_factory=list)
 
-    def lack(self, words: str, kind: MissingKind | None = None) -> None:
+    def lack(self, text: str, kind: MissingKind | None = None) -> None:
         """Add what is missing; words of no kind may be those of others, and are bounded."""
-        self.lacks.append(Missing(words if kind else one_line(words, 400), kind))
+        self.lacks.append(Missing(text if kind else one_line(text, 400), kind))
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -119,8 +119,8 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         pids |= output.pids_of_ranks
     offsets = {**clocks.by_steps(_steps(builder.outputs, of_ranks)), **builder.clocks}
     of_program = [*(event for output in builder.outputs for event in output.events)]
-    said = (*builder.events, *recorder_events(builder.dumps, builder.files_of_dumps), *of_program)
-    others = {*of_ranks.values(), *(event.node for event in said)}.difference(nodes, [""]) if nodes else ()
+    events = (*builder.events, *recorder_events(builder.dumps, builder.files_of_dumps), *of_program)
+    others = {*of_ranks.values(), *(event.node for event in events)}.difference(nodes, [""]) if nodes else ()
     if others:
         builder.lack(f"the job's words are of nodes on which it did not run: {listed(sorted(others))}")
     _not_there(builder, nodes)
@@ -130,7 +130,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
     return Collected(
         one_line(name),
         job,
-        events=tuple(_by_one_clock(_placed(said, of_ranks, known), of_program, offsets)),
+        events=tuple(_by_one_clock(_placed(events, of_ranks, known), of_program, offsets)),
         outlived=tuple(clocks.of_event(event, offsets) for event in _placed(outlived, of_ranks, known)),
         facts=tuple(clocks.of_fact(fact, offsets) for fact in builder.facts if fact.node not in strangers),
         leads=tuple(_leads(builder, of_ranks)),

@@ -148,9 +148,9 @@ def _of_stop(case: Collected, stop: Event, doubts: Sequence[Event], late: Collec
         return _unknown(case, [stop], f"it had said nothing for {silent} when its time was over: it hung")
     if broken := [fact for fact in dated(case) if _breaks_long_before(fact, stop)]:
         nodes = tuple(dict.fromkeys(fact.node for fact in broken))
-        found = f"{broken[0].node}: {broken[0].words}"
-        others = tuple(one for one in said_against(case) if one != found)
-        reason = f"long before {stop.row.meaning}, {found}; the job may have hung since"
+        finding = f"{broken[0].node}: {broken[0].words}"
+        others = tuple(other for other in said_against(case) if other != finding)
+        reason = f"long before {stop.row.meaning}, {finding}; the job may have hung since"
         return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, reason, stop, (), nodes, None, others)
     weight = stop.row.probability * (1.0 if case.last or not case.events else probability().unordered)
     return CaseVerdict(STOPPED, weight, CANDIDATE, quoted(stop), stop, against=said_against(case))

@@ -59,7 +59,7 @@ class Clock:
         if (match := _NAMED.search(head)) and match[1] in _MONTHS:
             name, day, hour, minute, second, year = match.groups()
             return self._span((year or self.year, _MONTHS.index(name), day, hour, minute, second), None, None)
-        if (said := _CANCELLED.search(line[:LONGEST_BEFORE])) and (match := _FULL.match(line, said.end())):
+        if (cancelled := _CANCELLED.search(line[:LONGEST_BEFORE])) and (match := _FULL.match(line, cancelled.end())):
             year, _, month, day, hour, minute, second, part, zone = match.groups()
             return self._span((year, month, day, hour, minute, second), part, zone)
         return Span()

@@ -144,8 +144,8 @@ def why_nobody_can_tell(case: Collected) -> str:
     if has_hung(case):
         return "ranks waited for others in vain; nothing says for what"
     if case.events:
-        places = {(event.source.rpartition(":")[0], event.rank, event.count) for event in case.events}
-        is_of_one = len(places) == 1 and all(event.sign in OF_PEERS and event.count == 1 for event in case.events)
+        processes = {(event.source.rpartition(":")[0], event.rank, event.count) for event in case.events}
+        is_of_one = len(processes) == 1 and all(event.sign in OF_PEERS and event.count == 1 for event in case.events)
         if is_of_one and not case.leads:
             return "all that was read is of one process, which says it where others end and for other reasons"
         told = "why the first ended" if case.leads else "who ended first"

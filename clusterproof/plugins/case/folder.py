@@ -59,8 +59,8 @@ def read_folder(folder: Path, builder: CaseBuilder, offset_s: float, number: str
     """Add what a folder has of the job of this number, else of the only one in it. Raises CaseError."""
     files, not_read = files_of(folder)
     read_files(folder, files, builder, offset_s, number)
-    for words in not_read:
-        builder.lack(words)
+    for reason in not_read:
+        builder.lack(reason)
 
 
 def files_of(folder: Path, most: int = MAX_FILES) -> tuple[list[Path], list[str]]:

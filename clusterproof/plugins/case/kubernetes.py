@@ -201,17 +201,17 @@ class _Reader:
         """Nodes of the job whose kubelet answers no more, unless it went long after the job's end."""
         for node, whole in list(self.builder.nodes_of_pods.items())[:MAX_NODES]:
             try:
-                found = nodes(self.api, name=whole, with_images=False)  # listed, as a run may: it may get none
+                matches = nodes(self.api, name=whole, with_images=False)  # listed, as a run may: it may get none
             except KubernetesDenied as problem:
                 self.builder.lack(f"whether its nodes are ready: {one_line(str(problem))}")
                 return
             except KubernetesError as problem:
                 self.builder.lack(f"the node {whole}: {one_line(str(problem))}")
                 continue
-            if not found:
+            if not matches:
                 self.builder.lack(f"the node {whole}: Kubernetes has no such node")
                 continue
-            ready = found[0].condition("Ready")
+            ready = matches[0].condition("Ready")
             since = self.clock.of(ready.since if ready else "")
             is_later = None not in (since.begins, ended) and (since.begins or 0) > (ended or 0) + limits().before_s
             if ready and ready.status != "True" and not is_later:

@@ -82,9 +82,9 @@ def is_of_others_too(text: str) -> bool:
     if is_of_all(text):
         return True
     lines = _of_log(text).splitlines()
-    said = [match.groups() for line in lines if (match := _SAID_BY.match(line))]
-    hosts = {host for host, program in said if program.partition("[")[0] == "kernel"}
-    of_hosts = [program for host, program in said if host in hosts]
+    senders = [match.groups() for line in lines if (match := _SAID_BY.match(line))]
+    hosts = {host for host, program in senders if program.partition("[")[0] == "kernel"}
+    of_hosts = [program for host, program in senders if host in hosts]
     if len(of_hosts) * 2 < len([line for line in lines if line.strip()]):
         return False  # dmesg's own, in which a message looks like that
     is_whole = any(map(BOOT.match, lines))
@@ -195,9 +195,9 @@ def _of_host(event: object, node: str, source: str) -> Fact | None:
     return None
 
 
-def _jobs(words: str) -> tuple[str, ...]:
+def _jobs(message: str) -> tuple[str, ...]:
     """The jobs of Slurm's whose control groups the kernel names."""
-    return tuple(_JOB.findall(words))
+    return tuple(_JOB.findall(message))
 
 
 def how_to_get_it(nodes: Sequence[str], ran: Span) -> str:

@@ -70,8 +70,8 @@ def read(lines: Iterable[str], source: OutputSource, clock: Clock) -> Output:
 
 def _waited_s(line: str) -> float:
     """How long a rank says that it waited; nothing where no timeout is so long."""
-    said = _WAITED.search(line)
-    seconds = int(said[1]) / 1000 if said else 0.0
+    match = _WAITED.search(line)
+    seconds = int(match[1]) / 1000 if match else 0.0
     return seconds if seconds <= limits().longest_wait_s else 0.0
 
 

@@ -144,14 +144,14 @@ def since(text: str, now: float, offset_s: float = 0.0) -> float:
 
 
 def of_slurm(
-    begins: float, ends: float, logs: Path | None, offset_s: float, asked: Ask = ask, done: Done = nobody
+    begins: float, ends: float, logs: Path | None, offset_s: float, query: Ask = ask, done: Done = nobody
 ) -> Period:
     """The jobs of this machine's Slurm; `logs` is a folder of what was kept of any by hand. Raises CaseError."""
     kept = KeptFiles.below(logs) if logs else None
-    jobs, missing = ended_jobs(begins, ends, asked)
+    jobs, missing = ended_jobs(begins, ends, query)
     missing += kept.not_read if kept else ()
     failed = [job for job in jobs if not has_completed(job.job)]
-    known = _known(failed, asked)
+    known = _known(failed, query)
     newest = failed[-MAX_CASES:]
     died = tuple(_died(job, kept, offset_s, known) for job in told(newest, done))
     without = [job for job in jobs if job.gpu_hours is None]
@@ -187,10 +187,10 @@ def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: D
     return Period(begins, ends, len(cases), 0.0, died, (*missing, *_alike(died)))
 
 
-def _known(jobs: Sequence[EndedJob], asked: Ask) -> Ask:
+def _known(jobs: Sequence[EndedJob], query: Ask) -> Ask:
     """Slurm's answers, those for all jobs and all nodes asked for once: what is left of each job is its own record."""
     rows = {job.job.number: job.rows for job in jobs if job.rows}
-    status, text = asked(NODES) if jobs else (0, "")
+    status, text = query(NODES) if jobs else (0, "")
     down = [line for line in text.splitlines() if is_down("".join(line.split("|")[1:2]))]
     nodes = status, text if status else "\n".join(down)
 
@@ -198,12 +198,12 @@ def _known(jobs: Sequence[EndedJob], asked: Ask) -> Ask:
         if argv[0] == "sinfo":
             return nodes
         row = rows.get(argv[2]) if argv[0] == "sacct" else None
-        return (0, row) if row else asked(argv)
+        return (0, row) if row else query(argv)
 
     return known
 
 
-def _died(ended: EndedJob, kept: KeptFiles | None, offset_s: float, asked: Ask) -> DeadJob:
+def _died(ended: EndedJob, kept: KeptFiles | None, offset_s: float, query: Ask) -> DeadJob:
     builder = CaseBuilder()
     number = ended.job.number
     try:
@@ -213,7 +213,7 @@ def _died(ended: EndedJob, kept: KeptFiles | None, offset_s: float, asked: Ask) 
         builder.records.clear()
         builder.lack(str(problem))
     try:
-        read_job(number, builder, offset_s, asked)
+        read_job(number, builder, offset_s, query)
     except CaseError as problem:  # as Slurm forgot it a moment ago
         builder.jobs.append(ended.job)
         builder.lack(str(problem))

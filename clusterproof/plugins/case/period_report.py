@@ -66,8 +66,8 @@ def _lines(period: Period) -> Iterator[str]:
     if rows:
         yield "\nNodes"
         for row in rows:
-            said = f"{'blamed in' if row.blamed else 'to test for'} {', '.join(row.jobs)}"
-            yield fill(f"  {row.node:<18} {said}", WIDTH, subsequent_indent=" " * 21)
+            cell = f"{'blamed in' if row.blamed else 'to test for'} {', '.join(row.jobs)}"
+            yield fill(f"  {row.node:<18} {cell}", WIDTH, subsequent_indent=" " * 21)
     if period.died:
         yield "\nJobs, the last first"
     newest = period.died[::-1]
@@ -85,11 +85,11 @@ def _lines(period: Period) -> Iterator[str]:
 
 def _sentence(period: Period) -> str:
     began, ended = (in_words(time)[:16] for time in (period.begins, period.ends))
-    said = f"{began} to {ended} UTC: of {number_of(period.ended, 'job')} that ended, {len(period.died)} died."
+    sentence = f"{began} to {ended} UTC: of {number_of(period.ended, 'job')} that ended, {len(period.died)} died."
     if not period.died_gpu_hours:
-        return said
+        return sentence
     ran = f"{_hours(period.died_gpu_hours)} of {_hours(period.gpu_hours)} GPU hours"
-    return f"{said} These had run {ran}; what their checkpoints kept of that is not lost."
+    return f"{sentence} These had run {ran}; what their checkpoints kept of that is not lost."
 
 
 def _causes(period: Period) -> Iterator[str]:

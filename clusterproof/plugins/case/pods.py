@@ -54,9 +54,9 @@ def read(resource: Mapping[str, Any], source: str, clock: Clock) -> Iterator[Eve
     status = resource.get("status")
     if not isinstance(status, dict):
         return
-    said = f"{_text(status.get('reason'))} {_text(status.get('message'))}".strip()
-    if said:
-        yield from _event(f"pod {name}: {said}", source, Span(), node)
+    reason = f"{_text(status.get('reason'))} {_text(status.get('message'))}".strip()
+    if reason:
+        yield from _event(f"pod {name}: {reason}", source, Span(), node)
     for condition in _list(status.get("conditions")):
         if condition.get("type") in OF_AN_END and condition.get("status") == "True":
             message = f"{name}: {_text(condition.get('reason'))}: {_text(condition.get('message'))}"

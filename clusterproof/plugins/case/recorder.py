@@ -33,12 +33,12 @@ def recorder_leads(dumps: Mapping[int, Dump], nodes: Mapping[int, str], without_
         for rank in wait.missing:
             if rank in dumps:
                 last = last_call(dumps[rank])
-                yield Lead(rank, _words(wait), nodes.get(rank, ""), line=f"{last.name} at {last.where}" if last else "")
+                yield Lead(rank, _text(wait), nodes.get(rank, ""), line=f"{last.name} at {last.where}" if last else "")
             elif without_dump:
                 yield Lead(rank, f"left no dump of the Flight Recorder, and {_waited(wait)}", nodes.get(rank, ""))
 
 
-def _words(wait: Wait) -> str:
+def _text(wait: Wait) -> str:
     what = one_line(f"{wait.collective.name} {wait.collective.number} of {wait.group}")
     if wait.is_called:
         return f"called {what}, but its GPU did not begin it, while {rank_names(wait.waiting)} waited in it"

@@ -24,18 +24,18 @@ ABSENT = (
 
 def redacted(case: Collected) -> Collected:
     """The same case. Nodes and files have words in their place; of the job's output stays what its signs mean."""
-    words = _Words(case)
-    fixed = tuple(Missing(words.text(missing.words)) for missing in case.lacks if missing.kind in ABSENT)
+    pseudonyms = _Pseudonyms(case)
+    fixed = tuple(Missing(pseudonyms.text(missing.words)) for missing in case.lacks if missing.kind in ABSENT)
     left = len(case.lacks) - len(fixed)
-    node = words.node
+    node = pseudonyms.node
     return replace(
         case,
         name=NAME,
         job=Job("", case.job.state.split(" ")[0], case.job.exit_code, tuple(map(node, case.job.nodes)), case.job.ran),
-        events=tuple(map(words.event, case.events)),
-        outlived=tuple(map(words.event, case.outlived)),
-        facts=tuple(map(words.fact, case.facts)),
-        leads=tuple(map(words.lead, case.leads)),
+        events=tuple(map(pseudonyms.event, case.events)),
+        outlived=tuple(map(pseudonyms.event, case.outlived)),
+        facts=tuple(map(pseudonyms.fact, case.facts)),
+        leads=tuple(map(pseudonyms.lead, case.leads)),
         nodes_of_ranks={rank: node(name) for rank, name in case.nodes_of_ranks.items()},
         nodes_with_log=tuple(map(node, case.nodes_with_log)),
         clocks={node(name): off for name, off in case.clocks.items() if node(name)},
@@ -45,7 +45,7 @@ def redacted(case: Collected) -> Collected:
     )
 
 
-class _Words:
+class _Pseudonyms:
     """What stands for the names of one case."""
 
     def __init__(self, case: Collected) -> None:
@@ -72,8 +72,8 @@ class _Words:
 
     def fact(self, fact: Fact) -> Fact:
         """What a node's own evidence says."""
-        words = OF_PROCESSES.get(fact.check) or self.text(fact.words)
-        return replace(fact, words=words, source=self._source(fact.source), node=self.node(fact.node))
+        text = OF_PROCESSES.get(fact.check) or self.text(fact.words)
+        return replace(fact, words=text, source=self._source(fact.source), node=self.node(fact.node))
 
     def lead(self, lead: Lead) -> Lead:
         """A rank; a desync or a dump names groups, and those have names of the job's."""

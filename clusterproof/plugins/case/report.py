@@ -97,10 +97,10 @@ def _sentences(case: Case) -> Iterator[str]:
 
 def _of_leads(collected: Collected, leads: Sequence[Lead]) -> Iterator[str]:
     """A sentence for each thing that is said of ranks."""
-    said: dict[tuple[str, str], list[str]] = {}
+    ranks_by_message: dict[tuple[str, str], list[str]] = {}
     for lead in leads:
-        said.setdefault((lead.words, lead.line), []).append(of_rank(collected, lead.rank))
-    for (message, line), ranks in said.items():
+        ranks_by_message.setdefault((lead.words, lead.line), []).append(of_rank(collected, lead.rank))
+    for (message, line), ranks in ranks_by_message.items():
         last = f"; its last call was {line}" if line else ""
         yield f"{listed(dict.fromkeys(ranks)).capitalize()} {message}{last}."
 
@@ -173,9 +173,9 @@ def _of_clocks(collected: Collected) -> Iterator[str]:
     """Whose clock was off, so that its times are shown by the others', and how well that is known."""
     for node, off in collected.clocks.items():
         if off.seconds:
-            way = "ahead" if off.seconds > 0 else "behind"
+            direction = "ahead" if off.seconds > 0 else "behind"
             yield (
-                f"The clock of {node} is {abs(off.seconds):.3g} s {way}, ± {off.apart_s:.2g} s, {off.how}: "
+                f"The clock of {node} is {abs(off.seconds):.3g} s {direction}, ± {off.apart_s:.2g} s, {off.how}: "
                 "its times are corrected."
             )
 
@@ -209,8 +209,8 @@ def _line(row: Row, begin: int, width: int) -> str:
     after = "…" if row.when.begins is not None and row.when.ends is None else ""
     when = f"{'…' if row.when.is_long else ''}{in_words(row.when.shown)[begin:]}{after}"
     head = f"{row.mark or ' '} {when:<{width}} {row.where[:18]:<18} "
-    room = WIDTH - len(head)
-    cell = row.words if len(row.words) <= room else f"{row.words[: room - 1]}…"
+    remaining = WIDTH - len(head)
+    cell = row.words if len(row.words) <= remaining else f"{row.words[: remaining - 1]}…"
     return f"{head}{cell}".rstrip()
 
 

@@ -135,12 +135,12 @@ def _merged_parts(number: str, parts: Sequence[Record]) -> Record:
 
 
 def _job(fields: Mapping[str, str], source: str, clock: Clock) -> Record:
-    said = _STATE.match(fields.get("State", ""))
+    full_state = _STATE.match(fields.get("State", ""))
     code = _CODE.fullmatch(fields.get("ExitCode", ""))
     number = _NUMBER.fullmatch(fields.get("JobID", "").strip())
     job = Job(
         number[0] if number else "",
-        said[0] if said else "",
+        full_state[0] if full_state else "",
         code[0] if code else "",
         _nodes(fields.get("NodeList", "")),
         Span(clock.of(fields.get("Start", "")).begins),

@@ -64,13 +64,13 @@ def ask(argv: Sequence[str]) -> tuple[int, str]:
     return running.returncode, output.decode("utf-8", "replace")
 
 
-def read_job(number: str, builder: CaseBuilder, offset_s: float, asked: Ask = ask) -> None:
+def read_job(number: str, builder: CaseBuilder, offset_s: float, query: Ask = ask) -> None:
     """Add what Slurm knows of a job. Raises CaseError where it knows none, or the job still runs."""
     clock = Clock(datetime.now(timezone.utc).year)  # Slurm's own times are by UTC, as it was asked for them
-    shown, record = asked(("scontrol", "show", "job", number))
-    if not shown and not _is_slurms_own(record, number, asked):
+    shown, record = query(("scontrol", "show", "job", number))
+    if not shown and not _is_slurms_own(record, number, query):
         shown, record = 1, scheduler.OF_OWNER
-    kept, row = asked(("sacct", "-j", number, "-P", "-o", COLUMNS))
+    kept, row = query(("sacct", "-j", number, "-P", "-o", COLUMNS))
     before = len(builder.jobs)
     for text, name in ((row, "sacct"), (record, "scontrol")):
         _taken(text, name, builder, clock)
@@ -92,16 +92,16 @@ def read_job(number: str, builder: CaseBuilder, offset_s: float, asked: Ask = as
         builder.lack(f"scontrol: {_line(record)}: where its output is, is not known; --logs FOLDER names it")
     nodes = next((job.nodes for job in known if job.nodes), ())
     ended = next((job.ran.ends for job in known if job.ran.ends is not None), None)
-    _read_nodes(nodes, builder, clock, asked, ended)
+    _read_nodes(nodes, builder, clock, query, ended)
     _read_output(record if not shown else "", builder, offset_s)
     if nodes and not builder.nodes_with_log:
         builder.lack(one_line(node_log.how_to_get_it(nodes, known[0].ran), 400), MissingKind.COMMAND)
 
 
-def _is_slurms_own(record: str, number: str, asked: Ask) -> bool:
+def _is_slurms_own(record: str, number: str, query: Ask) -> bool:
     """Whether no words of the job's owner stand in place of Slurm's: of several jobs squeue says how many there are."""
     jobs = len(scheduler.blocks(record))
-    count = asked(("squeue", "-h", "-t", "all", "-j", number, "-o", "%A"))[1] if jobs > 1 else number
+    count = query(("squeue", "-h", "-t", "all", "-j", number, "-o", "%A"))[1] if jobs > 1 else number
     return not scheduler.is_forged(record) and jobs == len(count.split())
 
 
@@ -113,11 +113,11 @@ def _taken(text: str, name: str, builder: CaseBuilder, clock: Clock) -> None:
         builder.count("record of Slurm")
 
 
-def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, asked: Ask, ended: float | None) -> None:
+def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, query: Ask, ended: float | None) -> None:
     """Nodes of the job that it lost: slurmctld says since when, and why; not of those that went at another time."""
     if not nodes:
         return
-    status, text = asked((*NODES, "-n", fold(nodes)))
+    status, text = query((*NODES, "-n", fold(nodes)))
     if status:
         builder.lack(f"the state of its nodes: sinfo: {_line(text)}")
         return
@@ -204,19 +204,19 @@ class EndedJob:
         return self.gpus * max(ran.ends - scheduler.RESOLUTION_S - ran.begins, 0.0) / 3600
 
 
-def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[EndedJob, ...], list[str]]:
+def ended_jobs(begins: float, ends: float, query: Ask) -> tuple[tuple[EndedJob, ...], list[str]]:
     """The jobs that ended between two times, by their ends, and what is not known of them: no older ones, or some.
 
     Raises CaseError where Slurm answers nothing.
     """
     since = f"{datetime.fromtimestamp(begins, timezone.utc):%Y-%m-%dT%H:%M:%S}"
-    status, text = asked(("sacct", "-a", "-X", "-P", "-S", since, "-o", f"{COLUMNS},AllocTRES"))
+    status, text = query(("sacct", "-a", "-X", "-P", "-S", since, "-o", f"{COLUMNS},AllocTRES"))
     missing: list[str] = []
     listed = list(_of_sacct(text))
     if status:
         missing.append(f"sacct: {_first_line(text)}: only scontrol knows jobs, and forgets each after MinJobAge")
-        failed, counted = asked(("squeue", "-h", "-t", "all", "-o", "%A"))
-        status, shown = asked(("scontrol", "show", "job"))
+        failed, counted = query(("squeue", "-h", "-t", "all", "-o", "%A"))
+        status, shown = query(("scontrol", "show", "job"))
         if status or failed:
             why = f"scontrol: {_first_line(shown)}" if status else f"squeue: {_first_line(counted)}"
             raise CaseError(f"no job can be listed: sacct: {_first_line(text)}; {why}")
@@ -254,8 +254,8 @@ def _of_scontrol(text: str, queued: Collection[str]) -> tuple[list[EndedJob], li
     """
     records: dict[str, list[str]] = {}
     for block in scheduler.blocks(text):
-        if said := _JOB_ID.match(block):
-            records.setdefault(said[1], []).append(block)
+        if match := _JOB_ID.match(block):
+            records.setdefault(match[1], []).append(block)
     ended: list[EndedJob] = []
     unread: list[str] = []
     for number, own in records.items():

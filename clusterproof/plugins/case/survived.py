@@ -78,7 +78,7 @@ class Survived:
         if _is_of_frames(rest_of(line)) or not NAME_OF_EXCEPTION.search(rest_of(line)):
             return Told()
         del self.of_ranks[rank]
-        is_known = any(words in line for words in known.row.ends)
+        is_known = any(text in line for text in known.row.ends)
         sign = signs().get(known.row.sign)
         return Told(is_left_out=is_known and sign is None, is_end=is_known, sign=sign if is_known else None)
 
@@ -86,7 +86,7 @@ class Survived:
         """A block to its exception; what another process writes between is left in, and a further traceback ends it."""
         rest = rest_of(line)
         is_frame, is_header = bool(_FRAME.search(rest)), _HEADER in rest
-        is_chain = any(words in rest for words in _CHAINS)
+        is_chain = any(text in rest for text in _CHAINS)
         is_end = known.is_next and bool(NAME_OF_EXCEPTION.search(rest))
         is_code = known.is_in_frame and ("    " in rest or not NAME_OF_EXCEPTION.search(rest))
         is_part = is_frame or is_chain or is_header or (not known.is_cut and (is_code or _is_of_frames(rest)))
@@ -123,7 +123,7 @@ class _Open:
 
 def _begins(line: str, row: Block) -> bool:
     """Whether a line is the first of a block: where that stands first in it, behind ranks, times and bars alone."""
-    at = next((at for words in row.says if (at := line.find(words)) >= 0), -1)
+    at = next((at for text in row.says if (at := line.find(text)) >= 0), -1)
     if at < 0 or not row.is_first:
         return at >= 0
     before = line[:at]

@@ -85,15 +85,15 @@ def _by_evidence(case: Collected) -> CaseVerdict | None:
 
 def _of_fact(case: Collected, first: Fact, nodes: Sequence[str], is_alone: bool) -> CaseVerdict:
     """By this evidence; where the rank that bears it out had said another thing before, its node is to be tested."""
-    said = [event for event in case.events if event.node == first.node and not event.is_cascade and _is_same(event)]
-    rank = next((event.rank for event in said if event.rank is not None), rank_of(first, case))
+    events = [event for event in case.events if event.node == first.node and not event.is_cascade and _is_same(event)]
+    rank = next((event.rank for event in events if event.rank is not None), rank_of(first, case))
     if first.cause == UNKNOWN:
         return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, f"{first.node}: {first.words}", first, (), (first.node,), rank)
     if len(nodes) > 1:
         reason = f"{listed(nodes)} at once, first {first.node}: {first.words}; look for what they share"
         return CaseVerdict(first.cause, SHARED, SUPPORTED, reason, first, (), tuple(nodes), rank)
     worth = probability()
-    is_sure = bool(said) and first.is_strong and is_alone
+    is_sure = bool(events) and first.is_strong and is_alone
     weight = OF_CRASH if first.cause == CODE else worth.established if is_sure else worth.supported
     standing = ESTABLISHED if is_sure else SUPPORTED
     device = f" (device {first.device})" if first.device else ""
@@ -112,14 +112,16 @@ def _by_undated(case: Collected) -> CaseVerdict | None:
     possible = [candidate.event for candidate in candidates(case)]
     if any(event.row.role != SUSPICION and not event.row.of_broken_gpu for event in possible):
         return None
-    said = {event.node: event for event in reversed(possible) if event.row.cause == HARDWARE or event.row.of_broken_gpu}
-    facts = [fact for fact in undated(case) if fact.cause == HARDWARE and fact.is_strong and fact.node in said]
+    event_by_node = {
+        event.node: event for event in reversed(possible) if event.row.cause == HARDWARE or event.row.of_broken_gpu
+    }
+    facts = [fact for fact in undated(case) if fact.cause == HARDWARE and fact.is_strong and fact.node in event_by_node]
     if not facts or possible[0].node != facts[0].node or len({fact.node for fact in facts}) > 1:
         return None
     first = facts[0]
     reason = f"{first.node}: {first.words}; its time is not known, but a rank of this node says the same"
     return CaseVerdict(
-        HARDWARE, probability().undated, SUPPORTED, reason, first, (first.node,), (), said[first.node].rank
+        HARDWARE, probability().undated, SUPPORTED, reason, first, (first.node,), (), event_by_node[first.node].rank
     )
 
 

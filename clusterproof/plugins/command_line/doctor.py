@@ -29,14 +29,14 @@ class Means:
 
     serves: str
     is_there: bool
-    words: str
+    detail: str
 
     @property
     def line(self) -> str:
         """`ok   ssh:     2 keys in the agent`, folded under its own column where the terminal is narrow."""
         begin = f"{'ok' if self.is_there else '--':<4} {self.serves:<12} "
         return textwrap.fill(
-            self.words,
+            self.detail,
             shutil.get_terminal_size().columns,
             initial_indent=begin,
             subsequent_indent=" " * len(begin),
@@ -157,5 +157,5 @@ def _scontrol_ping() -> str | None:
         done = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=ANSWER_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    said = done.stdout.strip() or done.stderr.strip().rpartition("\n")[2]
-    return " ".join(said.split())[:MAX_ANSWER]
+    output = done.stdout.strip() or done.stderr.strip().rpartition("\n")[2]
+    return " ".join(output.split())[:MAX_ANSWER]

@@ -140,7 +140,10 @@ def _access(option: argparse.Namespace) -> Mapping[str, str]:
 def _removed(option: argparse.Namespace) -> tuple[int, str]:
     """Remove what was written. Raises AwsError, InventoryError, KubernetesError."""
     written = remove(open_api(_access(option)))
-    lines = [*(f"gate: {line}" for line in written.lines), *(f"gate: not removed: {one}" for one in written.problems)]
+    lines = [
+        *(f"gate: {line}" for line in written.lines),
+        *(f"gate: not removed: {problem}" for problem in written.problems),
+    ]
     return EXIT_UNWRITTEN if written.problems else 0, "".join(f"{line}\n" for line in lines)
 
 
@@ -164,10 +167,10 @@ def _expected(options: str) -> tuple[Policy, Target]:
     of_gate = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for flag in ("--instance-type", "--expect", "--policy"):
         of_gate.add_argument(flag, default="")
-    said, _ = of_gate.parse_known_args(options.split())
-    policy = find_policy(said.policy, Path.cwd())
+    parsed, _ = of_gate.parse_known_args(options.split())
+    policy = find_policy(parsed.policy, Path.cwd())
     cluster = Cluster("here", "local", (Target("here"),))
-    return policy, with_expectations(cluster, said.instance_type, said.expect, policy.expect).targets[0]
+    return policy, with_expectations(cluster, parsed.instance_type, parsed.expect, policy.expect).targets[0]
 
 
 def _over() -> threading.Event:

@@ -82,7 +82,7 @@ class Rounds:
         tally: GateMetrics,
         is_over: threading.Event,
     ) -> None:
-        self._words = words(option, further, keep)
+        self._command = command(option, further, keep)
         self._option = option
         self._where = option.x.partition("/")[0] if option.x.startswith("eks:") else option.x  # whatever nodes it has
         self._own = _own_options(further)
@@ -103,7 +103,7 @@ class Rounds:
     def make(self) -> None:
         """One: evaluate what is due, else confirm what stands."""
         began = time.time()
-        asked = ASKED.copy()
+        before = ASKED.copy()
         try:
             api = open_api(access_to(self._where, aws(self._option)))
             agents = self._agents(api).own
@@ -117,7 +117,7 @@ class Rounds:
             self._fail([f"ERROR: {problem}"], known if is_old else ())
             return
         if not due or (self._is_due(began) and kept_verdicts(self._keep)):
-            self._confirm(api, agents, began, asked)
+            self._confirm(api, agents, began, before)
 
     def _is_due(self, now: float) -> bool:
         """Whether the time has come to look through all conditions, whatever else is due."""
@@ -139,8 +139,8 @@ class Rounds:
             self._shares.divide(self._targets, agents, now)
         self._silent = frozenset(filter(self._shares.has, self._silent))
         verdicts = kept_verdicts(self._keep)
-        due = self._shares.due(agents, {node: one.health for node, one in verdicts.items()}, now)
-        kept = {node: one for node, one in verdicts.items() if self._shares.stands(node, agents)}
+        due = self._shares.due(agents, {node: verdict.health for node, verdict in verdicts.items()}, now)
+        kept = {node: verdict for node, verdict in verdicts.items() if self._shares.stands(node, agents)}
         if kept != verdicts:
             keep_verdicts(self._keep, kept)
         return due
@@ -148,11 +148,15 @@ class Rounds:
     def _evaluate(self, share: NodeShare, agents: AgentPods, began: float) -> None:
         """Evaluate a share, and write what was found of it: a line of it, and of each change."""
         before = kept_verdicts(self._keep)
-        hand_over(self._keep, (one for one in self._targets if share.names is not None and share.has(one.name)), agents)
+        hand_over(
+            self._keep,
+            (target for target in self._targets if share.names is not None and share.has(target.name)),
+            agents,
+        )
         nodes = [] if share.names is None else ["--nodes", fold(share.names)]
         with (self._keep / OUTPUT).open("w+b") as output:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-c", MAIN, *self._words, *nodes],
+                [sys.executable, "-I", "-c", MAIN, *self._command, *nodes],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -167,14 +171,15 @@ class Rounds:
             output.seek(0)
             last = output.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
         if gate_round is None:
-            keep_verdicts(self._keep, {node: one for node, one in before.items() if not share.has(node)})
+            keep_verdicts(self._keep, {node: verdict for node, verdict in before.items() if not share.has(node)})
             share.is_open = True
             self._silent |= {node for node in before.keys() | self._reported.keys() if share.has(node)}
             self._shares.forget()
             self._fail(last)
             return
         after = kept_verdicts(self._keep)
-        is_same = {n: one.health for n, one in before.items()} == {n: one.health for n, one in after.items()}
+        earlier, later = ({n: verdict.health for n, verdict in verdicts.items()} for verdicts in (before, after))
+        is_same = earlier == later
         share.evaluated(agents.own, began, is_open=gate_round.is_open, is_same=is_same)
         self._is_pending |= gate_round.is_pending or bool(gate_round.problems)
         self._refreshed = self._refreshed or began
@@ -184,27 +189,29 @@ class Rounds:
         self._reported = {n: at for n, at in reported.items() if n in known}
         self._say(replace(gate_round, reported=self._reported))
 
-    def _confirm(self, api: Api, agents: Mapping[str, Pod], now: float, asked: Counter[str]) -> None:
+    def _confirm(self, api: Api, agents: Mapping[str, Pod], now: float, before: Counter[str]) -> None:
         """Write what stands where that is due: of nodes whose agents say that it does, or that were just evaluated."""
         verdicts = kept_verdicts(self._keep)
         late = now - self._orders.patience_s
         changing = {node for node, pod in agents.items() if is_changing(pod)}
-        changing -= {n for n, one in verdicts.items() if one.began > late or one.health.reason == NOT_REACHED}
-        sure = {n: one for n, one in verdicts.items() if n not in changing}
+        changing -= {
+            n for n, verdict in verdicts.items() if verdict.began > late or verdict.health.reason == NOT_REACHED
+        }
+        sure = {n: verdict for n, verdict in verdicts.items() if n not in changing}
         written, health_by_node = (
             Written((f"{len(verdicts)} nodes as before",), ()),
-            {n: one.health for n, one in sure.items()},
+            {n: verdict.health for n, verdict in sure.items()},
         )
         is_due = self._is_due(now)
         if is_due or self._is_pending:
             orders = replace(self._orders, refresh_s=REFRESH_S / 2) if is_due else self._orders
-            began = {node: one.began for node, one in sure.items()}
+            began = {node: verdict.began for node, verdict in sure.items()}
             written = write(api, orders, health_by_node, now, time.time(), began)
             self._is_pending = written.is_pending or bool(written.problems)
             self._refreshed = now if is_due else self._refreshed
         read = {node: at for node, at in self._reported.items() if node in verdicts or node in self._silent}
-        every = {node: one.health for node, one in verdicts.items()}
-        self._say(round_of(now, time.time(), every, read, written, ASKED - asked))
+        every = {node: verdict.health for node, verdict in verdicts.items()}
+        self._say(round_of(now, time.time(), every, read, written, ASKED - before))
 
     def _say(self, gate_round: Round) -> None:
         self._tally.add(gate_round, self._silent)
@@ -223,7 +230,7 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def words(option: argparse.Namespace, further: Sequence[str], keep: Path) -> list[str]:
+def command(option: argparse.Namespace, further: Sequence[str], keep: Path) -> list[str]:
     """The command line that evaluates."""
     own = [] if any(word.partition("=")[0] == "--k8s-gate" for word in further) else ["--k8s-gate", OBSERVE]
     where = [word for name, value in aws(option).items() for word in (f"--{name}", value)]
@@ -234,7 +241,7 @@ def words(option: argparse.Namespace, further: Sequence[str], keep: Path) -> lis
 def _own_options(further: Sequence[str]) -> argparse.Namespace:
     """What of the further options concerns what stands as well; the process that evaluates validates them."""
     of_gate = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for flag, usual in (
+    for flag, default in (
         ("--k8s-gate", OBSERVE),
         ("--k8s-max-tainted", LIMIT),
         ("--k8s-startup-taint", ""),
@@ -242,9 +249,9 @@ def _own_options(further: Sequence[str]) -> argparse.Namespace:
         ("--nodes", ""),
         ("--exclude", ""),
     ):
-        of_gate.add_argument(flag, default=usual)
-    said, _ = of_gate.parse_known_args(list(further))
-    return said
+        of_gate.add_argument(flag, default=default)
+    options, _ = of_gate.parse_known_args(list(further))
+    return options
 
 
 def aws(option: argparse.Namespace) -> Mapping[str, str]:

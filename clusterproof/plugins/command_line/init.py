@@ -82,7 +82,7 @@ def begin_in(folder: Path, policy: str = "") -> tuple[int, str]:
             writing.unlink(missing_ok=True)  # half of a policy is one, too
         what = f"{problem.filename or writing}: {problem.strerror}; expected a folder that may be written"
         return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"
-    lines = [f"wrote {folder / name}: {words}\n" for name, words in TEMPLATES.items()]
+    lines = [f"wrote {folder / name}: {purpose}\n" for name, purpose in TEMPLATES.items()]
     cd = "" if folder == Path() else f"cd {quote(str(folder))} && "
     installed = Path(sys.executable).with_name("clusterproof")  # in a checkout no PATH leads to it
     program = "clusterproof" if shutil.which("clusterproof") else quote(str(installed))

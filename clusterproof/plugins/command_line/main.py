@@ -195,8 +195,8 @@ def _further_cluster(arguments: list[str]) -> str:
 
 def _is_without_cache(arguments: list[str]) -> bool:
     """Whether pytest's cache is left out, which alone knows the setting of its folder."""
-    words = (*arguments, *os.environ.get("PYTEST_ADDOPTS", "").split())
-    return any(word.removeprefix("-p") == "no:cacheprovider" for word in words)
+    options = (*arguments, *os.environ.get("PYTEST_ADDOPTS", "").split())
+    return any(option.removeprefix("-p") == "no:cacheprovider" for option in options)
 
 
 def _print(status: int, text: str, *, to_stdout: bool = False) -> int:

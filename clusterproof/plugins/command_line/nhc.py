@@ -52,12 +52,12 @@ class NhcLine:
 
     number: int
     target: str
-    words: tuple[str, ...]
+    command: tuple[str, ...]
 
     @property
     def name(self) -> str:
         """NHC's check, or whatever else it runs."""
-        return self.words[0] if self.words else ""
+        return self.command[0] if self.command else ""
 
 
 @cache
@@ -84,10 +84,10 @@ def read_nhc(path: Path) -> tuple[NhcLine, ...]:
 
 def _line(number: int, row: str) -> NhcLine:
     match = LINE.match(row)
-    return NhcLine(number, match[1], tuple(_words(match[2]))) if match else NhcLine(number, "", tuple(_words(row)))
+    return NhcLine(number, match[1], tuple(_split(match[2]))) if match else NhcLine(number, "", tuple(_split(row)))
 
 
-def _words(command: str) -> list[str]:
+def _split(command: str) -> list[str]:
     try:
         return shlex.split(command, comments=True)
     except ValueError:  # a quote that bash would end on the next line
@@ -97,13 +97,13 @@ def _words(command: str) -> list[str]:
 def comparison(lines: Iterable[NhcLine]) -> Iterator[str]:
     """Of each line of the file: where it stands, what it runs, and what says it here."""
     for line in lines:
-        shown_command = " ".join(line.words)
+        shown_command = " ".join(line.command)
         yield f"{line.number:>4}  {shown_command if shown_command.isprintable() else ascii(shown_command):.90}\n"
         yield f"{fill(_meaning(line), 100, initial_indent=INDENT, subsequent_indent=INDENT)}\n"
 
 
 def _meaning(line: NhcLine) -> str:
-    setting, row = VARIABLE.match(" ".join(line.words)), replacements().get(line.name)
+    setting, row = VARIABLE.match(" ".join(line.command)), replacements().get(line.name)
     if not line.target:
         return "NOT READ: expected TARGET || CHECK"
     if setting:
@@ -118,11 +118,11 @@ def _meaning(line: NhcLine) -> str:
 
 def is_covered(line: NhcLine) -> bool:
     """Whether a check here says what this line asks for; a setting asks for nothing."""
-    if not line.target or VARIABLE.match(" ".join(line.words)):
+    if not line.target or VARIABLE.match(" ".join(line.command)):
         return bool(line.target)
     row = replacements().get(line.name)
     if row and line.name in OF_SERVICES:
-        return bool(needed_services().keys() & {*line.words[1:]})
+        return bool(needed_services().keys() & {*line.command[1:]})
     return bool(row and row.checks)
 
 
@@ -130,19 +130,19 @@ def policy_of(lines: Iterable[NhcLine]) -> str:
     """The text of a clusterproof.toml: what lines for every node ask for, as far as a policy has a word for it."""
     policy: Policy = {}
     for line in {_key(line): line for line in lines if line.target == EVERYWHERE}.values():
-        setting = VARIABLE.match(" ".join(line.words))
+        setting = VARIABLE.match(" ".join(line.command))
         if setting and setting[1] in VARIABLES and NUMBER.fullmatch(setting[2]):
             _threshold(policy, VARIABLES[setting[1]], int(setting[2]))
         row = replacements().get(line.name)
         if row and row.policy:
-            SETTINGS[row.policy](policy, line.words[1:])
+            SETTINGS[row.policy](policy, line.command[1:])
     return "\n".join(_toml(name, rows) for name, rows in policy.items())
 
 
 def _key(line: NhcLine) -> tuple[str, ...]:
     """What lines that ask for the same have in common: an InfiniBand device, whichever of its ports and rates."""
-    is_of_device = line.name == "check_hw_ib" and len(line.words) > 2
-    return (line.name, line.words[2].partition(":")[0]) if is_of_device else line.words
+    is_of_device = line.name == "check_hw_ib" and len(line.command) > 2
+    return (line.name, line.command[2].partition(":")[0]) if is_of_device else line.command
 
 
 def _toml(name: str, rows: Mapping[str, object]) -> str:
@@ -157,9 +157,9 @@ def _threshold(policy: Policy, name: str, value: float) -> None:
     policy.setdefault(f"thresholds.{group}", {})[key] = value
 
 
-def _mounts(policy: Policy, words: tuple[str, ...]) -> None:
-    named = [path for flag, path in pairwise(words) if flag in ("-f", "-F")]
-    paths = named or [word for word in words[:1] if not word.startswith("-")]
+def _mounts(policy: Policy, arguments: tuple[str, ...]) -> None:
+    named = [path for flag, path in pairwise(arguments) if flag in ("-f", "-F")]
+    paths = named or [argument for argument in arguments[:1] if not argument.startswith("-")]
     new = [path for path in paths if path.startswith("/") and path.isprintable() and not _is_of_the_kernel(path)]
     if new:
         wanted = policy.setdefault("mounts", {}).setdefault("expected", {})
@@ -171,20 +171,20 @@ def _is_of_the_kernel(path: str) -> bool:
     return path in OF_THE_KERNEL or path.startswith(tuple(f"{folder}/" for folder in OF_THE_KERNEL[1:]))
 
 
-def _used(policy: Policy, words: tuple[str, ...]) -> None:
-    percent = PERCENT.match(words[1]) if len(words) > 1 and words[0] == "/" else None
+def _used(policy: Policy, arguments: tuple[str, ...]) -> None:
+    percent = PERCENT.match(arguments[1]) if len(arguments) > 1 and arguments[0] == "/" else None
     if percent and int(percent[1]) <= 100:
         _threshold(policy, "root.used_fail_percent", int(percent[1]))
 
 
-def _free(policy: Policy, words: tuple[str, ...]) -> None:
-    percent = PERCENT.match(words[1]) if len(words) > 1 and words[0] == "/" else None
+def _free(policy: Policy, arguments: tuple[str, ...]) -> None:
+    percent = PERCENT.match(arguments[1]) if len(arguments) > 1 and arguments[0] == "/" else None
     if percent and int(percent[1]) <= 100:
         _threshold(policy, "root.used_fail_percent", 100 - int(percent[1]))
 
 
-def _swap(policy: Policy, words: tuple[str, ...]) -> None:
-    size_kib = _kib(words[1]) if len(words) > 1 else None
+def _swap(policy: Policy, arguments: tuple[str, ...]) -> None:
+    size_kib = _kib(arguments[1]) if len(arguments) > 1 else None
     if size_kib:
         _threshold(policy, "memory.swap_concern_gib", round(size_kib / KIB_PER_GIB, 3))
 
@@ -198,14 +198,14 @@ def _kib(size: str) -> int | None:
     return int(read[1]) << 10 * exponent
 
 
-def _gpus(policy: Policy, words: tuple[str, ...]) -> None:
-    if words and NUMBER.fullmatch(words[0]) and len(words[0]) < 4:
-        policy.setdefault("expect", {})["gpus"] = int(words[0])
+def _gpus(policy: Policy, arguments: tuple[str, ...]) -> None:
+    if arguments and NUMBER.fullmatch(arguments[0]) and len(arguments[0]) < 4:
+        policy.setdefault("expect", {})["gpus"] = int(arguments[0])
 
 
-def _ib(policy: Policy, words: tuple[str, ...]) -> None:
+def _ib(policy: Policy, arguments: tuple[str, ...]) -> None:
     """One more device, of those that lines name: `check_hw_ib 400 mlx5_ib0:1`."""
-    if len(words) > 1:
+    if len(arguments) > 1:
         expect = policy.setdefault("expect", {})
         expect["ib"] = int(str(expect.get("ib", 0))) + 1
 

@@ -72,7 +72,7 @@ def short_help(columns: int = 0) -> str:
 
 
 def _rows(rows: Iterable[tuple[str, str]]) -> str:
-    return "".join(f"  {form:<36} {words}\n" for form, words in rows)
+    return "".join(f"  {form:<36} {description}\n" for form, description in rows)
 
 
 def _folded(line: str, width: int) -> str:

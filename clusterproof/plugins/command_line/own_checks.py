@@ -56,12 +56,12 @@ def _doubt_of(folder: Path) -> str:
     return f"{folder} {doubt}" if doubt else ""
 
 
-def _folders(words: Sequence[str], folder: Path, *, has_modules: bool) -> list[Path]:
-    """The folders of the tests that pytest takes these words for; a module's is none."""
+def _folders(arguments: Sequence[str], folder: Path, *, has_modules: bool) -> list[Path]:
+    """The folders of the tests that pytest takes these arguments for; a module's is none."""
     paths = [
-        (folder / word).resolve()
-        for word in (word.partition("::")[0] for word in words)
-        if not (has_modules and all(part.isidentifier() for part in word.split(".")))
+        (folder / argument).resolve()
+        for argument in (argument.partition("::")[0] for argument in arguments)
+        if not (has_modules and all(part.isidentifier() for part in argument.split(".")))
     ]
     there = [path for path in paths if is_there(path) and PACKAGE not in (path, *path.parents)]
     return list(dict.fromkeys(path if is_folder(path) else path.parent for path in there))

@@ -93,13 +93,13 @@ def type_row(node: Node) -> InstanceType:
         return replace(nothing, gpus=0, nvlinks_per_gpu=0, nvswitch=False, efa=0, neuron_devices=0)
     if row is None:
         near = _near_type(node.instance_type)
-        way = (
+        remedy = (
             "set gpus, nvswitch and efa under [expect] in a policy"
             if node.drains
             else "give --expect gpus=N,nvswitch=N,efa=N"
         )
         raise Incomplete(
-            f"instance type {node.instance_type!r} is not in the catalogue{near}; {way}", cause=UNKNOWN_TYPE
+            f"instance type {node.instance_type!r} is not in the catalogue{near}; {remedy}", cause=UNKNOWN_TYPE
         )
     return row
 
@@ -153,17 +153,17 @@ def of_type(node: Node, what: str) -> Any:
     know it, NotApplicable where no training node is of this type, `expect` describes a node whose type is unknown, or
     it is a machine's whose owner chooses it.
     """
-    said = node.target.expect
-    if what in WITHOUT_GPUS and said.get("gpus") == 0:
+    expected = node.target.expect
+    if what in WITHOUT_GPUS and expected.get("gpus") == 0:
         return WITHOUT_GPUS[what]
-    if what in WITHOUT_NVLINKS and said.get("nvlinks") == 0:
+    if what in WITHOUT_NVLINKS and expected.get("nvlinks") == 0:
         return WITHOUT_NVLINKS[what]
-    if what in ("nvswitch", "nvswitches") and "nvswitch" in said:
-        return said["nvswitch"]
+    if what in ("nvswitch", "nvswitches") and "nvswitch" in expected:
+        return expected["nvswitch"]
     try:
         value = getattr(node.type, what)
     except Incomplete as unknown:
-        if what in OF_ITS_OWNER and "gpus" in said:
+        if what in OF_ITS_OWNER and "gpus" in expected:
             raise NotApplicable("its type is unknown, and what is expected of it has only devices") from unknown
         if what in WITHOUT_NVLINKS and isinstance(unknown, UnknownType):
             raise _unknown(node, "nvswitch") from unknown

@@ -91,9 +91,9 @@ class Pair:
         return self.b if node == self.a else self.a
 
 
-def pair(one: str, other: str) -> Pair:
+def pair(node: str, other: str) -> Pair:
     """The pair of two nodes, whichever is named first."""
-    return Pair(*sorted((one, other)))
+    return Pair(*sorted((node, other)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class Kind(str, Enum):
 class Estimate:
     """How much slower than normal (0.07 is 7 %), from how many measurements.
 
-    `low` and `high` hold the truth 19 times in 20; `surely` is the chance that no healthy node of the run looks so.
+    `low` and `high` hold the truth 19 times in 20; `confidence` is the chance that no healthy node of the run looks so.
     """
 
     slower: float
@@ -176,10 +176,10 @@ class Estimate:
     confidence: float = 0.0
 
 
-def estimated(middle: float, error: float, count: int, partners: int = 0, surely: float = 0.0) -> Estimate:
+def estimated(middle: float, error: float, count: int, partners: int = 0, confidence: float = 0.0) -> Estimate:
     """The estimate that a difference of logarithms and its standard error make."""
     low, high = (1 - exp(middle + sign * 1.96 * error) for sign in (1, -1))
-    return Estimate(1 - exp(middle), low, high, count, partners, surely)
+    return Estimate(1 - exp(middle), low, high, count, partners, confidence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,20 +48,20 @@ def read_cluster(folder: Path) -> Cluster:
     path = folder / "cluster.json"
     text = read_text(path, "a folder that --record wrote", below=folder)
     try:
-        data = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise InventoryError(f"{path} is not JSON: {problem}; expected a file that --record wrote") from None
-    return _cluster(Table.of(str(path), data), folder)
+    return _cluster(Table.of(str(path), document), folder)
 
 
 def write_cluster(folder: Path, cluster: Cluster) -> None:
     """Write `folder/cluster.json`, whole or not at all, and make the folder. Raises OSError."""
-    asked = {SETTING: "by evidence"} if may_be_on_ec2(cluster) else {}
+    setting = {SETTING: "by evidence"} if may_be_on_ec2(cluster) else {}
     record = {
         "schema": SCHEMA,
         "cluster": cluster.name,
         "connection": cluster.connection,
-        "aws": {key: cluster.settings[key] for key in OF_AWS if key in cluster.settings} | asked,
+        "aws": {key: cluster.settings[key] for key in OF_AWS if key in cluster.settings} | setting,
         "slurm": {key: cluster.settings[key] for key in OF_SLURM if key in cluster.settings},
         "kubernetes": {key: cluster.settings[key] for key in OF_KUBERNETES if key in cluster.settings},
         **({"is_part": True} if cluster.is_part else {}),

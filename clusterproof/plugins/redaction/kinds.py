@@ -29,29 +29,29 @@ class ValueKind:
 _NOWHERE = ValueKind()
 
 
-def place_of(collector: str) -> ValueKind:
+def schema_of(collector: str) -> ValueKind:
     """The place of a collector's whole value."""
-    return _places().get(collector, _NOWHERE)
+    return _schemas().get(collector, _NOWHERE)
 
 
 def collectors() -> tuple[str, ...]:
     """The collectors of which anything is declared."""
-    return tuple(collector for collector in _places() if collector != "probe")
+    return tuple(collector for collector in _schemas() if collector != "probe")
 
 
 def keys() -> frozenset[str]:
     """Every key of which anything is declared, in any collector."""
-    return frozenset(key for place in _places().values() for key in _keys(place))
+    return frozenset(key for schema in _schemas().values() for key in _keys(schema))
 
 
-def _keys(place: ValueKind) -> Iterator[str]:
-    for key, within in place.within.items():
+def _keys(schema: ValueKind) -> Iterator[str]:
+    for key, within in schema.within.items():
         yield key
         yield from _keys(within)
 
 
 @cache
-def _places() -> Mapping[str, ValueKind]:
+def _schemas() -> Mapping[str, ValueKind]:
     collectors: dict[str, ValueKind] = {}
     for file in (Path(__file__).with_suffix(".toml"), *sorted(Path(EVIDENCE).glob("*/redaction.toml"))):
         for collector, kinds in parse_toml(file.read_text(encoding="utf-8"), file.name).items():
@@ -62,8 +62,8 @@ def _places() -> Mapping[str, ValueKind]:
     return collectors
 
 
-def _add(place: ValueKind, path: str, kind: str) -> None:
+def _add(schema: ValueKind, path: str, kind: str) -> None:
     for key in path.split("."):
-        place = place.within.setdefault(key, ValueKind())
-    place.kind = kind
-    place.is_own = path == "hostname"
+        schema = schema.within.setdefault(key, ValueKind())
+    schema.kind = kind
+    schema.is_own = path == "hostname"

@@ -36,7 +36,7 @@ class Names:
     def replaced(self, text: str) -> str:
         """The text with every name's word in its place."""
         if self._odd:
-            text = re.sub("|".join(self._odd), lambda found: self._words[found[0].lower()], text)
+            text = re.sub("|".join(self._odd), lambda match: self._words[match[0].lower()], text)
         return _TOKEN.sub(self._token, text) if self._first else text
 
     def _token(self, match: re.Match[str]) -> str:
@@ -232,7 +232,7 @@ FORMS = (
 
 def has_form(name: str) -> bool:
     """Whether a name holds an address or an id."""
-    return any(found and form.is_name(found) for form in FORMS for found in [form.pattern.search(name)])
+    return any(match and form.is_name(match) for form in FORMS for match in [form.pattern.search(name)])
 
 
 def host_places(names: set[str]) -> re.Pattern[str]:

@@ -43,13 +43,13 @@ def file_without_names(record: Mapping[str, Any], text: Shown, type_: Shown, ver
     return as_toml({key: _table(key, value, text, type_, version) for key, value in record.items()})
 
 
-def _table(name: str, data: Any, text: Shown, type_: Shown, version: Shown) -> Any:
-    if not isinstance(data, dict):
-        return in_all_texts(data, text)
+def _table(name: str, section: Any, text: Shown, type_: Shown, version: Shown) -> Any:
+    if not isinstance(section, dict):
+        return in_all_texts(section, text)
     shown = type_ if name == _TYPES else text if name == _VERSIONS else str
     of_value = version if name in _OF_VERSIONS else text
-    values = {shown(key): in_all_texts(value, of_value) for key, value in data.items()}
-    return {key: type_(data[key]) if (name, key) == ("manifest", _TYPES) else value for key, value in values.items()}
+    values = {shown(key): in_all_texts(value, of_value) for key, value in section.items()}
+    return {key: type_(section[key]) if (name, key) == ("manifest", _TYPES) else value for key, value in values.items()}
 
 
 def in_all_texts(value: Any, change: Shown) -> Any:

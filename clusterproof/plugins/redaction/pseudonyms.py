@@ -85,12 +85,12 @@ class Pseudonyms:
         marked_text = self._marked(_unmarkable(text), has_addresses=False)
         return self._wording.kept(marked_text) if BEGIN in marked_text else self._wording.version(marked_text)
 
-    def name(self, kind: str, data: str) -> str:
+    def name(self, kind: str, value: str) -> str:
         """The word for what names one thing, whatever it looks like."""
-        if not data or _NO_NAME.fullmatch(data):
-            return data
-        text = self._marked(_unmarkable(data), has_addresses=True)
-        return unmarked(self._wording.kept(text)) if BEGIN in text else self.word(kind, data)
+        if not value or _NO_NAME.fullmatch(value):
+            return value
+        text = self._marked(_unmarkable(value), has_addresses=True)
+        return unmarked(self._wording.kept(text)) if BEGIN in text else self.word(kind, value)
 
     def word(self, kind: str, name: str) -> str:
         """The word for a name: always the same one."""
@@ -109,7 +109,7 @@ class Pseudonyms:
         marked_text = self._marked(_unmarkable(text), has_addresses)
         if is_login:
             marked_text = _LOGIN.sub(
-                lambda found: (found[1] or "") + marked(self._login_host(found[2] or found[4])), marked_text
+                lambda match: (match[1] or "") + marked(self._login_host(match[2] or match[4])), marked_text
             )
         return self._wording.kept(marked_text)
 

@@ -14,7 +14,7 @@ from clusterproof.plugins.core.cluster import INSTANCE_ID, Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.redaction import HARDWARE, TYPE, is_common, words
-from clusterproof.plugins.redaction.kinds import ValueKind, place_of
+from clusterproof.plugins.redaction.kinds import ValueKind, schema_of
 from clusterproof.plugins.redaction.policy import without_names
 from clusterproof.plugins.redaction.pseudonyms import Pseudonyms
 
@@ -73,23 +73,23 @@ class Redaction:
     @contextmanager
     def rewriting(self, keep: Callable[[NodeEvidence], None]) -> Iterator[Callable[[NodeEvidence], None]]:
         """Yield what takes a node's evidence; at the end, even of a stopped run, `keep` gets it without names."""
-        data: list[NodeEvidence] = []
+        learned: list[NodeEvidence] = []
 
         def learn(evidence: NodeEvidence) -> None:
             self.learn(evidence)
-            data.append(evidence)
+            learned.append(evidence)
 
         try:
             yield learn
         finally:
-            for evidence in data:
+            for evidence in learned:
                 keep(self.evidence(evidence))
 
     def learn(self, evidence: NodeEvidence) -> None:
         """Take note of the names that a node reports: its own, its hardware's and its file servers'."""
         self._pseudonyms.forget()
         for name, collector in evidence.collectors.items():
-            self._learn(collector.value, place_of(name), evidence.node)
+            self._learn(collector.value, schema_of(name), evidence.node)
         for collector in evidence.collectors.values():
             for _, source in named(collector.value, ("source",)):
                 if lustre := _LUSTRE.fullmatch(source):
@@ -97,22 +97,22 @@ class Redaction:
                 elif server := _SERVER.fullmatch(source):
                     self._pseudonyms.know(server[1] or server[2], "host")
 
-    def _learn(self, value: Any, place: ValueKind, node: str) -> None:
+    def _learn(self, value: Any, schema: ValueKind, node: str) -> None:
         if isinstance(value, list):
             for entry in value:
-                self._learn(entry, place, node)
+                self._learn(entry, schema, node)
         elif isinstance(value, dict):
             for key, entry in value.items():
-                self._learn(entry, place.at(key), node)
-        elif isinstance(value, str) and value and place.kind not in _OF_TEXT:
-            if place.kind == "host" and node in self._nodes:
+                self._learn(entry, schema.at(key), node)
+        elif isinstance(value, str) and value and schema.kind not in _OF_TEXT:
+            if schema.kind == "host" and node in self._nodes:
                 self._pseudonyms.know_host(
-                    value, self._nodes[node] if place.is_own else self._pseudonyms.word("host", value)
+                    value, self._nodes[node] if schema.is_own else self._pseudonyms.word("host", value)
                 )
-            elif place.kind == "host":
+            elif schema.kind == "host":
                 self._pseudonyms.know_host(value, self._nodes.get(value) or self._pseudonyms.word("host", value))
-            elif place.kind != "program" or not is_common(value):
-                self._pseudonyms.know(value, place.kind)
+            elif schema.kind != "program" or not is_common(value):
+                self._pseudonyms.know(value, schema.kind)
 
     def evidence(self, evidence: NodeEvidence) -> NodeEvidence:
         """One node's evidence without names."""
@@ -120,7 +120,7 @@ class Redaction:
             evidence,
             node=self._nodes[evidence.node],
             detail=self.text(evidence.detail, is_login=bool(evidence.unreached)),
-            probe=self._value(dict(evidence.probe), place_of("probe")),
+            probe=self._value(dict(evidence.probe), schema_of("probe")),
             collectors=self._collectors(evidence),
         )
 
@@ -128,7 +128,7 @@ class Redaction:
         """What the control plane reported about the cluster, without names; every node has been learned before."""
         self._pseudonyms.forget()
         for name, collector in evidence.collectors.items():
-            self._learn(collector.value, place_of(name), "")
+            self._learn(collector.value, schema_of(name), "")
         return replace(
             evidence,
             node=self.cluster.name,
@@ -140,7 +140,7 @@ class Redaction:
         return {
             self._key(name, _NOWHERE): replace(
                 collector,
-                value=self._value(collector.value, place_of(name)),
+                value=self._value(collector.value, schema_of(name)),
                 detail=self.text(collector.detail),
                 waits=tuple(self._replaced(name, "symbol") for name in collector.waits),
             )
@@ -163,46 +163,46 @@ class Redaction:
         self._pseudonyms.know(name, "type")
         return self._pseudonyms.word("type", name)
 
-    def _value(self, value: Any, place: ValueKind) -> Any:
+    def _value(self, value: Any, schema: ValueKind) -> Any:
         if isinstance(value, str):
-            return self._replaced(value, place.kind)
+            return self._replaced(value, schema.kind)
         if isinstance(value, list):
-            return [self._value(entry, place) for entry in value]
+            return [self._value(entry, schema) for entry in value]
         if isinstance(value, dict):
             return {
-                self._key(key, place): self._printed(entry, place)
+                self._key(key, schema): self._printed(entry, schema)
                 if key == PRINTED
-                else self._value(entry, place.at(key))
+                else self._value(entry, schema.at(key))
                 for key, entry in value.items()
             }
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            if place.kind in _OF_TEXT[1:]:
+            if schema.kind in _OF_TEXT[1:]:
                 return value
-            return 0 if isinstance(value, int) and (place.kind or abs(value) >= _LARGEST) else value
+            return 0 if isinstance(value, int) and (schema.kind or abs(value) >= _LARGEST) else value
         return value
 
-    def _printed(self, value: Any, place: ValueKind) -> Any:
-        """What a program printed: a line that is a JSON object has the places of the collector's own value."""
+    def _printed(self, value: Any, schema: ValueKind) -> Any:
+        """What a program printed: a line that is a JSON object has the schema of the collector's own value."""
         if not isinstance(value, str):
-            return self._value(value, place.at(PRINTED))
+            return self._value(value, schema.at(PRINTED))
         kept, text = "", ""
         for line in value.splitlines(keepends=True):
-            document = self._document(line, place)
+            document = self._document(line, schema)
             if document:
-                kept += self._replaced(text, place.at(PRINTED).kind) + document + line[len(line.rstrip()) :]
+                kept += self._replaced(text, schema.at(PRINTED).kind) + document + line[len(line.rstrip()) :]
             text = "" if document else text + line
-        return kept + self._replaced(text, place.at(PRINTED).kind)
+        return kept + self._replaced(text, schema.at(PRINTED).kind)
 
-    def _document(self, line: str, place: ValueKind) -> str:
+    def _document(self, line: str, schema: ValueKind) -> str:
         """A line that is a JSON object, without names; empty where it is none, or too deep."""
         try:
             document = json.loads(line) if line.startswith("{") else None
-            return json.dumps(self._value(document, place)) if isinstance(document, dict) else ""
+            return json.dumps(self._value(document, schema)) if isinstance(document, dict) else ""
         except (ValueError, RecursionError):
             return ""
 
-    def _key(self, key: str, place: ValueKind) -> str:
-        if key in place.within or key in ("error", "text"):
+    def _key(self, key: str, schema: ValueKind) -> str:
+        if key in schema.within or key in ("error", "text"):
             return key
         parts = key.lower().split("_")
         return key if all(part in words() or (part.isdecimal() and len(part) < 4) for part in parts) else self.text(key)

@@ -59,12 +59,12 @@ class Wording:
 
     def kept(self, text: str) -> str:
         """A text of which the names that are known are marked already."""
-        text = redaction.FORMS.sub(lambda found: marked(found[0]), text)
-        text = _PROCESS.sub(lambda found: self._in_place(found, "process"), text)
-        text = _CONFIDED.sub(lambda found: found[1] + self._named("secret", found[2]), text)
-        text = _NAMED.sub(lambda found: self._in_place(found, "name"), text)
-        text = _LUSTRE.sub(lambda found: self._in_place(found, "filesystem"), text)
-        text = _PIECES.sub(lambda found: self._piece(found[1]) if found[1] else found[0], text)
+        text = redaction.FORMS.sub(lambda match: marked(match[0]), text)
+        text = _PROCESS.sub(lambda match: self._in_place(match, "process"), text)
+        text = _CONFIDED.sub(lambda match: match[1] + self._named("secret", match[2]), text)
+        text = _NAMED.sub(lambda match: self._in_place(match, "name"), text)
+        text = _LUSTRE.sub(lambda match: self._in_place(match, "filesystem"), text)
+        text = _PIECES.sub(lambda match: self._piece(match[1]) if match[1] else match[0], text)
         return unmarked(text)
 
     def version(self, text: str) -> str:
@@ -78,7 +78,7 @@ class Wording:
 
     def _in_place(self, match: re.Match[str], kind: str) -> str:
         before, name = next(
-            (one, other) for one, other in zip(match.groups()[::2], match.groups()[1::2], strict=True) if other
+            (prefix, value) for prefix, value in zip(match.groups()[::2], match.groups()[1::2], strict=True) if value
         )
         if _MARKED.search(name) or redaction.is_common(name) or redaction.is_device(name) or name in folders():
             return match[0]

@@ -39,7 +39,7 @@ class RunHeader:
 
     def _lines(self) -> Iterator[str]:
         data = self.run.data
-        ranks = len({*data.places, *data.dumps})
+        ranks = len({*data.positions, *data.dumps})
         counts = ((len(data.files), "file"), (ranks, "rank"), (self.run.step_count, "step"))
         yield f"run: {self.run.name}: {', '.join(number_of(number, noun) for number, noun in counts)}"
         yield from (f"run: {note}" for note in data.notes)

@@ -22,7 +22,7 @@ class RunError(ClusterproofError, ValueError):
 
 
 @record
-class Place:
+class Position:
     """Where a rank stands: its pipeline stage, and its replica, which is its data-parallel rank."""
 
     rank: int
@@ -40,7 +40,7 @@ def rank_names(numbers: Sequence[int]) -> str:
 class Operation:
     """What a rank did for so many seconds of a step: `forward-compute`, `grads-reduce-scatter`."""
 
-    place: Place
+    position: Position
     step: int
     name: str
     seconds: float
@@ -54,7 +54,7 @@ class Step:
     seconds are means of one step.
     """
 
-    place: Place
+    position: Position
     step: int
     seconds: float
     parts: Mapping[str, float] = field(default_factory=dict)
@@ -222,7 +222,7 @@ class Dump:
 
     rank: int
     members: Mapping[str, tuple[int, ...]]  # of each group: its ranks
-    words: Mapping[str, str]  # of each group: what it is for, `TENSOR_MODEL_PARALLEL_GROUP`
+    purposes: Mapping[str, str]  # of each group: what it is for, `TENSOR_MODEL_PARALLEL_GROUP`
     pending: Mapping[str, Pending]
     enqueued: Mapping[str, int]  # of those of which the ring has an operation
     local: Mapping[str, str]  # of each group: the number by which this rank alone knows it

@@ -30,7 +30,7 @@ class LossWindow:
     leap: Leap | None = None  # the highest over the largest of the lines before
     rise: Leap | None = None  # the last of the lines that stay highest over the mean of the lines before
     compared: int = 0  # lines that have enough before them
-    places: array[float] = field(default_factory=lambda: array("d"))  # of the last lines: their steps, or epochs
+    positions: array[float] = field(default_factory=lambda: array("d"))  # of the last lines: their steps, or epochs
     values: array[float] = field(default_factory=lambda: array("d"))
     _before: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     _times: deque[float] = field(default_factory=lambda: deque(maxlen=LASTING))  # the mean of the lines before
@@ -39,15 +39,15 @@ class LossWindow:
         """Compare what comes with nothing before it."""
         self.go_on(LossWindow(), 0.0)
 
-    def go_on(self, other: LossWindow, place: float) -> None:
+    def go_on(self, other: LossWindow, position: float) -> None:
         """Compare what comes with what another, or the same, has before that step or epoch."""
-        before = bisect_left(other.places, place)
-        self.places, self.values = other.places[:before], other.values[:before]
+        before = bisect_left(other.positions, position)
+        self.positions, self.values = other.positions[:before], other.values[:before]
         self._before.clear()
         self._before.extend(self.values[-WINDOW:])
         self._times.clear()
 
-    def add(self, at: str, place: float, value: float) -> None:
+    def add(self, at: str, position: float, value: float) -> None:
         """Compare a value with those before it, where they are enough and all above 0."""
         if len(self._before) == WINDOW and min(self._before) > 0:
             self.compared += 1
@@ -59,7 +59,7 @@ class LossWindow:
             if len(self._times) == LASTING and (self.rise is None or lasting > self.rise.times):
                 self.rise = Leap(at, value, lasting)
         self._before.append(value)
-        self.places.append(place)
+        self.positions.append(position)
         self.values.append(value)
         if len(self.values) >= 2 * KEPT:
-            del self.places[:-KEPT], self.values[:-KEPT]
+            del self.positions[:-KEPT], self.values[:-KEPT]

@@ -188,16 +188,16 @@ class Losses:
 
         Checkpoints that say something else of a step are of two attempts.
         """
-        said, step = f"{loss.loss} {loss.norm}", loss.step or 0
+        values, step = f"{loss.loss} {loss.norm}", loss.step or 0
         file, attempt = self._at.get(loss.rank, ("", 1))
         attempt = attempt if file == loss.kept_in else 1
         while True:
             kept = self._kept.setdefault((loss.rank, attempt), {})
             self._at[loss.rank] = loss.kept_in, attempt
-            if kept.get(step) == said:
+            if kept.get(step) == values:
                 return None
             if step not in kept and step > next(reversed(kept), -1):
-                kept[step] = said
+                kept[step] = values
                 return attempt
             attempt += 1
 
@@ -261,8 +261,8 @@ class Losses:
 
 def _is_named_later(file: str, other: str) -> bool:
     """Whether their names differ in numbers alone, and its own are higher: `slurm-1000.out` and `slurm-999.out`."""
-    words, others = (_NUMBER.split(name) for name in (file, other))
-    return words[::2] == others[::2] and [*map(int, words[1::2])] > [*map(int, others[1::2])]
+    parts, other_parts = (_NUMBER.split(name) for name in (file, other))
+    return parts[::2] == other_parts[::2] and [*map(int, parts[1::2])] > [*map(int, other_parts[1::2])]
 
 
 def are_compared(series: Mapping[Key, LossSeries]) -> bool:

@@ -116,5 +116,5 @@ def how_it_ended(file: RunFile) -> str:
     with opened(file.path, file.below) as log:
         is_packed = log.read(len(ZSTD)).startswith((GZIP, ZSTD))
         log.seek(max(0, os.fstat(log.fileno()).st_size - HEAD))
-        said = None if is_packed else _ENDED.search(log.read(HEAD))
-    return printable(said[0].decode("utf-8", "replace")) if said else ""
+        match = None if is_packed else _ENDED.search(log.read(HEAD))
+    return printable(match[0].decode("utf-8", "replace")) if match else ""

@@ -20,14 +20,14 @@ class Placement:
     by: str = ""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """`gpu002, GPU 4`."""
         return self.node if self.gpu is None else f"{self.node}, GPU {self.gpu}"
 
     @property
     def words(self) -> str:
         """The same, and whence it is known."""
-        return f"{self.place} {self.by}" if self.by else self.place
+        return f"{self.location} {self.by}" if self.by else self.location
 
 
 @record

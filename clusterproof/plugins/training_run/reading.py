@@ -79,8 +79,8 @@ def _take(file: RunFile, recorded: RunData, unread: _Unread) -> bool:
     path, below = file.path, file.below
     if known := format_of(file):
         _read(file, known, recorded)
-        if said := how_it_ended(file):
-            unread.failed.setdefault(said, path)
+        if ending := how_it_ended(file):
+            unread.failed.setdefault(ending, path)
         return True
     if not below:
         raise RunError(f"{path}{_not_known(file)}")
@@ -116,12 +116,12 @@ def _notes(recorded: RunData, unread: _Unread) -> Iterator[str]:
         left_out = f"{number_of(count, 'duration')} left out"
         yield f"{left_out}, as they are negative or no number, as where a clock is set: {file}"
     if recorded.moved:
-        rank, places = next(iter(recorded.moved.items()))
+        rank, locations = next(iter(recorded.moved.items()))
         more = f", and {len(recorded.moved) - 1} more ranks like it" if len(recorded.moved) > 1 else ""
-        seen = f"rank {rank} was on {', then on '.join(places[:MAX_NAMED])}{more}"
+        seen = f"rank {rank} was on {', then on '.join(locations[:MAX_NAMED])}{more}"
         yield f"{seen}: of which of these a slow step was is not known, and no node is named"
-    for words, path in list(unread.failed.items())[:1]:
-        yield f"{path.name} has {words!r}: what ended its job is read by: clusterproof case {quote(str(path.parent))}"
+    for ending, path in list(unread.failed.items())[:1]:
+        yield f"{path.name} has {ending!r}: what ended its job is read by: clusterproof case {quote(str(path.parent))}"
 
 
 def _not_known(file: RunFile) -> str:

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.training_run import KERNELS, Dump, Place
+from clusterproof.plugins.training_run import KERNELS, Dump, Position
 from clusterproof.plugins.training_run.losses import Losses
 from clusterproof.plugins.training_run.not_recorded import (
     NO_COMPUTE,
@@ -68,7 +68,7 @@ class TrainingRun:
     @cached_property
     def placements(self) -> Mapping[int, Placement]:
         """On which node and GPU each rank runs, as far as that is known."""
-        ranks = {*self.data.places, *self.data.dumps}
+        ranks = {*self.data.positions, *self.data.dumps}
         for dump in self.data.dumps.values():
             ranks.update(rank for members in dump.members.values() for rank in members)
         seen = {rank: Placement(rank, activity.node) for rank, activity in self.data.processes.latest.items()}
@@ -92,31 +92,33 @@ class TrainingRun:
         return f"; rank {rank} is on {placement.words}{measured_by}"
 
     @cached_property
-    def computed(self) -> Mapping[Place, Computed]:
+    def computed(self) -> Mapping[Position, Computed]:
         """The seconds that each rank computes in each step. Raises Incomplete."""
         if len(self.data.unranked) > 1:
             seen = f"{len(self.data.unranked)} {NO_RANKS}"
             raise Incomplete(seen, cause=seen)
-        computed_by_place = computed(self.data)
-        if not computed_by_place:
+        computed_by_position = computed(self.data)
+        if not computed_by_position:
             none = NO_STAGES if any(name == KERNELS for _, name in self.data.parts) else NO_COMPUTE
             raise Incomplete(none, cause=none)
-        steps = max(len(seconds) for seconds in computed_by_place.values())
+        steps = max(len(seconds) for seconds in computed_by_position.values())
         if steps < LEAST_STEPS:
             few = f"{number_of(steps, 'step')}; expected at least {LEAST_STEPS}: trace more of them"
             raise Incomplete(few, cause=few)
-        return computed_by_place
+        return computed_by_position
 
     @cached_property
     def paces(self) -> Mapping[int, RankPace]:
         """Each rank beside the others of its stage, by its number. Raises Incomplete."""
-        return {pace.place.rank: pace for pace in paces(self.computed)}
+        return {pace.position.rank: pace for pace in paces(self.computed)}
 
     @cached_property
     def later_paces(self) -> Mapping[int, RankPace]:
         """The same of the later half of the run, as far as enough steps are in it. Raises Incomplete."""
         ranks = paces(later_half(self.computed))
-        return {pace.place.rank: pace for pace in ranks if pace.steps >= LEAST_STEPS and pace.peers + 1 >= LEAST_PEERS}
+        return {
+            pace.position.rank: pace for pace in ranks if pace.steps >= LEAST_STEPS and pace.peers + 1 >= LEAST_PEERS
+        }
 
     @cached_property
     def straggler_costs(self) -> list[StragglerCost]:
@@ -250,23 +252,25 @@ class TrainingRun:
             raise NotApplicable(ONE_RANK)
         most = max(sizes.values())
         if most < LEAST_PEERS:
-            said = f"{most} rank{'s' * (most > 1)} a stage; expected {LEAST_PEERS}, of which one can be the odd one"
-            few = f"{said}: trace more data-parallel ranks"
+            observed = f"{most} rank{'s' * (most > 1)} a stage; expected {LEAST_PEERS}, of which one can be the odd one"
+            few = f"{observed}: trace more data-parallel ranks"
             raise Incomplete(few, cause=few)
-        return tuple(RankOfRun(place, self) for place in sorted(self.computed, key=lambda place: place.rank))
+        return tuple(
+            RankOfRun(position, self) for position in sorted(self.computed, key=lambda position: position.rank)
+        )
 
 
 @record
 class RankOfRun:
     """One rank of a run, beside its peers."""
 
-    place: Place
+    position: Position
     run: TrainingRun
 
     @property
     def label(self) -> str:
         """`rank 12`."""
-        return f"rank {self.place.rank}"
+        return f"rank {self.position.rank}"
 
     def threshold(self, name: str) -> float:
         """The same of its run."""
@@ -275,13 +279,13 @@ class RankOfRun:
     @property
     def later_pace(self) -> RankPace | None:
         """How long it computes in the later half of the run beside its peers. Raises Incomplete."""
-        return self.run.later_paces.get(self.place.rank)
+        return self.run.later_paces.get(self.position.rank)
 
     @property
     def pace(self) -> RankPace:
         """How long it computes beside its peers. Raises Incomplete."""
-        pace = self.run.paces.get(self.place.rank)
-        peers = pace.peers + 1 if pace else sizes_of_stages(self.run.computed)[self.place.stage]
+        pace = self.run.paces.get(self.position.rank)
+        peers = pace.peers + 1 if pace else sizes_of_stages(self.run.computed)[self.position.stage]
         if peers < LEAST_PEERS:
             raise Incomplete(f"{peers} ranks in its stage; expected at least {LEAST_PEERS}: trace more of them")
         if pace is None or pace.steps < LEAST_STEPS:

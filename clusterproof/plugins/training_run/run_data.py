@@ -20,7 +20,7 @@ from clusterproof.plugins.training_run import (
     Loop,
     NoDuration,
     Operation,
-    Place,
+    Position,
     RunError,
     Spent,
     Step,
@@ -71,7 +71,7 @@ class RunData:
     cut: list[str] = field(default_factory=list)  # files that end in the middle of something
     no_durations: Counter[str] = field(default_factory=Counter)  # by file: steps that last no time
     empty: list[str] = field(default_factory=list)  # files without any data of the run
-    places: dict[int, Place] = field(default_factory=dict)
+    positions: dict[int, Position] = field(default_factory=dict)
     compute: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and operation
     parts: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and part of a step
     steps: dict[int, Seconds] = field(default_factory=dict)  # by rank
@@ -135,9 +135,9 @@ class RunData:
             self.empty.append(where)
 
     def _operation(self, operation: Operation, where: str) -> None:
-        self._place(operation.place, where)
-        self._count(operation.place.rank, operation.name, operation.seconds)
-        self._compute(operation.place.rank, operation.name, operation.step, operation.seconds, where)
+        self._add_position(operation.position, where)
+        self._count(operation.position.rank, operation.name, operation.seconds)
+        self._compute(operation.position.rank, operation.name, operation.step, operation.seconds, where)
 
     def _loop(self, loop: Loop, _where: str) -> None:
         known = self.loop or loop
@@ -156,7 +156,7 @@ class RunData:
         known = self.placements.get(placement.rank)
         if placement.rank in self.moved or (known and known != placement):
             moved = self.moved.setdefault(placement.rank, [])
-            moved += [words for of in (known, placement) if of and (words := of.words) not in moved]
+            moved += [location for of in (known, placement) if of and (location := of.words) not in moved]
             self.left.update(of.node for of in (known, placement) if of)
             self.placements.pop(placement.rank, None)  # its steps are of several
         else:
@@ -169,15 +169,17 @@ class RunData:
         seconds, times = self.spent.get(key, (0.0, 0))
         self.spent[key] = seconds + spent.seconds, times + spent.times
 
-    def _place(self, place: Place, where: str) -> None:
-        known = self.places.setdefault(place.rank, place)
-        unsaid = Place(place.rank)
-        if known == unsaid and place != unsaid:
-            self.places[place.rank] = place  # another file says more
-        elif known is not place and place not in (known, unsaid):
-            seen, other = (f"stage {named.stage}, data-parallel rank {named.replica}" for named in (place, known))
-            raise RunError(f"{where}: rank {place.rank} is of {seen}, and of {other} before; expected files of one run")
-        if len(self.places) > MAX_RANKS:
+    def _add_position(self, position: Position, where: str) -> None:
+        known = self.positions.setdefault(position.rank, position)
+        unsaid = Position(position.rank)
+        if known == unsaid and position != unsaid:
+            self.positions[position.rank] = position  # another file says more
+        elif known is not position and position not in (known, unsaid):
+            seen, other = (f"stage {named.stage}, data-parallel rank {named.replica}" for named in (position, known))
+            raise RunError(
+                f"{where}: rank {position.rank} is of {seen}, and of {other} before; expected files of one run"
+            )
+        if len(self.positions) > MAX_RANKS:
             raise RunError(f"{where}: more than {MAX_RANKS:,} ranks; expected fewer")
 
     def _count(self, rank: int, name: str, seconds: float) -> None:
@@ -189,8 +191,8 @@ class RunData:
             self._keep(self.compute.setdefault((rank, name), {}), step, seconds, where, times)
 
     def _step(self, step: Step, where: str) -> None:
-        self._place(step.place, where)
-        rank = step.place.rank
+        self._add_position(step.position, where)
+        rank = step.position.rank
         self._keep(self.steps.setdefault(rank, {}), step.step, step.seconds, where, step.times)
         if step.work:
             self.work[step.step] = step.work

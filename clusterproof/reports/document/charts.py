@@ -29,11 +29,11 @@ MAX_NAME = 80  # characters
 class ChartLine:
     """One line of a chart: of the file system, or of one of its servers or targets."""
 
-    place: str
+    name: str
     points: Points
 
     @property
-    def data(self) -> list[float]:
+    def values(self) -> list[float]:
         """The points that there are."""
         return [point for point in self.points if point is not None]
 
@@ -80,18 +80,18 @@ def _charts(system: FileSystem) -> Iterator[tuple[str, list[ChartLine]]]:
 
 def _lines(system: FileSystem, metric: str) -> list[ChartLine]:
     try:
-        lines = [ChartLine(printable(series.place, MAX_NAME), series.points) for series in system.series(metric)]
+        lines = [ChartLine(printable(series.component, MAX_NAME), series.points) for series in system.series(metric)]
     except (Incomplete, NotApplicable):
         return []
-    return sorted((line for line in lines if line.data), key=lambda line: -max(line.data))[:MAX_LINES]
+    return sorted((line for line in lines if line.values), key=lambda line: -max(line.values))[:MAX_LINES]
 
 
 def _figure(caption: str, lines: list[ChartLine], begin: float) -> str:
     points = max((len(line.points) for line in lines), default=0)
     if not points:
         return ""
-    top = max([FULL, *(value for line in lines for value in line.data)])
-    peak = max((value for line in lines for value in line.data), default=0.0)
+    top = max([FULL, *(value for line in lines for value in line.values)])
+    peak = max((value for line in lines for value in line.values), default=0.0)
     drawn = "".join(
         f'<path class="line line-{number}" d="{_path(line.points, top)}"/>' for number, line in enumerate(lines)
     )
@@ -127,6 +127,6 @@ def _is_known(point: float | None) -> bool:
 
 def _rows(caption: str, lines: Iterable[ChartLine]) -> Iterator[tuple[str, str, str, str]]:
     for line in lines:
-        values = line.data
+        values = line.values
         if values:
-            yield caption, line.place or "as a whole", f"{sum(values) / len(values):.1f} %", f"{max(values):.1f} %"
+            yield caption, line.name or "as a whole", f"{sum(values) / len(values):.1f} %", f"{max(values):.1f} %"

@@ -70,7 +70,7 @@ def data(run: Run) -> str:
         "nodes": as_json([printable(name, MAX_NAME) for name in names]),
         "checks": as_json([_about(result, nodes) for result in checks.values()]),
         "letters": as_json(_letters(run.results, checks, nodes)),
-        "words": as_json(_words(run.results, checks, nodes)),
+        "words": as_json(_messages(run.results, checks, nodes)),
         "tables": pool.json,
         "known": as_json(known),
         "hardware": as_json([values.number(hardware(node)) for node in run.nodes.values()]),
@@ -119,11 +119,11 @@ def _actions(run: Run, checks: dict[str, Result], nodes: dict[str, int]) -> list
     numbers = {check: number for number, check in enumerate(checks)}
     by_action: dict[str, tuple[dict[int, None], set[int]]] = {}
     for task in to_do(run.results, run.facts.catalog):
-        of_task, places = by_action.setdefault(task.action, ({}, set()))
+        of_task, node_numbers = by_action.setdefault(task.action, ({}, set()))
         of_task.update((numbers[check], None) for check in task.checks)
         is_of_whole = task.of_what in ("cluster", "run")
         names = [name for node in task.nodes for name in (node.split("~") if task.of_what == "pair" else [node])]
-        places.update([len(nodes)] if is_of_whole else (nodes[name] for name in names if name in nodes))
+        node_numbers.update([len(nodes)] if is_of_whole else (nodes[name] for name in names if name in nodes))
     return [[action, [*of_task], _ranges(places)] for action, (of_task, places) in by_action.items()]
 
 
@@ -140,23 +140,23 @@ def _letters(results: Iterable[Result], checks: dict[str, Result], nodes: dict[s
     return ["".join(row) for row in rows.values()]
 
 
-def _words(results: Sequence[Result], checks: dict[str, Result], nodes: dict[str, int]) -> list[list[Any]]:
+def _messages(results: Sequence[Result], checks: dict[str, Result], nodes: dict[str, int]) -> list[list[Any]]:
     """`[check, letter, what it said, nodes]` where it said something; the nodes as ranges of their numbers.
 
     Behind them, where they are not those of the check, the command to see it by hand and the remedy: empty the one that
     is the check's, None the one for which there is no room.
     """
     numbers = {check: number for number, check in enumerate(checks)}
-    usual = {check: _by_hand(result, nodes) for check, result in checks.items()}
+    by_hand = {check: _by_hand(result, nodes) for check, result in checks.items()}
     alike: dict[tuple[Verdict, str, str, tuple[str, ...]], list[int]] = defaultdict(list)
     for result in results:
         number = _number(result, nodes)
         if result.message and result.verdict is not Verdict.PASS and number is not None:
-            both = zip(_by_hand(result, nodes), usual[result.check], strict=True)
+            both = zip(_by_hand(result, nodes), by_hand[result.check], strict=True)
             own = tuple("" if text == of_check else text for text, of_check in both)
             message = _for_any_node(result.message, result, nodes)
             alike[result.verdict, result.check, message, own if any(own) else ()].append(number)
-    worst_first = sorted(alike.items(), key=lambda said: _WORST_FIRST.index(said[0][0]))
+    worst_first = sorted(alike.items(), key=lambda entry: _WORST_FIRST.index(entry[0][0]))
     left_chars = MAX_OF_ALL
     raw: list[list[Any]] = []
     for (verdict, check, message, _), where in worst_first:

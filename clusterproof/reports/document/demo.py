@@ -56,7 +56,7 @@ def _past(run: Run, simulated: Past) -> Past:
     """The simulated runs, a day apart, before the demo's own: the first of these is the run after them."""
     own = run.past if run.past and run.past.runs else _only(run)
     before = simulated.runs[-(RUNS - len(own.runs)) :] if len(own.runs) < RUNS else ()
-    numbers = {old.number: place - len(before) for place, old in enumerate(before)}
+    numbers = {old.number: index - len(before) for index, old in enumerate(before)}
     first = own.runs[0].began
     earlier = (replace(old, number=numbers[old.number], began=first + numbers[old.number] * DAY_S) for old in before)
     tracks: dict[Pair, tuple[Entry, ...]] = {

@@ -38,7 +38,7 @@ class HeatMapLine:
 class Cell:
     """One value wherever it stands in the map, by row and column. `share` is None where all measurements failed."""
 
-    places: tuple[tuple[int, int], ...]
+    positions: tuple[tuple[int, int], ...]
     share: float | None
     title: str
 
@@ -51,7 +51,7 @@ class HeatMap:
     columns: Sequence[HeatMapLine]
     cells: Sequence[Cell]
     groups: Mapping[int, str]
-    words: str
+    label: str
     cell_px: int
 
 
@@ -84,7 +84,7 @@ def heat_map(heat: HeatMap) -> str:
     across, down = len(heat.columns) * heat.cell_px, len(heat.rows) * heat.cell_px
     width, height = left + across + max(of_groups + 14, head * 0.6), head + down + 4
     return (
-        f'<div class="scroll"><svg class="heat" role="img" aria-label="{escape(heat.words)}" '
+        f'<div class="scroll"><svg class="heat" role="img" aria-label="{escape(heat.label)}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}">'
         f"{''.join(_labels(heat, left, head))}"
         f'<g transform="translate({left:.0f} {head:.0f})"><path class="empty" d="M0 0h{across}v{down}h-{across}z"/>'
@@ -97,7 +97,7 @@ def _fills(heat: HeatMap) -> Iterator[str]:
     for cell in heat.cells:
         size = heat.cell_px
         path = "".join(
-            f"M{column * size} {row * size}h{size - 1}v{size - 1}h{1 - size}z" for row, column in cell.places
+            f"M{column * size} {row * size}h{size - 1}v{size - 1}h{1 - size}z" for row, column in cell.positions
         )
         title = escape(cell.title[:MAX_TITLE], quote=False)
         by_step.setdefault(step(cell.share), []).append(f'<path d="{path}"><title>{title}</title></path>')
@@ -112,7 +112,7 @@ def _numbers(heat: HeatMap) -> str:
         for cell in heat.cells
         if (name := step(cell.share)) != NORMAL
         for number in (_number(cell.share),)
-        for row, column in cell.places
+        for row, column in cell.positions
     )
     return f'<g class="numbers{" small" if size < 20 else ""}">{"".join(labels)}</g>'
 

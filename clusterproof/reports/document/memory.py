@@ -77,6 +77,6 @@ def trend_of(series: Series) -> Trend:
 
 def _path_of_trend(trend: Trend, first: int, stride: int, columns: int) -> str:
     step = WIDTH / max(1, columns - 1) / stride
-    ends = ((trend.begin_at, trend.begin), (trend.end_at, trend.end))
-    begin, end = (f"{(at - first) * step:.1f} {HEIGHT * (1 - percent / 100):.1f}" for at, percent in ends)
+    points = ((trend.begin_at, trend.begin), (trend.end_at, trend.end))
+    begin, end = (f"{(at - first) * step:.1f} {HEIGHT * (1 - percent / 100):.1f}" for at, percent in points)
     return f"M{begin}L{end}"

@@ -55,8 +55,8 @@ def blocks(ordered: Sequence[str], places: Mapping[str, str], alone: Container[s
     of_places = groups(ordered, places)
     if len(of_places) == 1:
         size = -(-len(ordered) // MAX_BLOCKS)
-        stretches = [tuple(ordered[at : at + size]) for at in range(0, len(ordered), size)]
-        return [Block(fold(nodes), nodes) for nodes in stretches]
+        chunks = [tuple(ordered[at : at + size]) for at in range(0, len(ordered), size)]
+        return [Block(fold(nodes), nodes) for nodes in chunks]
     together = -(-len(of_places) // MAX_BLOCKS)
     bunches: list[list[Block]] = [[]]
     for block in of_places:

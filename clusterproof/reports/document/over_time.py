@@ -115,8 +115,8 @@ def _in_columns(series: Series, first: int, stride: int, columns: int) -> list[f
     sampled: dict[int, list[float]] = {}
     for at in times:
         sampled.setdefault((at - first) // stride, []).append(series[at].mean)
-    usual = median_low([later - earlier for earlier, later in pairwise(times)] or [1])
-    longest = max(1, -(-3 * usual // (2 * stride)))  # half as long again: samples jitter
+    interval = median_low([later - earlier for earlier, later in pairwise(times)] or [1])
+    longest = max(1, -(-3 * interval // (2 * stride)))  # half as long again: samples jitter
     means: list[float | None] = [None] * columns
     for column, following in pairwise([*sampled, columns + longest]):
         end = following if following - column <= longest else column + 1
@@ -124,8 +124,8 @@ def _in_columns(series: Series, first: int, stride: int, columns: int) -> list[f
     return means
 
 
-def _drawn(bands: Sequence[Band], what: str, stretches: tuple[int, int, int], bin_s: int) -> str:
-    first, stride, columns = stretches
+def _drawn(bands: Sequence[Band], what: str, axis: tuple[int, int, int], bin_s: int) -> str:
+    first, stride, columns = axis
     height = HEAD + ROW * len(bands)
     idlest = min(bands, key=lambda band: band.mean)
     label = f"how busy {what} are over time; the idlest, {idlest.name}, {idlest.mean:.0f} % on average"
@@ -228,8 +228,8 @@ def _node_figure(samples: Samples, metric: str, what: str, unit: str) -> str:
     lines = [path_of(_scaled(means, top)) for means in (middle, *(band.means for band in apart))]
     drawn = "".join(f'<path class="line line-{number}" d="{line}"/>' for number, line in enumerate(lines))
     far = "; ".join(f"{printable(band.name, 60)} {band.mean:.4g} {unit} on average" for band in apart)
-    usual = median(band.mean for band in bands)
-    label = f"{what}: {number_of(len(bands), 'node')}, median {usual:.4g} {unit} on average"
+    typical = median(band.mean for band in bands)
+    label = f"{what}: {number_of(len(bands), 'node')}, median {typical:.4g} {unit} on average"
     label += f"; far from it {far}" if far else ""
     begin, end = first * samples.bin_s, (first + stride * columns) * samples.bin_s
     return (

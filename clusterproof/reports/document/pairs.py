@@ -116,8 +116,8 @@ def _exchanges(mesh: Mesh) -> str:
     if not mesh.findings:
         return "<p>No RDMA device, rail or path was found to carry nothing.</p>"
     items = "".join(
-        f"<li{of_nodes(found.nodes)}>{escape(shortened(f'{fold(found.nodes)}: {found.words}', MAX_WORDS))}</li>"
-        for found in mesh.findings[:MAX_FINDINGS]
+        f"<li{of_nodes(finding.nodes)}>{escape(shortened(f'{fold(finding.nodes)}: {finding.words}', MAX_WORDS))}</li>"
+        for finding in mesh.findings[:MAX_FINDINGS]
     )
     left = len(mesh.findings) - MAX_FINDINGS
     more = f"<li>… and {left} more</li>" if left > 0 else ""

@@ -28,7 +28,7 @@ LOOKS_AT = {
 }
 RECORDED: Mapping[str, Callable[[TrainingRun], int]] = {
     STEPS: lambda run: run.step_count,
-    RANKS: lambda run: len({*run.data.places, *run.data.dumps}),
+    RANKS: lambda run: len({*run.data.positions, *run.data.dumps}),
     SAMPLES: lambda run: sum(len(series) for series in run.data.samples.series.values()),
     LOSSES: lambda run: sum(
         series.lines for all_of in (run.data.losses.losses, run.data.losses.norms) for series in all_of.values()

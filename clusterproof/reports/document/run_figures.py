@@ -46,7 +46,7 @@ def _summary(run: TrainingRun) -> Iterator[tuple[str, str]]:
         yield "before the first step", in_seconds(before[0])
         yield "from the first step to the last", in_seconds(loop.ended - loop.began)
         yield "behind the last step", in_seconds(before[1] - before[0] - (loop.ended - loop.began))
-    if ranks := len({*run.data.places, *run.data.dumps}):
+    if ranks := len({*run.data.positions, *run.data.dumps}):
         yield "ranks", f"{ranks:,}"
     series = run.every_step
     if series:
@@ -57,7 +57,7 @@ def _summary(run: TrainingRun) -> Iterator[tuple[str, str]]:
     if run.data.cores:
         few, most = min(run.data.cores.values()), max(run.data.cores.values())
         yield "CPUs that were sampled, each node", f"{few:,}" if few == most else f"{few:,} to {most:,}"
-    ranks = max(1, len(run.data.places))
+    ranks = max(1, len(run.data.positions))
     for phase in phases(run.data):
         yield f"{phase.name}, each rank", f"{in_seconds(phase.seconds / ranks)}, {100 * phase.share:.1f} %"
         if phase.name == START:
@@ -196,10 +196,10 @@ def strip_of_ranks(cells: Sequence[RankCell], verb: str, peers: str, seated: str
         for cell in rows_of
     ]
     several = f", {each} of them to a cell" if each > 1 else ""
-    seats = f" Nodes and GPUs {seated}." if seated else ""
+    placement = f" Nodes and GPUs {seated}." if seated else ""
     return (
         f"<h3>Ranks side by side</h3>"
-        f"<p>How many times as long as {escape(peers)} each rank {escape(verb)}{several}.{escape(seats)}</p>"
+        f"<p>How many times as long as {escape(peers)} each rank {escape(verb)}{several}.{escape(placement)}</p>"
         f'{_legend()}<div class="ranks" role="img" aria-label="{escape(label)}">{rows}</div>'
         f"{table(head, shown)}"
     )

@@ -129,8 +129,8 @@ def _again(run: Run) -> Section | None:
 
 
 def _topology(run: Run) -> Section | None:
-    places = topology.topology(run.facts) if is_of_aws(run.cluster) else None
-    return Section("topology", "Topology", topology.section(places)) if places else None
+    layout = topology.topology(run.facts) if is_of_aws(run.cluster) else None
+    return Section("topology", "Topology", topology.section(layout)) if layout else None
 
 
 def _passed_over(run: Run) -> Section | None:

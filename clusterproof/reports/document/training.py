@@ -104,7 +104,7 @@ def _steps(run: TrainingRun) -> str:
     unusual = outliers(series)
     top = max(point.seconds for point in series) or 1.0
     sigma = weighed_spread([point.seconds for point in series], [point.times for point in series])
-    scale = min(top, max(3 * unusual.usual, 1.2 * unusual.usual + 8 * sigma))
+    scale = min(top, max(3 * unusual.typical_s, 1.2 * unusual.typical_s + 8 * sigma))
     scale = scale or top
     first, last = series[0].step, series[-1].step
 
@@ -124,15 +124,15 @@ def _steps(run: TrainingRun) -> str:
         f"M{x(outlier.step):.1f} {y(outlier.seconds):.1f}V{HEIGHT}" for outlier in unusual.steps[:MAX_MARKS]
     )
     cut = f", cut at {in_seconds(scale)}" if scale < top else ""
-    usual = in_seconds(unusual.usual)
-    caption = f"{unusual.of:,} steps, usually {usual}, at most {in_seconds(top)}, {unusual.count} far longer"
+    typical = in_seconds(unusual.typical_s)
+    caption = f"{unusual.of:,} steps, usually {typical}, at most {in_seconds(top)}, {unusual.count} far longer"
     return (
         f'<h3>Steps</h3><figure class="steps"><figcaption>{caption}{cut}{_drifts(series)}</figcaption>'
         f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="Seconds of each '
         f'step: {caption}"><path class="outlier" d="{marks}"/><path class="line" d="{line}"/>'
-        f'<path class="full" d="M0 {y(unusual.usual):.1f}H{WIDTH}"/></svg>'
-        f"<p><span>step {first:,}</span><span>dotted: the usual {usual}</span><span>step {last:,}</span></p>"
-        f"</figure>{step_figures(series)}{_longest(run, unusual.steps[:MAX_STEPS], unusual.usual)}"
+        f'<path class="full" d="M0 {y(unusual.typical_s):.1f}H{WIDTH}"/></svg>'
+        f"<p><span>step {first:,}</span><span>dotted: the usual {typical}</span><span>step {last:,}</span></p>"
+        f"</figure>{step_figures(series)}{_longest(run, unusual.steps[:MAX_STEPS], unusual.typical_s)}"
     )
 
 
@@ -148,12 +148,12 @@ def _drifts(series: Sequence[StepTime]) -> str:
     return f"; from step {change.step:,} on {change.times:.2f} times as long as before" if change else ""
 
 
-def _longest(run: TrainingRun, steps: Sequence[StepTime], usual: float) -> str:
+def _longest(run: TrainingRun, steps: Sequence[StepTime], typical: float) -> str:
     if not steps:
         return ""
     rows = [
-        (step.words, in_seconds(step.seconds), f"{step.seconds / usual:.1f}" if usual else "", _causes(run, parts))
-        for step, parts in zip(steps, causes(run.data, steps, usual), strict=True)
+        (step.words, in_seconds(step.seconds), f"{step.seconds / typical:.1f}" if typical else "", _causes(run, parts))
+        for step, parts in zip(steps, causes(run.data, steps, typical), strict=True)
     ]
     return table(("step", "takes", "times the usual", "what took longer in it"), rows, "The longest steps")
 
@@ -165,11 +165,11 @@ def _causes(run: TrainingRun, parts: Sequence[StepPart]) -> str:
 
 def _ranks(run: TrainingRun) -> str:
     try:
-        paces = sorted(run.paces.values(), key=lambda pace: (pace.place.stage, pace.place.rank))
+        paces = sorted(run.paces.values(), key=lambda pace: (pace.position.stage, pace.position.rank))
     except (Incomplete, NotApplicable):
         return _ranks_by_steps(run)
     cells = [
-        RankCell(pace.place.rank, pace.place.stage, pace.ratio, _where(run, pace.place.rank))
+        RankCell(pace.position.rank, pace.position.stage, pace.ratio, _where(run, pace.position.rank))
         for pace in paces
         if pace.peers + 1 >= LEAST_PEERS
     ]
@@ -183,10 +183,10 @@ def _ranks_by_steps(run: TrainingRun) -> str:
         for rank, cells in run.data.steps.items()
         if cells
     }
-    if len(middle) < LEAST_PEERS or not (usual := median(middle.values())):
+    if len(middle) < LEAST_PEERS or not (typical := median(middle.values())):
         return ""
     cells = [
-        RankCell(rank, run.data.places[rank].stage, seconds / usual, _where(run, rank))
+        RankCell(rank, run.data.positions[rank].stage, seconds / typical, _where(run, rank))
         for rank, seconds in sorted(middle.items())
     ]
     return strip_of_ranks(cells, "takes for a step", "all ranks", _seated(run))
@@ -194,7 +194,7 @@ def _ranks_by_steps(run: TrainingRun) -> str:
 
 def _where(run: TrainingRun, rank: int) -> str:
     placement = run.placements.get(rank)
-    return placement.place if placement else ""
+    return placement.location if placement else ""
 
 
 def _seated(run: TrainingRun) -> str:

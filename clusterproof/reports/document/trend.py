@@ -151,8 +151,8 @@ def _ages(runs: Sequence[PastRun]) -> Iterator[tuple[int, PastRun]]:
 
 def _story(runs: Sequence[PastRun], track: Sequence[Entry]) -> tuple[str, ...]:
     """What each run said, oldest first; empty where it did not look."""
-    said: Mapping[int, Verdict] = {entry.run: entry.verdict for entry in track}
-    return tuple(said[run.number].value if run.number in said else "" for run in runs)
+    verdicts: Mapping[int, Verdict] = {entry.run: entry.verdict for entry in track}
+    return tuple(verdicts[run.number].value if run.number in verdicts else "" for run in runs)
 
 
 def _changes(story: Sequence[str]) -> int:
@@ -196,7 +196,7 @@ def _line(trend: Trend) -> str:
     node, name = escape(printable(trend.node, MAX_NAME)), escape(printable(trend.name, MAX_NODES))
     return (
         f'<tr{of_nodes([trend.node])}><th scope="row">{node}</th><td>{_spark(trend)}</td>'
-        f"<td>{trend.last:.4g} {unit}</td><td>{trend.usual:.4g} {unit}</td>"
+        f"<td>{trend.last:.4g} {unit}</td><td>{trend.median_before:.4g} {unit}</td>"
         f"<td>{trend.change * 100:+.1f} %</td><td>{name}</td></tr>"
     )
 

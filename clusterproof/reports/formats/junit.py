@@ -139,7 +139,7 @@ def _blocks(results: Sequence[Result]) -> Iterable[str]:
             groups[result.verdict, result.check].append(result)
     incomplete = Verdict.INCOMPLETE.value
     causes = [f"verdict: {incomplete}\nchecks: {', '.join(checks)}\n{cause}" for cause, checks in alike.items()]
-    return [*(_words(check, verdict, group) for (verdict, check), group in groups.items()), *causes]
+    return [*(_text(check, verdict, group) for (verdict, check), group in groups.items()), *causes]
 
 
 def _message(results: Sequence[Result]) -> str:
@@ -159,7 +159,7 @@ def _since(results: Sequence[Result]) -> str:
     return "; ".join(f"{kind} {within(fold(names), MAX_NODES)}" for kind, names in nodes.items())
 
 
-def _words(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
+def _text(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
     first = results[0]
     nodes = within(fold(result.node for result in results), MAX_OF_ALL_NODES)
     about = (

@@ -26,7 +26,7 @@ def history(arguments: Sequence[str]) -> tuple[int, str]:
         if option.sort and option.sort not in COLUMNS:
             near = nearest(option.sort, COLUMNS)
             raise HistoryError(f"--sort {option.sort!r:.60}: no table has this column{near}; expected {_NAMES}")
-        path = Path(option.history) if option.history else found(option.cluster)
+        path = Path(option.history) if option.history else find_history(option.cluster)
         if not option.history:
             require_own_history(path)
         return 0, "\n".join(_page(path, option)) + "\n"
@@ -34,7 +34,7 @@ def history(arguments: Sequence[str]) -> tuple[int, str]:
         return EXIT_UNREADABLE, f"clusterproof history: {problem}\n"
 
 
-def found(cluster: str, runs: Path = Path(RUNS)) -> Path:
+def find_history(cluster: str, runs: Path = Path(RUNS)) -> Path:
     """The one history beside the reports. Raises HistoryError."""
     paths = sorted(runs.glob(f"*/{FILE}"))
     path = default_path(cluster, runs)

@@ -73,14 +73,14 @@ class Trend:
         return self.values[-1]
 
     @property
-    def usual(self) -> float:
+    def median_before(self) -> float:
         """The median of those before it; the value itself where it is the first."""
         return median(self.values[:-1]) if len(self.values) > 1 else self.last
 
     @property
     def change(self) -> float:
         """By how much of the usual the newest differs: -0.1 is a tenth less."""
-        return self.last / self.usual - 1 if self.usual else 0.0
+        return self.last / self.median_before - 1 if self.median_before else 0.0
 
 
 def flaps(past: Past) -> list[Flap]:

@@ -205,7 +205,7 @@ def _trend(trend: Trend) -> tuple[str, ...]:
     return (
         f"{100 * trend.change:+.1f} %" if len(trend.values) > 1 else "",
         f"{trend.last:.4g}",
-        f"{trend.usual:.4g}",
+        f"{trend.median_before:.4g}",
         str(len(trend.values)),
         trend.node,
         _bars(trend.values[-_SHOWN_VALUES:]),
@@ -245,7 +245,7 @@ class Table:
         """The table as text, of at most so many rows where `most` is given."""
         shown = self.rows[:most] if most else self.rows
         widths = [
-            max(len(_cut(row[place])) for row in (self.columns, *shown)) for place in range(len(self.columns) - 1)
+            max(len(_cut(row[index])) for row in (self.columns, *shown)) for index in range(len(self.columns) - 1)
         ]
         for row in (self.columns, *shown):
             yield "  ".join([*(_cut(cell).ljust(width) for cell, width in zip(row, widths)), row[-1]]).rstrip()  # noqa: B905

@@ -197,7 +197,7 @@ def test_the_bandwidth_of_every_node_is_followed_and_the_worst_fall_comes_first(
         ]
         add(file, result("gpu001", PASS), measured=[*numbers, Measured("busbw", "gpu003", float("nan"), "GB/s")])
     worst, best = trends(past(file))
-    assert (worst.node, worst.last, worst.usual, len(worst.values)) == ("gpu002", 420, 479.5, 3)
+    assert (worst.node, worst.last, worst.median_before, len(worst.values)) == ("gpu002", 420, 479.5, 3)
     assert best.node == "gpu001"
     text = "\n".join(page(past(file)))
     assert "busbw per node, in GB/s" in text

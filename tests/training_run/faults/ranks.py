@@ -65,7 +65,9 @@ FAULTS = (
     ),
     RunFault(
         "CPUs that other programs use",
-        lambda: computing(lambda place, step: 1 + 0.6 * Random(f"{place.rank} {step}").random(), stages=2, steps=400),
+        lambda: computing(
+            lambda position, step: 1 + 0.6 * Random(f"{position.rank} {step}").random(), stages=2, steps=400
+        ),
         {"run.work_uneven": CONCERN, "run.stragglers": CONCERN},
         "of it is common to ranks that share their work, so CPUs are shared, or programs pause; expected less than 1.1",
     ),
@@ -83,13 +85,13 @@ FAULTS = (
     ),
     RunFault(
         "a replica that always has the longest sequences",
-        lambda: computing(lambda place, _: 1.2 if place.replica == 3 else 1.0, stages=2),
+        lambda: computing(lambda position, _: 1.2 if position.replica == 3 else 1.0, stages=2),
         {"run.work_uneven": CONCERN},
         "data-parallel rank 3 computes 1.20 times as long as others",
     ),
     RunFault(
         "a last stage with more layers",
-        lambda: computing(lambda place, _: 1.5 if place.stage == 3 else 1.0, stages=4),
+        lambda: computing(lambda position, _: 1.5 if position.stage == 3 else 1.0, stages=4),
         {"run.stages_uneven": CONCERN},
         "stage 3 computes 1.5 times as long as stage",
     ),

@@ -96,7 +96,11 @@ class SecurityGroup(Reported):
     @property
     def missing_directions(self) -> tuple[str, ...]:
         """The directions in which it does not let all traffic of its own members through."""
-        return tuple(way for way in ("inbound", "outbound") if not any(map(self._is_of_itself, self._rules(way))))
+        return tuple(
+            direction
+            for direction in ("inbound", "outbound")
+            if not any(map(self._is_of_itself, self._rules(direction)))
+        )
 
     @property
     def is_open_outward(self) -> bool:
@@ -106,8 +110,8 @@ class SecurityGroup(Reported):
     def _is_of_itself(self, rule: Mapping[str, Any]) -> bool:
         return rule.get("protocol") == "-1" and self.id in read(rule.get("groups"), texts, "groups")
 
-    def _rules(self, way: str) -> list[dict[str, Any]]:
-        return read(self.data.get(way), objects, f"{self.id}: {way}")
+    def _rules(self, direction: str) -> list[dict[str, Any]]:
+        return read(self.data.get(direction), objects, f"{self.id}: {direction}")
 
 
 @record

@@ -47,11 +47,11 @@ class Series(Reported):
     @property
     def points(self) -> Points:
         """A value for each minute, None where there is none. Raises Incomplete."""
-        where = f"{self.metric} of {self.place or self.file_system}"
+        where = f"{self.metric} of {self.component or self.file_system}"
         return tuple(read(entry, optional(number), where) for entry in read(self.data.get("values"), values, where))
 
     @property
-    def place(self) -> str:
+    def component(self) -> str:
         """Its server or target, empty for the file system as a whole."""
         return self.server or self.target
 
@@ -141,7 +141,7 @@ class FileSystem(Reported):
 
     def whole(self, metric: str, statistic: str) -> Points:
         """The points of the file system as a whole. Raises Incomplete where CloudWatch has no such metric of it."""
-        of_whole = [series for series in self.series(metric, statistic) if not series.place]
+        of_whole = [series for series in self.series(metric, statistic) if not series.component]
         if not of_whole:
             raise Incomplete(f"CloudWatch has no {metric} of it", cause=f"no {metric} in CloudWatch")
         return of_whole[0].points
@@ -176,9 +176,9 @@ class FileSystem(Reported):
         were of one size.
         """
         targets = [
-            (last, series.place)
+            (last, series.component)
             for series in self.series("StorageCapacityUtilization", "Maximum")
-            if series.place and (last := _last(series.points)) is not None
+            if series.component and (last := _last(series.points)) is not None
         ]
         if targets:
             used, name = max(targets)

@@ -45,10 +45,10 @@ class WrongBlock(Reported):
     @property
     def words(self) -> str:
         """`12 elements from 512 on, bit 9` or `… as sent by rank 3`."""
-        place = f"{number_of(self.elements, 'element')} from {self.first} on"
+        location = f"{number_of(self.elements, 'element')} from {self.first} on"
         if self.how:
-            return f"{place}, {self.how}{'' if self.other is None else f' {self.other}'}"
-        return f"{place}, bit{'s' if len(self.bits) > 1 else ''} {listed(map(str, self.bits))}"
+            return f"{location}, {self.how}{'' if self.other is None else f' {self.other}'}"
+        return f"{location}, bit{'s' if len(self.bits) > 1 else ''} {listed(map(str, self.bits))}"
 
 
 @record
@@ -107,9 +107,9 @@ class NodeResult(Reported):
         """Its ranks, at least one, each with its number. Raises Incomplete."""
         return tuple(at_least_one([*self.answers], "rank"))
 
-    def number(self, place: int) -> int:
+    def number(self, index: int) -> int:
         """The rank of an answer by its place on the node."""
-        return self.node * self.of_each_node + place
+        return self.node * self.of_each_node + index
 
 
 @record
@@ -151,11 +151,11 @@ class Block:
 def wrong_blocks(node: NodeResult) -> list[Block]:
     """Every block that is wrong on the ranks of a node; of what is unread that part of a check is incomplete."""
     blocks: list[Block] = []
-    for place, answer in enumerate(known(lambda: node.answered, ())):
+    for index, answer in enumerate(known(lambda: node.answered, ())):
         with part:
             for operation in each(answer.operations, lambda operation: operation):
                 with part:
-                    rank = node.number(place)
+                    rank = node.number(index)
                     blocks += each(operation.wrong, lambda wrong: Block.of(operation, wrong, rank))  # noqa: B023
     return blocks
 

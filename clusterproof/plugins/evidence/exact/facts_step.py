@@ -26,10 +26,10 @@ class Opinion(Enum):
     UNKNOWN = "unknown"  # there is nobody to ask, or only one who disagrees
 
 
-def opinion(own: str, votes: Mapping[str, int], beside: Collection[str]) -> Opinion:
+def opinion(own: str, votes: Mapping[str, int], neighbours: Collection[str]) -> Opinion:
     """Of a result among all results of GPUs of one kind, driver and library, its own included.
 
-    `beside` are those of other such GPUs of its own node, which share all other software with it.
+    `neighbours` are those of other such GPUs of its own node, which share all other software with it.
     """
     whole_vote, most = sum(votes.values()), max(votes.values(), default=0)
     if 2 * most > whole_vote > 1:
@@ -37,7 +37,7 @@ def opinion(own: str, votes: Mapping[str, int], beside: Collection[str]) -> Opin
             return Opinion.AGREES
         if votes.get(own, 0) > 1 or most < FEWEST_ALIKE:
             return Opinion.SOFTWARE
-        return Opinion.WRONG if any(votes.get(result, 0) == most for result in beside) else Opinion.EITHER
+        return Opinion.WRONG if any(votes.get(result, 0) == most for result in neighbours) else Opinion.EITHER
     return Opinion.SOFTWARE if whole_vote > FEWEST_ALIKE else Opinion.UNKNOWN
 
 
@@ -150,8 +150,8 @@ class Ballot:
 
     def of(self, steps: Steps) -> Opinion:
         """What the others say of it."""
-        beside = [" ".join(other.digests) for other in self._beside(steps)]
-        return opinion(" ".join(steps.digests), self.results[steps.alike], beside)
+        neighbours = [" ".join(other.digests) for other in self._neighbours(steps)]
+        return opinion(" ".join(steps.digests), self.results[steps.alike], neighbours)
 
     def count(self, steps: Steps) -> tuple[int, int]:
         """How many have its result, of how many."""
@@ -160,19 +160,19 @@ class Ballot:
 
     def is_unsteady_alone(self, steps: Steps) -> bool:
         """Whether most others make the same steps again, where it does not, and one of its own node does."""
-        return self.is_steady_elsewhere(steps) and any(other.is_steady for other in self._beside(steps))
+        return self.is_steady_elsewhere(steps) and any(other.is_steady for other in self._neighbours(steps))
 
     def is_steady_elsewhere(self, steps: Steps) -> bool:
         """Whether most GPUs make the same steps again."""
         return 2 * self.unsteady[steps.alike] < sum(self.results[steps.alike].values())
 
-    def _beside(self, steps: Steps) -> list[Steps]:
+    def _neighbours(self, steps: Steps) -> list[Steps]:
         return [other for other in self.own if other.alike == steps.alike and other.gpu != steps.gpu]
 
     def first_step(self, steps: Steps) -> int:
         """The first in which it differs from most others; steps are counted from 0."""
-        usual = self.results[steps.alike].most_common(1)[0][0].split(" ")
-        pairs = enumerate(zip(steps.digests, usual, strict=False))
+        most_common = self.results[steps.alike].most_common(1)[0][0].split(" ")
+        pairs = enumerate(zip(steps.digests, most_common, strict=False))
         return next((step for step, (own, others) in pairs if own != others), 0)
 
 

@@ -52,9 +52,9 @@ class Ranks:
         """The ranks of a node."""
         return frozenset(rank for rank, name in enumerate(self.node_of) if name == node)
 
-    def is_far(self, one: int, other: int) -> bool:
+    def is_far(self, rank: int, other: int) -> bool:
         """Whether the network lies between two ranks."""
-        return self.node_of[one] != self.node_of[other]
+        return self.node_of[rank] != self.node_of[other]
 
 
 def seen(wrong_blocks: Iterable[tuple[str, str, int | None, int]]) -> list[Seen]:

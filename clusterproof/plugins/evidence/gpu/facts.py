@@ -264,7 +264,7 @@ class Nvml(Reported):
         """Every GPU that it counts. Raises Incomplete."""
         entries = believed(read(self.data.get("gpus"), objects, GPUS), GPUS)
         return tuple(
-            Gpu(read(entry.get("index", place), whole, "GPU index"), entry) for place, entry in enumerate(entries)
+            Gpu(read(entry.get("index", index), whole, "GPU index"), entry) for index, entry in enumerate(entries)
         )
 
 

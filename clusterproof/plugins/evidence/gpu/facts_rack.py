@@ -69,9 +69,9 @@ def imex_domain_of(imex: Imex) -> ImexDomain:
     try:
         return read_domain(answer.output)
     except CaptureError as problem:
-        said = " ".join(answer.output.split())[:120]
+        output = " ".join(answer.output.split())[:120]
         raise Incomplete(
-            f"nvidia-imex-ctl -N ended with {answer.exit} ({problem}): {said!r}; expected the nodes of its domain",
+            f"nvidia-imex-ctl -N ended with {answer.exit} ({problem}): {output!r}; expected the nodes of its domain",
             cause="nvidia-imex-ctl does not show its domain",
         ) from None
 

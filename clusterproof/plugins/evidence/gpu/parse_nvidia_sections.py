@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clusterproof.plugins.catalog import clocks_event_reasons, fabric_faults, fabric_statuses
 from clusterproof.plugins.evidence.gpu.parse_nvidia_words import (
+    Attributes,
     Reader,
-    Words,
     error,
     first,
     is_error,
@@ -118,47 +118,47 @@ def sram(counter: str) -> Reader:
 def _without_sram(counter: str) -> Reader:
     """A GPU that counts by the bits of an error has no counter of its SRAM as a whole."""
     starts = (f"ecc errors/{counter}/double bit/", f"ecc_errors/{counter}/double_bit/")
-    return lambda words: unsupported() if any(path.startswith(starts) for path in words) else None
+    return lambda attributes: unsupported() if any(path.startswith(starts) for path in attributes) else None
 
 
-def reasons(words: Words) -> object:
+def reasons(attributes: Attributes) -> object:
     """The clocks event reasons that are active, as NVML's mask; none only where all that matter were printed."""
-    bits, said, unread = 0, 0, None
-    for word, bit in ((words[path], bit) for path, bit in _REASON_BITS.items() if path in words):
-        said |= bit
+    bits, reported, unread = 0, 0, None
+    for word, bit in ((attributes[path], bit) for path, bit in _REASON_BITS.items() if path in attributes):
+        reported |= bit
         if word.strip().lower() == "active":
             bits |= bit
         elif word.strip().lower() != "not active":
             unread = unread or error(word) or not_understood(word)
     is_found = any(reason.verdict != "none" for reason in clocks_event_reasons(bits))
-    return bits if is_found or (said & _PROVING == _PROVING and not unread) else unread
+    return bits if is_found or (reported & _PROVING == _PROVING and not unread) else unread
 
 
-def recovery(words: Words) -> object:
+def recovery(attributes: Attributes) -> object:
     """What older drivers say instead of a recovery action; a GPU that needs none proves nothing of the others."""
     needs = {
         1: ("gpu reset status/reset required", "gpu_reset_status/reset_required"),
         4: ("gpu reset status/drain and reset recommended", "gpu_reset_status/drain_and_reset_recommended"),
     }
     for number, paths in needs.items():
-        if any(words.get(path, "").strip().lower() == "yes" for path in paths):
+        if any(attributes.get(path, "").strip().lower() == "yes" for path in paths):
             return number
     return None
 
 
-def fabric(words: Words) -> object:
+def fabric(attributes: Attributes) -> object:
     """A GPU's place in its fabric; an error where it is in none."""
-    fields = {key: read(words) for key, read in _FABRIC.items()}
+    fields = {key: read(attributes) for key, read in _FABRIC.items()}
     if is_error(fields["state"]):
         return fields["state"]
-    fields["health_mask"] = _health(words)
+    fields["health_mask"] = _health(attributes)
     return {key: field for key, field in fields.items() if field is not None} or None
 
 
-def _health(words: Words) -> object:
+def _health(attributes: Attributes) -> object:
     """The health mask; a field of which nothing is known stays 0, as NVML's does."""
     bits, unknown = 0, None
-    printed = [_health_word(words, name) for name, _, _ in _HEALTH]
+    printed = [_health_word(attributes, name) for name, _, _ in _HEALTH]
     if all(word is None for word in printed):
         return None
     for (name, shift, meanings), word in zip(_HEALTH, printed, strict=True):
@@ -172,9 +172,9 @@ def _health(words: Words) -> object:
     return unknown if unknown and not fabric_faults(bits) else bits
 
 
-def _health_word(words: Words, name: str) -> str | None:
+def _health_word(attributes: Attributes, name: str) -> str | None:
     paths = (f"fabric/health/{name.replace('_', ' ')}", f"fabric/health/{name}", f"fabric.health.{name}")
-    return next((words[path] for path in paths if path in words), None)
+    return next((attributes[path] for path in paths if path in attributes), None)
 
 
 def action(word: str) -> int | None:
@@ -186,9 +186,9 @@ def _status(word: str) -> int:
     return next((code for code, status in fabric_statuses().items() if status == word.lower()), _UNKNOWN_STATUS)
 
 
-def _summary(words: Words) -> object:
+def _summary(attributes: Attributes) -> object:
     """NVML's summary of the fabric's health, 0 where the driver has none."""
-    summary = value(one_of(_SUMMARIES), "fabric/health/summary", "fabric.health.summary")(words)
+    summary = value(one_of(_SUMMARIES), "fabric/health/summary", "fabric.health.summary")(attributes)
     return 0 if summary == unsupported("N/A") else summary
 
 
@@ -210,9 +210,9 @@ _BANKS = tuple(
 )
 
 
-def banks(words: Words) -> object:
+def banks(attributes: Attributes) -> object:
     """Memory banks by the spare rows that they have left."""
-    counts = [read(words) for read in _BANKS]
+    counts = [read(attributes) for read in _BANKS]
     if all(isinstance(count, int) for count in counts):
         return counts
     return next((count for count in counts if is_error(count)), None)

@@ -190,24 +190,35 @@ def _columns(lines: list[list[str]]) -> list[str]:
 
 def _paths(row: list[str], columns: list[str], names: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """What lies between this GPU and the others, and network devices: NVLinks say nothing of the bus."""
-    if not all(_CONNECTION.fullmatch(way) for way in row[: len(columns)]):
+    if not all(_CONNECTION.fullmatch(connection) for connection in row[: len(columns)]):
         return {"gpus": {}, "nics": {}}
-    ways = [(names.get(column, column), way) for column, way in zip(columns, row, strict=False) if way in NEAREST_FIRST]
-    gpus = {f"GPU {name[3:]}": way for name, way in ways if _GPU_OF_TOPO.fullmatch(name)}
-    return {"gpus": gpus, "nics": {name: way for name, way in ways if not _GPU_OF_TOPO.fullmatch(name)}}
+    connections = [
+        (names.get(column, column), connection)
+        for column, connection in zip(columns, row, strict=False)
+        if connection in NEAREST_FIRST
+    ]
+    gpus = {f"GPU {name[3:]}": connection for name, connection in connections if _GPU_OF_TOPO.fullmatch(name)}
+    return {
+        "gpus": gpus,
+        "nics": {name: connection for name, connection in connections if not _GPU_OF_TOPO.fullmatch(name)},
+    }
 
 
 def _bonds(row: list[str], columns: list[str]) -> dict[str, dict[str, int]]:
     """Over how many NVLinks this GPU reaches each of the others; nothing where its row is not understood."""
-    if not all(_CONNECTION.fullmatch(way) for way in row[: len(columns)]):
+    if not all(_CONNECTION.fullmatch(connection) for connection in row[: len(columns)]):
         return {}
-    ways = [(name, way) for name, way in zip(columns, row, strict=False) if _GPU_OF_TOPO.fullmatch(name)]
-    links = {f"GPU {name[3:]}": _links(way) for name, way in ways if way not in ("X", "N/A")}
+    connections = [
+        (name, connection) for name, connection in zip(columns, row, strict=False) if _GPU_OF_TOPO.fullmatch(name)
+    ]
+    links = {
+        f"GPU {name[3:]}": _links(connection) for name, connection in connections if connection not in ("X", "N/A")
+    }
     return {"nvlinks_to": links} if links else {}
 
 
-def _links(way: str) -> int:
-    return int(way[2:]) if way.startswith("NV") else 0
+def _links(connection: str) -> int:
+    return int(connection[2:]) if connection.startswith("NV") else 0
 
 
 def _is_topo(text: str) -> bool:

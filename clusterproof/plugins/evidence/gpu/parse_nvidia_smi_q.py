@@ -25,7 +25,7 @@ class Block:
     pairs: list[tuple[str, str]] = field(default_factory=list)
 
     @property
-    def words(self) -> Mapping[str, str]:
+    def attributes(self) -> Mapping[str, str]:
         """The words by their paths; of those that come several times the first."""
         return dict(reversed(self.pairs))
 
@@ -39,7 +39,7 @@ def collector_of(head: Mapping[str, str], gpus: Iterable[Block]) -> dict[str, ob
     version = cuda(next((head[key] for key in ("cuda version", "cuda_version") if key in head), "").strip())
     nvml: dict[str, object] = {
         "init": None,
-        "gpus": [_gpu(block, place, count == len(blocks)) for place, block in enumerate(blocks)],
+        "gpus": [_gpu(block, index, count == len(blocks)) for index, block in enumerate(blocks)],
     }
     if count is not None and count <= MAX_GPUS:
         nvml["count"] = count
@@ -50,16 +50,16 @@ def collector_of(head: Mapping[str, str], gpus: Iterable[Block]) -> dict[str, ob
     return nvml
 
 
-def _gpu(block: Block, place: int, is_complete: bool) -> dict[str, object]:
+def _gpu(block: Block, index: int, is_complete: bool) -> dict[str, object]:
     """One GPU. Its number is its place where all are listed, else the number of its device file, if known."""
-    words = block.words
-    gpu: dict[str, object] = gpu_of(words)
+    attributes = block.attributes
+    gpu: dict[str, object] = gpu_of(attributes)
     pci = address(block.pci)
     if pci:
         gpu["pci"] = pci
-    minor = next((words[key] for key in ("minor number", "minor_number") if key in words), "").strip()
+    minor = next((attributes[key] for key in ("minor number", "minor_number") if key in attributes), "").strip()
     if is_complete:
-        gpu["index"] = place
+        gpu["index"] = index
     elif re.fullmatch(r"\d{1,3}", minor):
         gpu["index"] = int(minor)
     running = None if gpu["lost"] else processes(block.pairs)
@@ -89,11 +89,11 @@ def _read(text: str) -> Mapping[str, object]:
         _take(line.expandtabs(), gpus[-1] if gpus else head, stack)
     if not gpus and not head.pairs:
         raise CaptureError("it names no GPU and does not say how many are attached")
-    if not gpus and "attached units" in head.words:
+    if not gpus and "attached units" in head.attributes:
         return {}  # -q -u: of the boxes that GPUs once came in
-    if not gpus and "attached gpus" not in head.words:
+    if not gpus and "attached gpus" not in head.attributes:
         raise CaptureError("it ends before the first GPU")
-    return {"nvml": collector_of(head.words, gpus)}
+    return {"nvml": collector_of(head.attributes, gpus)}
 
 
 def _take(line: str, block: Block, stack: list[tuple[int, str]]) -> None:
@@ -126,7 +126,7 @@ def _read_cut_out(text: str) -> Mapping[str, object]:
     nvml = collector_of({}, gpus)
     if len(gpus) > 1 and is_even and CHOSEN not in text:
         shown = [_gpu(block, 0, is_complete=False) for block in gpus[:MAX_GPUS]]
-        nvml["gpus"] = [{**gpu, PLACE: f"{place}/{len(gpus)}"} for place, gpu in enumerate(shown)]
+        nvml["gpus"] = [{**gpu, PLACE: f"{index}/{len(gpus)}"} for index, gpu in enumerate(shown)]
     return {"nvml": nvml}
 
 
@@ -169,9 +169,9 @@ def _read_xml(text: str) -> Mapping[str, object]:
     end = text.find(_END, start)
     reading = _Reading()
     broken = reading.read(text[start : end + len(_END) if end >= 0 else len(text)])
-    if not reading.gpus and "attached_gpus" not in reading.head.words:
+    if not reading.gpus and "attached_gpus" not in reading.head.attributes:
         raise CaptureError(f"it has no whole GPU{': ' + broken if broken else ''}")
-    return {"nvml": collector_of(reading.head.words, reading.gpus)}
+    return {"nvml": collector_of(reading.head.attributes, reading.gpus)}
 
 
 class _Reading:

@@ -121,7 +121,7 @@ def _mig(word: str) -> dict[str, object]:
 def _add_processes(gpus: dict[int, dict[str, object]], lines: list[str]) -> None:
     """Add the compute processes to their GPUs; where the list is whole, the others have none."""
     rows = [match for line in lines if (match := _PROCESS.fullmatch(line))]
-    listed = next((place for place, line in enumerate(lines) if _PROCESSES in line), None)
+    listed = next((index for index, line in enumerate(lines) if _PROCESSES in line), None)
     if listed is None:
         return
     is_whole = any(_NOBODY in line for line in lines) or (
@@ -178,8 +178,8 @@ def _read_message(text: str) -> Mapping[str, object]:
 
 def _lines(text: str, start: str) -> list[str]:
     """The lines that begin with these words, but for names or a time before them."""
-    said = (line for line in text.split("\n") if start in line) if start in text else ()
-    return [line[line.index(start) :][:_MAX_LINE] for line in said if _BEFORE.fullmatch(line[: line.index(start)])]
+    lines = (line for line in text.split("\n") if start in line) if start in text else ()
+    return [line[line.index(start) :][:_MAX_LINE] for line in lines if _BEFORE.fullmatch(line[: line.index(start)])]
 
 
 def _init(text: str) -> dict[str, str] | None:

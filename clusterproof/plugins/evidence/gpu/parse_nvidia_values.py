@@ -15,8 +15,8 @@ from clusterproof.plugins.evidence.gpu.parse_nvidia_sections import (
 )
 from clusterproof.plugins.evidence.gpu.parse_nvidia_words import (
     LOST,
+    Attributes,
     Reader,
-    Words,
     address,
     between,
     error,
@@ -213,18 +213,18 @@ GPU: dict[str, Reader] = {
 }
 
 
-def gpu_of(words: Words) -> dict[str, object]:
+def gpu_of(attributes: Attributes) -> dict[str, object]:
     """What these words say of a GPU; where one of them says that it is lost, only its identity and that."""
-    gpu = {key: reading for key, read in GPU.items() if (reading := read(words)) is not None}
-    lost = lost_in(words)
+    gpu = {key: reading for key, read in GPU.items() if (reading := read(attributes)) is not None}
+    lost = lost_in(attributes)
     if lost:
         return {**{key: gpu[key] for key in ("uuid", "serial", "name", "pci") if key in gpu}, "lost": lost}
     return {"lost": None, **gpu}
 
 
-def lost_in(words: Words) -> dict[str, str] | None:
+def lost_in(attributes: Attributes) -> dict[str, str] | None:
     """The error that says that the driver no longer reaches the GPU at all, wherever it is printed."""
-    for word in words.values():
+    for word in attributes.values():
         problem = error(word)
         if problem and problem["error"] in LOST:
             return problem

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-Words = Mapping[str, str]  # what nvidia-smi printed of one GPU: by its path in the output, in small letters
-Reader = Callable[[Words], object]  # a value, an error object, or None where there is none
+Attributes = Mapping[str, str]  # what nvidia-smi printed of one GPU: by its path in the output, in small letters
+Reader = Callable[[Attributes], object]  # a value, an error object, or None where there is none
 
 # nvidia-smi's words for a value that NVML did not give it, and NVML's own name for the reason.
 ERRORS = {
@@ -85,15 +85,15 @@ def value(decode: Callable[[str], object], *paths: str) -> Reader:
     sections = tuple(map(_sections, paths))
     every = frozenset(section for above in sections for section in above)
 
-    def read(words: Words) -> object:
+    def read(attributes: Attributes) -> object:
         for path in paths:
-            if path in words:
-                word = words[path]
+            if path in attributes:
+                word = attributes[path]
                 break
         else:
-            if words.keys().isdisjoint(every):
+            if attributes.keys().isdisjoint(every):
                 return None
-            return next((problem for above in sections if (problem := _section_error(words, above))), None)
+            return next((problem for above in sections if (problem := _section_error(attributes, above))), None)
         problem = error(word)
         if problem:
             return problem
@@ -106,8 +106,8 @@ def value(decode: Callable[[str], object], *paths: str) -> Reader:
 def total(*readers: Reader) -> Reader:
     """The sum of numbers that are printed one by one; what was counted outranks what could not be read."""
 
-    def read(words: Words) -> object:
-        values = [reader(words) for reader in readers]
+    def read(attributes: Attributes) -> object:
+        values = [reader(attributes) for reader in readers]
         counted = sum(count for count in values if isinstance(count, int))
         errors = [problem for problem in values if is_error(problem)]
         if counted or all(isinstance(count, int) for count in values):
@@ -120,8 +120,8 @@ def total(*readers: Reader) -> Reader:
 def first(*readers: Reader) -> Reader:
     """The first value that is there; else the first error; else None."""
 
-    def read(words: Words) -> object:
-        values = [reading for reader in readers if (reading := reader(words)) is not None]
+    def read(attributes: Attributes) -> object:
+        values = [reading for reader in readers if (reading := reader(attributes)) is not None]
         return next((reading for reading in values if not is_error(reading)), values[0] if values else None)
 
     return read
@@ -131,17 +131,17 @@ def between(reader: Reader, before: Iterable[str], after: Iterable[str]) -> Read
     """A value that this driver does not have where what stands before and behind it is printed, and it is not."""
     before, after = tuple(before), tuple(after)
 
-    def read(words: Words) -> object:
-        reading = reader(words)
-        if reading is None and _has_any(words, before) and _has_any(words, after):
+    def read(attributes: Attributes) -> object:
+        reading = reader(attributes)
+        if reading is None and _has_any(attributes, before) and _has_any(attributes, after):
             return unsupported()
         return reading
 
     return read
 
 
-def _has_any(words: Words, starts: tuple[str, ...]) -> bool:
-    return any(path.startswith(starts) for path in words)
+def _has_any(attributes: Attributes, starts: tuple[str, ...]) -> bool:
+    return any(path.startswith(starts) for path in attributes)
 
 
 def _sections(path: str) -> tuple[str, ...]:
@@ -150,9 +150,9 @@ def _sections(path: str) -> tuple[str, ...]:
     return (section, *_sections(section)) if section else ()
 
 
-def _section_error(words: Words, sections: Iterable[str]) -> dict[str, str] | None:
+def _section_error(attributes: Attributes, sections: Iterable[str]) -> dict[str, str] | None:
     """The error that stands in the place of the innermost section that was printed: `Remapped Rows : N/A`."""
-    return next((error(words[section]) for section in sections if section in words), None)
+    return next((error(attributes[section]) for section in sections if section in attributes), None)
 
 
 # What a word says. None where it is not understood.

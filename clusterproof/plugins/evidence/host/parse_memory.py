@@ -81,7 +81,7 @@ def is_swapon(text: str) -> bool:
 def read_swapon(text: str) -> Mapping[str, object]:
     """The swap of the collector `memory`. Raises CaptureError."""
     sizes = [(_kib(size), _kib(used)) for size, used in _SWAP.findall(text)]
-    total, used = (sum(size for pair in sizes if (size := pair[place]) is not None) for place in (0, 1))
+    total, used = (sum(size for pair in sizes if (size := pair[column]) is not None) for column in (0, 1))
     if not total or any(None in pair for pair in sizes):
         raise CaptureError("swapon shows no size")
     return {"memory": {"swap_total_kib": total, "swap_free_kib": max(0, total - used)}}
@@ -101,11 +101,11 @@ def is_numactl(text: str) -> bool:
 def read_numactl(text: str) -> Mapping[str, object]:
     """The NUMA nodes of the collector `memory`: what numactl calls MB are MiB."""
     nodes: dict[str, dict[str, object]] = {}
-    for number, key, words in _NUMA.findall(text)[: MAX_NODES * 2]:
+    for number, key, value in _NUMA.findall(text)[: MAX_NODES * 2]:
         node = nodes.setdefault(number, {"node": int(number)})
-        size = whole(words.strip())
+        size = whole(value.strip())
         if key == "cpus":
-            node["cpus"] = ",".join(words.split())
+            node["cpus"] = ",".join(value.split())
         elif size is not None:
             node["memory_kib"] = size * KIB
     return {"memory": {"numa": list(nodes.values())}}
@@ -189,8 +189,8 @@ def read_ras(text: str) -> Mapping[str, object]:
     for name, seconds in times.items():
         modules[name]["counted_s"] = int(max(seconds) - min(seconds))
     for rows in _CHECKS.findall(text):
-        for count, said in _CHECK.findall(rows):
-            if "uncorrected" in said.lower() or "fatal" in said.lower():
+        for count, kind in _CHECK.findall(rows):
+            if "uncorrected" in kind.lower() or "fatal" in kind.lower():
                 _add(modules, MACHINE_CHECKS, False, int(count))
     for count in (count for rows in _DEVICES.findall(text) for count in _DEVICE.findall(rows)):
         _add(modules, DEVICES, False, int(count))

@@ -210,10 +210,10 @@ def is_chronyc_error(text: str) -> bool:
 
 def read_chronyc_error(text: str) -> Mapping[str, object]:
     """The clock of the collector `kernel`: something else than chronyd may keep it. Raises CaptureError."""
-    said = _NO_ANSWER.search(text)
-    if not said:
+    match = _NO_ANSWER.search(text)
+    if not match:
         raise CaptureError("no error of chronyc's")
-    return {"kernel": {"clock": {"synchronised": {"error": f"chronyc: {said[0]}"}}}}
+    return {"kernel": {"clock": {"synchronised": {"error": f"chronyc: {match[0]}"}}}}
 
 
 # sysctl

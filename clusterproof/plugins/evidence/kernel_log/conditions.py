@@ -35,9 +35,9 @@ def conditions(events: Iterable[Event], check: str, too_many: Callable[[str, int
     of: dict[tuple[str, str], _Lines] = {}
     seen: list[Logged] = []  # of forms without which others do not count
     for event in events:
-        ends, names = _over(event)
+        clearing, names = _over(event)
         for (name, _), lines in of.items():
-            if ends in log_forms()[name].cleared_by:
+            if clearing in log_forms()[name].cleared_by:
                 lines.left = [line for line in lines.left if not _is_same(line.names, names)]
         if not isinstance(event, Logged):
             continue

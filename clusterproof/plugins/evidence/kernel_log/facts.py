@@ -166,8 +166,8 @@ def _messages(lines: Iterable[Line]) -> Iterator[Message]:
         when = when if when is not None and math.isfinite(when) else None
         yield when, message, left_out, level
         if _is_of_driver(message):  # so its further lines may be too; a process's name can hold the end of a line
-            further = (said for _, said in map(unwrap, others) if _is_of_driver(said))
-            yield from ((when, said, 0, UNKNOWN) for said in further)
+            further = (text for _, text in map(unwrap, others) if _is_of_driver(text))
+            yield from ((when, text, 0, UNKNOWN) for text in further)
 
 
 def _is_of_driver(message: str) -> bool:

@@ -98,8 +98,8 @@ def pci_address(address: str) -> str:
     """A PCI address in any form that driver and NVML write, as sysfs writes it; empty where it is none."""
     if not _ADDRESS.fullmatch(address.replace("0x", "")):
         return ""
-    place, _, function = address.lower().partition(".")
-    domain, bus, device = [int(part, 16) for part in f"0:{place}".split(":")[-3:]]
+    prefix, _, function = address.lower().partition(".")
+    domain, bus, device = [int(part, 16) for part in f"0:{prefix}".split(":")[-3:]]
     return f"{domain:04x}:{bus:02x}:{device:02x}.{function or 0}"
 
 

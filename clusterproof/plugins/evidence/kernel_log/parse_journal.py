@@ -81,12 +81,13 @@ def _lines(entries: list[Entry]) -> list[Line]:
     since_boot = "_SOURCE_MONOTONIC_TIMESTAMP"
     clock = since_boot if all(since_boot in entry for entry in entries) else "__REALTIME_TIMESTAMP"
     lines = [
-        (_number(entry, clock) / 1e6 if clock in entry else NO_TIME, _words(entry), _level(entry)) for entry in entries
+        (_number(entry, clock) / 1e6 if clock in entry else NO_TIME, _message(entry), _level(entry))
+        for entry in entries
     ]
     return sorted(lines, key=lambda line: line[0]) if all(clock in entry for entry in entries) else lines
 
 
-def _words(entry: Entry) -> str:
+def _message(entry: Entry) -> str:
     """Its message; one that is no UTF-8 is printed as the numbers of its bytes."""
     message = entry.get("MESSAGE")
     if isinstance(message, list) and all(isinstance(byte, int) and 0 <= byte <= 255 for byte in message):
@@ -121,10 +122,10 @@ def _objects(text: str) -> Iterator[Entry]:
 
 def _object(text: str) -> Entry:
     try:
-        data = json.loads(text)
+        entry = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return data if isinstance(data, dict) else {}
+    return entry if isinstance(entry, dict) else {}
 
 
 FORMS = (Form("journalctl -o json", is_json, read_json), Form("journalctl -o export", is_exported, read_exported))

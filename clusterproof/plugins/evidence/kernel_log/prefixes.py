@@ -80,8 +80,8 @@ def _names_facilities(text: str) -> bool:
 
 def _is_found(text: str) -> bool:
     lines = [line for line in text[:200_000].split("\n")[:LOOKED_AT] if line and line != BETWEEN]
-    places = sum(1 for line in lines if _parted(line)[1] != line)
-    return places > 0 and places >= len(lines) * SHARE
+    prefixed = sum(1 for line in lines if _parted(line)[1] != line)
+    return prefixed > 0 and prefixed >= len(lines) * SHARE
 
 
 def _files(text: str) -> set[str]:
@@ -90,8 +90,8 @@ def _files(text: str) -> set[str]:
 
 def _parted(line: str) -> tuple[str, str]:
     """The file's name before a line, empty where there is none, and the line."""
-    place = _PLACE.match(line)
-    return (place["file"] or "", line[place.end() :]) if place else ("", line)
+    match = _PLACE.match(line)
+    return (match["file"] or "", line[match.end() :]) if match else ("", line)
 
 
 def _stem(name: str) -> str:

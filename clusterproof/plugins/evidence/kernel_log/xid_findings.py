@@ -126,8 +126,8 @@ def _grouped(
     for event in reversed(events):
         if isinstance(event, kind):
             others = EVERY_GPU, event.code if event.code in LOST else BUT_LOST
-            ends = ((EVERY_GPU, None), others, (event.pci, None), (event.pci, event.code))
-            by = next((cleared[end] for end in ends if end in cleared), "")
+            keys = ((EVERY_GPU, None), others, (event.pci, None), (event.pci, event.code))
+            by = next((cleared[key] for key in keys if key in cleared), "")
             groups.setdefault((event.pci, event.code), []).append((event, by))
         cleared |= _clears(event, answering)
     for lines in groups.values():
@@ -155,13 +155,13 @@ def _clears(event: Event, answering: frozenset[str]) -> dict[tuple[str, int | No
 def _of_gpu(
     row: Xid, pci: str, lines: list[tuple[XidEvent, str]], remap_due: bool, uuid: str, catalog: Catalog
 ) -> XidFinding:
-    standing, cleared_by = _uncleared(lines)
-    begun = _begun(standing, catalog)
-    last = standing[-1]
+    uncleared, cleared_by = _uncleared(lines)
+    begun = _begun(uncleared, catalog)
+    last = uncleared[-1]
     is_repeated_on_it = bool(pci) and is_repeated(begun, catalog)  # lines that name no GPU may be of several
-    severity: Severity = "none" if cleared_by else RULES[row.verdict](standing, remap_due, is_repeated_on_it)
-    recovery = DUE[row.verdict](standing) if row.verdict in DUE else None
-    with_process = next((line for line in reversed(standing) if line.process or line.pid is not None), last)
+    severity: Severity = "none" if cleared_by else RULES[row.verdict](uncleared, remap_due, is_repeated_on_it)
+    recovery = DUE[row.verdict](uncleared) if row.verdict in DUE else None
+    with_process = next((line for line in reversed(uncleared) if line.process or line.pid is not None), last)
     return XidFinding(
         family="Xid",
         code=row.code,
@@ -169,17 +169,17 @@ def _of_gpu(
         severity=severity,
         pci=pci,
         uuid=uuid,
-        count=sum(line.lines for line in standing),
+        count=sum(line.lines for line in uncleared),
         occurrences=len(begun),
-        first=standing[0].time,
+        first=uncleared[0].time,
         last=last.time,
         text=last.text,
-        action=_action(recovery.remedy if recovery else row.action, where_to_look(standing), severity),
+        action=_action(recovery.remedy if recovery else row.action, where_to_look(uncleared), severity),
         source=row.source,
         process=with_process.process,
         pid=with_process.pid,
         cleared_by=cleared_by,
-        part=_part(standing),
+        part=_part(uncleared),
     )
 
 
@@ -201,10 +201,10 @@ def _part(lines: Sequence[XidEvent]) -> str:
 
 
 def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]], catalog: Catalog) -> XidFinding:
-    standing, cleared_by = _uncleared(lines)
+    uncleared, cleared_by = _uncleared(lines)
     rules = sxids()
-    fatal = [line for line in standing if line.severity == "fatal" or (not line.severity and code in rules.fatal)]
-    worst = (fatal or standing)[-1]
+    fatal = [line for line in uncleared if line.severity == "fatal" or (not line.severity and code in rules.fatal)]
+    worst = (fatal or uncleared)[-1]
     is_nothing = cleared_by or code == rules.thermal_end
     severity: Severity = "none" if is_nothing else "fail" if fatal else "concern"
     return XidFinding(
@@ -214,10 +214,10 @@ def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]], catalog:
         severity=severity,
         pci=pci,
         uuid="",
-        count=sum(line.lines for line in standing),
-        occurrences=len(_begun(standing, catalog)),
-        first=standing[0].time,
-        last=standing[-1].time,
+        count=sum(line.lines for line in uncleared),
+        occurrences=len(_begun(uncleared, catalog)),
+        first=uncleared[0].time,
+        last=uncleared[-1].time,
         text=worst.text,
         action=rules.fatal_action if fatal else rules.other_action,
         source=rules.source,

@@ -163,9 +163,9 @@ def in_words(seconds: float) -> str:
     return f"{seconds / HOUR_S:.0f} h" if seconds < 48 * HOUR_S else f"{seconds / HOUR_S / 24:.0f} days"
 
 
-def asked_at(data: Mapping[str, Any], where: str) -> float:
+def asked_at(record: Mapping[str, Any], where: str) -> float:
     """When a collector asked, in seconds since 1970. Raises Incomplete."""
-    return read(data.get("asked_at"), number, f"{where}: asked_at")
+    return read(record.get("asked_at"), number, f"{where}: asked_at")
 
 
 @record

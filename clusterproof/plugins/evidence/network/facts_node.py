@@ -84,8 +84,8 @@ def efa_seen(node: Node) -> int:
 @collected_by()
 def efa_usual(node: Node) -> int | None:
     """How many EFA devices most nodes of its group have; None where no number has a majority."""
-    usual = node.group.most("EFA devices", lambda other: [str(other.efa_seen)])
-    return int(next(iter(usual))) if usual else None
+    counts = node.group.most("EFA devices", lambda other: [str(other.efa_seen)])
+    return int(next(iter(counts))) if counts else None
 
 
 @collected_by()

@@ -173,8 +173,8 @@ def is_none(text: str) -> bool:
 
 def read_none(text: str) -> Mapping[str, object]:
     """The collector `rdma`, whose devices verbs did not show: that there are none is not said by it."""
-    said = _NONE.search(text)
-    return {"rdma": {"devices": {"error": f"ibv_devinfo: {said[1] if said else ''}"}}}
+    match = _NONE.search(text)
+    return {"rdma": {"devices": {"error": f"ibv_devinfo: {match[1] if match else ''}"}}}
 
 
 # mlxlink, which does not say of which device it is: its command does

@@ -210,14 +210,14 @@ def paths_of(devices: Iterable[PciDevice]) -> Mapping[str, Paths]:
     return {gpu.address: Paths({"gpus": _from(gpu, gpus), "nics": _from(gpu, nics)}) for gpu in gpus}
 
 
-def path_between(one: Location, other: Location) -> str | None:
+def path_between(location: Location, other: Location) -> str | None:
     """What lies between two devices; None where they have no host bridge in common, and one no NUMA node."""
-    shared = len(one.within & other.within)
+    shared = len(location.within & other.within)
     if not shared:
-        return None if min(one.numa, other.numa) < 0 else "NODE" if one.numa == other.numa else "SYS"
+        return None if min(location.numa, other.numa) < 0 else "NODE" if location.numa == other.numa else "SYS"
     if shared == 1:
         return "PHB"
-    return "PIX" if max(len(one.within), len(other.within)) - shared <= 1 else "PXB"
+    return "PIX" if max(len(location.within), len(other.within)) - shared <= 1 else "PXB"
 
 
 def _placed(devices: Iterable[PciDevice]) -> tuple[list[Location], list[Location]]:
@@ -227,24 +227,24 @@ def _placed(devices: Iterable[PciDevice]) -> tuple[list[Location], list[Location
     for device in devices:
         reading, _ = readings(device, "path", "numa", "function_of")
         if reading.get("path") and not reading.get("function_of"):  # virtual functions come and go
-            place = Location(device.address, frozenset(reading["path"]), reading.get("numa", -1))
-            gpus += [place] if device.is_nvidia_gpu else []
-            nics += [place] if device.is_nic else []
+            location = Location(device.address, frozenset(reading["path"]), reading.get("numa", -1))
+            gpus += [location] if device.is_nvidia_gpu else []
+            nics += [location] if device.is_nic else []
     return (
-        sorted(believed(gpus, GPUS), key=lambda place: place.address),
-        sorted(believed(nics, NICS), key=lambda place: place.address),
+        sorted(believed(gpus, GPUS), key=lambda location: location.address),
+        sorted(believed(nics, NICS), key=lambda location: location.address),
     )
 
 
-def _below(port: PciDevice, places: Iterable[Location]) -> tuple[str, ...]:
-    return tuple(place.address for place in places if port.address in place.within)
+def _below(port: PciDevice, locations: Iterable[Location]) -> tuple[str, ...]:
+    return tuple(location.address for location in locations if port.address in location.within)
 
 
 def _from(gpu: Location, others: Iterable[Location]) -> Mapping[str, str]:
-    ways = {other.address: path_between(gpu, other) for other in others if other is not gpu}
-    return {address: way for address, way in ways.items() if way}
+    paths = {other.address: path_between(gpu, other) for other in others if other is not gpu}
+    return {address: path for address, path in paths.items() if path}
 
 
-def _nearest(ways: Mapping[str, object]) -> tuple[str, frozenset[str]]:
-    way = next((way for way in NEAREST_FIRST if way in ways.values()), "")
-    return way, frozenset(name for name, own in ways.items() if own == way)
+def _nearest(paths: Mapping[str, object]) -> tuple[str, frozenset[str]]:
+    path = next((path for path in NEAREST_FIRST if path in paths.values()), "")
+    return path, frozenset(name for name, own in paths.items() if own == path)

@@ -70,7 +70,7 @@ class PciPaths(Reported):
         return dict(each(self.rows, lambda row: (row.address, row)))
 
     @property
-    def ends(self) -> tuple[PciFunction, ...]:
+    def endpoints(self) -> tuple[PciFunction, ...]:
         """The GPUs and network devices; of one of an unknown kind that part of a check is incomplete."""
         return tuple(row for row, is_end in each(self.rows, lambda row: (row, row.is_end)) if is_end)
 
@@ -92,7 +92,7 @@ class PciPaths(Reported):
         Only the ports below the switch that both have in common: access control there decides whether they reach each
         other by it.
         """
-        placed = list(each(self.ends, lambda row: (row.address, row.kind, row.path or ())))
+        placed = list(each(self.endpoints, lambda row: (row.address, row.kind, row.path or ())))
         gpus = believed([(address, path) for address, kind, path in placed if kind == "gpu"], GPUS)
         nics = believed([(address, path) for address, kind, path in placed if kind == "nic"], NICS)
         for gpu, above in gpus:

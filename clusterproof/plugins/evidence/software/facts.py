@@ -216,11 +216,11 @@ def chosen_adapters(value: str, names: Iterable[str]) -> tuple[str, ...]:
 
     With `^` a device of which only a port is named is not excluded.
     """
-    words = [word for word in value.lstrip("^=").split(",") if word]
+    entries = [entry for entry in value.lstrip("^=").split(",") if entry]
     if value.startswith("^"):
-        words = [word for word in words if ":" not in word]
+        entries = [entry for entry in entries if ":" not in entry]
     marks = value[: len(value) - len(value.lstrip("^="))]
-    named = ",".join(word.partition(":")[0] for word in words)
+    named = ",".join(entry.partition(":")[0] for entry in entries)
     return _chosen(marks + named, names) if named else tuple(names)
 
 

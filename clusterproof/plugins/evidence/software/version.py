@@ -61,7 +61,7 @@ def parse(text: str) -> Version:
 def rules(text: str) -> tuple[Rule, ...]:
     """The conditions of a row of a manifest: `== 580.126.09`, `>= 1.43, < 1.50`, `1.43 to 1.50`. Raises ValueError."""
     parts = (part.strip() for part in text[:MAX_LENGTH].split(","))
-    return tuple(_rule(condition) for part in parts for condition in _ends(part))
+    return tuple(_rule(condition) for part in parts for condition in _bounds(part))
 
 
 def broken(written: str, required: str) -> str:
@@ -75,7 +75,7 @@ def is_older(written: str, least: str) -> bool:
     return bool(broken(written, f">= {least}"))
 
 
-def _ends(part: str) -> list[str]:
+def _bounds(part: str) -> list[str]:
     """Both ends of a range, `1.43 to 1.50`, as conditions; any other condition as it is."""
     least, word, most = part.partition(" to ")
     return [f">= {least}", f"<= {most}"] if word else [part]
@@ -93,9 +93,9 @@ def _rule(text: str) -> Rule:
 def _compared(numbers: tuple[int, ...], named: tuple[int, ...]) -> int:
     """-1, 0 or 1: older, alike or newer, by the numbers that are named."""
     numbers = numbers[: len(named)]
-    for one, other in zip_longest(numbers, named, fillvalue=0):
-        if one != other:
-            return 1 if one > other else -1
+    for number, other in zip_longest(numbers, named, fillvalue=0):
+        if number != other:
+            return 1 if number > other else -1
     return 0
 
 

@@ -50,7 +50,7 @@ class DiskHealth(Reported):
         if self.passed is False and self.critical_warning != 1 << HOT:
             yield f"its self-assessment failed ({self.said})" if self.said else "its self-assessment failed"
         bits = self.critical_warning or 0
-        yield from (words for bit, words in CRITICAL.items() if bits & 1 << bit)
+        yield from (text for bit, text in CRITICAL.items() if bits & 1 << bit)
         yield from (f"{name} is below its threshold" for name in self.failing or ())
 
     def worn(self, most_percent: float) -> Iterator[str]:

@@ -80,13 +80,13 @@ def read_smart(text: str) -> Mapping[str, object]:
     return _disk(disk)
 
 
-def _judged(words: str) -> dict[str, object]:
+def _judged(status: str) -> dict[str, object]:
     """Whether its self-assessment has passed, and in which words; nothing where it has none."""
-    if words in _GOOD:
+    if status in _GOOD:
         return {"passed": True, "said": ""}
-    if _BAD.match(words):
-        return {"passed": False, "said": "" if words == "FAILED!" else words}
-    return {} if words == "UNKNOWN!" else {"said": words}
+    if _BAD.match(status):
+        return {"passed": False, "said": "" if status == "FAILED!" else status}
+    return {} if status == "UNKNOWN!" else {"said": status}
 
 
 def is_smart_json(text: str) -> bool:
@@ -108,8 +108,8 @@ def read_smart_json(text: str) -> Mapping[str, object]:
         rows.append(("critical warning", short(of_nvme.get("value"))))
     disk = {"name": _name(text), **_values(rows)}
     if isinstance(status, dict) and isinstance(status.get("passed"), bool):
-        words = short(of_scsi.get("ie_string")) if isinstance(of_scsi, dict) else ""
-        disk |= _judged("PASSED" if status["passed"] else words or "FAILED!")
+        ie_string = short(of_scsi.get("ie_string")) if isinstance(of_scsi, dict) else ""
+        disk |= _judged("PASSED" if status["passed"] else ie_string or "FAILED!")
     if isinstance(device, dict):
         disk["name"] = short(device.get("name")).removeprefix("/dev/") or disk["name"]
     if document.get("serial_number"):
@@ -126,8 +126,8 @@ def _disk(disk: Mapping[str, Any]) -> Mapping[str, object]:
 def _name(text: str) -> str:
     """The disk that it is of; empty where that is not said, or several are named."""
     named = _NAMED.search(text)
-    asked = set(_DEVICE.findall(typed_above(text)))
-    return named[1] if named else asked.pop() if len(asked) == 1 else ""
+    devices = set(_DEVICE.findall(typed_above(text)))
+    return named[1] if named else devices.pop() if len(devices) == 1 else ""
 
 
 def _values(rows: list[tuple[str, str]]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def read_table(text: str) -> Mapping[str, object]:
     header = _HEADER.search(text)
     if not header:
         raise CaptureError("lsblk has no titles")
-    titles = [(found[0], *found.span()) for found in _TOKEN.finditer(header[0])]
+    titles = [(match[0], *match.span()) for match in _TOKEN.finditer(header[0])]
     roots: list[Block] = []
     path: list[tuple[int, Block]] = []  # the devices that the next line may be part of, with their indentation
     for line in text[header.end() :].split("\n")[1:MAX_DEVICES]:

@@ -248,8 +248,8 @@ def is_findmnt_table(text: str) -> bool:
 
 
 def _columns(text: str) -> list[str]:
-    header, asked = _FINDMNT.search(text), _ASKED.search(typed_above(text))
-    return header[0].split() if header else asked[1].split(",") if asked else []
+    header, option = _FINDMNT.search(text), _ASKED.search(typed_above(text))
+    return header[0].split() if header else option[1].split(",") if option else []
 
 
 def read_findmnt_table(text: str) -> Mapping[str, object]:

@@ -11,7 +11,7 @@ from calendar import timegm
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from clusterproof.plugins.training_run import Place, Step
+from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.files import seconds, whole
 from clusterproof.plugins.training_run.formats.trainer import Bar
 from clusterproof.plugins.training_run.formats.wall_clock import WallClock
@@ -86,14 +86,14 @@ class DeepSpeed:
                 (self.timers if self.awaits_last else self.behind).append(timers)
                 self.awaits_last = False
 
-    def _skips(self, step: int, said: str | None) -> Iterator[Loss]:
+    def _skips(self, step: int, text: str | None) -> Iterator[Loss]:
         """What it says of skipped steps, which it counts from the first one on."""
-        if said is None:
+        if text is None:
             return
         steps, skipped = self.skipped
-        self.skipped = step, int(said)
-        if int(said) - skipped >= 0 and step > steps:
-            yield Loss(self.rank, step, None, None, is_skipped=int(said) - skipped >= step - steps)
+        self.skipped = step, int(text)
+        if int(text) - skipped >= 0 and step > steps:
+            yield Loss(self.rank, step, None, None, is_skipped=int(text) - skipped >= step - steps)
 
     def rest(self) -> Iterator[Step]:
         """The step whose timers may still have come."""
@@ -103,7 +103,7 @@ class DeepSpeed:
             for timers in self.timers:
                 for part, seconds_of_it in timers.items():
                     parts[part] = parts.get(part, 0.0) + seconds_of_it / len(self.timers)
-            yield Step(Place(self.rank), step, lasted, parts, times)
+            yield Step(Position(self.rank), step, lasted, parts, times)
         self.held = None
 
     def forget(self) -> None:

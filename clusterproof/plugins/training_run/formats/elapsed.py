@@ -46,7 +46,7 @@ class Elapsed:
         if not self.is_unclear:
             yield from self._made(step)
             return
-        held = self.held.setdefault(step.place.rank, [])
+        held = self.held.setdefault(step.position.rank, [])
         held.append(step)
         self.count += 1
         if len(held) >= ENOUGH or self.count >= MAX_HELD:
@@ -59,7 +59,7 @@ class Elapsed:
         of_ranks = [[step.seconds for step in held] for held in self.held.values() if len(held) >= FEW]
         self.is_unclear = False
         are_dates = any(step.seconds > EPOCH_S for held in self.held.values() for step in held)
-        only_rise = bool(of_ranks) and all(one < other for times in of_ranks for one, other in pairwise(times))
+        only_rise = bool(of_ranks) and all(earlier < later for times in of_ranks for earlier, later in pairwise(times))
         self.rises = are_dates or only_rise
         for held in self.held.values():
             for step in held:
@@ -71,8 +71,8 @@ class Elapsed:
         if not self.rises:
             yield step
             return
-        last = self.before.get(step.place.rank)
-        self.before[step.place.rank] = step
+        last = self.before.get(step.position.rank)
+        self.before[step.position.rank] = step
         if last and step.step > last.step and step.seconds >= last.seconds:
             count = step.step - last.step
             yield replace(step, seconds=(step.seconds - last.seconds) / count, times=count)

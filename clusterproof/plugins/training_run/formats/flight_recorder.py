@@ -129,7 +129,7 @@ def _dump(rank: int, dump: Any) -> Dump:
 
 def _groups(groups: Mapping[Any, Any], entries: Iterable[_Entry]) -> Iterator[tuple[Any, Any]]:
     """The process groups, by the names that operations give them: that of gloo has none where its ranks are listed."""
-    unlisted = {entry.group: entry.words for entry in entries if entry.group not in groups}
+    unlisted = {entry.group: entry.purpose for entry in entries if entry.group not in groups}
     for name, group in groups.items():
         if name == "" and len(unlisted) == 1:
             (called, purpose), *_ = unlisted.items()
@@ -148,7 +148,7 @@ class _Entry:
     name: str
     is_p2p: bool
     has_ended: bool
-    words: str  # what its group is for, where that is said
+    purpose: str  # what its group is for, where that is said
     raw: Mapping[str, Any]
 
 
@@ -161,8 +161,8 @@ def _entry(entry: Mapping[str, Any]) -> _Entry:
     has_ended = entry["state"] == ENDED
     if name.startswith(GLOO):  # whose operations keep the state that they begin with
         name, has_ended = name.removeprefix(GLOO), bool(entry.get("retired"))
-    said = _text(rest[0]) if rest else ""
-    return _Entry(_text(group), _text(entry["pg_id"]), _whole(number), name, is_p2p, has_ended, said, entry)
+    purpose = _text(rest[0]) if rest else ""
+    return _Entry(_text(group), _text(entry["pg_id"]), _whole(number), name, is_p2p, has_ended, purpose, entry)
 
 
 def _ended(calls: Iterable[_Entry]) -> dict[str, int]:
@@ -181,16 +181,16 @@ def _exchanges(rank: int, entries: Iterable[_Entry], members: Mapping[str, tuple
     waiting: dict[tuple[str, int], Exchange] = {}
     for entry in exchanges:
         pair = _PAIR.match(entry.name)
-        place = int(pair[2]) if pair else -1
+        peer = int(pair[2]) if pair else -1
         ranks = members.get(entry.group, ())
-        if not pair or not 0 <= place < len(ranks) or ranks[place] == rank:
+        if not pair or not 0 <= peer < len(ranks) or ranks[peer] == rank:
             continue
-        key = entry.group, ranks[place]
+        key = entry.group, ranks[peer]
         if entry.has_ended or entry.number <= batches.get(entry.group, -1):
             waiting.pop(key, None)  # those with one rank end one after the other
         else:
             word = "send to" if pair[1] == "send" else "receive from"
-            waiting.setdefault(key, Exchange(*key, entry.number, f"{word} rank {ranks[place]}"))
+            waiting.setdefault(key, Exchange(*key, entry.number, f"{word} rank {ranks[peer]}"))
     return tuple(waiting.values())
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run import Place, Step
+from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.files import seconds, whole
 from clusterproof.plugins.training_run.formats.printed import NUMBER, VALUE, value_of
 from clusterproof.plugins.training_run.formats.printer import Printer, printer
@@ -218,7 +218,7 @@ class Frameworks:
                 lasted = _seconds(framework, timed, where)
                 waited = framework.data and framework.data.search(line)
                 parts = {"data": seconds(waited[1], "data_time", where)} if waited else {}
-                yield from [] if lasted is None else [Step(Place(who.rank), step, lasted, parts, times)]
+                yield from [] if lasted is None else [Step(Position(who.rank), step, lasted, parts, times)]
 
 
 def _number(match: re.Match[str], where: str) -> int:
@@ -240,7 +240,7 @@ def _seconds(framework: Framework, timed: re.Match[str], where: str) -> float | 
 
 def _losses(framework: Framework, line: str, who: Printer, step: int) -> Iterator[Loss]:
     of_critic = ((CRITIC, framework.critic),) if framework.critic else ()
-    for words, forms in ((who.words, (framework.loss, framework.norm)), *of_critic):
+    for printed_by, forms in ((who.words, (framework.loss, framework.norm)), *of_critic):
         loss, norm = (value_of(match[1]) if form and (match := form.search(line)) else None for form in forms)
         if loss is not None or norm is not None:
-            yield Loss(who.rank, step, loss, norm, printed_by=words, may_grow=framework.may_grow)
+            yield Loss(who.rank, step, loss, norm, printed_by=printed_by, may_grow=framework.may_grow)

@@ -94,10 +94,10 @@ def lost_gpu_in(line: str, node: str, time_s: float) -> GpuLost | None:
     """What nvidia-smi says of a GPU that it does not reach; of all of them, or of the driver, no device is named."""
     if without := _NO_DRIVER.match(line):
         return GpuLost(node, "", time_s, printable(without[0].strip(), MAX_WORDS), is_gone=False)
-    said = _COMPLAINT.match(line)
-    if not said:
+    complaint = _COMPLAINT.match(line)
+    if not complaint:
         return None
-    device = f"gpu{int(said[1])}" if said[1] else (said[2] or "").rstrip(":.")
+    device = f"gpu{int(complaint[1])}" if complaint[1] else (complaint[2] or "").rstrip(":.")
     return GpuLost(node, device, time_s, printable(line.strip(), MAX_WORDS))
 
 

@@ -21,7 +21,7 @@ from clusterproof.plugins.training_run import (
     Cut,
     Loader,
     Loop,
-    Place,
+    Position,
     RunError,
     Spent,
     Step,
@@ -104,21 +104,21 @@ class _TraceContents:
             self._note_of_sagemaker(name, event)
 
     def _note_of_sagemaker(self, name: str, event: dict[str, Any]) -> None:
-        said = event.get("args")
-        if name == _STEP_OF_SAGEMAKER and isinstance(said, dict):
-            self.steps[whole(said.get("step_num"), "step_num", self.events.where)] = self._lasted(event)
+        arguments = event.get("args")
+        if name == _STEP_OF_SAGEMAKER and isinstance(arguments, dict):
+            self.steps[whole(arguments.get("step_num"), "step_num", self.events.where)] = self._lasted(event)
         elif name in _GET_NEXT or name.endswith(_WAITS_FOR_LOADER):
             self._count(OPERATOR, name, self._duration(event))
             if name != _GET_NEXT[1]:
                 self.loading.append(self._lasted(event))
-        elif isinstance(said, dict) and _SET_UP[0] in said:
-            self.loader |= {key: said[key] for key in _SET_UP if type(said.get(key)) in (int, bool)}
+        elif isinstance(arguments, dict) and _SET_UP[0] in arguments:
+            self.loader |= {key: arguments[key] for key in _SET_UP if type(arguments.get(key)) in (int, bool)}
 
-    def _kernel(self, name: str, lasted: Interval, said: object) -> None:
+    def _kernel(self, name: str, lasted: Interval, arguments: object) -> None:
         is_collective = bool(_COLLECTIVE.search(name))
         (self.communicating if is_collective else self.computing).append(lasted)
         if is_collective:
-            self.collectives.note(name, lasted[0], (lasted[1] - lasted[0]) * US, said)
+            self.collectives.note(name, lasted[0], (lasted[1] - lasted[0]) * US, arguments)
         self._count(KERNEL, name, lasted[1] - lasted[0])
         if len(self.computing) + len(self.communicating) > MAX_KERNELS:
             many = f"more than {MAX_KERNELS:,} kernels"
@@ -133,10 +133,10 @@ class _TraceContents:
         cell[0] += lasted
         cell[1] += 1
 
-    def note_clock(self, said: object) -> None:
+    def note_clock(self, record: object) -> None:
         """Take in what a line about the trace says of its clock. Raises RunError."""
-        if isinstance(said, dict) and _EPOCH in said:
-            self.epoch_us = real(said[_EPOCH], _EPOCH, self.events.where)
+        if isinstance(record, dict) and _EPOCH in record:
+            self.epoch_us = real(record[_EPOCH], _EPOCH, self.events.where)
 
     def counted(self, rank: int) -> Iterator[Spent | Loader | Loop]:
         """When its steps were, how its loader is set up, and what kernels and operators took."""
@@ -179,7 +179,7 @@ def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Loader | Loop 
     exposed = without(union(seen.communicating), computing)
     info = _info(seen.events)
     rank = _rank(seen.events, info)
-    place = Place(rank or 0)
+    position = Position(rank or 0)
     world = info.get("world_size")
     if rank is None and (kernels or seen.steps) and seen.epoch_us is None:
         yield Unranked()
@@ -190,8 +190,8 @@ def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Loader | Loop 
         if kernels:
             parts[KERNELS if seen.collectives.has_pairs else COMPUTE] = within(computing, start, end) * US
             parts[EXPOSED_ALONE] = within(exposed, start, end) * US
-        yield Step(place, number, (end - start) * US, parts)
-    yield from seen.counted(place.rank)
+        yield Step(position, number, (end - start) * US, parts)
+    yield from seen.counted(position.rank)
     if not seen.events.is_whole:
         yield Cut()
 

@@ -63,17 +63,17 @@ class Collectives:
 
     def note(self, kernel: str, start: float, lasted: float, args: object) -> None:
         """Take in a kernel, in µs, with what it says of itself."""
-        said: Mapping[str, Any] = args if isinstance(args, dict) else {}
-        collective = _text(said.get("Collective name"))
+        arguments: Mapping[str, Any] = args if isinstance(args, dict) else {}
+        collective = _text(arguments.get("Collective name"))
         if is_of_pair(kernel):
             if not collective:
                 self.has_unnamed_pairs = True
             elif not ends_together(collective):
                 self.has_named_pairs = True
         kind = ALL_TO_ALL if is_of_pair(kernel) and not collective else kind_of_kernel(kernel, collective)
-        name, purpose = _text(said.get("Process Group Name")), _text(said.get("Process Group Description"))
-        parts = (name, "" if purpose in _UNSAID else purpose, _text(said.get("Process Group Ranks")))
-        ranks, number = _number(said.get("Group size")), said.get("Seq")
+        name, purpose = _text(arguments.get("Process Group Name")), _text(arguments.get("Process Group Description"))
+        parts = (name, "" if purpose in _UNSAID else purpose, _text(arguments.get("Process Group Ranks")))
+        ranks, number = _number(arguments.get("Group size")), arguments.get("Seq")
         group = " ".join(part for part in parts if part)
         if ends_together(kind) and len(self.kernels) <= MAX_CALLS:
             group = self.names.setdefault(group, group)
@@ -101,15 +101,15 @@ class Collectives:
         few = "" if len(steps) >= LEAST_STEPS else f" in fewer than {LEAST_STEPS} steps of a trace"
         for kernel in sorted(known, key=lambda kernel: kernel.start):
             key = kernel.group, kernel.kind
-            place = done[key]
+            number = done[key]
             done[key] += 1
             span = f"steps {min(steps)}-{max(steps)}" if steps else "no steps"
             group, count = f"{kernel.group or 'all'}, {span}", counts[key]
             if kernel.number is not None:
-                group, count, place = kernel.group, 0, kernel.number
+                group, count, number = kernel.group, 0, kernel.number
             yield Traced(
                 CollectiveCall(
-                    group, kernel.ranks or world, rank, "", place, kernel.seconds, kernel.kind, of=count, unfit=few
+                    group, kernel.ranks or world, rank, "", number, kernel.seconds, kernel.kind, of=count, unfit=few
                 )
             )
 

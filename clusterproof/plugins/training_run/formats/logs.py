@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.training_run import Place, RunError, Step
+from clusterproof.plugins.training_run import Position, RunError, Step
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, Unpacked, head_of, seconds, whole
 from clusterproof.plugins.training_run.formats import deepspeed, frameworks, megatron, torchtitan, trainer
 from clusterproof.plugins.training_run.formats.printed import NUMBER, losses
@@ -59,8 +59,8 @@ def read_log(path: RunFile) -> Iterator[Step | Loss]:
         except ValueError as wrong:
             if lines.is_cut:
                 break
-            said = str(wrong) if isinstance(wrong, RunError) else f"{lines.where}: {wrong}; expected a date"
-            raise RunError(said) from None
+            message = str(wrong) if isinstance(wrong, RunError) else f"{lines.where}: {wrong}; expected a date"
+            raise RunError(message) from None
     yield from log.rest()
 
 
@@ -86,7 +86,7 @@ class _Log:
         if match := _NEMO.search(text):
             step = whole(match[1], "global_step", where)
             yield from losses(text, self.rank, step)
-            yield Step(Place(self.rank), step, seconds(match[2], "train_step_timing", where))
+            yield Step(Position(self.rank), step, seconds(match[2], "train_step_timing", where))
         if self.megatron.step:  # which says more of it
             self.deepspeed.forget()
         else:

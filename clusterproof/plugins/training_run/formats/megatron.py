@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import isfinite, nan
 
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.training_run import Place, Step
+from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.files import real, seconds, whole
 from clusterproof.plugins.training_run.formats.printed import NUMBER, loss_and_norm
 from clusterproof.plugins.training_run.losses import Loss
@@ -92,7 +92,7 @@ class Megatron:
         if lasted is not None:
             work = "x".join(size.lstrip("0") for size in _WORK.findall(line))
             unit = MS if match[2] == "ms" else 1.0
-            self.step = Step(Place(self.rank), number, lasted * unit, times=times, work=work, is_unnamed=True)
+            self.step = Step(Position(self.rank), number, lasted * unit, times=times, work=work, is_unnamed=True)
         yield from self._loss(line, number, times)
 
     def _loss(self, line: str, number: int, times: int) -> Iterator[Loss]:
@@ -156,9 +156,9 @@ class Megatron:
             self.saves += 1
 
 
-def _lasted(said: str, where: str) -> float | None:
+def _lasted(text: str, where: str) -> float | None:
     """The number; None where a clock that was set back has made none of them. Raises RunError."""
-    if "n" in said:
+    if "n" in text:
         return None
-    lasted = real(said, "elapsed time", where)
+    lasted = real(text, "elapsed time", where)
     return lasted if lasted >= 0 else None

@@ -87,7 +87,7 @@ class _Table:
 
     node: str
     columns: list[str] = field(default_factory=list)
-    place: int = 0  # of a line among those of one time
+    index: int = 0  # of a line among those of one time
     last: str = ""
     time_s: float = 0.0
     order: list[str] = field(default_factory=list)
@@ -95,14 +95,14 @@ class _Table:
 
     def begin(self, columns: list[str]) -> None:
         """The line of names."""
-        self.columns, self.place = columns, 0
+        self.columns, self.index = columns, 0
 
     def take(self, row: Mapping[str, str], where: str) -> Iterator[Sample | GpuLost]:
         """What a line says of its GPU. Raises RunError."""
-        self.place = self.place + 1 if row[TIME] == self.last else 0  # the GPU's own, where no column names it
+        self.index = self.index + 1 if row[TIME] == self.last else 0  # the GPU's own, where no column names it
         self.last = row[TIME]
         self.time_s = _seconds(row[TIME], where)
-        named = next((row[column] for column in DEVICES if column in row), str(self.place))
+        named = next((row[column] for column in DEVICES if column in row), str(self.index))
         gone = next((match[1] for cell in row.values() if (match := _GONE.match(cell))), "")
         device = self._next() if _NO_VALUE.match(named) else f"gpu{name(named, 'the GPU', where)}"
         self._follow(device)
@@ -141,15 +141,15 @@ def _values(row: Mapping[str, str], where: str) -> dict[str, float]:
 
 def _held(row: Mapping[str, str]) -> dict[str, float]:
     """What holds the clocks down, by columns of single reasons: any of them, or none where each is there."""
-    said: dict[str, list[str]] = {}
+    states: dict[str, list[str]] = {}
     for reason, (held, _) in REASONS.items():
-        said.setdefault(held, []).append(
+        states.setdefault(held, []).append(
             next((row[f"{of}{reason}"] for of in OF_REASONS if f"{of}{reason}" in row), "")
         )
     return {
-        held: 100.0 * ("Active" in words)
-        for held, words in said.items()
-        if "Active" in words or set(words) == {"Not Active"}
+        held: 100.0 * ("Active" in values)
+        for held, values in states.items()
+        if "Active" in values or set(values) == {"Not Active"}
     }
 
 

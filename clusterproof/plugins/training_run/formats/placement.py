@@ -59,9 +59,9 @@ def read_pods(path: RunFile) -> Iterator[OnNode | Cut]:
         yield Cut()
 
 
-def write_pods(folder: Path, places: Mapping[str, str]) -> None:
+def write_pods(folder: Path, nodes: Mapping[str, str]) -> None:
     """Leave it in the folder of a recording, where there are any: nodes by hosts. Raises OSError."""
-    lines = [json.dumps({"pod": host, "node": node}) for host, node in sorted(places.items()) if node]
+    lines = [json.dumps({"pod": host, "node": node}) for host, node in sorted(nodes.items()) if node]
     if lines:
         (folder / PODS_FILE).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 

@@ -13,7 +13,7 @@ from clusterproof.plugins.training_run import (
     Cut,
     NoDuration,
     Operation,
-    Place,
+    Position,
     RunError,
     Step,
     Unranked,
@@ -105,7 +105,7 @@ class _Table:
 
     def __init__(self, head: Columns, rank: int) -> None:
         self.head, self.rank = head, rank
-        self.places: dict[tuple[str, ...], Place] = {}
+        self.positions: dict[tuple[str, ...], Position] = {}
         self.placed: set[tuple[str, ...]] = set()
         self.clock = elapsed.Elapsed(head.is_unclear)
         self.gaps: dict[int, LossGap] = {}  # by rank
@@ -117,42 +117,42 @@ class _Table:
         at = self.head.at
         if any(OTHERS.match(row[phase].strip()) for phase in self.head.phases) or not row[at["step"][0]].strip():
             return
-        place, step = self._place(row, where), whole(row[at["step"][0]], "step", where)
+        position, step = self._position(row, where), whole(row[at["step"][0]], "step", where)
         index, unit = at["duration"]
         if "operation" not in at:
             loss, norm = (value_of(row[at[what][0]]) if what in at else None for what in ("loss", "norm"))
             is_expected = "loss" in at and row[index].strip() != "" and not is_cut  # others are of a validation
-            yield from losses_of(Loss(place.rank, step, loss, norm), self.gaps, is_expected=is_expected)
+            yield from losses_of(Loss(position.rank, step, loss, norm), self.gaps, is_expected=is_expected)
         if is_no_duration(row[index]):
             yield NoDuration()
         elif row[index].strip():
             lasted = lasted_s(row[index], self.head.duration, unit, where, is_unclear=self.head.is_unclear)
             if "operation" in at:
-                yield Operation(place, step, name(row[at["operation"][0]], "operation", where), lasted)
+                yield Operation(position, step, name(row[at["operation"][0]], "operation", where), lasted)
             else:
                 parts = {
                     part: seconds(row[index], part, where) * unit
                     for part, (index, unit) in self.head.parts.items()
                     if row[index].strip()
                 }
-                yield from self.clock.take(Step(place, step, lasted, parts))
+                yield from self.clock.take(Step(position, step, lasted, parts))
         if "node" in at:
             who = tuple(row[at[what][0]] for what in ("rank", "node", "gpu") if what in at)
             if who not in self.placed:
                 self.placed.add(who)
                 gpu = number_of(row[at["gpu"][0]]) if "gpu" in at else None
-                yield Placement(place.rank, name(row[at["node"][0]], "host", where), gpu)
+                yield Placement(position.rank, name(row[at["node"][0]], "host", where), gpu)
 
-    def _place(self, row: list[str], where: str) -> Place:
+    def _position(self, row: list[str], where: str) -> Position:
         at = self.head.at
         key = tuple(row[at[what][0]] for what in ("rank", "stage", "replica") if what in at)
-        place = self.places.get(key)
-        if place is None:
+        position = self.positions.get(key)
+        if position is None:
             rank = whole(row[at["rank"][0]], "rank", where) if "rank" in at else self.rank
             stage = whole(row[at["stage"][0]], "stage", where) if "stage" in at else 0
             replica = whole(row[at["replica"][0]], "dp_rank", where) if "replica" in at else None
-            place = self.places[key] = Place(rank, stage, replica)
-        return place
+            position = self.positions[key] = Position(rank, stage, replica)
+        return position
 
 
 def losses_of(line: Loss, gaps: dict[int, LossGap], *, is_expected: bool) -> Iterator[Loss]:

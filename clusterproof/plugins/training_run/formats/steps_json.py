@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
 
-from clusterproof.plugins.training_run import Cut, NoDuration, Place, RunError, Step, Unranked
+from clusterproof.plugins.training_run import Cut, NoDuration, Position, RunError, Step, Unranked
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
 from clusterproof.plugins.training_run.formats import elapsed
 from clusterproof.plugins.training_run.formats.printed import LossGap, number_or_none
@@ -54,21 +54,21 @@ def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | C
         if not is_told and "rank" not in entry and entry.get("stages"):
             is_told = True
             yield Unranked()
-        place, number = _place_of(entry, rank or 0, lines.where), whole(entry["step"], "step", lines.where)
+        position, number = _position_of(entry, rank or 0, lines.where), whole(entry["step"], "step", lines.where)
         duration = _duration(entry)
         loss, norm = (_value_in(entry, NAMES[what]) for what in ("loss", "norm"))
         is_expected = duration is not None and any(key in entry for key in NAMES["loss"])
-        yield from losses_of(Loss(place.rank, number, loss, norm), gaps, is_expected=is_expected)
+        yield from losses_of(Loss(position.rank, number, loss, norm), gaps, is_expected=is_expected)
         if duration and is_no_duration(entry[duration[0]]):
             yield NoDuration()
         elif duration:  # others are of a validation
             is_unclear = duration[0] in elapsed.NAMES
             clock = clock or elapsed.Elapsed(is_unclear)
             lasted = lasted_s(entry[duration[0]], *duration, lines.where, is_unclear=is_unclear)
-            yield from clock.take(Step(place, number, lasted, _parts(entry, lines.where)))
+            yield from clock.take(Step(position, number, lasted, _parts(entry, lines.where)))
         if "host" in entry:
             gpu = number_of(entry.get("gpu", entry.get("local_rank")))
-            placement = Placement(place.rank, name(entry["host"], "host", lines.where), gpu)
+            placement = Placement(position.rank, name(entry["host"], "host", lines.where), gpu)
             if placement not in placed:
                 placed.add(placement)
                 yield placement
@@ -83,9 +83,9 @@ def _duration(entry: Mapping[str, Any]) -> tuple[str, float] | None:
     return next(((f"{short}{end}", UNITS.get(end, 1.0)) for short, end in keys if f"{short}{end}" in entry), None)
 
 
-def _place_of(entry: Mapping[str, Any], rank: int, where: str) -> Place:
+def _position_of(entry: Mapping[str, Any], rank: int, where: str) -> Position:
     replica = entry.get("dp_rank")
-    return Place(
+    return Position(
         whole(entry.get("rank", rank), "rank", where),
         whole(entry.get("stage", 0), "stage", where),
         None if replica is None else whole(replica, "dp_rank", where),

@@ -11,7 +11,7 @@ from calendar import timegm
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from clusterproof.plugins.training_run import Place, Step
+from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.files import seconds, whole
 from clusterproof.plugins.training_run.formats.printed import NUMBER, loss_and_norm
 from clusterproof.plugins.training_run.formats.printer import Printer, printer
@@ -73,7 +73,7 @@ class Titan:
             lasted = self.clocks.setdefault(who, WallClock()).lasted(last_time, time_s, count)
             saving, saves = self.saving_s.pop(who, None), self.saves.pop(who, 0)
             parts = {} if saving is None else {CHECKPOINT: saving / count}
-            yield Step(Place(who.rank), step, lasted / count, parts, count, saves)
+            yield Step(Position(who.rank), step, lasted / count, parts, count, saves)
 
 
 def _time_s(match: re.Match[str]) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clusterproof.plugins.training_run import Cut, Place, RunError, Step
+from clusterproof.plugins.training_run import Cut, Position, RunError, Step
 from clusterproof.plugins.training_run.files import Format, RunFile, whole
 from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.formats.printed import number_or_none
@@ -64,7 +64,7 @@ class Bar:
     has_other: bool = False  # whether something else than steps was done since
     count: int = 0
     seconds: int = 0
-    stretches: int = 1  # each of them may be a second too long or too short
+    intervals: int = 1  # each of them may be a second too long or too short
     held: deque[Step] = field(default_factory=lambda: deque(maxlen=MAX_HELD))
 
     def take(self, n: int, elapsed_s: int) -> Iterator[Step]:
@@ -74,11 +74,11 @@ class Bar:
                 self.count += n - self.n
                 self.seconds += elapsed_s - self.elapsed_s
             elif self.count:
-                self.stretches += 1
+                self.intervals += 1
             self.n, self.elapsed_s, self.has_other = n, elapsed_s, False
-            if self.seconds >= LEAST_S * self.stretches:
-                self.held.append(Step(Place(0), n, self.seconds / self.count, times=self.count))
-                self.count, self.seconds, self.stretches = 0, 0, 1
+            if self.seconds >= LEAST_S * self.intervals:
+                self.held.append(Step(Position(0), n, self.seconds / self.count, times=self.count))
+                self.count, self.seconds, self.intervals = 0, 0, 1
         if self.is_of_training:
             yield from self.held
             self.held.clear()
@@ -127,8 +127,8 @@ class Trainer:
             return
         begins = self.epoch is None
         self.last, self.epoch = match[0], epoch
-        said, may_grow = _STEP.search(match[0]), bool(_REWARD.search(match[0]))
-        step = whole(said[1], "global_step", where) if said else None
+        global_step, may_grow = _STEP.search(match[0]), bool(_REWARD.search(match[0]))
+        step = whole(global_step[1], "global_step", where) if global_step else None
         yield Loss(0, step, loss, norm, epoch=epoch, begins=begins, is_unclear=is_unclear, may_grow=may_grow)
 
     def _drawn(self, match: re.Match[str], where: str) -> Iterator[Step]:

@@ -77,16 +77,16 @@ def _steps(line: Mapping[str, Any], where: str) -> tuple[int, int]:
     """How many steps there were, and are to be; the second is below 1 where nobody knows."""
     if "current_steps" in line:
         return whole(line["current_steps"], "current_steps", where), int(number_or_none(line.get("total_steps")) or 0)
-    said = next((str(line[name]) for name in _OF_SWIFT if name in line), "")
-    match = _STEPS.fullmatch(said)
+    progress = next((str(line[name]) for name in _OF_SWIFT if name in line), "")
+    match = _STEPS.fullmatch(progress)
     if not match:
-        raise RunError(f"{where}: {said!r:.60} is not how many steps of how many; {EXPECTED}")
+        raise RunError(f"{where}: {progress!r:.60} is not how many steps of how many; {EXPECTED}")
     return int(match[1]), int(match[2])
 
 
-def _elapsed_s(said: object) -> int | None:
+def _elapsed_s(value: object) -> int | None:
     """The seconds of `1 day, 0:02:03` or `1d 0h 2m 3s`; None where a line has no such time."""
-    match = _CLOCK.fullmatch(said) or _IN_WORDS.fullmatch(said) if isinstance(said, str) else None
+    match = _CLOCK.fullmatch(value) or _IN_WORDS.fullmatch(value) if isinstance(value, str) else None
     if not match:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())

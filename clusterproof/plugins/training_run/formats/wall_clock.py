@@ -14,15 +14,15 @@ AS_USUAL_S = 5.0  # more or less
 class WallClock:
     """Of one who prints such lines."""
 
-    usual: float | None = None  # seconds of a step
+    step_s: float | None = None
 
     def lasted(self, last_time: float, time_s: float, count: int) -> float:
         """How long so many steps took: an hour less where the clock was set."""
         seconds = time_s - last_time
-        as_usual = self.usual is not None and abs(seconds - HOUR_S - self.usual * count) <= AS_USUAL_S
+        as_usual = self.step_s is not None and abs(seconds - HOUR_S - self.step_s * count) <= AS_USUAL_S
         if as_usual and _may_be_set(last_time, time_s):
             return seconds - HOUR_S
-        self.usual = seconds / count
+        self.step_s = seconds / count
         return seconds
 
 

@@ -52,7 +52,7 @@ OF_HOST: Mapping[str, tuple[str, ...]] = {  # by metric: the columns whose sum i
 
 
 @record
-class ColumnPlace:
+class SampledColumn:
     """Of one metric and device: where its values stand in a sample, whose sum it is, and what is made of that."""
 
     metric: str
@@ -74,13 +74,13 @@ def are_samples(head: bytes) -> bool:
 def read_samples(path: RunFile) -> Iterator[Sample | RankSeen | Cut]:
     """What was sampled of GPUs, CPUs and ranks, as far as rules ask for it. Raises RunError."""
     lines = Lines(path)
-    header, places = None, []
+    header, columns = None, []
     for entry in json_lines(lines, EXPECTED):
         if isinstance(entry, list) and header:
-            yield from _samples(entry, header, places, lines.where)
+            yield from _samples(entry, header, columns, lines.where)
         elif isinstance(entry, dict) and HEADER in entry:
             header = header_of(entry, lines.where)
-            places = list(_places(header))
+            columns = list(_columns(header))
         elif isinstance(entry, dict) and header:
             for time_s, look in _other(entry, lines.where):
                 yield RankSeen(header.node, header.began + time_s, look)
@@ -90,32 +90,32 @@ def read_samples(path: RunFile) -> Iterator[Sample | RankSeen | Cut]:
         yield Cut()
 
 
-def _places(header: Header) -> Iterator[ColumnPlace]:
+def _columns(header: Header) -> Iterator[SampledColumn]:
     at = {column: number for number, column in enumerate(header.columns, 1)}
     for index, gpu in enumerate(header.gpus):
         for column, (metric, made) in OF_GPU.items():
             if f"gpu{index}.{column}" in at:
-                yield ColumnPlace(metric, f"gpu{index}", (at[f"gpu{index}.{column}"],), gpu, made)
+                yield SampledColumn(metric, f"gpu{index}", (at[f"gpu{index}.{column}"],), gpu, made)
     for metric, columns in OF_HOST.items():
         numbers = tuple(at[column] for column in columns if column in at)
         if numbers:
-            yield ColumnPlace(metric, "", numbers, SampledGpu(), _as_is)
+            yield SampledColumn(metric, "", numbers, SampledGpu(), _as_is)
 
 
-def _samples(row: Sequence[Any], header: Header, places: Sequence[ColumnPlace], where: str) -> Iterator[Sample]:
+def _samples(row: Sequence[Any], header: Header, columns: Sequence[SampledColumn], where: str) -> Iterator[Sample]:
     if len(row) != len(header.columns) + 1:
         raise RunError(f"{where}: {len(row)} values; expected {len(header.columns) + 1}, as the header names them")
     seconds = real(row[0], "time", where)
     if seconds < -MAX_BEFORE_S:
         raise RunError(f"{where}: time is {seconds:g}; expected seconds since the header's")
-    for place in places:
-        numbers = [_number(row[at], where) for at in place.at if row[at] is not None]
-        value = place.made(sum(numbers), place.gpu) if numbers else None
+    for column in columns:
+        numbers = [_number(row[at], where) for at in column.at if row[at] is not None]
+        value = column.made(sum(numbers), column.gpu) if numbers else None
         if value is None:
             continue
-        if value < 0 or (value > of_run.MAX_VALUE.get(place.metric, value)):
-            raise RunError(f"{where}: {place.metric} is {value:g}; expected {of_run.range_of(place.metric)}")
-        yield Sample(header.node, place.metric, place.device, header.began + seconds, value)
+        if value < 0 or (value > of_run.MAX_VALUE.get(column.metric, value)):
+            raise RunError(f"{where}: {column.metric} is {value:g}; expected {of_run.range_of(column.metric)}")
+        yield Sample(header.node, column.metric, column.device, header.began + seconds, value)
 
 
 def _number(value: object, where: str) -> float:

@@ -164,8 +164,8 @@ def ceased(samples: Samples) -> list[Ceased]:
             seconds = (looks[-1] - last) * samples.bin_s
             if missed >= LEAST_LOOKS and seconds > MAX_PAUSE_S:
                 gone.append(Ceased(f"{node} {device}", last * samples.bin_s, seconds))
-    ends = {node: max(map(max, devices.values())) * samples.bin_s for node, devices in nodes.items()}
-    dated = {node: end for node, end in ends.items() if end > DAYS_S}  # dmon's seconds begin with each file
+    ended_at = {node: max(map(max, devices.values())) * samples.bin_s for node, devices in nodes.items()}
+    dated = {node: end for node, end in ended_at.items() if end > DAYS_S}  # dmon's seconds begin with each file
     latest: float = max(dated.values(), default=0)
     if dated:
         used_s = (InUse(samples).ended(next(iter(dated))) + 1) * samples.bin_s

@@ -86,10 +86,10 @@ def _at(group: str, number: int, members: list[Dump]) -> Mismatch | None:
     if len(set(kinds.values())) < 2:
         return None
     waits = any(group in there[rank].pending and there[rank].pending[group].number == number for rank in called)
-    usual, _ = Counter(kinds.values()).most_common(1)[0]
-    odd = {rank: call for rank, call in called.items() if kinds[rank] != usual}
-    others = {rank: call for rank, call in called.items() if kinds[rank] == usual}
-    word = next(dump.words.get(group, group) for dump in members)
+    most_common, _ = Counter(kinds.values()).most_common(1)[0]
+    odd = {rank: call for rank, call in called.items() if kinds[rank] != most_common}
+    others = {rank: call for rank, call in called.items() if kinds[rank] == most_common}
+    word = next(dump.purposes.get(group, group) for dump in members)
     return Mismatch(word, number, odd, others, waits)
 
 
@@ -167,13 +167,13 @@ def _waits_of_pairs(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
         for exchange in dump.exchanges:
             peer = dumps.get(exchange.peer)
             if not peer or not (peer.pending or peer.exchanges):
-                word = dump.words.get(exchange.group, exchange.group)
+                word = dump.purposes.get(exchange.group, exchange.group)
                 yield Wait(word, Pending(exchange.number, exchange.name), (rank,), (exchange.peer,))
 
 
 def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
     members = _members(dumps)
-    purposes = {group: purpose for dump in dumps.values() for group, purpose in dump.words.items()}
+    purposes = {group: purpose for dump in dumps.values() for group, purpose in dump.purposes.items()}
     for group, ranks in members.items():
         known = [dumps[rank] for rank in ranks if rank in dumps]
         reached = {rank: _reached(dumps.get(rank), group) for rank in ranks}
@@ -247,7 +247,7 @@ class AwaitedRanks:
     @property
     def words(self) -> str:
         """`rank 3 is in hrtimer_nanosleep, and others wait in futex_do_wait for 14.0 min (ranks 0, 1, 2 waiting)`."""
-        doing = "; ".join(f"rank {rank} {said}" for rank, said in self.activities.items())
+        doing = "; ".join(f"rank {rank} {activity}" for rank, activity in self.activities.items())
         others = "for their GPUs" if self.wait == COMPUTING else f"in {self.wait}"
         return f"{doing}, and others wait {others} for {self.seconds / 60:.1f} min ({rank_names(self.waiting)} waiting)"
 

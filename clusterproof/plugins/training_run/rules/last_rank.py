@@ -70,8 +70,8 @@ def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> Las
         if short:
             raise Incomplete(_of_few(max(short, key=lambda last: (last.times, last.calls))), cause=NO_LATENESS)
         others = [f"{n:,} of {kind}" for arrivals, _ in recorded for kind, n in sorted(arrivals.others.items())]
-        said = f"{NO_LATENESS}: {', '.join(others)}; expected {TOGETHER} of three ranks or more, timed by the GPU"
-        raise Incomplete(said if others else NO_CALLS, cause=NO_LATENESS if others else NO_CALLS)
+        message = f"{NO_LATENESS}: {', '.join(others)}; expected {TOGETHER} of three ranks or more, timed by the GPU"
+        raise Incomplete(message if others else NO_CALLS, cause=NO_LATENESS if others else NO_CALLS)
     counts = [(max(map(len, arrivals.complete().values()), default=0), least) for arrivals, least in seen]
     if all(calls < least for calls, least in counts):
         calls, least = max(counts)

@@ -75,7 +75,7 @@ class TimeShare:
     steps: int
     times: int  # steps in which it took any time; of checkpoints and starts how many
     longest: float = 0.0  # the seconds of the longest of them
-    usual: float = 0.0  # the share in the middle of ten parts of these steps, one behind the other
+    median_share: float = 0.0  # the share in the middle of ten parts of these steps, one behind the other
     has_warm_up: bool = False  # whether some of these steps are of it; a profiler numbers those that it traces
 
     @property

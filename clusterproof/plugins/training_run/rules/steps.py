@@ -52,7 +52,7 @@ class Outliers:
 
     steps: tuple[StepTime, ...]
     of: int
-    usual: float
+    typical_s: float
     lost: float  # s
     share: float  # of all time
 
@@ -169,19 +169,19 @@ def period(steps: Sequence[StepTime]) -> int:
     ordered = sorted(steps, key=lambda step: step.step)
     begun = [step for step, before in zip(ordered[1:], ordered, strict=False) if step.first > before.step + 1]
     numbers = [step.step for step in [*ordered[:1], *begun]]
-    gaps = [later - earlier for earlier, later in pairwise(numbers)]
-    room = 2 * max((step.times for step in ordered), default=0)
-    usual = round(median(gaps)) if len(gaps) > 1 else 0
-    return usual if usual > room and all(abs(gap - usual) <= room for gap in gaps) else 0
+    distances = [later - earlier for earlier, later in pairwise(numbers)]
+    tolerance = 2 * max((step.times for step in ordered), default=0)
+    period = round(median(distances)) if len(distances) > 1 else 0
+    return period if period > tolerance and all(abs(distance - period) <= tolerance for distance in distances) else 0
 
 
 def outliers(series: Sequence[StepTime], *, within: bool = False) -> Outliers:
-    """The steps that are far longer than others that work on as much; `usual` is that of most of them."""
+    """The steps that are far longer than others that work on as much; `typical_s` is that of most of them."""
     kinds = [_outliers(kind, within=within) for kind in by_work(series)] or [_outliers(series, within=within)]
     lost, whole = sum(kind.lost for kind in kinds), sum(step.seconds * step.times for step in series)
     longest = sorted((step for kind in kinds for step in kind.steps), key=lambda step: -step.seconds)
     of = sum(kind.of for kind in kinds)
-    return Outliers(tuple(longest), of, kinds[0].usual, lost, lost / whole if whole else 0.0)
+    return Outliers(tuple(longest), of, kinds[0].typical_s, lost, lost / whole if whole else 0.0)
 
 
 def _outliers(series: Sequence[StepTime], *, within: bool) -> Outliers:
@@ -190,15 +190,15 @@ def _outliers(series: Sequence[StepTime], *, within: bool) -> Outliers:
     The mean of several steps must be above it as much; `within` finds those of which one step alone may be.
     """
     seconds, weights = [step.seconds for step in series], [step.times for step in series]
-    usual, sigma = weighed_median(seconds, weights), weighed_spread(seconds, weights)
+    typical, sigma = weighed_median(seconds, weights), weighed_spread(seconds, weights)
     outlying = [
         step
         for step in series
-        if step.seconds - usual
-        > max(OUTLIER_SIGMAS * sigma, (OUTLIER_TIMES - 1) * usual / (step.times if within else 1))
+        if step.seconds - typical
+        > max(OUTLIER_SIGMAS * sigma, (OUTLIER_TIMES - 1) * typical / (step.times if within else 1))
     ]
-    lost = sum((step.seconds - usual) * step.times for step in outlying)
-    return Outliers(tuple(outlying), sum(weights), usual, lost, 0.0)
+    lost = sum((step.seconds - typical) * step.times for step in outlying)
+    return Outliers(tuple(outlying), sum(weights), typical, lost, 0.0)
 
 
 def drift(series: Sequence[StepTime]) -> Drift | None:
@@ -229,8 +229,8 @@ def _spread_of(series: Sequence[StepTime]) -> float:
 def _change(series: Sequence[StepTime]) -> int:
     """Where the sum of what is above the mean turns: the first of the later part."""
     seconds, weights = [level.seconds for level in series], [level.times for level in series]
-    middle, room = _middle_of(series), CLIP * _spread_of(series)
-    clipped = [min(max(level, middle - room), middle + room) for level in seconds] if room else seconds
+    middle, limit = _middle_of(series), CLIP * _spread_of(series)
+    clipped = [min(max(level, middle - limit), middle + limit) for level in seconds] if limit else seconds
     mean = sum(level * weight for level, weight in zip(clipped, weights, strict=True)) / sum(weights)
     total, best, at = 0.0, -1.0, SEGMENT
     for number, (level, weight) in enumerate(zip(clipped[:-SEGMENT], weights, strict=False), 1):
@@ -243,12 +243,12 @@ def _change(series: Sequence[StepTime]) -> int:
 def _nearest(series: Sequence[StepTime], at: int) -> int:
     """The same where each step is nearest to the middle of its own side: late changes seem to begin too early."""
     before, after = _middle_of(series[:at]), _middle_of(series[at:])
-    middle, room = (before + after) / 2, (after - before) / 2
-    if room <= 0:
+    middle, half = (before + after) / 2, (after - before) / 2
+    if half <= 0:
         return at
     total, best, nearest_at = 0.0, float("inf"), at
     for number, step in enumerate(series[:-SEGMENT], 1):
-        total += min(max(step.seconds - middle, -room), room) * step.times
+        total += min(max(step.seconds - middle, -half), half) * step.times
         if number >= SEGMENT and total < best:
             best, nearest_at = total, number
     return nearest_at
@@ -267,7 +267,7 @@ class StepPart:
     rank: int
 
 
-def causes(recorded: RunData, steps: Sequence[StepTime], usual: float) -> list[tuple[StepPart, ...]]:
+def causes(recorded: RunData, steps: Sequence[StepTime], typical: float) -> list[tuple[StepPart, ...]]:
     """For each step the parts that explain a tenth or more of what it is too long, the most first."""
     parts_by_step: list[list[StepPart]] = [[] for _ in steps]
     for (rank, name), cells in (*recorded.parts.items(), *recorded.compute.items()):
@@ -276,7 +276,7 @@ def causes(recorded: RunData, steps: Sequence[StepTime], usual: float) -> list[t
         middle = _middle(cells)
         for number, step in enumerate(steps):
             more = cells.get(step.step, (middle, 1))[0] - middle
-            if more > LEAST * (step.seconds - usual) > 0:
+            if more > LEAST * (step.seconds - typical) > 0:
                 parts_by_step[number].append(StepPart(name, more, rank))
     return [_worst_of_each(parts) for parts in parts_by_step]
 

@@ -7,7 +7,7 @@ from math import sqrt
 from statistics import median
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run import Place
+from clusterproof.plugins.training_run import Position
 from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS, PARTS, Computed, steady
 
 LEAST_STEPS = 50  # of which each part has ten
@@ -21,7 +21,7 @@ class StragglerCost:
     `segments` counts in how many of ten parts of the run no other rank costs more.
     """
 
-    place: Place
+    position: Position
     seconds: float
     of: float  # the seconds of all these steps
     longest: float
@@ -44,11 +44,11 @@ class StragglerCost:
         return 2 * self.segments >= SEGMENTS and self.segments >= expected + errors * error
 
 
-def straggler_costs(computed: Mapping[Place, Computed], lasted: Mapping[int, float]) -> list[StragglerCost]:
+def straggler_costs(computed: Mapping[Position, Computed], lasted: Mapping[int, float]) -> list[StragglerCost]:
     """Of each stage the rank that costs most, the costliest first; none of stages with few ranks or steps."""
-    stages: dict[int, dict[Place, Computed]] = {}
-    for place, seconds in computed.items():
-        stages.setdefault(place.stage, {})[place] = seconds
+    stages: dict[int, dict[Position, Computed]] = {}
+    for position, seconds in computed.items():
+        stages.setdefault(position.stage, {})[position] = seconds
     costs = (_of_stage(stage, lasted) for stage in stages.values() if len(stage) >= LEAST_PEERS)
     return sorted((cost for cost in costs if cost), key=lambda cost: -cost.percent)
 
@@ -61,60 +61,60 @@ LEAST_CAUSE = 0.5  # of what a step is too long, from which on a rank's compute 
 class HeldUp:
     """A rank that computes longer than any other in so many of some steps, by most in one of them."""
 
-    place: Place
+    position: Position
     times: int
     longest: float
     longest_step: int
 
 
-def holds_up(computed: Mapping[Place, Computed], longer: Mapping[int, float], errors: float) -> HeldUp | None:
+def holds_up(computed: Mapping[Position, Computed], longer: Mapping[int, float], errors: float) -> HeldUp | None:
     """The rank that computes longest in half of the steps that are so many seconds too long, and not by chance.
 
     What it computes longer than all others in other steps too does not make these long.
 
     None where there is none, or are several stages: ranks of one replica share its work.
     """
-    if len({place.stage for place in computed}) != 1:
+    if len({position.stage for position in computed}) != 1:
         return None
-    held: dict[Place, dict[int, float]] = {}
+    held: dict[Position, dict[int, float]] = {}
     for step, seconds in longer.items():
         cost = _cost(computed, step)
         if cost and cost[1] > LEAST_CAUSE * seconds:
             held.setdefault(cost[0], {})[step] = cost[1]
-    place = max(held, key=lambda known: len(held[known]), default=None)
-    if place is None:
+    position = max(held, key=lambda known: len(held[known]), default=None)
+    if position is None:
         return None
-    usual, chance = _usual(computed, place, longer), 1 / len(computed)
-    own = {step: cost for step, cost in held[place].items() if cost - usual > LEAST_CAUSE * longer[step]}
+    typical, chance = _typical_cost(computed, position, longer), 1 / len(computed)
+    own = {step: cost for step, cost in held[position].items() if cost - typical > LEAST_CAUSE * longer[step]}
     by_chance = len(longer) * chance + errors * sqrt(len(longer) * chance * (1 - chance))
     if len(own) < max(LEAST_HELD, len(longer) / 2, by_chance):
         return None
     longest = max(own, key=own.__getitem__)
-    return HeldUp(place, len(own), own[longest], longest)
+    return HeldUp(position, len(own), own[longest], longest)
 
 
-def _usual(computed: Mapping[Place, Computed], place: Place, longer: Mapping[int, float]) -> float:
+def _typical_cost(computed: Mapping[Position, Computed], position: Position, longer: Mapping[int, float]) -> float:
     """By how much a rank computes longer than all others in most of the other steps."""
-    ordinary = (cost for step in computed[place] if step not in longer and (cost := _cost(computed, step)))
-    return median([cost if of == place else 0.0 for of, cost in ordinary] or [0.0])
+    ordinary = (cost for step in computed[position] if step not in longer and (cost := _cost(computed, step)))
+    return median([cost if of == position else 0.0 for of, cost in ordinary] or [0.0])
 
 
-def common_steps(computed: Mapping[Place, Computed], lasted: Mapping[int, float]) -> list[int]:
+def common_steps(computed: Mapping[Position, Computed], lasted: Mapping[int, float]) -> list[int]:
     """The steady steps whose duration is known, and of which some rank recorded its compute."""
     steps = {step for seconds in computed.values() for step in seconds if step in lasted}
     return steady(steps) if steps else []
 
 
-def _of_stage(stage: Mapping[Place, Computed], lasted: Mapping[int, float]) -> StragglerCost | None:
+def _of_stage(stage: Mapping[Position, Computed], lasted: Mapping[int, float]) -> StragglerCost | None:
     costs = {step: cost for step in common_steps(stage, lasted) if (cost := _cost(stage, step))}
     steps = list(costs)
     if len(steps) < LEAST_STEPS:
         return None
     worst = _costs_most(list(costs.values()))
-    own = {step: seconds for step, (place, seconds) in costs.items() if place == worst}
+    own = {step: seconds for step, (position, seconds) in costs.items() if position == worst}
     longest = max(own, key=own.__getitem__)
     return StragglerCost(
-        place=worst,
+        position=worst,
         seconds=sum(own.values()),
         of=sum(lasted[step] for step in steps),
         longest=own[longest],
@@ -122,21 +122,23 @@ def _of_stage(stage: Mapping[Place, Computed], lasted: Mapping[int, float]) -> S
         times=len(own),
         steps=len(steps),
         ranks=len(stage),
-        second=max((_total(costs.values(), place) for place in stage if place != worst), default=0.0),
+        second=max((_total(costs.values(), position) for position in stage if position != worst), default=0.0),
         segments=sum(_costs_most([costs[step] for step in part]) == worst for part in _segments(steps)),
     )
 
 
-def _cost(stage: Mapping[Place, Computed], step: int) -> tuple[Place, float] | None:
+def _cost(stage: Mapping[Position, Computed], step: int) -> tuple[Position, float] | None:
     """Who computes longest in a step, and how much longer than the second; None where few recorded it."""
-    present = sorted(((seconds[step], place) for place, seconds in stage.items() if step in seconds), key=_longest)
+    present = sorted(
+        ((seconds[step], position) for position, seconds in stage.items() if step in seconds), key=_longest
+    )
     if len(present) < LEAST_PEERS:
         return None
-    (most, place), (second, _) = present[:2]
-    return place, most - second
+    (most, position), (second, _) = present[:2]
+    return position, most - second
 
 
-def _longest(cost: tuple[float, Place]) -> tuple[float, int]:
+def _longest(cost: tuple[float, Position]) -> tuple[float, int]:
     return -cost[0], cost[1].rank
 
 
@@ -144,12 +146,12 @@ def _segments(steps: Sequence[int]) -> list[Sequence[int]]:
     return [steps[len(steps) * at // SEGMENTS : len(steps) * (at + 1) // SEGMENTS] for at in range(SEGMENTS)]
 
 
-def _total(costs: Iterable[tuple[Place, float]], of: Place) -> float:
-    return sum(seconds for place, seconds in costs if place == of)
+def _total(costs: Iterable[tuple[Position, float]], of: Position) -> float:
+    return sum(seconds for position, seconds in costs if position == of)
 
 
-def _costs_most(costs: Sequence[tuple[Place, float]]) -> Place:
-    total: dict[Place, float] = {}
-    for place, seconds in costs:
-        total[place] = total.get(place, 0.0) + seconds
+def _costs_most(costs: Sequence[tuple[Position, float]]) -> Position:
+    total: dict[Position, float] = {}
+    for position, seconds in costs:
+        total[position] = total.get(position, 0.0) + seconds
     return max(total, key=total.__getitem__)

@@ -13,7 +13,7 @@ from statistics import fmean, median
 
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.robust import MAX_VALUES, location, location_error, spread
-from clusterproof.plugins.training_run import COMPUTE, Place, kind_of
+from clusterproof.plugins.training_run import COMPUTE, Position, kind_of
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import CPU_PRESSURE, Samples
 
@@ -37,7 +37,7 @@ class RankPace:
     other stages that have the same replica.
     """
 
-    place: Place
+    position: Position
     steps: int
     peers: int
     ratio: float
@@ -69,9 +69,9 @@ class RankPace:
         """Whether its replica computes longer in other stages too: they share the work, and no GPU."""
         return self.mates is not None and self.mates >= concern
 
-    def steps_for(self, errors: float, beside: float = 1.0) -> int:
+    def steps_for(self, errors: float, threshold: float = 1.0) -> int:
         """How many steps would make it certain on which side of `beside` times as long it is."""
-        away = log(self.ratio / beside)
+        away = log(self.ratio / threshold)
         return max(self.steps + 1, round(self.steps * (errors * self.error / away) ** 2 * 1.5))
 
 
@@ -82,66 +82,69 @@ def steady(steps: Iterable[int]) -> list[int]:
     return behind if len(behind) >= LEAST_STEPS else ordered[-LEAST_STEPS:]
 
 
-def later_half(computed: Mapping[Place, Computed]) -> dict[Place, Computed]:
+def later_half(computed: Mapping[Position, Computed]) -> dict[Position, Computed]:
     """The later half of their steady steps: a rank that becomes slow is slow there."""
     steps = {step for seconds in computed.values() for step in seconds}
     behind = steady(steps)[len(steady(steps)) // 2 :] if steps else []
     kept = set(behind)
     return {
-        place: {step: lasted for step, lasted in seconds.items() if step in kept} for place, seconds in computed.items()
+        position: {step: lasted for step, lasted in seconds.items() if step in kept}
+        for position, seconds in computed.items()
     }
 
 
-def paces(computed: Mapping[Place, Computed]) -> tuple[RankPace, ...]:
+def paces(computed: Mapping[Position, Computed]) -> tuple[RankPace, ...]:
     """Each rank beside the others of its stage; none of a rank that is alone there, or that recorded no steady step."""
-    stages: dict[int, dict[Place, Computed]] = {}
-    for place, seconds in computed.items():
-        stages.setdefault(place.stage, {})[place] = seconds
+    stages: dict[int, dict[Position, Computed]] = {}
+    for position, seconds in computed.items():
+        stages.setdefault(position.stage, {})[position] = seconds
     rank_paces = [pace for stage in stages.values() for pace in _of_stage(stage)]
     return tuple(replace(pace, mates=mates) for pace, mates in zip(rank_paces, _mates(rank_paces), strict=True))
 
 
-def _of_stage(stage: Mapping[Place, Computed]) -> list[RankPace]:
-    effects: dict[Place, list[float]] = {place: [] for place in stage}
+def _of_stage(stage: Mapping[Position, Computed]) -> list[RankPace]:
+    effects: dict[Position, list[float]] = {position: [] for position in stage}
     steps = [step for seconds in stage.values() for step in seconds]
     for step in steady(set(steps)) if steps else ():
-        present = [place for place, seconds in stage.items() if seconds.get(step, 0.0) > 0.0]
+        present = [position for position, seconds in stage.items() if seconds.get(step, 0.0) > 0.0]
         if len(present) < min(LEAST_PEERS, len(stage)) or len(present) < 2:
             continue
-        seconds = [stage[place][step] for place in present]
-        for place, own, others in zip(present, seconds, medians_of_others(seconds), strict=True):
-            effects[place].append(log(own / others))
-    compared = {place: values for place, values in effects.items() if values}
+        seconds = [stage[position][step] for position in present]
+        for position, own, others in zip(present, seconds, medians_of_others(seconds), strict=True):
+            effects[position].append(log(own / others))
+    compared = {position: values for position, values in effects.items() if values}
     if not compared:
         return []
     _leave_out_a_fast_one(compared)
     noise = median(spread(values) for values in compared.values())
-    swings = {place: exp(quantile(values, 1 - SLOW_STEPS) - median(values)) for place, values in compared.items()}
+    swings = {position: exp(quantile(values, 1 - SLOW_STEPS) - median(values)) for position, values in compared.items()}
     middle = median(swings.values())
     return [
         RankPace(
-            place=place,
+            position=position,
             steps=len(values),
             peers=len(stage) - 1,
             ratio=exp(location(values)),
             error=_error(len(values), noise, spread(values)),
             low=exp(quantile(values, SLOW_STEPS)),
             low_of_parts=exp(min(_middles_of_parts(values))),
-            swing=swings[place],
+            swing=swings[position],
             usual_swing=middle,
         )
-        for place, values in compared.items()
+        for position, values in compared.items()
     ]
 
 
-def _leave_out_a_fast_one(effects: Mapping[Place, list[float]]) -> None:
+def _leave_out_a_fast_one(effects: Mapping[Position, list[float]]) -> None:
     """Of few ranks one that is fast makes the others look slow: then each is only as slow as beside these."""
-    places = list(effects)
-    if len(places) < 2:
+    positions = list(effects)
+    if len(positions) < 2:
         return
-    for place, usual in zip(places, medians_of_others([median(effects[other]) for other in places]), strict=True):
-        if usual > 0:
-            effects[place][:] = [effect - usual for effect in effects[place]]
+    for position, typical in zip(
+        positions, medians_of_others([median(effects[other]) for other in positions]), strict=True
+    ):
+        if typical > 0:
+            effects[position][:] = [effect - typical for effect in effects[position]]
 
 
 def _middles_of_parts(values: Sequence[float]) -> list[float]:
@@ -150,9 +153,9 @@ def _middles_of_parts(values: Sequence[float]) -> list[float]:
     return [median(values[count * at // parts : count * (at + 1) // parts]) for at in range(parts)]
 
 
-def _error(count: int, usual: float, own: float) -> float:
+def _error(count: int, typical: float, own: float) -> float:
     """By the noise of most ranks, which is known better than one rank's own; by that where it is clearly larger."""
-    sigma = own if own > _LARGER * usual else usual
+    sigma = own if own > _LARGER * typical else typical
     return location_error(count, sigma) * (1.0 if count <= MAX_VALUES else _OF_A_MEDIAN)
 
 
@@ -160,22 +163,22 @@ def _mates(rank_paces: Sequence[RankPace]) -> list[float | None]:
     """For each the ratio of its replica in the middle of all other stages."""
     replicas: dict[int, list[RankPace]] = {}
     for pace in rank_paces:
-        if pace.place.replica is not None:
-            replicas.setdefault(pace.place.replica, []).append(pace)
+        if pace.position.replica is not None:
+            replicas.setdefault(pace.position.replica, []).append(pace)
     mates: list[float | None] = []
     for pace in rank_paces:
-        others = replicas.get(pace.place.replica, ()) if pace.place.replica is not None else ()
-        ratios = [other.ratio for other in others if other.place.stage != pace.place.stage]
+        others = replicas.get(pace.position.replica, ()) if pace.position.replica is not None else ()
+        ratios = [other.ratio for other in others if other.position.stage != pace.position.stage]
         mates.append(median(ratios) if ratios else None)
     return mates
 
 
-def seconds_of_stages(computed: Mapping[Place, Computed]) -> dict[int, float]:
+def seconds_of_stages(computed: Mapping[Position, Computed]) -> dict[int, float]:
     """How long each stage computes: the middle of its ranks, each in the middle of its steady steps."""
     stages: dict[int, list[float]] = {}
-    for place, seconds in computed.items():
+    for position, seconds in computed.items():
         if seconds:
-            stages.setdefault(place.stage, []).append(median(seconds[step] for step in steady(seconds)))
+            stages.setdefault(position.stage, []).append(median(seconds[step] for step in steady(seconds)))
     return {stage: median(values) for stage, values in sorted(stages.items())}
 
 
@@ -199,7 +202,7 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
-def computed(recorded: RunData) -> dict[Place, Computed]:
+def computed(recorded: RunData) -> dict[Position, Computed]:
     """By rank the seconds of its compute by step: one of each operation, however often a step repeats it.
 
     The mean of forward and of backward is that of a micro-batch: rows that are missing or there twice change nothing. A
@@ -210,13 +213,13 @@ def computed(recorded: RunData) -> dict[Place, Computed]:
         ranks_of[name].append(rank)
     named = {name for name in ranks_of if kind_of(name) == COMPUTE} or set(ranks_of)
     names = _names_of_stages(recorded, {name: ranks_of[name] for name in named})
-    computed_by_place: dict[Place, Computed] = {}
-    for rank, place in recorded.places.items():
-        cells = [recorded.compute.get((rank, name), {}) for name in names.get(place.stage, ())]
+    computed_by_position: dict[Position, Computed] = {}
+    for rank, position in recorded.positions.items():
+        cells = [recorded.compute.get((rank, name), {}) for name in names.get(position.stage, ())]
         common = set.intersection(*(set(cell) for cell in cells)) if cells else set()
         if common:
-            computed_by_place[place] = {step: sum(cell[step][0] for cell in cells) for step in common}
-    return computed_by_place
+            computed_by_position[position] = {step: sum(cell[step][0] for cell in cells) for step in common}
+    return computed_by_position
 
 
 def _names_of_stages(recorded: RunData, ranks_of: Mapping[str, list[int]]) -> dict[int, list[str]]:
@@ -225,7 +228,7 @@ def _names_of_stages(recorded: RunData, ranks_of: Mapping[str, list[int]]) -> di
     members: dict[int, set[int]] = defaultdict(set)
     for name, ranks in ranks_of.items():
         for rank in ranks:
-            stage = recorded.places[rank].stage
+            stage = recorded.positions[rank].stage
             stages[stage][name] += 1
             members[stage].add(rank)
     return {
@@ -234,27 +237,27 @@ def _names_of_stages(recorded: RunData, ranks_of: Mapping[str, list[int]]) -> di
     }
 
 
-def sizes_of_stages(places: Iterable[Place]) -> dict[int, int]:
+def sizes_of_stages(positions: Iterable[Position]) -> dict[int, int]:
     """How many ranks each stage has."""
     sizes: dict[int, int] = {}
-    for place in places:
-        sizes[place.stage] = sizes.get(place.stage, 0) + 1
+    for position in positions:
+        sizes[position.stage] = sizes.get(position.stage, 0) + 1
     return sizes
 
 
 Effects = Mapping[int, Mapping[int, float]]  # by data-parallel rank and step: the logarithm of how many times as long
 
 
-def common_to_stages(computed: Mapping[Place, Computed]) -> float | None:
+def common_to_stages(computed: Mapping[Position, Computed]) -> float | None:
     """Which share of the swing is common to ranks of different stages that have the same data-parallel rank.
 
     These share their work and neither CPU nor GPU: the share is the correlation of their compute over steps, each
     beside the median of its stage. None where there is one stage, or data-parallel ranks are unknown or few.
     """
     stages: dict[int, dict[int, list[Computed]]] = {}
-    for place, seconds in computed.items():
-        if place.replica is not None:
-            stages.setdefault(place.stage, {}).setdefault(place.replica, []).append(seconds)
+    for position, seconds in computed.items():
+        if position.replica is not None:
+            stages.setdefault(position.stage, {}).setdefault(position.replica, []).append(seconds)
     effects = [_effects(replicas) for _, replicas in sorted(stages.items()) if len(replicas) >= LEAST_PEERS]
     count, both, of_early, of_late = 0, 0.0, 0.0, 0.0
     for early, late in pairwise(effects):

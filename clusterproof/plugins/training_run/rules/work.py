@@ -17,13 +17,13 @@ def size(work: str) -> int:
 
 def nearest(works: Iterable[str]) -> Mapping[str, str]:
     """By work the smallest one of those that it is judged with."""
-    found: dict[str, str] = {}
+    references: dict[str, str] = {}
     smallest = ""
     for work in sorted(set(works), key=size):
-        if not found or size(work) > WITHIN * size(smallest):
+        if not references or size(work) > WITHIN * size(smallest):
             smallest = work
-        found[work] = smallest
-    return found
+        references[work] = smallest
+    return references
 
 
 def grows(works: Sequence[str]) -> bool:

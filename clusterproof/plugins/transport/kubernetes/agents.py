@@ -160,8 +160,8 @@ class AgentVisit:
         elif problem.status in (400, 404):
             why, detail = Unreached.REMOVED, f"its agent was replaced meanwhile: {problem}"
         elif isinstance(problem, NoLog):
-            said = detail.partition("; expected")[0]
-            why, detail = Unreached.NO_LOG, f"the control plane cannot read its agent's log: {said}; {WAY}"
+            message = detail.partition("; expected")[0]
+            why, detail = Unreached.NO_LOG, f"the control plane cannot read its agent's log: {message}; {WAY}"
         return Answer(unreached=why, detail=detail, seconds=self._seconds())
 
     def _seconds(self) -> float:
@@ -188,8 +188,8 @@ def agents_of(api: Api, namespace: str, pages: PodPages | None = None) -> AgentP
 def state_of(agent: Pod) -> str:
     """What is the same while there is nothing new to know of an agent's node."""
     container = _container(agent)
-    said = (container.is_running, container.waiting, container.ended) if container else ()
-    return f"{mark_of(agent)} {agent.is_ready} {agent.phase} {bool(agent.deleted)} {said}"
+    state = (container.is_running, container.waiting, container.ended) if container else ()
+    return f"{mark_of(agent)} {agent.is_ready} {agent.phase} {bool(agent.deleted)} {state}"
 
 
 def is_changing(agent: Pod) -> bool:
@@ -205,7 +205,7 @@ def is_at_work(agent: Pod | None) -> bool:
 
 
 def _container(agent: Pod) -> Container | None:
-    return next((one for one in agent.containers if one.name == CONTAINER), None)
+    return next((container for container in agent.containers if container.name == CONTAINER), None)
 
 
 def unreported(node: ApiNode | None, agent: Pod | None, other: Pod | None = None) -> Answer | None:
@@ -222,9 +222,9 @@ def unreported(node: ApiNode | None, agent: Pod | None, other: Pod | None = None
     container = _container(agent)
     if container and container.is_running:
         return None
-    said = agent.scheduled or ((container.waiting_message or container.ended_message) if container else agent.message)
+    text = agent.scheduled or ((container.waiting_message or container.ended_message) if container else agent.message)
     reason = (container.waiting or container.ended) if container else agent.reason
-    detail = f"its agent does not run: {' '.join(filter(None, (reason or agent.phase, said)))[:WORDS]}"
+    detail = f"its agent does not run: {' '.join(filter(None, (reason or agent.phase, text)))[:WORDS]}"
     is_of_image = container is not None and container.waiting in NO_IMAGE
     return Answer(unreached=Unreached.NO_IMAGE if is_of_image else Unreached.NOT_STARTED, detail=detail)
 

@@ -21,14 +21,14 @@ def log_of(api: Api, pods: str, name: str, most_bytes: int, retry_s: float, **qu
     not the log.
     """
     path = f"{pods}/{name}/log"
-    asked: dict[str, Any] = {**query, "limitBytes": most_bytes}
+    parameters: dict[str, Any] = {**query, "limitBytes": most_bytes}
     try:
-        return api.text(path, most_bytes, retry_s, **asked)
+        return api.text(path, most_bytes, retry_s, **parameters)
     except KubernetesError as problem:
         if not (_may_be_of_kubelet(problem) and _gives(api, pods, name)):
             raise
     try:
-        return api.text(path, most_bytes, 0.0, ANSWER_S, **asked)  # it may have been away, and is back
+        return api.text(path, most_bytes, 0.0, ANSWER_S, **parameters)  # it may have been away, and is back
     except KubernetesError as problem:
         if not _may_be_of_kubelet(problem):
             raise

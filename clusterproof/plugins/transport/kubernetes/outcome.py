@@ -239,7 +239,7 @@ def refused(problem: KubernetesError, run: RunObjects) -> str:
     if isinstance(problem, KubernetesDenied):
         return f"{problem}; {RBAC}"
     if isinstance(problem, KubernetesRefused):
-        expected = next((words for sign, words in EXPECTED.items() if sign in str(problem)), ADMITTED)
+        expected = next((text for sign, text in EXPECTED.items() if sign in str(problem)), ADMITTED)
         return f"{problem}; expected {expected.format(run.namespace)}"
     if problem.status == 404:
         return f"{problem}; expected the namespace {run.namespace}: {RBAC}"
@@ -248,7 +248,7 @@ def refused(problem: KubernetesError, run: RunObjects) -> str:
 
 def is_of_quota(problem: KubernetesError) -> bool:
     """Whether a quota has no room now, or was being counted by others too; one that asks for limits never has any."""
-    return any(words in str(problem) for words in OF_QUOTA)
+    return any(sign in str(problem) for sign in OF_QUOTA)
 
 
 def _not_started_there(container: Container, node: ApiNode, is_own_image: bool, image_option: str) -> PodFailure:
@@ -267,4 +267,5 @@ def _not_started_there(container: Container, node: ApiNode, is_own_image: bool, 
 
 
 def _probe(pod: Pod) -> Container | None:
-    return next((one for one in pod.containers if one.name == CONTAINER), None)  # beside those that a webhook adds
+    # beside those that a webhook adds
+    return next((container for container in pod.containers if container.name == CONTAINER), None)

@@ -163,7 +163,7 @@ class PerfVisit(PodVisit):
         wait_s = self.context.limits.connect_s
         pod, is_gone = self.context.watch.wait(self.name, time.monotonic() + wait_s, is_scheduled)
         if pod and not is_gone and not is_scheduled(pod):
-            said = pod.scheduled or "it has not looked at it; expected one that runs (kube-scheduler)"
-            detail = f"the scheduler has not placed its pod within {wait_s:g} s: {said:.{LONGEST}}"
+            message = pod.scheduled or "it has not looked at it; expected one that runs (kube-scheduler)"
+            detail = f"the scheduler has not placed its pod within {wait_s:g} s: {message:.{LONGEST}}"
             return Answer(unreached=Unreached.BUSY, detail=detail, seconds=self.seconds())
         return PodVisit.followed(self)

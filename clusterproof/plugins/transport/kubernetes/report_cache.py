@@ -155,19 +155,19 @@ def handed_share(folder: str) -> HandedShare | None:
         return None
     try:
         targets, *pods = json.loads((Path(folder) / SHARE).read_bytes())
-        own, others = ({name: _pod(data) for name, data in each.items()} for each in pods)
-        return HandedShare(tuple(Target(**one) for one in targets), AgentPods(own, others))
+        own, others = ({name: _pod(record) for name, record in each.items()} for each in pods)
+        return HandedShare(tuple(Target(**target) for target in targets), AgentPods(own, others))
     except (*NOT_KEPT, AttributeError):
         return None
 
 
-def _pod(data: Mapping[str, Any]) -> Pod:
-    return Pod(**{**data, "containers": tuple(Container(**one) for one in data["containers"])})
+def _pod(record: Mapping[str, Any]) -> Pod:
+    return Pod(**{**record, "containers": tuple(Container(**container) for container in record["containers"])})
 
 
 def mark_of(pod: Pod) -> str:
     """What is another once there is something new: another pod, another start of it, or that it was unready."""
-    restarts = sum(one.restarts for one in pod.containers)
+    restarts = sum(container.restarts for container in pod.containers)
     return quote(f"{pod.name} {restarts} {pod.ready}")
 
 

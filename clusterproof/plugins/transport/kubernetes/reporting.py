@@ -61,12 +61,12 @@ def report_for_ever(
 ) -> None:
     """Print a report each `every_s`, from the host at HOST, until it is over; `note` is told of each."""
     options = replace(options, host_root="/", room=ROOM)
-    ways = [(f"chroot {HOST} ", options), ("", replace(options, host_root=HOST))]
+    methods = [(f"chroot {HOST} ", options), ("", replace(options, host_root=HOST))]
     while not is_over.is_set():
         began = time.monotonic()
-        output, evidence = _collected(*ways[0])
-        if evidence.unreached is Unreached.NO_PYTHON and len(ways) > 1:
-            del ways[0]
+        output, evidence = _collected(*methods[0])
+        if evidence.unreached is Unreached.NO_PYTHON and len(methods) > 1:
+            del methods[0]
             continue
         if evidence.unreached:
             sys.stderr.write(f"no report: {evidence.unreached.value}: {printable(evidence.detail)}\n")

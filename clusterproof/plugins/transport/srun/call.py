@@ -142,11 +142,11 @@ class Srun:
     def answers(self) -> dict[str, NodeAnswer]:
         """By node, what it answered; srun says which node it is, and one that gives another name is not trusted."""
         node_of = self.node_of or dict(enumerate(self.launch["nodes"]))
-        asked = set(self.launch["nodes"])
+        requested = set(self.launch["nodes"])
         answers: dict[str, NodeAnswer] = {}
         for task, kept in self.tasks.items():
             name, calls_itself = node_of.get(task, ""), named(kept, self.request["mark"])
-            if name in asked:
+            if name in requested:
                 answers[name] = {"output": kept.decode("latin-1")}
                 if calls_itself not in ("", name):
                     answers[name] = {
@@ -161,7 +161,7 @@ class Srun:
         return answers
 
 
-def named(said: bytearray, mark: str) -> str:
+def named(output: bytearray, mark: str) -> str:
     """What a task calls itself, empty where it does not say."""
-    name = re.search(re.escape(mark.encode()) + rb"([A-Za-z0-9._-]{1,253})\.\n", bytes(said[:4096]))
+    name = re.search(re.escape(mark.encode()) + rb"([A-Za-z0-9._-]{1,253})\.\n", bytes(output[:4096]))
     return name[1].decode() if name else ""

@@ -69,8 +69,8 @@ def answer(request: Request) -> Answered:
         return {"wrong": f"no {problem.filename} on PATH or in {FOLDERS}"}
     except subprocess.TimeoutExpired as problem:
         return {"wrong": f"{problem.cmd[0]} does not answer within {ASK_S:g} s"}
-    places = {name: place for place, name in enumerate(records)}  # Slurm numbers tasks in the order of its own table
-    names = sorted(request["names"] or records, key=lambda name: places.get(name, 0))
+    order = {name: index for index, name in enumerate(records)}  # Slurm numbers tasks in the order of its own table
+    names = sorted(request["names"] or records, key=lambda name: order.get(name, 0))
     launches, refused = plan(names, records, jobs, bool(CONSTRAINS.search(config[1])), request["partition"])
     return {"nodes": {**refused, **run(launches, request)}}
 

@@ -75,8 +75,8 @@ def nodes_of(listing: str) -> dict[str, dict[str, str]]:
     """The nodes of `scontrol -o show node`: its words by key, and the reason."""
     records = {}
     for line in listing.splitlines():
-        said, _, reason = line.partition(" Reason=")  # whose text may look like any of the words
-        record = dict(word.split("=", 1) for word in said.split() if "=" in word)
+        fields, _, reason = line.partition(" Reason=")  # whose text may look like any of the words
+        record = dict(word.split("=", 1) for word in fields.split() if "=" in word)
         if "NodeName" in record:
             reason = re.split(r"(?<=\]) [A-Z][A-Za-z]{2,30}=", reason)[0]  # comments behind Slurm's own stamp
             records[record["NodeName"]] = {**record, "Reason": reason.strip()[:200]}

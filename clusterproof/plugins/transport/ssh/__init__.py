@@ -128,11 +128,11 @@ class Proxied:
             self._process.wait(_GRACE_S)
         size = os.fstat(self._errors.fileno()).st_size
         explanation = os.pread(self._errors.fileno(), _EXPLANATION_BYTES, max(size - _EXPLANATION_BYTES, 0))
-        said = " ".join(explanation.decode("utf-8", "replace").split())
+        stderr = " ".join(explanation.decode("utf-8", "replace").split())
         code = self._process.returncode
         if not code:
             return ""
-        return f"ProxyCommand {self._command!r:.80} ended with exit code {code}" + (f": {said}" if said else "")
+        return f"ProxyCommand {self._command!r:.80} ended with exit code {code}" + (f": {stderr}" if stderr else "")
 
     def _signal(self, number: int) -> None:
         if self._process and self._process.returncode is None:
