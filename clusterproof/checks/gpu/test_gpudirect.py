@@ -206,11 +206,8 @@ def test_pcie_settings(node: Node) -> None:
     with suppress(NotApplicable):
         deviations = differences(node, IN_GROUP_OF, usual_settings, absent=None)
         counts = node.group.counts(IN_GROUP_OF, usual_settings)
-        less = [
-            deviation
-            for deviation in deviations
-            if rank(deviation.own) < rank(deviation.usual or max(counts[deviation.name], key=rank))
-        ]
+        best = {name: max(settings, key=rank) for name, settings in counts.items() if settings}
+        less = [row for row in deviations if rank(row.own) < rank(row.usual or best[row.name])]
         concern_if(less, in_words(less))
 
 

@@ -68,17 +68,12 @@ def analyse(
     if configuration:
         return Analysis((configuration, *failing), screened.reference, estimates)
     places = [_place(place, screened, settings) for place in screened.places]
-    slow = [
-        finding
-        for node in sorted(screened.slow, key=lambda node: screened.slow[node])
-        if (finding := suspected(node, screened, estimates[node], settings))
-    ]
-    of_nodes = each_once(slow, failing)
+    by_speed = sorted(screened.slow, key=lambda node: screened.slow[node])
+    slow = filter(None, (suspected(node, screened, estimates[node], settings) for node in by_speed))
+    of_nodes = each_once([*slow], failing)
     named_nodes = {node for finding in of_nodes for node in finding.nodes}
     links = link_findings(screened, measurements, named_nodes, settings, len(nodes))
-    blamed = named_nodes | {
-        node for finding in links if finding.kind is not Kind.INCONCLUSIVE for node in finding.nodes
-    }
+    blamed = named_nodes | {node for link in links if link.kind is not Kind.INCONCLUSIVE for node in link.nodes}
     intermittent = slow_now_and_then(screened, nodes - blamed, estimates, settings)
     reported = blamed | {node for finding in intermittent for node in finding.nodes}
     unclear = _too_few(screened, floor_gb_per_s, settings) or too_noisy(screened, settings)
@@ -115,10 +110,8 @@ def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | 
     under = [measurement for measurement, value in zip(succeeding, busbw, strict=True) if value < floor]
     if not floor_gb_per_s or len(under) <= SHARE_UNDER_FLOOR * len(succeeding):
         return None
-    message = (
-        f"{len(under)} of {len(succeeding)} measurements are under the floor of {speed(floor_gb_per_s)}, "
-        f"their median is {speed(median(busbw))}"
-    )
+    most = f"{len(under)} of {len(succeeding)} measurements are under the floor of {speed(floor_gb_per_s)}"
+    message = f"{most}, their median is {speed(median(busbw))}"
     nodes = tuple(sorted({node for measurement in under for node in measurement.pair.nodes}))
     pairs = tuple({measurement.pair: None for measurement in under})
     return PairFault(Kind.CONFIGURATION, nodes, words=message, pairs=pairs)

@@ -140,9 +140,8 @@ def _leave_out_a_fast_one(effects: Mapping[Position, list[float]]) -> None:
     positions = list(effects)
     if len(positions) < 2:
         return
-    for position, typical in zip(
-        positions, medians_of_others([median(effects[other]) for other in positions]), strict=True
-    ):
+    of_others = medians_of_others([median(effects[other]) for other in positions])
+    for position, typical in zip(positions, of_others, strict=True):
         if typical > 0:
             effects[position][:] = [effect - typical for effect in effects[position]]
 
