@@ -1,11 +1,13 @@
-"""The image of the gate, as far as it can be told unbuilt: what travels, what is in it, who publishes it."""
+"""The image of the gate: what travels, what is in it, that it runs as pods run it, who publishes it."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import zipfile
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,21 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.builders.wheel import ROOT, clone_of, wheel_of
+from tests.counterparts import installed
+from tests.testbed.needs import needs_podman
 
 FOLDER = ROOT / "clusterproof" / "integrations" / "kubernetes"
 INSTRUCTIONS = (FOLDER / "Dockerfile").read_text().replace("\\\n", " ")
 UNNAMED = "the image's name is {!r}; expected the variable IMAGE of this repository, as REGISTRY/clusterproof"
+BASE, IMAGE = "localhost/python:base", "localhost/clusterproof:tried"
+# As of a machine whose control groups are of version 1; with a root that nobody writes to, and no network.
+RUN = f"""
+mount --make-rprivate /
+mount -t cgroup2 none /sys/fs/cgroup
+exec "$@" --cgroup-manager cgroupfs --runtime runc run --rm --read-only --tmpfs /tmp --network none --pids-limit 0 \\
+    --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 {IMAGE} $ARGUMENTS
+"""
+Completed = subprocess.CompletedProcess[str]
 ON_PYTHON_3_12 = {"python_version": "3.12", "python_full_version": "3.12.9"}
 
 
@@ -88,6 +101,56 @@ def test_its_base_is_named_once_and_may_be_given_by_its_digest() -> None:
     bases = re.findall(r"^FROM (\S+)", INSTRUCTIONS, re.MULTILINE)
     assert set(bases) == {"${BASE}"}
     assert re.search(r"^ARG BASE=python:\d+\.\d+-slim$", INSTRUCTIONS, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def run_in_image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Completed]]:
+    """Runs the command of the image as pods do, with some arguments; its base is Debian's system with a CPython."""
+    folder = tmp_path_factory.mktemp("image")
+    given = installed.folder("fresh_nodes")
+    podman = ["podman", f"--root={folder}/store", f"--runroot={folder}/run", "--storage-driver=vfs"]
+    podman += ["--events-backend=none"]
+
+    def output(*words: str) -> str:
+        return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+    root = folder / "root"
+    output("cp", "-a", str(given / "bookworm"), str(root))
+    (release,) = (given / "given/root/clusterproof").glob("cpython-*.tar.gz")
+    output("tar", "-xzf", str(release), "-C", str(root / "usr/local"), "--strip-components=1")
+    shutil.copy(os.environ.get("PIP_CERT", "/etc/ssl/certs/ca-certificates.crt"), root / "etc/authorities.crt")
+    (root / "etc/pip.conf").write_text("[global]\ncert = /etc/authorities.crt\n")
+    output("tar", "-cf", f"{folder}/base.tar", "-C", str(root), ".")
+    output(*podman, "import", "--quiet", f"{folder}/base.tar", BASE)
+    options = ["--isolation=chroot", "--network=host", "--layers=false", f"--build-arg=BASE={BASE}"]
+    output(*podman, "build", *options, "--file=integrations/kubernetes/Dockerfile", f"--tag={IMAGE}", ".")
+
+    def run(arguments: str) -> Completed:
+        words = ["unshare", "--mount", "sh", "-ec", RUN, "sh", *podman]
+        environment = {**os.environ, "ARGUMENTS": arguments}
+        return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+
+    yield run
+    shutil.rmtree(folder)  # a gigabyte, which pytest would keep
+
+
+@pytest.mark.long
+@needs_podman
+@installed.needs("fresh_nodes")
+@pytest.mark.parametrize(
+    ("arguments", "status", "line"),
+    [
+        ("version", 0, "clusterproof 0.1.0"),
+        ("gate agent --help", 0, "agent [OPTION...]"),
+        ("check demo --no-report", 1, "FIT                2 of 16 nodes"),
+    ],
+)
+def test_it_is_built_and_runs_as_nobody_without_a_network_on_a_root_that_is_read_only(
+    run_in_image: Callable[[str], Completed], arguments: str, status: int, line: str
+) -> None:
+    done = run_in_image(arguments)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert line in done.stdout
 
 
 WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "image.yml").read_text())
