@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from threading import Event
 
 import pytest
 
@@ -11,6 +12,7 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.watch import controller as controlling
 from clusterproof.plugins.watch import watch as watching
@@ -119,16 +121,53 @@ def visits(
             raise outcome
         return {name: NodeEvidence(name, unreached=Unreached.THROTTLED) for name in made[-1]}
 
-    monkeypatch.setattr(controlling, "gather", throttled)
+    controller = controller_of_three(monkeypatch, throttled, say)
+    controller._loop()
+    return made
+
+
+def controller_of_three(
+    monkeypatch: pytest.MonkeyPatch, visit: Callable[..., dict[str, NodeEvidence]], say: Callable[[str], object]
+) -> Controller:
+    """Of nodes that send and that no visit has reached; each visit is this."""
+    monkeypatch.setattr(controlling, "gather", visit)
     monkeypatch.setattr(watching, "AGAIN_S", 0.01)
     cluster = Cluster("three", "ssh", tuple(map(Target, NAMES)))
     watch = Watch(Evaluator(cluster, NO_POLICY), EVERY_S, NAMES, time.monotonic())
     settings = WatchSettings(SamplerOptions(0.01), Limits(), ProbeOptions())
-    controller = Controller(cluster, watch, settings, None, lambda _: None, say=say)
     for name in NAMES:
         watch.take(name, Hello("boot-1", 1.7e9, 5.0), time.monotonic())
+    return Controller(cluster, watch, settings, None, lambda _: None, say=say)
+
+
+@pytest.mark.long
+def test_a_boot_waits_for_no_visit_in_progress_and_other_nodes_that_are_due_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered, made = Event(), list[list[str]]()
+
+    def visit(cluster: Cluster, *_: object) -> dict[str, NodeEvidence]:
+        made.append([target.name for target in cluster.targets])
+        if len(made) == 1:  # a node that hangs
+            tell(Hello("boot-2", 1.7e9, 5.0), "gpu002")
+            answered.wait(10)
+        else:
+            controller.stop()
+            answered.set()
+        return {}
+
+    def tell(update: Hello | Tick, *names: str) -> None:
+        for name in names:
+            controller._events.put(SessionEvent(name, update, time.monotonic()))
+
+    controller = controller_of_three(monkeypatch, visit, print)
+    for name in ("gpu001", "gpu003"):  # which send, and are due again at once
+        controller.watch.visiting([name], time.monotonic())
+    controller.watch.evidence({"gpu002": replace(evidence(), node="gpu002")}, time.monotonic())
+    controller._visit(["gpu001"])
+    tell(Tick(1.7e9, 5.0, (), ()), "gpu003")
     controller._loop()
-    return made
+    assert made == [["gpu001"], ["gpu002"]]
 
 
 @pytest.mark.long

@@ -140,8 +140,8 @@ class Controller:
                 self._visit([target.name for target in self.cluster.targets])
             if now >= due:
                 due = now + min(every_s, DUE_S)
-                if not self._visiting:  # one at a time, of all that are due: however many a refusal has made so
-                    self._visit(self.watch.due(now))
+                # one at a time, of all that are due: however many a refusal has made so; boots wait for none
+                self._visit(self.watch.booted() if self._visiting else self.watch.due(now))
             if now >= look:
                 look = now + every_s
                 clock.look()

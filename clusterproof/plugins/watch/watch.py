@@ -48,7 +48,7 @@ class _WatchedNode:
     pending: PendingUpdates | None = None  # while it is visited
     is_due: bool = True  # all of its evidence is to be gathered: no visit in this boot, or not the last, has reached it
     due_from: float = 0.0
-    in_vain: int = 0  # visits in a row that have not reached it
+    in_vain: int = 0  # visits in a row that have not reached it in this boot
     has_sent: bool = False  # since its last visit began
 
 
@@ -108,6 +108,10 @@ class Watch:
     def due(self, now: float) -> list[str]:
         """The nodes that send, and of which all evidence is to be gathered: in this boot, or at last, it was not."""
         return [name for name, node in self._nodes.items() if node.is_due and node.has_sent and now >= node.due_from]
+
+    def booted(self) -> list[str]:
+        """The nodes that have booted, and that nobody has tried to visit since."""
+        return [name for name, node in self._nodes.items() if node.is_due and node.has_sent and not node.in_vain]
 
     def evidence(self, evidence_by_node: Mapping[str, NodeEvidence], now: float) -> list[Change]:
         """What nodes reported in a whole visit, evaluated by all checks. What could not be evaluated is not over."""
@@ -186,7 +190,7 @@ class Watch:
         changes = []
         if self.is_new_boot(name, hello):
             node.pending = PendingUpdates() if node.pending else None
-            node.is_due, node.last_boot_id, node.sequence = True, node.boot_id, 0
+            node.is_due, node.in_vain, node.last_boot_id, node.sequence = True, 0, node.boot_id, 0
             changes.append(_once(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
         node.hello = node.last = hello
         node.due_from = now  # it can be connected to
