@@ -54,21 +54,24 @@ def test_an_answer_from_before_a_boot_is_no_visit_of_it(day: Day) -> None:
 def test_a_boot_is_visited_until_a_visit_has_reached_the_node(day: Day) -> None:
     assert day.watch.due(day.now) == []
     day.hello("boot-2")
-    assert day.watch.due(day.now) == [NODE]
+    assert day.watch.due(day.now) == day.watch.booted() == [NODE]
     began = day.now
     in_vain(day)
     day.tick()
+    assert day.watch.booted() == []
     assert day.watch.due(began + AGAIN_S - 1) == []
     assert day.watch.due(began + AGAIN_S) == [NODE]
-    day.hello("boot-2")
-    assert day.watch.due(day.now) == [NODE]
+    day.hello("boot-3")
+    assert day.watch.due(day.now) == day.watch.booted() == [NODE]
     day.visit()
-    assert day.watch.due(day.now + AGAIN_S) == []
+    assert day.watch.due(day.now + AGAIN_S) == day.watch.booted() == []
 
 
 @pytest.mark.long
-def test_a_node_that_the_last_visit_did_not_reach_is_visited_when_it_sends_something_again(day: Day) -> None:
+def test_a_node_that_the_last_visit_did_not_reach_is_visited_when_its_silence_ends(day: Day) -> None:
     in_vain(day)
+    day.silence(3 * EVERY_S)
+    assert day.of("watch.silent") == ["opened"]
     assert day.watch.due(day.now + AGAIN_S) == []
     day.hello()
     assert day.watch.due(day.now) == [NODE]
@@ -77,6 +80,15 @@ def test_a_node_that_the_last_visit_did_not_reach_is_visited_when_it_sends_somet
     assert day.watch.due(day.now + 2 * AGAIN_S) == [NODE]
     day.visit()
     assert day.watch.due(day.now + 2 * AGAIN_S) == []
+
+
+@pytest.mark.long
+def test_a_connection_that_breaks_off_and_is_made_again_shortens_no_pause(day: Day) -> None:
+    began = day.now
+    in_vain(day)
+    day.hello()
+    assert day.watch.due(began + AGAIN_S - 1) == []
+    assert day.watch.due(began + AGAIN_S) == [NODE]
 
 
 @pytest.mark.long
