@@ -188,12 +188,19 @@ def test_nodes_that_are_due_are_visited_together_and_one_visit_after_another(mon
 
 
 @pytest.mark.long
-def test_a_visit_that_could_not_be_made_at_all_is_said_once_and_that_one_could(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("refused", "why"),
+    [
+        (Unusable("429: too many\x1b requests"), "429: too many\\x1b requests"),
+        (RuntimeError("srun: error\n12:00:00 FAIL gpu001: forged\n"), "srun: error 12:00:00 FAIL gpu001: forged"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+    ids=["of a control character", "of several lines", "without words"],
+)
+def test_a_visit_that_could_not_be_made_at_all_is_said_once_in_one_line_and_that_one_could(
+    monkeypatch: pytest.MonkeyPatch, refused: Exception, why: str
+) -> None:
     said: list[str] = []
-    refused = Unusable("429: too many\x1b requests")
     assert visits(monkeypatch, said.append, refused, refused, None, None) == [list(NAMES)] * 4
     again = "it is tried again while samples come, and watching goes on"
-    assert said == [
-        f"nothing was checked in full: 429: too many\\x1b requests; {again}",
-        "nodes are checked in full again",
-    ]
+    assert said == [f"nothing was checked in full: {why}; {again}", "nodes are checked in full again"]

@@ -15,7 +15,6 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.interning import Interning
-from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.transport import Connection, Limits, connection_for, sessions_for
@@ -161,7 +160,7 @@ class Controller:
             return
         if isinstance(event, Visited):
             if event.failed:
-                self._visits.failed(printable(str(event.failed)))
+                self._visits.failed(event.failed)
             else:
                 self._visits.worked()
             self._evaluate(event.evidence_by_node)

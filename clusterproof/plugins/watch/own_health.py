@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from clusterproof.plugins.catalog.nvidia import clocks_event_reasons, unknown_clocks_event_reasons
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import RuleResult
 from clusterproof.plugins.watch.updates import Hello, Tick
@@ -87,9 +88,10 @@ class Outage:
         self.is_failing = False
 
     def failed(self, why: object) -> None:
-        """It did not work."""
+        """It did not work; `why` in one line, whatever others say in it."""
         if not self.is_failing:
-            self._say(self._begins.replace(WHY, str(why)))
+            words = printable(" ".join(str(why).split())) or type(why).__name__
+            self._say(self._begins.replace(WHY, words))
         self.is_failing = True
 
     def worked(self) -> None:
