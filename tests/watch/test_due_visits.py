@@ -16,14 +16,16 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.watch import controller as controlling
 from clusterproof.plugins.watch import watch as watching
-from clusterproof.plugins.watch.controller import Controller, WatchSettings
+from clusterproof.plugins.watch.controller import Controller, Visited, WatchSettings
 from clusterproof.plugins.watch.evaluator import Evaluator
+from clusterproof.plugins.watch.own_health import Unchecked
 from clusterproof.plugins.watch.sampler_session import SamplerOptions, SessionEvent
 from clusterproof.plugins.watch.updates import Hello, Tick
 from clusterproof.plugins.watch.watch import AGAIN_S, Watch
 from tests.watch.days import EVERY_S, NODE, Day, evidence
 
 NAMES = ("gpu001", "gpu002", "gpu003")
+AGAIN = "tried again while samples come, and watching goes on"
 
 
 @pytest.fixture
@@ -197,10 +199,32 @@ def test_nodes_that_are_due_are_visited_together_and_one_visit_after_another(mon
     ],
     ids=["of a control character", "of several lines", "without words"],
 )
-def test_a_visit_that_could_not_be_made_at_all_is_said_once_in_one_line_and_that_one_could(
+def test_a_visit_that_could_not_be_made_at_all_is_said_once_in_one_line(
     monkeypatch: pytest.MonkeyPatch, refused: Exception, why: str
 ) -> None:
     said: list[str] = []
     assert visits(monkeypatch, said.append, refused, refused, None, None) == [list(NAMES)] * 4
-    again = "it is tried again while samples come, and watching goes on"
-    assert said == [f"nothing was checked in full: {why}; {again}", "nodes are checked in full again"]
+    assert said == [f"not checked in full: gpu[001-003] ({why}); {AGAIN}"]
+
+
+@pytest.mark.long
+def test_nodes_that_a_full_check_does_not_reach_are_said_once_and_when_one_does() -> None:
+    said: list[str] = []
+    unchecked = Unchecked(said.append)
+    unchecked.checked(["gpu001"], {"gpu002": "unreachable: throttled", "gpu003": "unreachable: throttled"})
+    unchecked.checked([], {"gpu002": "unreachable: refused"})
+    unchecked.checked(["gpu001", "gpu003"], {"gpu004": "unreachable: refused", "gpu005": "unreachable: timeout"})
+    assert said == [
+        f"not checked in full: gpu[002-003] (unreachable: throttled); {AGAIN}",
+        "checked in full again: gpu003",
+        f"not checked in full: gpu[004-005] (unreachable: refused, unreachable: timeout); {AGAIN}",
+    ]
+
+
+@pytest.mark.long
+def test_whom_the_first_full_check_did_not_reach_is_not_said_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    controller = controller_of_three(monkeypatch, lambda *_: {}, said.append)
+    refused = {name: NodeEvidence(name, unreached=Unreached.REFUSED) for name in NAMES}
+    controller._take_first(Visited(refused))
+    assert said == ["all asked once: 3 nodes, 0 with a fail, 3 not reached (gpu[001-003])"]

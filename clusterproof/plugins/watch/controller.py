@@ -16,12 +16,13 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.interning import Interning
 from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.result import why_unreachable
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.transport import Connection, Limits, connection_for, sessions_for
 from clusterproof.plugins.transport.fan_out import LINE_S, PendingNodes
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.watch import Change, ChangeKind
-from clusterproof.plugins.watch.own_health import WHY, HostClock, Outage
+from clusterproof.plugins.watch.own_health import HostClock, Unchecked, in_one_line
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions, SamplerSession, SessionEnded, SessionEvent
 from clusterproof.plugins.watch.sinks import Sinks
@@ -31,7 +32,6 @@ from clusterproof.plugins.watch.watch import Watch
 
 WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
 DUE_S = 10.0  # at most, between two looks for nodes that are to be visited before that
-NOT_VISITED = f"nothing was checked in full: {WHY}; it is tried again while samples come, and watching goes on"
 END_S = 5.0  # for nodes to end their samplers
 
 Show = Callable[[Sequence[Change]], object]
@@ -71,7 +71,7 @@ class Controller:
         self._sessions: list[SamplerSession] = []
         self._visitors: list[Connection] = []
         self._node_sessions = sessions_for(cluster.connection, settings.limits)
-        self._visits = Outage(say, NOT_VISITED, "nodes are checked in full again")
+        self._unchecked = Unchecked(say)
 
     def stop(self) -> None:
         """End it, from a signal or another thread."""
@@ -104,8 +104,8 @@ class Controller:
     def _take_first(self, first: SessionEvent | Visited | None) -> None:
         if isinstance(first, Visited) and first.failed:
             raise first.failed
-        evidence_by_node = first.evidence_by_node if isinstance(first, Visited) else {}
-        not_reached = [node for node, evidence in evidence_by_node.items() if evidence.unreached]
+        not_reached = list(first.not_reached) if isinstance(first, Visited) else []
+        self._unchecked = Unchecked(self.say, not_reached)
         self._take(first)
         if first:
             self.say(first_answers(self.watch, not_reached))
@@ -159,12 +159,11 @@ class Controller:
         if event is None:
             return
         if isinstance(event, Visited):
-            if event.failed:
-                self._visits.failed(event.failed)
-            else:
-                self._visits.worked()
+            names, not_reached = list(event.evidence_by_node), event.not_reached
+            self._visiting.difference_update(names or event.names)
             self._evaluate(event.evidence_by_node)
-            self.sinks.look(event.evidence_by_node)
+            self.sinks.look(names)
+            self._unchecked.checked((name for name in names if name not in not_reached), not_reached)
         elif isinstance(event.what, SessionEnded):
             self._why[event.node] = event.what.why
             self.watch.ended(event.node, event.what.why)
@@ -212,11 +211,9 @@ class Controller:
         try:
             make()
         except Exception as problem:  # of the first visit it is the watch's; of a later one it costs that
-            self._visiting.difference_update(names)
-            self._events.put(Visited({}, problem))
+            self._events.put(Visited({}, problem, names))
 
     def _evaluate(self, evidence_by_node: dict[str, NodeEvidence]) -> None:
-        self._visiting.difference_update(evidence_by_node)
         now = time.monotonic()
         if self.recording:
             folder = self.recording.folder
@@ -251,10 +248,19 @@ class Controller:
 
 @dataclass(frozen=True)
 class Visited:
-    """What nodes reported in a whole visit, until it is evaluated; why none could be made."""
+    """What nodes reported in a whole visit, until it is evaluated; why it could not be made, and of which nodes."""
 
     evidence_by_node: dict[str, NodeEvidence]
     failed: Exception | None = None
+    names: Sequence[str] = ()
+
+    @property
+    def not_reached(self) -> dict[str, str]:
+        """Of each node that was not reached why."""
+        if self.failed:
+            return dict.fromkeys(self.names, in_one_line(self.failed))
+        every = self.evidence_by_node.items()
+        return {name: why_unreachable(evidence.unreached) for name, evidence in every if evidence.unreached}
 
 
 def give_back_memory() -> None:
