@@ -14,13 +14,14 @@ from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Limits, Unusable
-from clusterproof.plugins.watch import controller as controlling
+from clusterproof.plugins.watch import visits as visiting
 from clusterproof.plugins.watch import watch as watching
-from clusterproof.plugins.watch.controller import Controller, Visited, WatchSettings
+from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.own_health import Unchecked
 from clusterproof.plugins.watch.sampler_session import SamplerOptions, SessionEvent
 from clusterproof.plugins.watch.updates import Hello, Tick
+from clusterproof.plugins.watch.visits import Visited
 from clusterproof.plugins.watch.watch import AGAIN_S, Watch
 from tests.watch.days import EVERY_S, NODE, Day, evidence
 
@@ -144,7 +145,7 @@ def controller_of_three(
     monkeypatch: pytest.MonkeyPatch, visit: Callable[..., dict[str, NodeEvidence]], say: Callable[[str], object]
 ) -> Controller:
     """Of nodes that send and that no visit has reached; each visit is this."""
-    monkeypatch.setattr(controlling, "gather", visit)
+    monkeypatch.setattr(visiting, "gather", visit)
     monkeypatch.setattr(watching, "AGAIN_S", 0.01)
     cluster = Cluster("three", "ssh", tuple(map(Target, NAMES)))
     watch = Watch(Evaluator(cluster, NO_POLICY), EVERY_S, NAMES, time.monotonic())

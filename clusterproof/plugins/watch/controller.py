@@ -14,20 +14,17 @@ from queue import Empty, SimpleQueue
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
-from clusterproof.plugins.core.interning import Interning
-from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.core.result import why_unreachable
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
-from clusterproof.plugins.transport import Connection, Limits, connection_for, sessions_for
-from clusterproof.plugins.transport.fan_out import LINE_S, PendingNodes
-from clusterproof.plugins.transport.gather import gather
+from clusterproof.plugins.transport import Limits, sessions_for
+from clusterproof.plugins.transport.fan_out import LINE_S
 from clusterproof.plugins.watch import Change, ChangeKind
-from clusterproof.plugins.watch.own_health import HostClock, Unchecked, in_one_line
+from clusterproof.plugins.watch.own_health import HostClock, Unchecked
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions, SamplerSession, SessionEnded, SessionEvent
 from clusterproof.plugins.watch.sinks import Sinks
 from clusterproof.plugins.watch.updates import Hello, Update
 from clusterproof.plugins.watch.view import first_answers
+from clusterproof.plugins.watch.visits import Visited, Visits
 from clusterproof.plugins.watch.watch import Watch
 
 WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
@@ -65,11 +62,10 @@ class Controller:
         self.sinks = sinks or Sinks(cluster.name, watch, lambda _: None)
         self._events: SimpleQueue[SessionEvent | Visited | None] = SimpleQueue()
         self._is_over = threading.Event()
-        self._awaited = PendingNodes("asking the nodes", list(watch.names), are_named=True)
-        self._visiting: set[str] = set()
+        collectors = watch.evaluator.collectors
+        self._visits = Visits(cluster, collectors, settings.probe, settings.limits, self._events.put)
         self._why: dict[str, str] = {}
         self._sessions: list[SamplerSession] = []
-        self._visitors: list[Connection] = []
         self._node_sessions = sessions_for(cluster.connection, settings.limits)
         self._unchecked = Unchecked(say)
 
@@ -98,7 +94,7 @@ class Controller:
             try:
                 return self._events.get(timeout=LINE_S)
             except Empty:
-                self.say(self._awaited.words)
+                self.say(self._visits.awaited)
                 self.show(())
 
     def _take_first(self, first: SessionEvent | Visited | None) -> None:
@@ -140,7 +136,7 @@ class Controller:
             if now >= due:
                 due = now + min(every_s, DUE_S)
                 # one at a time, of all that are due: however many a refusal has made so; boots wait for none
-                self._visit(self.watch.booted() if self._visiting else self.watch.due(now))
+                self._visit(self.watch.booted() if self._visits.nodes else self.watch.due(now))
             if now >= look:
                 look = now + every_s
                 clock.look()
@@ -160,7 +156,7 @@ class Controller:
             return
         if isinstance(event, Visited):
             names, not_reached = list(event.evidence_by_node), event.not_reached
-            self._visiting.difference_update(names or event.names)
+            self._visits.end(event)
             self._evaluate(event.evidence_by_node)
             self.sinks.look(names)
             self._unchecked.checked((name for name in names if name not in not_reached), not_reached)
@@ -181,37 +177,7 @@ class Controller:
 
     def _visit(self, names: Iterable[str]) -> None:
         """Gather all evidence of these nodes, beside the loop."""
-        chosen = dict.fromkeys(name for name in names if name not in self._visiting)
-        if not chosen:
-            return
-        self._visiting.update(chosen)
-        self.watch.visiting(list(chosen), time.monotonic())
-        some = replace(self.cluster, targets=tuple(target for target in self.cluster.targets if target.name in chosen))
-
-        def make() -> None:
-            collectors = self.watch.evaluator.collectors
-            connection = connection_for(self.cluster.connection)
-            self._visitors.append(connection)
-            settings = self.settings
-            once = Interning().once  # a thousand nodes at once are much, and report mostly the same
-
-            def answered(evidence: NodeEvidence) -> NodeEvidence:
-                self._awaited.answered(evidence)
-                return once(evidence)
-
-            try:
-                evidence_by_node = gather(some, connection, collectors, settings.probe, settings.limits, answered)
-            finally:
-                self._visitors.remove(connection)
-            self._events.put(Visited(evidence_by_node))
-
-        threading.Thread(target=self._tried, args=(make, list(chosen)), name="watch-visit", daemon=True).start()
-
-    def _tried(self, make: Callable[[], None], names: Sequence[str]) -> None:
-        try:
-            make()
-        except Exception as problem:  # of the first visit it is the watch's; of a later one it costs that
-            self._events.put(Visited({}, problem, names))
+        self.watch.visiting(self._visits.begin(names), time.monotonic())
 
     def _evaluate(self, evidence_by_node: dict[str, NodeEvidence]) -> None:
         now = time.monotonic()
@@ -237,30 +203,12 @@ class Controller:
         for session in self._sessions:
             session.end()
         self._node_sessions.close()
-        for connection in list(self._visitors):
-            connection.abandon()
+        self._visits.abandon()
         until = time.monotonic() + END_S
         for session in self._sessions:
             session.join(max(0.0, until - time.monotonic()))
         if self.recording:
             self.recording.close(time.monotonic())
-
-
-@dataclass(frozen=True)
-class Visited:
-    """What nodes reported in a whole visit, until it is evaluated; why it could not be made, and of which nodes."""
-
-    evidence_by_node: dict[str, NodeEvidence]
-    failed: Exception | None = None
-    names: Sequence[str] = ()
-
-    @property
-    def not_reached(self) -> dict[str, str]:
-        """Of each node that was not reached why."""
-        if self.failed:
-            return dict.fromkeys(self.names, in_one_line(self.failed))
-        every = self.evidence_by_node.items()
-        return {name: why_unreachable(evidence.unreached) for name, evidence in every if evidence.unreached}
 
 
 def give_back_memory() -> None:
