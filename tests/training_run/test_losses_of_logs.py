@@ -93,6 +93,64 @@ def test_a_loss_of_minus_one_is_that_of_a_rank_without_the_last_stage_of_a_pipel
     assert finite(tmp_path, whole).verdict.value == "pass"
 
 
+def of_two_ranks(line: Callable[[int], str], number: str, last: int = 12) -> str:
+    """Lines of which nothing says whose they are: of one rank, and of another whose loss is nan from step 9 on."""
+    of_other = (line(step).replace(number, "nan" if step >= 9 else number) for step in range(1, last + 1))
+    return "".join(line(step) + other for step, other in enumerate(of_other, 1))
+
+
+UNLABELLED = pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        (lambda step: titan(step, step, prefix=""), "6.0388"),
+        (iteration, "2.504220E+00"),
+        (lambda step: f"iter {step}: loss 2.5000, time 500.00ms, mfu 4.20%\n", "2.5000"),
+    ],
+    ids=["torchtitan", "Megatron-LM", "nanoGPT"],
+)
+
+
+@UNLABELLED
+def test_a_loss_that_is_nan_on_the_second_line_of_a_step_alone_is_said_once_for_each_step(
+    tmp_path: Path, line: Callable[[int], str], number: str
+) -> None:
+    text = of_two_ranks(line, number)
+    result = finite(tmp_path, text + text.splitlines(keepends=True)[-1])
+    assert (result.verdict.value, result.message) == (
+        "fail",
+        "rank 0: the loss is nan from step 9 on, in 4 of 16 lines; expected a number",
+    )
+
+
+@UNLABELLED
+def test_a_loss_that_was_nan_on_the_second_line_of_a_step_alone_is_a_concern(
+    tmp_path: Path, line: Callable[[int], str], number: str
+) -> None:
+    text = of_two_ranks(line, number) + line(13)
+    result = finite(tmp_path, text)
+    assert result.verdict.value == "concern"
+    assert "the loss is nan in 4 of 17 lines, first at step 9, then a number again" in result.message
+
+
+@UNLABELLED
+def test_a_second_line_of_each_step_counts_no_loss_twice(
+    tmp_path: Path, line: Callable[[int], str], number: str
+) -> None:
+    assert read(tmp_path, of_two_ranks(line, number, 8)).data.losses.losses[0, 0].lines == 8
+
+
+def test_a_line_of_torchtitan_that_comes_late_is_read_where_its_loss_is_nan(tmp_path: Path) -> None:
+    text = healthy(9, lambda step: titan(step, step, prefix=""))
+    result = finite(tmp_path, text + titan(7, 9, prefix="").replace("6.0388", "nan"))
+    assert result.message == "rank 0: the loss is nan from step 7 on, in 1 of 10 lines; expected a number"
+
+
+def test_the_norm_on_the_second_line_of_a_step_is_said_beside_the_loss_on_the_first(tmp_path: Path) -> None:
+    lines = (iteration(step) + iteration(step, norm="grad norm: nan |") for step in range(1, 9))
+    run = read(tmp_path, "".join(lines))
+    assert (run.data.losses.losses[0, 0].wrong, run.data.losses.norms[0, 0].at_end) == (0, 8)
+
+
 def ending(first: int, last: int, nan_from: int = 10**6) -> str:
     return "".join(
         titan(step, step % 3000).replace("6.0388", "nan" if step >= nan_from else "6.0388")

@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.transport.gather import gather
-from clusterproof.plugins.watch import controller
+from clusterproof.plugins.watch import visits
 from clusterproof.plugins.watch.own_health import CLOCK, REBOOT, SILENT
 from tests.testbed.clock import settable
 from tests.testbed.cluster import testbed
@@ -71,7 +71,7 @@ def test_what_is_logged_while_a_boot_is_visited_and_the_sampler_is_gone_is_said(
 
     with testbed({"gpu001": healthy_p5("gpu001")}) as bed, watched(bed, monkeypatch) as watch:
         watch.until_sampled("gpu001")
-        monkeypatch.setattr(controller, "gather", held)
+        monkeypatch.setattr(visits, "gather", held)
         bed.stop("gpu001")
         boot_again(healthy_p5)(watch, "gpu001")
         watch.until(has_asked.is_set, "the visit of the new boot")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from threading import Event
 
 import pytest
 
@@ -11,17 +12,21 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Limits, Unusable
-from clusterproof.plugins.watch import controller as controlling
+from clusterproof.plugins.watch import visits as visiting
 from clusterproof.plugins.watch import watch as watching
 from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.evaluator import Evaluator
+from clusterproof.plugins.watch.own_health import Unchecked
 from clusterproof.plugins.watch.sampler_session import SamplerOptions, SessionEvent
 from clusterproof.plugins.watch.updates import Hello, Tick
+from clusterproof.plugins.watch.visits import Visited
 from clusterproof.plugins.watch.watch import AGAIN_S, Watch
 from tests.watch.days import EVERY_S, NODE, Day, evidence
 
 NAMES = ("gpu001", "gpu002", "gpu003")
+AGAIN = "tried again while samples come, and watching goes on"
 
 
 @pytest.fixture
@@ -52,21 +57,24 @@ def test_an_answer_from_before_a_boot_is_no_visit_of_it(day: Day) -> None:
 def test_a_boot_is_visited_until_a_visit_has_reached_the_node(day: Day) -> None:
     assert day.watch.due(day.now) == []
     day.hello("boot-2")
-    assert day.watch.due(day.now) == [NODE]
+    assert day.watch.due(day.now) == day.watch.booted() == [NODE]
     began = day.now
     in_vain(day)
     day.tick()
+    assert day.watch.booted() == []
     assert day.watch.due(began + AGAIN_S - 1) == []
     assert day.watch.due(began + AGAIN_S) == [NODE]
-    day.hello("boot-2")
-    assert day.watch.due(day.now) == [NODE]
+    day.hello("boot-3")
+    assert day.watch.due(day.now) == day.watch.booted() == [NODE]
     day.visit()
-    assert day.watch.due(day.now + AGAIN_S) == []
+    assert day.watch.due(day.now + AGAIN_S) == day.watch.booted() == []
 
 
 @pytest.mark.long
-def test_a_node_that_the_last_visit_did_not_reach_is_visited_when_it_sends_something_again(day: Day) -> None:
+def test_a_node_that_the_last_visit_did_not_reach_is_visited_when_its_silence_ends(day: Day) -> None:
     in_vain(day)
+    day.silence(3 * EVERY_S)
+    assert day.of("watch.silent") == ["opened"]
     assert day.watch.due(day.now + AGAIN_S) == []
     day.hello()
     assert day.watch.due(day.now) == [NODE]
@@ -75,6 +83,15 @@ def test_a_node_that_the_last_visit_did_not_reach_is_visited_when_it_sends_somet
     assert day.watch.due(day.now + 2 * AGAIN_S) == [NODE]
     day.visit()
     assert day.watch.due(day.now + 2 * AGAIN_S) == []
+
+
+@pytest.mark.long
+def test_a_connection_that_breaks_off_and_is_made_again_shortens_no_pause(day: Day) -> None:
+    began = day.now
+    in_vain(day)
+    day.hello()
+    assert day.watch.due(began + AGAIN_S - 1) == []
+    assert day.watch.due(began + AGAIN_S) == [NODE]
 
 
 @pytest.mark.long
@@ -119,16 +136,53 @@ def visits(
             raise outcome
         return {name: NodeEvidence(name, unreached=Unreached.THROTTLED) for name in made[-1]}
 
-    monkeypatch.setattr(controlling, "gather", throttled)
+    controller = controller_of_three(monkeypatch, throttled, say)
+    controller._loop()
+    return made
+
+
+def controller_of_three(
+    monkeypatch: pytest.MonkeyPatch, visit: Callable[..., dict[str, NodeEvidence]], say: Callable[[str], object]
+) -> Controller:
+    """Of nodes that send and that no visit has reached; each visit is this."""
+    monkeypatch.setattr(visiting, "gather", visit)
     monkeypatch.setattr(watching, "AGAIN_S", 0.01)
     cluster = Cluster("three", "ssh", tuple(map(Target, NAMES)))
     watch = Watch(Evaluator(cluster, NO_POLICY), EVERY_S, NAMES, time.monotonic())
     settings = WatchSettings(SamplerOptions(0.01), Limits(), ProbeOptions())
-    controller = Controller(cluster, watch, settings, None, lambda _: None, say=say)
     for name in NAMES:
         watch.take(name, Hello("boot-1", 1.7e9, 5.0), time.monotonic())
+    return Controller(cluster, watch, settings, None, lambda _: None, say=say)
+
+
+@pytest.mark.long
+def test_a_boot_waits_for_no_visit_in_progress_and_other_nodes_that_are_due_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered, made = Event(), list[list[str]]()
+
+    def visit(cluster: Cluster, *_: object) -> dict[str, NodeEvidence]:
+        made.append([target.name for target in cluster.targets])
+        if len(made) == 1:  # a node that hangs
+            tell(Hello("boot-2", 1.7e9, 5.0), "gpu002")
+            answered.wait(10)
+        else:
+            controller.stop()
+            answered.set()
+        return {}
+
+    def tell(update: Hello | Tick, *names: str) -> None:
+        for name in names:
+            controller._events.put(SessionEvent(name, update, time.monotonic()))
+
+    controller = controller_of_three(monkeypatch, visit, print)
+    for name in ("gpu001", "gpu003"):  # which send, and are due again at once
+        controller.watch.visiting([name], time.monotonic())
+    controller.watch.evidence({"gpu002": replace(evidence(), node="gpu002")}, time.monotonic())
+    controller._visit(["gpu001"])
+    tell(Tick(1.7e9, 5.0, (), ()), "gpu003")
     controller._loop()
-    return made
+    assert made == [["gpu001"], ["gpu002"]]
 
 
 @pytest.mark.long
@@ -137,12 +191,41 @@ def test_nodes_that_are_due_are_visited_together_and_one_visit_after_another(mon
 
 
 @pytest.mark.long
-def test_a_visit_that_could_not_be_made_at_all_is_said_once_and_that_one_could(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("refused", "why"),
+    [
+        (Unusable("429: too many\x1b requests"), "429: too many\\x1b requests"),
+        (RuntimeError("srun: error\n12:00:00 FAIL gpu001: forged\n"), "srun: error 12:00:00 FAIL gpu001: forged"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+    ids=["of a control character", "of several lines", "without words"],
+)
+def test_a_visit_that_could_not_be_made_at_all_is_said_once_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, refused: Exception, why: str
+) -> None:
     said: list[str] = []
-    refused = Unusable("429: too many\x1b requests")
     assert visits(monkeypatch, said.append, refused, refused, None, None) == [list(NAMES)] * 4
-    again = "it is tried again while samples come, and watching goes on"
+    assert said == [f"not checked in full: gpu[001-003] ({why}); {AGAIN}"]
+
+
+@pytest.mark.long
+def test_nodes_that_a_full_check_does_not_reach_are_said_once_and_when_one_does() -> None:
+    said: list[str] = []
+    unchecked = Unchecked(said.append)
+    unchecked.checked(["gpu001"], {"gpu002": "unreachable: throttled", "gpu003": "unreachable: throttled"})
+    unchecked.checked([], {"gpu002": "unreachable: refused"})
+    unchecked.checked(["gpu001", "gpu003"], {"gpu004": "unreachable: refused", "gpu005": "unreachable: timeout"})
     assert said == [
-        f"nothing was checked in full: 429: too many\\x1b requests; {again}",
-        "nodes are checked in full again",
+        f"not checked in full: gpu[002-003] (unreachable: throttled); {AGAIN}",
+        "checked in full again: gpu003",
+        f"not checked in full: gpu[004-005] (unreachable: refused, unreachable: timeout); {AGAIN}",
     ]
+
+
+@pytest.mark.long
+def test_whom_the_first_full_check_did_not_reach_is_not_said_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    controller = controller_of_three(monkeypatch, lambda *_: {}, said.append)
+    refused = {name: NodeEvidence(name, unreached=Unreached.REFUSED) for name in NAMES}
+    controller._take_first(Visited(refused))
+    assert said == ["all asked once: 3 nodes, 0 with a fail, 3 not reached (gpu[001-003])"]

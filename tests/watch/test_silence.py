@@ -16,14 +16,15 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Limits, Program, Received
-from clusterproof.plugins.watch import Change
+from clusterproof.plugins.watch import Change, visits
 from clusterproof.plugins.watch import controller as module
-from clusterproof.plugins.watch.controller import Controller, Visited, WatchSettings
+from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.own_health import SILENT
 from clusterproof.plugins.watch.sampler_session import SamplerOptions, SessionEvent
 from clusterproof.plugins.watch.updates import Tick
 from clusterproof.plugins.watch.view import first_answers
+from clusterproof.plugins.watch.visits import Visited
 from clusterproof.plugins.watch.watch import Watch
 from tests.watch.days import NODE, Day, evidence
 
@@ -102,7 +103,7 @@ def running(monkeypatch: pytest.MonkeyPatch, visit: Callable[[], NodeEvidence]) 
         return look(now)
 
     monkeypatch.setattr(watch, "look", counted)
-    monkeypatch.setattr(module, "gather", lambda *_: {NODE: visit()})
+    monkeypatch.setattr(visits, "gather", lambda *_: {NODE: visit()})
     monkeypatch.setattr(module, "sessions_for", lambda *_: made.node)
     controller = Controller(cluster, watch, SETTINGS, None, made.said.extend)
     thread = threading.Thread(target=controller.run)
@@ -144,7 +145,7 @@ def test_while_the_first_answers_are_awaited_it_says_whose(monkeypatch: pytest.M
         has_said.set()
 
     monkeypatch.setattr(module, "LINE_S", 0.01)
-    monkeypatch.setattr(module, "gather", answered_late)
+    monkeypatch.setattr(visits, "gather", answered_late)
     controller = Controller(day.watch.evaluator.cluster, day.watch, SETTINGS, None, day.said.extend, say=say)
     controller.run()
     assert said[0] == f"asking the nodes: 0 of 1 done; waiting for {NODE}"

@@ -39,6 +39,7 @@ class Loss:
     is_unclear: bool = False  # whether its loss may be none: some trainers write 0 for that, or nothing
     is_skipped: bool | None = None  # whether the optimizer skipped all steps of its line; None: the line does not say
     was_nan: bool = False  # whether the loss of some of these steps was none
+    is_again: bool = False  # whether its step has had a line, and this one repeats it
     may_grow: bool = False  # whether it is of reinforcement learning, beside a reward: near 0, and no measure of it
     printed_by: str = ""  # who, where that is not its rank: `task 1, local rank 5`
     time: str = ""  # `2025-07-21 15:15:00`, where its line says it
@@ -64,6 +65,7 @@ class LossSeries:
     since: str = ""
     at_end: int = 0  # lines
     unclear_at_end: int = 0
+    before_number: tuple[str, int] = ("", 0)  # these two, before the last number
     missing_at_end: int = 0  # of the unclear ones those without any value
     first: tuple[bool, float] | None = None  # the position of the first line
     last: tuple[bool, float] | None = None  # and of the last
@@ -73,16 +75,21 @@ class LossSeries:
     window: LossWindow = field(default_factory=LossWindow)
     may_grow: bool = False  # and is compared with nothing
 
-    def add(self, at: str, value: float, *, was_nan: bool = False) -> None:
-        """Take in the next line, and whether its loss was none in some of the steps that it stands for."""
+    def add(self, at: str, value: float, *, was_nan: bool = False, is_again: bool = False) -> None:
+        """Take in the next line, and whether its loss was none in some of the steps that it stands for.
+
+        `is_again`: it repeats a step, and so a number on the line before ends nothing.
+        """
         self.lines += 1
         if isfinite(value):
-            self.at_end = 0
+            self.before_number, self.at_end = (self.since, self.at_end), 0
             if not self.may_grow:
                 self.window.add(at, self.last[1] if self.last else 0.0, value)
             if was_nan:
                 self._wrong(at, nan)
             return
+        if is_again and not self.at_end:
+            self.since, self.at_end = self.before_number
         if not self.at_end:
             self.since = at
         self.at_end += 1
@@ -162,7 +169,7 @@ class Losses:
             series.follow(line)
             series.may_grow |= line.may_grow and kind is self.losses
             if value is not None:
-                series.add(line.at, value, was_nan=line.was_nan and kind is self.losses)
+                series.add(line.at, value, was_nan=line.was_nan and kind is self.losses, is_again=line.is_again)
 
     def _new(self, kind: dict[Key, LossSeries], key: Key, line: Loss) -> LossSeries:
         """A series, which follows on another log of who prints it: that of the job before."""

@@ -14,25 +14,21 @@ from queue import Empty, SimpleQueue
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
-from clusterproof.plugins.core.interning import Interning
-from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
-from clusterproof.plugins.transport import Connection, Limits, connection_for, sessions_for
-from clusterproof.plugins.transport.fan_out import LINE_S, PendingNodes
-from clusterproof.plugins.transport.gather import gather
+from clusterproof.plugins.transport import Limits, sessions_for
+from clusterproof.plugins.transport.fan_out import LINE_S
 from clusterproof.plugins.watch import Change, ChangeKind
-from clusterproof.plugins.watch.own_health import WHY, HostClock, Outage
+from clusterproof.plugins.watch.own_health import HostClock, Unchecked
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions, SamplerSession, SessionEnded, SessionEvent
 from clusterproof.plugins.watch.sinks import Sinks
 from clusterproof.plugins.watch.updates import Hello, Update
 from clusterproof.plugins.watch.view import first_answers
+from clusterproof.plugins.watch.visits import Visited, Visits
 from clusterproof.plugins.watch.watch import Watch
 
 WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
 DUE_S = 10.0  # at most, between two looks for nodes that are to be visited before that
-NOT_VISITED = f"nothing was checked in full: {WHY}; it is tried again while samples come, and watching goes on"
 END_S = 5.0  # for nodes to end their samplers
 
 Show = Callable[[Sequence[Change]], object]
@@ -66,13 +62,12 @@ class Controller:
         self.sinks = sinks or Sinks(cluster.name, watch, lambda _: None)
         self._events: SimpleQueue[SessionEvent | Visited | None] = SimpleQueue()
         self._is_over = threading.Event()
-        self._awaited = PendingNodes("asking the nodes", list(watch.names), are_named=True)
-        self._visiting: set[str] = set()
+        collectors = watch.evaluator.collectors
+        self._visits = Visits(cluster, collectors, settings.probe, settings.limits, self._events.put)
         self._why: dict[str, str] = {}
         self._sessions: list[SamplerSession] = []
-        self._visitors: list[Connection] = []
         self._node_sessions = sessions_for(cluster.connection, settings.limits)
-        self._visits = Outage(say, NOT_VISITED, "nodes are checked in full again")
+        self._unchecked = Unchecked(say)
 
     def stop(self) -> None:
         """End it, from a signal or another thread."""
@@ -99,14 +94,14 @@ class Controller:
             try:
                 return self._events.get(timeout=LINE_S)
             except Empty:
-                self.say(self._awaited.words)
+                self.say(self._visits.awaited)
                 self.show(())
 
     def _take_first(self, first: SessionEvent | Visited | None) -> None:
         if isinstance(first, Visited) and first.failed:
             raise first.failed
-        evidence_by_node = first.evidence_by_node if isinstance(first, Visited) else {}
-        not_reached = [node for node, evidence in evidence_by_node.items() if evidence.unreached]
+        not_reached = list(first.not_reached) if isinstance(first, Visited) else []
+        self._unchecked = Unchecked(self.say, not_reached)
         self._take(first)
         if first:
             self.say(first_answers(self.watch, not_reached))
@@ -140,8 +135,8 @@ class Controller:
                 self._visit([target.name for target in self.cluster.targets])
             if now >= due:
                 due = now + min(every_s, DUE_S)
-                if not self._visiting:  # one at a time, of all that are due: however many a refusal has made so
-                    self._visit(self.watch.due(now))
+                # one at a time, of all that are due: however many a refusal has made so; boots wait for none
+                self._visit(self.watch.booted() if self._visits.nodes else self.watch.due(now))
             if now >= look:
                 look = now + every_s
                 clock.look()
@@ -160,12 +155,11 @@ class Controller:
         if event is None:
             return
         if isinstance(event, Visited):
-            if event.failed:
-                self._visits.failed(printable(str(event.failed)))
-            else:
-                self._visits.worked()
+            names, not_reached = list(event.evidence_by_node), event.not_reached
+            self._visits.end(event)
             self._evaluate(event.evidence_by_node)
-            self.sinks.look(event.evidence_by_node)
+            self.sinks.look(names)
+            self._unchecked.checked((name for name in names if name not in not_reached), not_reached)
         elif isinstance(event.what, SessionEnded):
             self._why[event.node] = event.what.why
             self.watch.ended(event.node, event.what.why)
@@ -183,41 +177,9 @@ class Controller:
 
     def _visit(self, names: Iterable[str]) -> None:
         """Gather all evidence of these nodes, beside the loop."""
-        chosen = dict.fromkeys(name for name in names if name not in self._visiting)
-        if not chosen:
-            return
-        self._visiting.update(chosen)
-        self.watch.visiting(list(chosen), time.monotonic())
-        some = replace(self.cluster, targets=tuple(target for target in self.cluster.targets if target.name in chosen))
-
-        def make() -> None:
-            collectors = self.watch.evaluator.collectors
-            connection = connection_for(self.cluster.connection)
-            self._visitors.append(connection)
-            settings = self.settings
-            once = Interning().once  # a thousand nodes at once are much, and report mostly the same
-
-            def answered(evidence: NodeEvidence) -> NodeEvidence:
-                self._awaited.answered(evidence)
-                return once(evidence)
-
-            try:
-                evidence_by_node = gather(some, connection, collectors, settings.probe, settings.limits, answered)
-            finally:
-                self._visitors.remove(connection)
-            self._events.put(Visited(evidence_by_node))
-
-        threading.Thread(target=self._tried, args=(make, list(chosen)), name="watch-visit", daemon=True).start()
-
-    def _tried(self, make: Callable[[], None], names: Sequence[str]) -> None:
-        try:
-            make()
-        except Exception as problem:  # of the first visit it is the watch's; of a later one it costs that
-            self._visiting.difference_update(names)
-            self._events.put(Visited({}, problem))
+        self.watch.visiting(self._visits.begin(names), time.monotonic())
 
     def _evaluate(self, evidence_by_node: dict[str, NodeEvidence]) -> None:
-        self._visiting.difference_update(evidence_by_node)
         now = time.monotonic()
         if self.recording:
             folder = self.recording.folder
@@ -241,21 +203,12 @@ class Controller:
         for session in self._sessions:
             session.end()
         self._node_sessions.close()
-        for connection in list(self._visitors):
-            connection.abandon()
+        self._visits.abandon()
         until = time.monotonic() + END_S
         for session in self._sessions:
             session.join(max(0.0, until - time.monotonic()))
         if self.recording:
             self.recording.close(time.monotonic())
-
-
-@dataclass(frozen=True)
-class Visited:
-    """What nodes reported in a whole visit, until it is evaluated; why none could be made."""
-
-    evidence_by_node: dict[str, NodeEvidence]
-    failed: Exception | None = None
 
 
 def give_back_memory() -> None:

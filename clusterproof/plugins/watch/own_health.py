@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from clusterproof.plugins.catalog.nvidia import clocks_event_reasons, unknown_clocks_event_reasons
+from clusterproof.plugins.core.message import listed, printable
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import RuleResult
 from clusterproof.plugins.watch.updates import Hello, Tick
@@ -15,6 +17,7 @@ SOURCE, CLOCK, SILENT, NO_LOG, REBOOT = "watch.source", "watch.clock", "watch.si
 REASONS, SLOWDOWN = "clocks_event_reasons", "slowdown"  # facts of a GPU
 THROTTLED = frozenset({REASONS, SLOWDOWN})
 TICK_RULES = frozenset({SOURCE})
+MAX_NODES = 120  # characters of a nodeset
 IN_WORDS = {
     "gpu": "the NVIDIA driver",
     "host": "/proc",
@@ -78,6 +81,30 @@ def silent(seconds: float, why: str) -> RuleResult:
 WHY = "{why}"
 
 
+def in_one_line(why: object) -> str:
+    """A reason, whatever others say in it; of an exception without words its kind."""
+    return printable(" ".join(str(why).split())) or type(why).__name__
+
+
+class Unchecked:
+    """The nodes that the last full check of them did not reach, each said once."""
+
+    def __init__(self, say: Callable[[str], object], nodes: Iterable[str] = ()) -> None:
+        """`nodes`: those that were said."""
+        self._say, self._nodes = say, set(nodes)
+
+    def checked(self, reached: Iterable[str], reasons: Mapping[str, str]) -> None:
+        """A full check has reached some nodes, and others not: for each of these why."""
+        back = self._nodes.intersection(reached)
+        new = {node: why for node, why in reasons.items() if node not in self._nodes}
+        self._nodes = (self._nodes - back) | new.keys()
+        if back:
+            self._say(f"checked in full again: {within(fold(back), MAX_NODES)}")
+        if new:
+            nodes, why = within(fold(new), MAX_NODES), listed(new.values())
+            self._say(f"not checked in full: {nodes} ({why}); tried again while samples come, and watching goes on")
+
+
 class Outage:
     """Of one part of the watch."""
 
@@ -89,7 +116,7 @@ class Outage:
     def failed(self, why: object) -> None:
         """It did not work."""
         if not self.is_failing:
-            self._say(self._begins.replace(WHY, str(why)))
+            self._say(self._begins.replace(WHY, in_one_line(why)))
         self.is_failing = True
 
     def worked(self) -> None:

@@ -14,6 +14,7 @@ from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, ChangeKind
+from clusterproof.plugins.watch.own_health import MAX_NODES
 from clusterproof.plugins.watch.watch import Watch
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 LAST, WORST = 12, 10  # changes and nodes on the screen
 QUIET_S = 600.0  # in which a log says nothing
 MAX_LINE = 400
-MAX_NODES = 120  # characters of a nodeset
 WORDS = {
     ChangeKind.CLOSED: "over",
     ChangeKind.WORSE: "worse",

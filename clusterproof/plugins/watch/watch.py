@@ -48,7 +48,7 @@ class _WatchedNode:
     pending: PendingUpdates | None = None  # while it is visited
     is_due: bool = True  # all of its evidence is to be gathered: no visit in this boot, or not the last, has reached it
     due_from: float = 0.0
-    in_vain: int = 0  # visits in a row that have not reached it
+    in_vain: int = 0  # visits in a row that have not reached it in this boot
     has_sent: bool = False  # since its last visit began
 
 
@@ -109,6 +109,10 @@ class Watch:
         """The nodes that send, and of which all evidence is to be gathered: in this boot, or at last, it was not."""
         return [name for name, node in self._nodes.items() if node.is_due and node.has_sent and now >= node.due_from]
 
+    def booted(self) -> list[str]:
+        """The nodes that have booted, and that nobody has tried to visit since."""
+        return [name for name, node in self._nodes.items() if node.is_due and node.has_sent and not node.in_vain]
+
     def evidence(self, evidence_by_node: Mapping[str, NodeEvidence], now: float) -> list[Change]:
         """What nodes reported in a whole visit, evaluated by all checks. What could not be evaluated is not over."""
         changes = []
@@ -130,6 +134,8 @@ class Watch:
     def take(self, name: str, update: Update, now: float) -> list[Change]:
         """What a node's sampler sends."""
         node = self._nodes[name]
+        if self._is_silent(node, now):
+            node.due_from = now  # it can be reached again
         node.last_seen, node.is_expected, node.silent_ticks, node.why = now, True, 0, ""
         node.has_sent = True
         if node.pending:
@@ -172,24 +178,24 @@ class Watch:
         """
         changes: list[Change] = []
         for name, node in self._nodes.items():
-            seconds = now - node.last_seen
             node.silent_ticks += 1
-            is_long = (
-                seconds >= self.timing.silent_ticks * self.every_s and node.silent_ticks >= self.timing.silent_ticks
-            )
-            if node.is_expected and is_long:
-                results = {("", SILENT): silent(seconds, node.why)}
+            if node.is_expected and self._is_silent(node, now):
+                results = {("", SILENT): silent(now - node.last_seen, node.why)}
                 changes += self.states.events(name, frozenset({SILENT}), results, now)
         return self._said([*changes, *self.states.settle(now)])
+
+    def _is_silent(self, node: _WatchedNode, now: float) -> bool:
+        ticks = self.timing.silent_ticks
+        return now - node.last_seen >= ticks * self.every_s and node.silent_ticks >= ticks
 
     def _hello(self, name: str, node: _WatchedNode, hello: Hello, now: float) -> list[Change]:
         changes = []
         if self.is_new_boot(name, hello):
             node.pending = PendingUpdates() if node.pending else None
-            node.is_due, node.last_boot_id, node.sequence = True, node.boot_id, 0
+            node.is_due, node.due_from, node.in_vain = True, now, 0
+            node.last_boot_id, node.sequence = node.boot_id, 0
             changes.append(_once(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
         node.hello = node.last = hello
-        node.due_from = now  # it can be connected to
         node.slowed.clear()  # its sampler tells anew
         node.boot_id = hello.boot_id
         results: RuleResults = {}

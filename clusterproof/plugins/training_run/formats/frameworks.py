@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.files import seconds, whole
-from clusterproof.plugins.training_run.formats.printed import NUMBER, VALUE, value_of
+from clusterproof.plugins.training_run.formats.printed import NUMBER, VALUE, Repeated, value_of
 from clusterproof.plugins.training_run.formats.printer import Printer, printer
 from clusterproof.plugins.training_run.losses import Loss
 
@@ -190,6 +190,7 @@ class Frameworks:
     before: dict[Printer, int] = field(default_factory=dict)  # by who printed it the step of the last line
     blocks: dict[Printer, tuple[Framework, int]] = field(default_factory=dict)  # of what the lines below are
     has_other: bool = False  # whether something else than steps was done since the last one
+    repeated: Repeated = field(default_factory=Repeated)
 
     def take(self, line: str, where: str) -> Iterator[Step | Loss]:
         """The step of this line, if it has one, and its loss. Raises RunError."""
@@ -210,8 +211,9 @@ class Frameworks:
         self.before[who] = step
         if framework.has_block:
             self.blocks[who] = framework, step
-        elif step != last:  # drawn again, or another rank's where lines do not say whose they are
-            yield from _losses(framework, line, who, step)
+            return
+        yield from self.repeated.losses(_losses(framework, line, who, step), is_again=step == last)
+        if step != last:
             times = step - last if framework.is_mean and last is not None and step > last else 1
             is_timed, self.has_other = not self.has_other, False
             if timed := is_timed and framework.duration and framework.duration.search(line):

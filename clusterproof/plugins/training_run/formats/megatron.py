@@ -14,7 +14,7 @@ from math import isfinite, nan
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.files import real, seconds, whole
-from clusterproof.plugins.training_run.formats.printed import NUMBER, loss_and_norm
+from clusterproof.plugins.training_run.formats.printed import NUMBER, Repeated, loss_and_norm
 from clusterproof.plugins.training_run.losses import Loss
 
 MS = 1e-3  # s
@@ -60,6 +60,7 @@ class Megatron:
     load: float = 0.0  # s of a setup that goes on
     is_again: bool = False  # whether the last line repeats the one before it
     had_loss: bool = False
+    repeated: Repeated = field(default_factory=Repeated)
 
     def take(self, line: str, where: str) -> Iterator[Step | Loss]:
         """The step that is complete by this line, if one is, and the loss on it. Raises RunError."""
@@ -83,7 +84,8 @@ class Megatron:
     def _iteration(self, match: re.Match[str], line: str, where: str) -> Iterator[Step | Loss]:
         number = whole(match[1], "iteration", where)
         self.is_again = bool(self.step and number == self.step.step)  # printed twice, with its timers
-        if self.is_again:
+        if self.step and self.is_again:
+            yield from self.repeated.losses(self._loss(line, number, self.step.times), is_again=True)
             return
         times = self._stands_for(number)
         yield from self.rest(times if self.step and number > self.step.step else 0)
@@ -93,7 +95,7 @@ class Megatron:
             work = "x".join(size.lstrip("0") for size in _WORK.findall(line))
             unit = MS if match[2] == "ms" else 1.0
             self.step = Step(Position(self.rank), number, lasted * unit, times=times, work=work, is_unnamed=True)
-        yield from self._loss(line, number, times)
+        yield from self.repeated.losses(self._loss(line, number, times), is_again=False)
 
     def _loss(self, line: str, number: int, times: int) -> Iterator[Loss]:
         """The loss, which is printed only where it is above 0: a line that ends without it has one that is none."""

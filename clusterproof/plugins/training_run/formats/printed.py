@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import isfinite
 
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run.losses import Loss
 
 NUMBER = r"([0-9][0-9.eE+-]{0,30})"
@@ -28,6 +30,31 @@ class LossGap:
             return False
         self.lines += 1
         return self.longest is not None and self.lines > self.longest
+
+
+@dataclass(slots=True)
+class Repeated:
+    """Lines of a step that has had one: drawn again, or another rank's where nothing says whose they are."""
+
+    told: dict[tuple[int, str], str] = field(default_factory=dict)  # by who printed it, what was no number last
+
+    def losses(self, every: Iterable[Loss], *, is_again: bool) -> Iterator[Loss]:
+        """Those of a line; of one that repeats a step only what is no number, and once."""
+        for loss in every:
+            wrong = _without_numbers(loss)
+            who, what = (loss.rank, loss.printed_by), f"{wrong}"
+            if wrong and self.told.get(who) != what:
+                self.told[who] = what
+                yield wrong if is_again else loss
+            elif not is_again:
+                yield loss
+
+
+def _without_numbers(line: Loss) -> Loss | None:
+    """What is no number on a line, or was none in some of its steps; None where all are."""
+    loss = None if line.loss is None or (isfinite(line.loss) and not line.was_nan) else line.loss
+    norm = None if line.norm is None or isfinite(line.norm) else line.norm
+    return None if loss is norm is None else replace(line, loss=loss, norm=norm, is_skipped=None, is_again=True)
 
 
 def loss_and_norm(line: str) -> tuple[float | None, float | None]:

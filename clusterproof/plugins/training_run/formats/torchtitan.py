@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.files import seconds, whole
-from clusterproof.plugins.training_run.formats.printed import NUMBER, loss_and_norm
+from clusterproof.plugins.training_run.formats.printed import NUMBER, Repeated, loss_and_norm
 from clusterproof.plugins.training_run.formats.printer import Printer, printer
 from clusterproof.plugins.training_run.formats.wall_clock import WallClock
 from clusterproof.plugins.training_run.losses import Loss
@@ -40,6 +40,7 @@ class Titan:
     saving_s: dict[Printer, float] = field(default_factory=dict)  # since that
     saves: dict[Printer, int] = field(default_factory=dict)
     clocks: dict[Printer, WallClock] = field(default_factory=dict)
+    repeated: Repeated = field(default_factory=Repeated)
 
     def take(self, line: str, where: str) -> Iterator[Step | Loss]:
         """The step of this line, if it has one, and its loss. Raises RunError, ValueError."""
@@ -61,19 +62,24 @@ class Titan:
     def _step(self, match: re.Match[str], line: str, who: Printer, where: str) -> Iterator[Step | Loss]:
         time_s, step = _time_s(match), whole(match[9], "step", where)
         last_step, last_time = self.before.get(who, (step, time_s))
-        if who in self.before and 0 <= last_step - step <= LATE_STEPS:  # another rank's, where nothing says whose
+        is_again = who in self.before and 0 <= last_step - step <= LATE_STEPS  # another rank's
+        yield from self.repeated.losses(_losses(line, step, who), is_again=is_again)
+        if is_again:
             return
         self.before[who] = (step, time_s)
-        loss, norm = loss_and_norm(line)
-        loss = None if loss == NOT_HERE else loss
-        if loss is not None or norm is not None:
-            yield Loss(who.rank, step, loss, norm, printed_by=who.words)
         count = step - last_step
         if count > 0 and time_s >= last_time:
             lasted = self.clocks.setdefault(who, WallClock()).lasted(last_time, time_s, count)
             saving, saves = self.saving_s.pop(who, None), self.saves.pop(who, 0)
             parts = {} if saving is None else {CHECKPOINT: saving / count}
             yield Step(Position(who.rank), step, lasted / count, parts, count, saves)
+
+
+def _losses(line: str, step: int, who: Printer) -> Iterator[Loss]:
+    loss, norm = loss_and_norm(line)
+    loss = None if loss == NOT_HERE else loss
+    if loss is not None or norm is not None:
+        yield Loss(who.rank, step, loss, norm, printed_by=who.words)
 
 
 def _time_s(match: re.Match[str]) -> float:
