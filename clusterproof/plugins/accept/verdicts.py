@@ -16,6 +16,7 @@ from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
 MAX_REASONS = 20
 MAX_SAID = 4  # serials that are shown
@@ -124,7 +125,8 @@ def _missing(node: str, state: AcceptanceState) -> Iterator[str]:
             yield f"{title}: not measured on it, and on others of its kind"
         elif any(judged.decision is not Decision.GOOD for judged in own):
             worst = min(own, key=lambda judged: (judged.decision is Decision.GOOD, judged.share))
-            yield f"{title}: {worst.share:.1%} of the usual in {worst.runs} runs, which decides nothing in this noise"
+            why = "at unknown distances" if UNKNOWN_WAYS in what else "in this noise"
+            yield f"{title}: {worst.share:.1%} of the usual in {worst.runs} runs, which decides nothing {why}"
 
 
 def _missing_in(stage: Stage, node: str, state: AcceptanceState) -> Iterator[str]:
