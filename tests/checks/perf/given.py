@@ -83,11 +83,13 @@ def copying(
     nvlinks: Sequence[bool] = (),
     bridged: bool = False,
     lost: bool = False,
+    first: str = "2230",
 ) -> NodeEvidence:
     """GPUs at these sockets, which copy so fast to those at another; one of them at half of that to all.
 
     A socket below 0 is unknown. `host` is how fast each copies from the host, if that was measured; `nvlinks`, whether
     those of each GPU are up, if the driver says so, and `bridged`, that they join pairs. One GPU more may be `lost`.
+    `first` is the PCI device id of the first.
     """
     head = "Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) -> GPU(column)\n"
     rows = ["".join(f" {number}" for number in range(len(sockets)))]
@@ -101,7 +103,7 @@ def copying(
         {
             "address": f"0000:{number:02x}:00.0",
             "vendor": "10de",
-            "device": "2230",
+            "device": "2230" if number else first,
             "class": "030200",
             **({"path": [f"pci{number}", f"g{number}"], "numa": socket, "function_of": ""} if is_placed else {}),
         }

@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import said
-from tests.checks.perf.given import NEAR, copying
+from tests.checks.perf.given import FAR, NEAR, copying
 
 PASS, CONCERN, FAIL, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE
 
@@ -136,3 +136,12 @@ def test_where_no_node_knows_its_distances_what_is_slower_than_the_same_gpu_of_o
 ) -> None:
     beside = [copying((0, 0, 1), f"gpu00{number}", is_placed=False) for number in (2, 3, 4)]
     assert said("gpu.gpu_bandwidth", copying(own, is_placed=False), *beside, occasion="perf").verdict is due
+
+
+@pytest.mark.parametrize("far", [NEAR, FAR])
+def test_a_gpu_of_another_model_is_compared_with_none_that_is_as_near(far: float) -> None:
+    mixed = copying((*(0,) * 6, 1, 1), far=far, slow=0, first="1eb8")
+    beside = [copying((*(0,) * 6, 1, 1), f"gpu00{number}", far) for number in (2, 3, 4)]
+    result = said("gpu.gpu_bandwidth", mixed, *beside, occasion="perf")
+    assert result.verdict is INCOMPLETE
+    assert result.message.count("GPU to GPU") == 1

@@ -17,6 +17,7 @@ from clusterproof.plugins.evidence.group import Median
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts import Shortfall, below_best, below_median
 from clusterproof.plugins.evidence.perf.gpu_speed import (
+    GPU_TO_GPU,
     UNKNOWN_WAYS,
     WAY,
     Speeds,
@@ -57,7 +58,7 @@ def shortfalls(node: Node, read: Read, beside: Beside = NO_OTHERS) -> Iterator[l
 def compared(node: Node, read: Read, beside: Beside) -> Iterator[tuple[str, str, Speeds, Speeds]]:
     """By measurement and model the GPUs, and all of the node that these are compared with: themselves, or `beside`."""
     for name, speeds in read(node).items():
-        for model, others in by_model(node, beside.get(name, speeds)).items():
+        for model, others in by_model(node, beside.get(name, speeds), measured(node, name)).items():
             if alike := {gpu: speed for gpu, speed in speeds.items() if gpu in others}:
                 yield name, model, alike, others
 
@@ -65,6 +66,11 @@ def compared(node: Node, read: Read, beside: Beside) -> Iterator[tuple[str, str,
 def all_copies(node: Node) -> Mapping[str, Speeds]:
     """The same, however near the GPUs are to the others: what is slower than others here may be farther."""
     return node.gpu_bandwidth.speeds
+
+
+def measured(node: Node, name: str) -> Speeds:
+    """All GPUs of the node that copied as these, whose name this is; none where these are all."""
+    return all_copies(node)[name.partition(WAY)[0]] if name.startswith(GPU_TO_GPU) else {}
 
 
 def medians(node: Node, read: Read, model: str) -> Mapping[str, Median]:
@@ -75,7 +81,7 @@ def medians(node: Node, read: Read, model: str) -> Mapping[str, Median]:
         lambda other: {
             name: median(alike.values())
             for name, speeds in read(other).items()
-            if (alike := of_models(other, speeds, models))
+            if (alike := of_models(other, speeds, models, measured(other, name)))
         },
     )
 

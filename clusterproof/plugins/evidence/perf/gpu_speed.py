@@ -72,10 +72,10 @@ def _on_bus(node: Node) -> list[tuple[str, str]]:
     return [(gpu["device"], gpu.get("pci_class", "")) for gpu in sorted(gpus, key=lambda gpu: gpu["address"])]
 
 
-def by_model(node: Node, speeds: Speeds) -> Mapping[str, Speeds]:
-    """The GPUs that were measured, by their model; by none where it is unknown which GPU is of which."""
-    models = models_of(node, len(speeds))
-    is_one, are_all = len({*models}) == 1, {*speeds} == {*map(str, range(len(models)))}
+def by_model(node: Node, speeds: Speeds, measured: Collection[str] = ()) -> Mapping[str, Speeds]:
+    """GPUs by their model, of these that were `measured`; by none where it is unknown which GPU is of which."""
+    models = models_of(node, len(measured or speeds))
+    is_one, are_all = len({*models}) == 1, {*(measured or speeds)} == {*map(str, range(len(models)))}
     found: dict[str, dict[str, float]] = {}
     for gpu, speed in speeds.items():
         model = models[0] if is_one else models[int(gpu)] if are_all else ""
@@ -83,7 +83,7 @@ def by_model(node: Node, speeds: Speeds) -> Mapping[str, Speeds]:
     return found
 
 
-def of_models(node: Node, speeds: Speeds, models: Collection[str]) -> Speeds:
+def of_models(node: Node, speeds: Speeds, models: Collection[str], measured: Collection[str] = ()) -> Speeds:
     """Those of the GPUs that may be of one of these models; of all GPUs where the node's models, or these, are unknown.
 
     Where it is unknown which of its GPUs were measured, all may be if one is that is not for a display.
@@ -91,7 +91,7 @@ def of_models(node: Node, speeds: Speeds, models: Collection[str]) -> Speeds:
     known = computing_of(node)
     if not (models and known):
         return speeds
-    found = by_model(node, speeds)
+    found = by_model(node, speeds, measured)
     unknown = {} if {*known}.isdisjoint(models) else found.get("", {})
     return {gpu: speed for alike in (unknown, *map(found.get, models)) for gpu, speed in (alike or {}).items()}
 
