@@ -9,7 +9,7 @@ import pytest
 
 from bench.acceptance import Tally, interval, said_of
 from clusterproof.plugins.accept.population import Errors, Unit, reference_of
-from clusterproof.plugins.accept.sequential import Decision, Population, decision_of, to_measure
+from clusterproof.plugins.accept.sequential import Decision, Population, as_fast, decision_of, to_measure
 
 ERRORS = Errors(good_rejected=0.001, bad_accepted=0.01, slower=0.05, shows_in=0.8)
 NODES = [f"n{number:02}" for number in range(40)]
@@ -68,6 +68,17 @@ def test_a_node_that_is_slow_as_a_whole_now_and_then_is_not_what_its_run_has_in_
             made.add(len(made.runs), own)
     made.learn()
     assert {node for (node, _), judged in made.judged.items() if judged.decision is not Decision.GOOD} == {"n4"}
+
+
+def test_of_a_population_all_of_whose_nodes_are_gone_nobody_says_that_it_is_as_fast() -> None:
+    made = {key: Population(ERRORS, 10) for key in ("near", "far")}
+    for number, values in enumerate(runs({}, 3)):
+        for at, key in enumerate(made):
+            made[key].add(number, {unit: x for unit, x in values.items() if unit[0] in NODES[at::2]})
+    assert as_fast(made) == {"near", "far"}
+    for node in NODES[1::2]:
+        made["far"].forget(node)
+    assert as_fast(made) == set()
 
 
 def test_slow_units_are_bad_and_all_others_good() -> None:

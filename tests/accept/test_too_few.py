@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.accept.report import report
+from clusterproof.plugins.accept.state import AcceptanceState
+from clusterproof.plugins.accept.verdicts import of_nodes
 from clusterproof.plugins.core.verdict import Verdict
 from tests.accept.simulated import NAMES, Nodes, acceptance, cluster_of
 
@@ -36,8 +38,30 @@ def test_nodes_of_which_too_few_are_left_are_not_loaded_and_it_says_why(
     cluster = cluster_of(names, {node: PLACES[node] for node in names} if stage == "groups" else None)
     made = acceptance(tmp_path, nodes, f'stages = ["inventory", "{stage}"]\n', cluster)
     made.go_on((), lambda _words: None)
-    of_nodes = report(made.state, made.ended, "X", "")["nodes"]
+    found = report(made.state, made.ended, "X", "")["nodes"]
     why = [f"{TITLES[stage]}: 0 of 1 runs: too few nodes are left that did not fail"]
-    assert {one["node"]: one["reasons"] for one in of_nodes if one["said"] == "open"} == dict.fromkeys(open_, why)
+    assert {one["node"]: one["reasons"] for one in found if one["said"] == "open"} == dict.fromkeys(open_, why)
     measured = {node for name, of_run in nodes.runs if name == stage for node in of_run}
     assert measured.isdisjoint(open_)
+
+
+def test_what_stages_can_measure_is_worked_out_once_for_all_nodes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    calls: list[int] = []
+    places_of = AcceptanceState.places_of
+
+    def counting(state: AcceptanceState, kept: list[str]) -> list[tuple[str, ...]]:
+        calls.append(len(kept))
+        return places_of(state, kept)
+
+    of_each = []
+    for count in (4, 8):
+        groups = {node: PLACES[node] for node in NAMES[:count]}
+        made = acceptance(tmp_path, Nodes(), 'stages = ["inventory", "groups"]\n', cluster_of(NAMES[:count], groups))
+        monkeypatch.setattr(AcceptanceState, "places_of", counting)
+        of_nodes(made.state)
+        monkeypatch.undo()
+        of_each.append(len(calls))
+        calls.clear()
+    assert of_each[0] == of_each[1]

@@ -42,6 +42,64 @@ def test_how_far_its_gpus_are_from_each_other_makes_no_node_slow(
     assert verdicts(found) == ({"n1": due} if due else {}), found["n1"]
 
 
+def each(of: Any, *names: str) -> dict[str, Any]:
+    return dict.fromkeys(names, of)
+
+
+UNPLACED, PAIRS = {"is_placed": False}, {"sockets": (0, 0, 1, 1)}
+BESIDE = {"host": (55,) * 4}  # it is measured too, and says nothing of copies between GPUs
+LINKED = {"sockets": (0,) * 8, "nvlinks": (True,) * 8}
+DOWN = {"nvlinks": (*(True,) * 5, False, True, True)} | UNPLACED
+LOST = {"sockets": (0,) * 7, "nvlinks": (True,) * 7, "lost": True}
+SLOW = {"slow": 3}
+
+
+@pytest.mark.parametrize(
+    ("count", "usual", "unlike", "due"),
+    [
+        (4, BESIDE, each(UNPLACED, "n1", "n2") | each(UNPLACED | SLOW, "n1"), each(OPEN, *NAMES[:4])),
+        (
+            8,
+            BESIDE,
+            each(ALIKE, *NAMES[:3]) | each(UNPLACED | SLOW, "n7") | each(UNPLACED, "n8"),
+            each(OPEN, "n7", "n8"),
+        ),
+        (
+            4,
+            LINKED | {"host": (55,) * 8},
+            each(DOWN, "n1", "n2") | each(DOWN | SLOW, "n1"),
+            {"n1": REJECTED},
+        ),
+        (
+            4,
+            LINKED | {"host": (55,) * 8},
+            each(DOWN, "n1", "n2") | each(DOWN | {"slow": 5}, "n1"),
+            each(OPEN, "n1", "n2"),
+        ),
+        (5, LINKED, each(LOST | SLOW, "n1"), {"n1": REJECTED}),
+        (8, {"far": NEAR}, each(UNPLACED, "n1", "n2") | each(UNPLACED | SLOW, "n1"), each(OPEN, "n1", "n2")),
+        (8, {"far": NEAR}, each(UNPLACED, "n1") | each(ALIKE | SLOW, "n2"), {"n2": REJECTED}),
+        (8, BESIDE, each(PAIRS, "n1"), {"n1": OPEN}),
+        (8, BESIDE | ALIKE, each(PAIRS, "n1"), {"n1": OPEN}),
+        (8, BESIDE, each(PAIRS | SLOW, "n1"), {"n1": REJECTED}),
+        (8, BESIDE, each(PAIRS, "n1", "n2", "n3"), {}),
+        (8, BESIDE, each(PAIRS, "n1", "n2", "n3") | each(PAIRS | SLOW, "n1"), {"n1": REJECTED}),
+        (5, BESIDE, each(PAIRS, "n1", "n2") | each(UNPLACED, "n3"), each(OPEN, *NAMES[:5])),
+        (8, UNPLACED, each(UNPLACED | PAIRS, "n1"), {"n1": OPEN}),
+        (8, UNPLACED | ALIKE, each(UNPLACED | PAIRS, "n1"), {"n1": OPEN}),
+    ],
+)
+def test_a_slow_gpu_is_not_accepted_and_a_healthy_one_not_rejected_however_the_nodes_are_built(
+    count: int,
+    usual: Mapping[str, Any],
+    unlike: Mapping[str, Mapping[str, Any]],
+    due: Mapping[str, NodeVerdict],
+    tmp_path: Path,
+) -> None:
+    found = said(tmp_path, Copying(usual=usual, unlike=unlike), names=NAMES[:count])
+    assert verdicts(found) == due, {node: found[node].reasons for node in {*due, *verdicts(found)}}
+
+
 def test_where_no_place_was_read_on_any_node_none_is_accused(tmp_path: Path) -> None:
     assert REJECTED not in verdicts(said(tmp_path, Copying(usual={"is_placed": False}))).values()
 

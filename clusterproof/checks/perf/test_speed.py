@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Mapping
 from statistics import median
 
 from clusterproof.plugins.catalog import floor
@@ -13,25 +12,14 @@ from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, n
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import known, readings
-from clusterproof.plugins.evidence.group import Median
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.perf.facts import SLOWER, Shortfall, below_best, below_median, say_slower
+from clusterproof.plugins.evidence.perf.comparison import beside_each, require_comparison, shortfalls
+from clusterproof.plugins.evidence.perf.facts import SLOWER, below_median, say_slower
 from clusterproof.plugins.evidence.perf.facts_logs import NcclLog, Row
 from clusterproof.plugins.evidence.perf.facts_node import require_every_gpu
-from clusterproof.plugins.evidence.perf.gpu_speed import (
-    DIRECTIONS,
-    UNKNOWN_WAYS,
-    Speeds,
-    by_model,
-    by_reach,
-    by_way,
-    computing_of,
-    models_of,
-    of_models,
-)
+from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds, by_way, models_of
 
 pytestmark = [mark.perf]
-Read = Callable[[Node], Mapping[str, Speeds]]  # what a check compares of a node
 
 
 @mark.gpu
@@ -50,7 +38,8 @@ def test_gpu_bandwidth(node: Node) -> None:
     for direction, speeds in node.gpu_bandwidth.speeds.items():
         with part:
             require_every_gpu(node, len(speeds), node.gpu_bandwidth.given, f"{direction}: ")
-    for behind in shortfalls(node, copies, copies_of_group):
+    beside = beside_each(node, node.gpu_bandwidth.speeds)
+    for behind in shortfalls(node, copies, beside):
         say_slower(node, behind, "GB/s")
     limits = {
         direction: floor(node.type_name, direction.lower().replace(" ", "_")) for direction in DIRECTIONS.values()
@@ -62,19 +51,12 @@ def test_gpu_bandwidth(node: Node) -> None:
         if speed < (limits[direction] or 0.0)
     ]
     concern_if(low, f"{listed(low)}; expected as much as others published for such nodes")
-    if not any(limits.values()) or any(UNKNOWN_WAYS in name for name in copies(node)):
-        require_comparison(node, copies, "GB/s", copies_of_group)
+    require_comparison(node, copies, "GB/s", beside, has_limit=any(limits.values()))
 
 
 def copies(node: Node) -> Mapping[str, Speeds]:
-    """What test_gpu_bandwidth compares."""
-    return by_reach(node, node.gpu_bandwidth.speeds)
-
-
-def copies_of_group(node: Node) -> Mapping[str, Speeds]:
-    """The same of a node that others are compared with: of all GPUs, and of those that are as near to the others."""
-    speeds = node.gpu_bandwidth.speeds
-    return {**speeds, **by_way(node, speeds)}
+    """What test_gpu_bandwidth compares: between GPUs those that are as near to the others."""
+    return by_way(node, node.gpu_bandwidth.speeds)
 
 
 @mark.gpu
@@ -172,43 +154,6 @@ def require_end(log: NcclLog) -> None:
         incomplete(f"all_reduce_perf ended with exit status {log.exit} after {size}{why}; expected 0")
     if not require_measured(log).out_of_place.is_checked:
         incomplete(f"no check of {size}; expected one")
-
-
-def shortfalls(node: Node, read: Read, of_group: Read | None = None) -> Iterator[list[Shortfall]]:
-    """How far GPUs are behind the best of their model on the node, and behind the median of its group's nodes.
-
-    For each measurement and model.
-    """
-    for name, speeds in read(node).items():
-        for model, alike in by_model(node, speeds).items():
-            shared = medians(node, of_group or read, model).get(name)
-            of_each = (below_median(f"GPU {gpu}, {name}", speed, shared) for gpu, speed in alike.items())
-            yield [*below_best(alike, name), *chain.from_iterable(of_each)]
-
-
-def medians(node: Node, read: Read, model: str) -> Mapping[str, Median]:
-    """What the group is compared by: the median of each node's GPUs of a model, as far as their models are known."""
-    models = [model] if model else sorted({*computing_of(node)})
-    return node.group.medians(
-        f"{read.__name__} {models}",
-        lambda other: {
-            name: median(alike.values())
-            for name, speeds in read(other).items()
-            if (alike := of_models(other, speeds, models))
-        },
-    )
-
-
-def require_comparison(node: Node, read: Read, unit: str, of_group: Read | None = None) -> None:
-    """Raise Incomplete for each GPU that there is nothing to compare with."""
-    measured, alone = read(node), list[str]()
-    for name, speeds in measured.items():
-        for model, alike in by_model(node, speeds).items():
-            shared, has_best = medians(node, of_group or read, model).get(name), len(alike) > 1 and any(alike.values())
-            if not (has_best or (shared and shared.is_comparable)):
-                alone += [f"GPU {gpu}, {name}: {speed:.4g} {unit}" for gpu, speed in alike.items()]
-    if alone or not measured:
-        incomplete(f"{listed(alone) or 'nothing was measured'}; expected further GPUs or nodes to compare with")
 
 
 @mark.network

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import log
 
 from clusterproof.plugins.accept import OF_MODEL, NodeRun, UnitSpeed
 from clusterproof.plugins.accept.plan import AcceptancePlan
-from clusterproof.plugins.accept.sequential import Decision, JudgedUnit, Population, decision_of, is_of_one, joined
+from clusterproof.plugins.accept.population import Unit
+from clusterproof.plugins.accept.sequential import Decision, JudgedUnit, Population, as_fast, decision_of, joined
 from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
 OF_NO_GPU = ("fs_bandwidth",)  # measurements
 Key = tuple[str, str, str]  # kind of hardware, measurement, what was measured
@@ -21,42 +23,47 @@ class Populations:
     def __init__(self, plan: AcceptancePlan) -> None:
         self.plan = plan
         self.by_key: dict[Key, Population] = {}
-        self._nodes: dict[tuple[str, str], set[str]] = defaultdict(set)  # by kind and measurement
-        self._ways: dict[Key, set[Key]] = defaultdict(set)  # the populations of GPUs that are not as near to others
-        self._joined: set[Key] = set()  # those of which it does not matter how near they are
+        self._nodes: dict[tuple[str, ...], set[str]] = defaultdict(set)  # by kind, measurement; and what was measured
+        self._apart: dict[Key, set[Key]] = defaultdict(set)  # by what was measured: by how near GPUs are to the others
+        self._joined: dict[Key, Key] = {}  # of such a population, that of which it is: it is as fast
 
     def add(self, number: int, seen: Mapping[str, NodeRun], kinds: Mapping[str, str]) -> None:
         """Take in a run of the nodes whose hardware `kinds` has."""
-        values: dict[Key, dict[tuple[str, str], float]] = defaultdict(dict)
+        values: dict[Key, dict[Unit, float]] = defaultdict(dict)
+        in_doubt: dict[Key, set[Unit]] = defaultdict(set)
         for node in kinds:
             for one in seen[node].speeds:
                 key = self._key(kinds[node], one)
                 values[key][node, one.device] = log(one.speed)
-                self._ways[kinds[node], one.measurement, one.of_model].add(key)
-                self._nodes[kinds[node], one.measurement].add(node)
+                whole = kinds[node], one.measurement, one.of_model
+                self._apart[whole].add(key)
+                self._nodes[whole].add(node)
+                self._nodes[whole[:2]].add(node)
+                if UNKNOWN_WAYS in one.way:
+                    in_doubt[key].add((node, one.device))
         tries = max((len(of.speeds) for of in seen.values()), default=1)
         for key, of_key in values.items():
             if key not in self.by_key:
                 least = self.plan.floors.get(key[1])
                 self.by_key[key] = Population(self.plan.errors, 1, log(least) if least else None)
             self.by_key[key].tries = max(self.by_key[key].tries, tries)
+            self.by_key[key].in_doubt |= in_doubt[key]
             self.by_key[key].add(number, of_key)
 
     def _key(self, kind: str, one: UnitSpeed) -> Key:
-        whole = kind, one.measurement, one.of_model
-        return whole if not one.way or whole in self._joined else (*whole[:2], f"{one.of_model}, {one.way}")
+        own = kind, one.measurement, f"{one.of_model}, {one.way}" if one.way else one.of_model
+        return self._joined.get(own, own)
 
     def learn(self) -> None:
         """Decide, where it is not known yet what is usual and enough was measured."""
-        for whole, keys in self._ways.items():
-            apart = [self.by_key[key] for key in keys if key in self.by_key]
-            if len(apart) > 1 and is_of_one(apart):
-                of_all = joined(apart)
-                for key in keys:
-                    self.by_key.pop(key, None)
-                self.by_key[whole] = of_all
-                self._ways[whole] = {whole}
-                self._joined.add(whole)
+        for whole, keys in self._apart.items():
+            alike = as_fast({key: self.by_key[key] for key in keys})
+            if alike:
+                of_all = joined([self.by_key.pop(key) for key in alike])
+                due = min(alike) if whole in keys - alike else whole
+                self.by_key[due] = of_all
+                self._apart[whole] = (keys - alike) | {due}
+                self._joined |= dict.fromkeys(alike, due)
         for population in self.by_key.values():
             population.learn()
 
@@ -73,23 +80,25 @@ class Populations:
             if name not in OF_NO_GPU:
                 population.forget(node, {*devices, ""})
 
-    def of_node(self, node: str, kind: str) -> Iterator[tuple[Key, Population, list[JudgedUnit]]]:
+    def of_node(self, node: str, kind: str) -> Iterator[tuple[Key, Population, Sequence[JudgedUnit]]]:
         """What a node is held to, and how its units stand: what most nodes of its kind were measured by, and itself.
 
-        What few were measured by, and nothing can be said of, counts only where it has nothing that most have.
+        What nothing can be said of counts only where a GPU has nothing else of what most were measured by, or the node
+        has nothing that most were measured by.
         """
-        asked = {
-            key: population
-            for key, population in self.by_key.items()
-            if key[0] == kind and (node in population.nodes or self._is_common(key))
-        }
-        known = {key[1] for key, population in asked.items() if node in population.nodes and self._is_common(key)}
-        for key, population in asked.items():
-            if population.reference or self._is_common(key) or key[1] not in known:
-                yield key, population, [judged for unit, judged in population.judged.items() if unit[0] == node]
-
-    def _is_common(self, key: Key) -> bool:
-        return 2 * len(self.by_key[key].nodes) > len(self._nodes[key[:2]])
+        of_kind = [whole for whole in self._apart if whole[0] == kind]
+        common = {whole for whole in of_kind if 2 * len(self._nodes[whole]) > len(self._nodes[whole[:2]])}
+        known = {whole[1] for whole in common if node in self._nodes[whole]}
+        for whole in of_kind:
+            apart = {key: self.by_key[key] for key in sorted(self._apart[whole])}
+            own = {key: one for key, one in apart.items() if node in one.nodes}
+            judged = {device for one in own.values() if one.reference for device in one.nodes[node]}
+            for key, one in own.items():
+                is_due = one.nodes[node] - judged if whole in common else whole[1] not in known
+                if one.reference or is_due:
+                    yield key, one, one.of_node(node)
+            if whole in common and not own:
+                yield *max(apart.items(), key=lambda of: len(of[1].nodes)), ()
 
     def decides(self, kind: str, one: UnitSpeed) -> bool:
         """Whether it is known what is usual of what was measured."""
@@ -112,7 +121,7 @@ class Populations:
 
     def is_judged(self, node: str) -> bool:
         """Whether another run can decide anything: some of its values are open."""
-        return any(unit[0] == node for population in self.by_key.values() for unit in population.judged)
+        return any(population.of_node(node) for population in self.by_key.values())
 
     def slow(self) -> Mapping[str, list[tuple[str, str]]]:
         """By node the checks that measured what is slow of it, and how slow it is, in words."""

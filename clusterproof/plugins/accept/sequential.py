@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from math import exp
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from clusterproof.plugins.accept.population import (
     FEWEST_NODES,
@@ -26,6 +26,8 @@ from clusterproof.plugins.accept.population import (
 )
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.robust import median
+
+Key = TypeVar("Key")
 
 FEWEST_BESIDE = 16  # good nodes, where there are as many; and as many as are open
 
@@ -55,7 +57,8 @@ class Population:
         self.tries = tries
         self.floor = floor
         self.runs: dict[int, dict[Unit, float]] = {}
-        self.nodes: set[str] = set()  # of which anything was measured
+        self.nodes: dict[str, set[str]] = {}  # their devices of which anything was measured
+        self.in_doubt: set[Unit] = set()  # that may be slow for how they are built: these are not bad for it
         self.reference: Reference | None = None
         self.is_learned = False  # enough was measured to know what is usual, if it is known or not
         self.judged: dict[Unit, JudgedUnit] = {}
@@ -69,7 +72,7 @@ class Population:
     def add(self, number: int, values: dict[Unit, float]) -> None:
         """Take in a run; where it is known what is usual, decide on the units that were measured in it."""
         self.runs[number] = values
-        self.nodes |= {node for node, _ in values}
+        self._measured(values)
         if self.reference:
             self._beside(self.reference, number, self._in_common(self.reference, values))
             for unit in values:
@@ -99,7 +102,20 @@ class Population:
         for by_unit_ in kept:
             for unit in [unit for unit in by_unit_ if unit[0] == node and (not devices or unit[1] in devices)]:
                 del by_unit_[unit]
-        self.nodes = {of for values in self.runs.values() for of, _ in values}
+        self.in_doubt = {unit for unit in self.in_doubt if unit[0] != node or (devices and unit[1] not in devices)}
+        self.nodes = {}
+        for values in self.runs.values():
+            self._measured(values)
+
+    def of_node(self, node: str) -> list[JudgedUnit]:
+        """How its units stand."""
+        return [
+            self.judged[unit] for device in sorted(self.nodes.get(node, ())) if (unit := (node, device)) in self.judged
+        ]
+
+    def _measured(self, units: Iterable[Unit]) -> None:
+        for node, device in units:
+            self.nodes.setdefault(node, set()).add(device)
 
     def _in_common(self, reference: Reference, values: Values) -> float:
         """By the good units alone: those that are open were unlucky before, and are less so now."""
@@ -117,31 +133,40 @@ class Population:
         """Bad stays bad; good is looked at again for bad alone."""
         xs = self._values[unit]
         decision = self.judged[unit].decision if unit in self.judged else Decision.OPEN
-        if decision is not Decision.BAD and is_bad(xs, reference, self.errors, self.tries):
+        may_be_bad = decision is not Decision.BAD and unit not in self.in_doubt
+        if may_be_bad and is_bad(xs, reference, self.errors, self.tries):
             decision = Decision.BAD
         elif decision is Decision.OPEN and is_good(xs, reference, self.errors):
             decision = Decision.GOOD
         self.judged[unit] = JudgedUnit(decision, exp(median(xs)), len(xs))
 
 
-def is_of_one(apart: Sequence[Population]) -> bool:
-    """Whether what is usual in these populations differs by less than half of what is bad, as far as enough is known.
+def as_fast(apart: Mapping[Key, Population]) -> set[Key]:
+    """Those of these populations whose usual speeds differ by less than half of what is bad, once enough is known.
 
-    Whoever was measured by the one is then as well compared with the others.
+    Whoever was measured by one of them is then as well compared with the others. Those of few nodes have no say.
     """
-    if not any(one.may_learn for one in apart) or any(one.reference for one in apart):
-        return False
-    middles = [median(map(median, map(dict.values, units.values()))) for one in apart if (units := by_unit(one.runs))]
-    return max(middles) - min(middles) < apart[0].errors.effect / 2
+    measured = {key: one for key, one in apart.items() if one.nodes}
+    if len(measured) < 2 or not any(one.may_learn for one in measured.values()):
+        return set()
+    usual = {key: _usual(one) for key, one in measured.items()}
+    due = [x for key, x in usual.items() if len(measured[key].nodes) >= FEWEST_NODES] or [*usual.values()]
+    half = measured[next(iter(measured))].errors.effect / 2
+    alike = {key for key, x in usual.items() if all(abs(x - other) < half for other in due)}
+    return alike if max(due) - min(due) < half and len(alike) > 1 else set()
+
+
+def _usual(population: Population) -> float:
+    return median(median(own.values()) for own in by_unit(population.runs).values())
 
 
 def joined(apart: Sequence[Population]) -> Population:
-    """One population of all that was measured in these, none of which knows yet what is usual."""
+    """One population of all that was measured in these, which does not know yet what is usual."""
     of_all = Population(apart[0].errors, max(one.tries for one in apart), apart[0].floor)
     for one in apart:
-        of_all.nodes |= one.nodes
+        of_all.in_doubt |= one.in_doubt
         for number, values in one.runs.items():
-            of_all.runs.setdefault(number, {}).update(values)
+            of_all.add(number, {**of_all.runs.get(number, {}), **values})
     return of_all
 
 

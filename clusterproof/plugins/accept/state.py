@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 from clusterproof.plugins.accept import NodeRun, StageRun, UnitSpeed
 from clusterproof.plugins.accept.plan import AcceptancePlan
@@ -247,16 +248,11 @@ class AcceptanceState:
             return NO_PLACES
         return NO_GROUPS if stage.name == COLLECTIVES and not self.plan.largest_group(len(nodes)) else ""
 
-    def is_left_alone(self, stage: Stage, node: str) -> bool:
-        """Whether so many nodes were taken out that the stage has too few to measure this one with."""
-        kept = self.kept
-        if not self.out or stage.scope == "nodes":
-            return False
-        return len(kept) < 2 or bool(self.not_here(stage, kept)) or not self.is_in_a_place(stage, node, kept)
-
-    def is_in_a_place(self, stage: Stage, node: str, kept: Sequence[str]) -> bool:
-        """Whether a place of some size has it among these nodes, where the stage measures places."""
-        return stage.scope != "places" or any(node in place for place in self.places_of(kept))
+    def measured_in(self, stage: Stage, kept: Sequence[str]) -> frozenset[str]:
+        """The nodes that the stage can measure where these are left: those in a large place, else all, or none."""
+        if self.not_here(stage, kept):
+            return frozenset()
+        return frozenset(chain(*self.places_of(kept)) if stage.scope == "places" else self.nodes)
 
     def places_of(self, kept: Sequence[str]) -> list[tuple[str, ...]]:
         """The nodes by place, where there are several places of some size."""

@@ -16,6 +16,7 @@ from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
 MAX_REASONS = 20
 MAX_SAID = 4  # serials that are shown
@@ -48,9 +49,19 @@ class NodeOutcome:
     concerns: tuple[str, ...]
 
 
+@record
+class ReachedNodes:
+    """The nodes that a stage can measure: of all, and once those are gone that were taken out."""
+
+    stage: Stage
+    of_all: frozenset[str]
+    left: frozenset[str]
+
+
 def of_nodes(state: AcceptanceState) -> list[NodeOutcome]:
     """All nodes, in the order of the cluster."""
-    return [_of_node(node, state) for node in state.nodes]
+    reached = [_reached(stage, state) for stage in state.plan.stages]
+    return [_of_node(node, state, reached) for node in state.nodes]
 
 
 def outcome(
@@ -73,7 +84,14 @@ def failed(node: str, state: AcceptanceState) -> tuple[str, ...]:
     return tuple(f"{failure.check}: {failure.words} ({failure.folder})" for failure in failures)
 
 
-def _of_node(node: str, state: AcceptanceState) -> NodeOutcome:
+def _reached(stage: Stage, state: AcceptanceState) -> ReachedNodes:
+    of_all, kept = state.measured_in(stage, state.nodes), state.kept
+    if not state.out or stage.scope == "nodes":
+        return ReachedNodes(stage, of_all, of_all)
+    return ReachedNodes(stage, of_all, state.measured_in(stage, kept) if len(kept) > 1 else frozenset())
+
+
+def _of_node(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes]) -> NodeOutcome:
     concerns = tuple(dict.fromkeys(_concerns(node, state)))[:MAX_REASONS]
     failures = state.failures.get(node, [])
     if failures:
@@ -81,7 +99,7 @@ def _of_node(node: str, state: AcceptanceState) -> NodeOutcome:
         is_of_hardware = any(failure.action in OF_HARDWARE or failure.stage in under_load for failure in failures)
         said = NodeVerdict.REJECTED if is_of_hardware else NodeVerdict.TO_FIX
         return NodeOutcome(node, said, failed(node, state), concerns)
-    missing = tuple(dict.fromkeys((*_unsettled(node, state), *_missing(node, state))))
+    missing = tuple(dict.fromkeys((*_unsettled(node, state), *_missing(node, state, reached))))
     return NodeOutcome(node, NodeVerdict.OPEN if missing else NodeVerdict.ACCEPTED, missing[:MAX_REASONS], concerns)
 
 
@@ -107,10 +125,11 @@ def _identity(seen: NodeRun) -> str:
     return seen.machine.instance_id or seen.machine.serial or next((gpu.uuid for gpu in seen.machine.gpus), "")
 
 
-def _missing(node: str, state: AcceptanceState) -> Iterator[str]:
+def _missing(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes]) -> Iterator[str]:
     """What keeps a node that nothing failed on from being accepted."""
-    for stage in state.plan.stages:
-        yield from _missing_in(stage, node, state)
+    for of_stage in reached:
+        if node in of_stage.of_all:
+            yield from _missing_in(of_stage, node, state)
     seen = state.seen.get(node)
     for other in state.of_others:
         if other.speaks_of(node) and other.result.verdict is not Verdict.CONCERN:
@@ -124,16 +143,16 @@ def _missing(node: str, state: AcceptanceState) -> Iterator[str]:
             yield f"{title}: not measured on it, and on others of its kind"
         elif any(judged.decision is not Decision.GOOD for judged in own):
             worst = min(own, key=lambda judged: (judged.decision is Decision.GOOD, judged.share))
-            yield f"{title}: {worst.share:.1%} of the usual in {worst.runs} runs, which decides nothing in this noise"
+            why = "at unknown distances" if UNKNOWN_WAYS in what else "in this noise"
+            yield f"{title}: {worst.share:.1%} of the usual in {worst.runs} runs, which decides nothing {why}"
 
 
-def _missing_in(stage: Stage, node: str, state: AcceptanceState) -> Iterator[str]:
+def _missing_in(reached: ReachedNodes, node: str, state: AcceptanceState) -> Iterator[str]:
+    stage = reached.stage
     runs = state.runs[stage.name][node]
     least = state.plan.errors.least_runs if stage.is_repeated else 1
-    if state.not_here(stage) or not state.is_in_a_place(stage, node, state.nodes):
-        return
     if runs < least:
-        why = ": too few nodes are left that did not fail" if state.is_left_alone(stage, node) else ""
+        why = ": too few nodes are left that did not fail" if node not in reached.left else ""
         yield f"{stage.title}: {runs} of {least} runs{why}"
         return
     own = {check: results for (name, check), results in state.results_of(node).items() if name == stage.name}

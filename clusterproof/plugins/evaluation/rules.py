@@ -17,6 +17,7 @@ from clusterproof.plugins.evidence import group
 # Modules whose functions say what is wrong.
 SAYING = (
     "clusterproof.checks.",
+    "clusterproof.plugins.evidence.perf.comparison",
     "clusterproof.plugins.evidence.perf.facts",
     "clusterproof.plugins.evidence.host.facts",
 )

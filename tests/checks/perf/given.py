@@ -81,11 +81,15 @@ def copying(
     is_placed: bool = True,
     host: Sequence[float] = (),
     nvlinks: Sequence[bool] = (),
+    bridged: bool = False,
+    lost: bool = False,
+    first: str = "2230",
 ) -> NodeEvidence:
     """GPUs at these sockets, which copy so fast to those at another; one of them at half of that to all.
 
     A socket below 0 is unknown. `host` is how fast each copies from the host, if that was measured; `nvlinks`, whether
-    those of each GPU are up, if the driver says so.
+    those of each GPU are up, if the driver says so, and `bridged`, that they join pairs. One GPU more may be `lost`.
+    `first` is the PCI device id of the first.
     """
     head = "Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) -> GPU(column)\n"
     rows = ["".join(f" {number}" for number in range(len(sockets)))]
@@ -99,15 +103,20 @@ def copying(
         {
             "address": f"0000:{number:02x}:00.0",
             "vendor": "10de",
-            "device": "2230",
+            "device": "2230" if number else first,
             "class": "030200",
             **({"path": [f"pci{number}", f"g{number}"], "numa": socket, "function_of": ""} if is_placed else {}),
         }
-        for number, socket in enumerate(sockets)
+        for number, socket in enumerate([*sockets, *([0] if lost else [])])
     ]
     runs = [ran(head + "\n".join(rows) + "\n"), *([ran(from_host(*host))] if host else [])]
     copies = {"gpus": len(sockets), "by": "nvbandwidth", "runs": runs}
     data = {"gpu_bandwidth": copies, "pci": {"devices": devices, "switches": []}}
     if nvlinks:
-        data["nvml"] = {"gpus": [{"index": at, "nvlinks": [is_up] * 4} for at, is_up in enumerate(nvlinks)]}
+        gpus = [{"index": at, "nvlinks": [is_up] * 4, **_bridge(at, bridged)} for at, is_up in enumerate(nvlinks)]
+        data["nvml"] = {"gpus": [*gpus, *([{"index": len(gpus), "error": "GPU_IS_LOST"}] if lost else [])]}
     return NodeEvidence(name, collectors={key: Collected(Status.READ, value) for key, value in data.items()})
+
+
+def _bridge(gpu: int, is_there: bool) -> dict[str, Any]:
+    return {"nvlinks_to": {f"GPU {gpu ^ 1}": 4}} if is_there else {}

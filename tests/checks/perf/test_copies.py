@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import said
-from tests.checks.perf.given import NEAR, copying
+from tests.checks.perf.given import FAR, NEAR, copying
 
 PASS, CONCERN, FAIL, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE
 
@@ -86,3 +86,62 @@ def test_a_slow_gpu_that_alone_is_so_far_is_named_beside_nodes_where_the_way_mak
     result = said("gpu.gpu_bandwidth", copying(sockets, far=NEAR, slow=slow), *others, occasion="perf")
     assert result.verdict is FAIL
     assert f"GPU {slow}, GPU to GPU" in result.message
+
+
+@pytest.mark.parametrize(
+    "unlike",
+    [
+        {"sockets": (0,) * 7, "nvlinks": (True,) * 7, "lost": True},
+        {"sockets": (0,) * 8, "nvlinks": (*(True,) * 5, False, True, True), "is_placed": False},
+    ],
+    ids=["one is lost", "the links of one are down"],
+)
+@pytest.mark.parametrize("others", [0, 4])
+def test_a_gpu_that_is_lost_or_has_no_links_hides_no_slow_one(unlike: dict[str, Any], others: int) -> None:
+    beside = [copying((0,) * 8, f"gpu00{number}", nvlinks=(True,) * 8) for number in range(2, 2 + others)]
+    result = said("gpu.gpu_bandwidth", copying(**unlike, slow=3), *beside, occasion="perf")
+    assert result.verdict is FAIL
+    assert "GPU 3, GPU to GPU by nvbandwidth: 13.17 GB/s, 50 % below the best GPU" in result.message
+    assert "GPU 0" not in result.message
+
+
+def test_nvlinks_to_one_other_gpu_make_none_as_near_to_all() -> None:
+    pairs = copying((0, 0, 0, 0, 1, 1), is_placed=False, nvlinks=(True,) * 6, bridged=True)
+    assert said("gpu.gpu_bandwidth", pairs, occasion="perf").verdict is INCOMPLETE
+
+
+@pytest.mark.parametrize("usual", [(0, 0, 0, 0), (0, 0, 0, 1)])
+@pytest.mark.parametrize(
+    ("unlike", "verdict"),
+    [
+        ({}, INCOMPLETE),  # healthy or not: it may be as slow for where its GPUs are
+        ({"is_placed": False}, INCOMPLETE),
+        ({"slow": 3}, FAIL),
+        ({"is_placed": False, "slow": 3}, INCOMPLETE),
+        ({"far": NEAR}, PASS),
+        ({"far": NEAR, "is_placed": False}, PASS),
+    ],
+)
+def test_a_node_that_alone_is_built_so_fails_by_its_own_gpus_alone(
+    usual: tuple[int, ...], unlike: dict[str, Any], verdict: Verdict
+) -> None:
+    beside = [copying(usual, f"gpu00{number}") for number in range(2, 9)]
+    result = said("gpu.gpu_bandwidth", copying((0, 0, 1, 1), **unlike), *beside, occasion="perf")
+    assert result.verdict is verdict, result.message
+
+
+@pytest.mark.parametrize(("own", "due"), [((0, 0, 1), PASS), ((0, 1, 1), INCOMPLETE)])
+def test_where_no_node_knows_its_distances_what_is_slower_than_the_same_gpu_of_others_is_no_fault(
+    own: tuple[int, ...], due: Verdict
+) -> None:
+    beside = [copying((0, 0, 1), f"gpu00{number}", is_placed=False) for number in (2, 3, 4)]
+    assert said("gpu.gpu_bandwidth", copying(own, is_placed=False), *beside, occasion="perf").verdict is due
+
+
+@pytest.mark.parametrize("far", [NEAR, FAR])
+def test_a_gpu_of_another_model_is_compared_with_none_that_is_as_near(far: float) -> None:
+    mixed = copying((*(0,) * 6, 1, 1), far=far, slow=0, first="1eb8")
+    beside = [copying((*(0,) * 6, 1, 1), f"gpu00{number}", far) for number in (2, 3, 4)]
+    result = said("gpu.gpu_bandwidth", mixed, *beside, occasion="perf")
+    assert result.verdict is INCOMPLETE
+    assert result.message.count("GPU to GPU") == 1

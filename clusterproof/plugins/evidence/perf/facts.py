@@ -165,10 +165,11 @@ class Shortfall:
         return f"{self.name}: {self.value:.4g} {unit}, {behind}"
 
 
-def below_best(values: Mapping[str, float], name: str) -> Iterable[Shortfall]:
-    """What the GPUs of one node lack to the best of them; `name` says what was measured."""
-    best = max(values.values(), default=0.0)
-    if len(values) > 1 and best > 0:
+def below_best(values: Mapping[str, float], name: str, among: Mapping[str, float] | None = None) -> Iterable[Shortfall]:
+    """What GPUs of one node lack to the best of them, or of others too; `name` says what was measured."""
+    compared = among or values
+    best = max(compared.values(), default=0.0)
+    if len(compared) > 1 and best > 0:
         yield from (Shortfall(f"GPU {gpu}, {name}", value, best, NODE) for gpu, value in values.items() if value < best)
 
 

@@ -37,6 +37,7 @@ DIRECTIONS = {
     "device_to_host_memcpy_ce": GPU_TO_HOST,
     "device_to_device_memcpy_read_ce": GPU_TO_GPU,
 }
+WAY = ", others "  # in a name, before how near they are
 UNKNOWN_WAYS = "others at unknown distances"
 LONGEST_LINE = 2000
 VGA = "0300"  # PCI class
@@ -71,10 +72,10 @@ def _on_bus(node: Node) -> list[tuple[str, str]]:
     return [(gpu["device"], gpu.get("pci_class", "")) for gpu in sorted(gpus, key=lambda gpu: gpu["address"])]
 
 
-def by_model(node: Node, speeds: Speeds) -> Mapping[str, Speeds]:
-    """The GPUs that were measured, by their model; by none where it is unknown which GPU is of which."""
-    models = models_of(node, len(speeds))
-    is_one, are_all = len({*models}) == 1, {*speeds} == {*map(str, range(len(models)))}
+def by_model(node: Node, speeds: Speeds, measured: Collection[str] = ()) -> Mapping[str, Speeds]:
+    """GPUs by their model, of these that were `measured`; by none where it is unknown which GPU is of which."""
+    models = models_of(node, len(measured or speeds))
+    is_one, are_all = len({*models}) == 1, {*(measured or speeds)} == {*map(str, range(len(models)))}
     found: dict[str, dict[str, float]] = {}
     for gpu, speed in speeds.items():
         model = models[0] if is_one else models[int(gpu)] if are_all else ""
@@ -82,7 +83,7 @@ def by_model(node: Node, speeds: Speeds) -> Mapping[str, Speeds]:
     return found
 
 
-def of_models(node: Node, speeds: Speeds, models: Collection[str]) -> Speeds:
+def of_models(node: Node, speeds: Speeds, models: Collection[str], measured: Collection[str] = ()) -> Speeds:
     """Those of the GPUs that may be of one of these models; of all GPUs where the node's models, or these, are unknown.
 
     Where it is unknown which of its GPUs were measured, all may be if one is that is not for a display.
@@ -90,7 +91,7 @@ def of_models(node: Node, speeds: Speeds, models: Collection[str]) -> Speeds:
     known = computing_of(node)
     if not (models and known):
         return speeds
-    found = by_model(node, speeds)
+    found = by_model(node, speeds, measured)
     unknown = {} if {*known}.isdisjoint(models) else found.get("", {})
     return {gpu: speed for alike in (unknown, *map(found.get, models)) for gpu, speed in (alike or {}).items()}
 
@@ -98,8 +99,7 @@ def of_models(node: Node, speeds: Speeds, models: Collection[str]) -> Speeds:
 def by_way(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
     """Copies between GPUs apart for GPUs that are as near to the others: `GPU to GPU by x, others 1 NODE, 1 SYS`.
 
-    How fast they are has no part in it, so that nodes built alike can be compared. They stay together where all are as
-    near.
+    How fast they are has no part in it, so that nodes built alike can be compared.
     """
     apart: dict[str, dict[str, float]] = {}
     for name, speeds in of_copies.items():
@@ -110,34 +110,24 @@ def by_way(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
 
 
 def ways_of(node: Node, name: str, speeds: Speeds) -> Mapping[str, str]:
-    """How near the other GPUs are to each: `others 1 PIX, 2 SYS`; nothing where that is alike, or they do not matter.
+    """How near the other GPUs are to each: `others 1 PIX, 2 SYS`; nothing of a GPU that has NVLinks to them.
 
-    Where it is unknown each GPU is apart from all others, unless all have NVLinks.
+    One of which that is unknown is like no other.
     """
     if not name.startswith(GPU_TO_GPU):
         return {}
-    ways = {str(gpu): way for gpu, way in enumerate(_ways(node))}
-    if speeds.keys() != ways.keys():
-        return {} if _have_nvlinks(node) else {gpu: f"{UNKNOWN_WAYS} from GPU {gpu}" for gpu in speeds}
-    return ways if len({*ways.values()}) > 1 else {}
+    paths, linked = _paths(node), _linked(node, len(speeds))
+    if len(linked) >= len(speeds) and all(linked):
+        return {}
+    ways = {gpu: f"{UNKNOWN_WAYS} from GPU {gpu}" for gpu in speeds}
+    if speeds.keys() == {*map(str, range(len(paths)))}:
+        ways |= {str(gpu): path for gpu, path in enumerate(paths)}
+    if speeds.keys() == {*map(str, range(len(linked)))}:
+        ways |= {str(gpu): "" for gpu, is_linked in enumerate(linked) if is_linked}
+    return ways
 
 
-def by_reach(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
-    """The same where the way decides, as over PCIe: of three GPUs at two sockets one is slower with both others.
-
-    They stay together where it does not (NVLinks).
-    """
-    percent = node.threshold("load.slower_concern_percent")
-    apart: dict[str, Speeds] = {}
-    for name, speeds in of_copies.items():
-        alike = by_way(node, {name: speeds})
-        usual = [median(of_way.values()) for of_way in alike.values()]
-        is_apart = usual and min(usual) < (1 - percent / 100) * max(usual)
-        apart |= alike if is_apart else {name: speeds}
-    return apart
-
-
-def _ways(node: Node) -> list[str]:
+def _paths(node: Node) -> list[str]:
     """How near the other GPUs are to each, in the order of the bus; nothing where that is unknown of one."""
     paths = readings(node, "gpu_paths")[0].get("gpu_paths", {}).values()
     counted = [Counter(map(str, readings(of_gpu, "gpus")[0].get("gpus", {}).values())) for of_gpu in paths]
@@ -146,10 +136,23 @@ def _ways(node: Node) -> list[str]:
     return [f"others {', '.join(f'{counts[way]} {way}' for way in sorted(counts))}" for counts in counted]
 
 
-def _have_nvlinks(node: Node) -> bool:
-    """Whether an NVLink is known to be up on each GPU."""
-    gpus = readings(node, "gpus")[0].get("gpus", ())
-    return bool(gpus) and all(any(readings(gpu, "nvlink_states")[0].get("nvlink_states", ())) for gpu in gpus)
+def _linked(node: Node, measured: int) -> list[bool]:
+    """Whether each GPU is known to have NVLinks to all others, or any where it is unknown to whom.
+
+    Of the GPUs that answer, where that is not as many as were measured: CUDA does not count one that is lost.
+    """
+    read = [readings(gpu, "nvlink_states", "nvlinks_to")[0] for gpu in readings(node, "gpus")[0].get("gpus", ())]
+    answering = [of for of in read if "nvlink_states" in of]
+    if len(read) != measured:
+        read = answering
+    return [
+        any(of.get("nvlink_states", ())) and (not (to := of.get("nvlinks_to")) or _leads_to(to, len(answering) - 1))
+        for of in read
+    ]
+
+
+def _leads_to(links: Mapping[str, int], others: int) -> bool:
+    return sum(map(bool, links.values())) >= others
 
 
 @record

@@ -1,0 +1,108 @@
+"""What GPUs are compared with that copy or multiply: those of their model, on the node and on the nodes of its group.
+
+Between GPUs also those as near to the others. What is slower than all that it may not be compared with is incomplete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from math import inf
+from types import MappingProxyType
+
+from clusterproof.plugins.core.message import listed
+from clusterproof.plugins.core.robust import median
+from clusterproof.plugins.core.verdict import incomplete
+from clusterproof.plugins.evidence.group import Median
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.perf.facts import Shortfall, below_best, below_median
+from clusterproof.plugins.evidence.perf.gpu_speed import (
+    GPU_TO_GPU,
+    UNKNOWN_WAYS,
+    WAY,
+    Speeds,
+    by_model,
+    by_way,
+    computing_of,
+    of_models,
+)
+
+Beside = Mapping[str, Speeds]
+Read = Callable[[Node], Mapping[str, Speeds]]  # what a check compares of a node
+NO_OTHERS: Beside = MappingProxyType({})
+
+
+def beside_each(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
+    """By the names of `by_way`, with which GPUs of the node these compare: with all where no way of it is slower."""
+    percent = node.threshold("load.slower_concern_percent")
+    found: dict[str, Speeds] = {}
+    for name, speeds in of_copies.items():
+        apart = by_way(node, {name: speeds})
+        usual = [median(alike.values()) for alike in apart.values()]
+        is_slower = usual and min(usual) < (1 - percent / 100) * max(usual)
+        found |= apart if is_slower else dict.fromkeys(apart, speeds)
+    return found
+
+
+def shortfalls(node: Node, read: Read, beside: Beside = NO_OTHERS) -> Iterator[list[Shortfall]]:
+    """How far GPUs are behind the best of their model on the node, and behind the median of its group's nodes.
+
+    For each measurement and model.
+    """
+    for name, model, alike, others in compared(node, read, beside):
+        shared = None if UNKNOWN_WAYS in name else medians(node, read, model).get(name)
+        of_each = (below_median(f"GPU {gpu}, {name}", speed, shared) for gpu, speed in alike.items())
+        yield [*below_best(alike, name, others), *chain.from_iterable(of_each)]
+
+
+def compared(node: Node, read: Read, beside: Beside) -> Iterator[tuple[str, str, Speeds, Speeds]]:
+    """By measurement and model the GPUs, and all of the node that these are compared with: themselves, or `beside`."""
+    for name, speeds in read(node).items():
+        for model, others in by_model(node, beside.get(name, speeds), measured(node, name)).items():
+            if alike := {gpu: speed for gpu, speed in speeds.items() if gpu in others}:
+                yield name, model, alike, others
+
+
+def all_copies(node: Node) -> Mapping[str, Speeds]:
+    """The same, however near the GPUs are to the others: what is slower than others here may be farther."""
+    return node.gpu_bandwidth.speeds
+
+
+def measured(node: Node, name: str) -> Speeds:
+    """All GPUs of the node that copied as these, whose name this is; none where these are all."""
+    return all_copies(node)[name.partition(WAY)[0]] if name.startswith(GPU_TO_GPU) else {}
+
+
+def medians(node: Node, read: Read, model: str) -> Mapping[str, Median]:
+    """What the group is compared by: the median of each node's GPUs of a model, as far as their models are known."""
+    models = [model] if model else sorted({*computing_of(node)})
+    return node.group.medians(
+        f"{read.__name__} {models}",
+        lambda other: {
+            name: median(alike.values())
+            for name, speeds in read(other).items()
+            if (alike := of_models(other, speeds, models, measured(other, name)))
+        },
+    )
+
+
+def require_comparison(
+    node: Node, read: Read, unit: str, beside: Beside = NO_OTHERS, *, has_limit: bool = False
+) -> None:
+    """Raise Incomplete for each GPU that nothing can be compared with, or that is slower and may be farther."""
+    least, alone = 1 - node.threshold("load.slower_concern_percent") / 100, list[str]()
+    for name, model, alike, others in compared(node, read, beside):
+        is_known, usual = UNKNOWN_WAYS not in name, _usual(medians(node, read, model).get(name))
+        if is_known and usual is not None:
+            continue
+        if usual is None and WAY in name:
+            usual = _usual(medians(node, all_copies, model).get(name.partition(WAY)[0]))
+        is_enough = (is_known and has_limit) or (len(others) > 1 and any(others.values()))
+        due = least * usual if usual is not None else 0.0 if is_enough else inf
+        alone += [f"GPU {gpu}, {name}: {speed:.4g} {unit}" for gpu, speed in alike.items() if speed < due]
+    if alone or not (has_limit or read(node)):
+        incomplete(f"{listed(alone) or 'nothing was measured'}; expected further GPUs or nodes to compare with")
+
+
+def _usual(shared: Median | None) -> float | None:
+    return shared.value if shared and shared.is_comparable else None
