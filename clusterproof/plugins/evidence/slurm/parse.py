@@ -38,7 +38,7 @@ class Listed:
 
 def listed_in(text: str) -> Listed:
     """What of an output is of which node; of its records the last."""
-    records, rest = _records_in(text)
+    records, rest = records_in(text)
     by_node = {str(node_of(record).get("name", "")): [record] for record in records}
     by_node.pop("", None)
     table = table_in(rest)
@@ -50,11 +50,7 @@ def listed_in(text: str) -> Listed:
 
 def unlisted_in(text: str) -> str:
     """An output without what makes it one of Slurm's: records of nodes, and titles of tables."""
-    return without_titles(_records_in(text)[1])
-
-
-def _records_in(text: str) -> tuple[list[str], str]:
-    return records_in(text) if is_scontrol(text) else ([], text)
+    return without_titles(records_in(text)[1])
 
 
 def latest(ranked: Iterable[tuple[int, object]]) -> object:

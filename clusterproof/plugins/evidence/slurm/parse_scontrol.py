@@ -12,7 +12,11 @@ MAX_NODES = 16_384
 LONGEST_RECORD = 8_000
 NARROWEST = 60  # characters of a terminal's line
 
-_RECORD = re.compile(r"^NodeName=", re.MULTILINE)
+# A line of slurm.conf begins as a record does, and has none of these.
+_ITS_OWN = re.compile(
+    r"\s(?:Arch|CPU(?:Alloc|Efctv|Err|Tot|Load)|AllocCPUs|(?:Available|Active)Features|OS|FreeMem|AllocMem|Partitions"
+    r"|MCS_label|BootTime|SlurmdStartTime|LastBusyTime|(?:Cfg|Alloc)TRES)="
+)
 _VALUES = {
     "name": re.compile(r"NodeName=(\S{1,253})"),
     "host": re.compile(r"\sNodeHostName=(\S{1,253})"),
@@ -43,8 +47,8 @@ _ANOTHER = re.compile(  # how the record of the next node begins, or of somethin
 
 
 def is_scontrol(text: str) -> bool:
-    """Whether it is what `scontrol show node` prints, whole or cut; slurm.conf has NodeName= too, and not its CPUs."""
-    return bool(_RECORD.search(text)) and any(word in text for word in ("CPUAlloc=", "AllocCPUs=", "CPUTot="))
+    """Whether it has a record that `scontrol show node` prints, whole or cut."""
+    return "NodeName=" in text and bool(records_in(text)[0])
 
 
 def read_scontrol(text: str) -> Mapping[str, object]:
@@ -70,20 +74,24 @@ def node_of(record: str) -> dict[str, object]:
 
 def records_in(text: str) -> tuple[list[str], str]:
     """The records of nodes, whatever their lines were wrapped to, and all lines that are of none."""
-    records: list[list[str]] = []
+    records: list[str] = []
     rest: list[str] = []
-    goes_on = False
     lines = text.split("\n")
-    for place, line in enumerate(lines):
-        is_first = line.startswith("NodeName=")
-        goes_on = is_first or (goes_on and _is_further(lines, place))
-        if is_first:
-            records.append([line])
-        elif goes_on:
-            records[-1] += [line] * bool(line)
+    begin = 0
+    while begin < len(lines):
+        end = begin + 1
+        if lines[begin].startswith("NodeName="):
+            while end < len(lines) and _is_further(lines, end):
+                end += 1
+            record = _unwrapped([line for line in lines[begin:end] if line])[:LONGEST_RECORD]
+            if _ITS_OWN.search(record):
+                records.append(record)
+            else:
+                rest += lines[begin:end]
         else:
-            rest.append(line)
-    return [_unwrapped(record)[:LONGEST_RECORD] for record in records[:MAX_NODES]], "\n".join(rest)
+            rest.append(lines[begin])
+        begin = end
+    return records[:MAX_NODES], "\n".join(rest)
 
 
 def _is_further(lines: Sequence[str], place: int) -> bool:
