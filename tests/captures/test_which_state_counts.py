@@ -41,3 +41,64 @@ def test_a_line_of_slurms_configuration_is_no_record(line: str, tmp_path: Path) 
     assert [result.verdict for result in results(IN_SLURM, path).values()] == [FAIL]
     accused = line.replace("CLOUD", "DOWN").replace("UNKNOWN", "DOWN")
     assert FAIL not in found(IN_SLURM, f"{record('IDLE')}\n{accused}\n", tmp_path).values()
+
+
+IDLE, SAID_IDLE = record("IDLE"), "$ sinfo\nNODELIST STATE\ngpu003 idle\n"
+SAID_DRAINED = "$ sinfo\nNODELIST STATE\ngpu003 drng\n"
+REASON = "$ sinfo -R\nREASON USER TIMESTAMP NODELIST\nGPU 3 fell off bus root 2026-07-21T11:00:00 gpu003\n"
+
+
+@pytest.mark.parametrize(
+    ("outputs", "words"),
+    [
+        ((IDLE, REASON), "(GPU 3 fell off bus, by root at 2026-07-21T11:00:00)"),
+        ((IDLE, SAID_DRAINED), "DRNG"),
+        ((DRAINED, SAID_IDLE), "IDLE+DRAIN (replace the board"),
+        ((SAID_IDLE, REASON), "(GPU 3 fell off bus"),
+        ((SAID_DRAINED, REASON), "DRNG (GPU 3 fell off bus"),
+        ((REASON, record("IDLE+DRAIN")), "IDLE+DRAIN (GPU 3 fell off bus"),
+        ((IDLE, DRAINED), "IDLE+DRAIN (replace the board"),
+        ((SAID_IDLE, SAID_DRAINED), "DRNG"),
+        ((DRAINED, IDLE), ""),
+        ((SAID_DRAINED, SAID_IDLE), ""),
+        ((REASON, SAID_IDLE), ""),
+        ((REASON, IDLE), ""),
+        ((SAID_DRAINED, IDLE), ""),
+    ],
+)
+def test_in_one_file_the_later_output_counts_unless_it_says_less(
+    outputs: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, **{"x.txt": "".join(f"$ scontrol show node gpu003\n{one}" for one in outputs)}) / "x.txt"
+    (result,) = results(IN_SLURM, path).values()
+    assert (result.verdict is FAIL) == bool(words)
+    assert words in result.message
+
+
+@pytest.mark.parametrize("names", [("after.txt", "before.txt"), ("before.txt", "after.txt")])
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        (DRAINED, IDLE, "replace the board"),
+        (DRAINED, SAID_IDLE, "replace the board"),
+        (IDLE, SAID_DRAINED, "DRNG"),
+        (IDLE, REASON, "GPU 3 fell off bus"),
+        (record("IDLE+DRAIN"), REASON, "IDLE+DRAIN (GPU 3 fell off bus"),
+        (record("IDLE*"), SAID_IDLE, "no response from it (IDLE*)"),
+        (record("IDLE+FROB"), SAID_IDLE, "IDLE+FROB"),
+    ],
+)
+def test_of_several_files_the_worst_state_counts(
+    one: str, other: str, words: str, names: tuple[str, str], tmp_path: Path
+) -> None:
+    path = written(tmp_path, **{f"gpu003/{name}": text for name, text in zip(names, (one, other), strict=True)})
+    (result,) = results(IN_SLURM, path).values()
+    assert words in result.message
+
+
+def test_nothing_sticks_to_the_last_word_of_a_record(tmp_path: Path) -> None:
+    of_one_line = "NodeName=gpu003 CPUTot=192 Gres=gpu:8 State=IDLE+DRAIN"
+    path = written(tmp_path, **{"x.txt": f"{of_one_line}\n{SAID_IDLE}"}) / "x.txt"
+    assert "reports it as IDLE+DRAIN; expected" in results(IN_SLURM, path)["gpu003"].message
+    path.write_text(f"{DRAINED}{SAID_IDLE}")
+    assert "by root at 2026-07-20T11:00:00)" in results(IN_SLURM, path)["gpu003"].message

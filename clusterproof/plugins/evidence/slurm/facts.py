@@ -36,6 +36,15 @@ OUT_OF_USE = POWERED_DOWN | frozenset(
     | {"FUTURE", "UNKNOWN", "PLANNED_DOWN"}
     | {"FUTR", "UNK"}  # as sinfo shortens them
 )
+_WORDS = """
+ALLOCATED BLOCKED CANCEL_REBOOT CLOUD COMPLETING DOWN DRAIN DRAINED DRAINING DYNAMIC_FUTURE DYNAMIC_NORM ERROR
+EXTERNAL FAIL FAILING FUTURE IDLE INVAL INVALID INVALID_REG MAINT MAINTENANCE MIXED NOT_RESPONDING NO_RESPOND
+PERFCTRS PLANNED POWERED_DOWN POWERING_DOWN POWERING_UP POWER_DOWN POWER_UP REBOOT REBOOT_CANCELED REBOOT_ISSUED
+REBOOT_REQUESTED RESERVED RESUME UNDRAIN UNKNOWN
+ALLOC BLOCK BOOT CANC_R COMP DRNG EXT FAILG FUTR MIX NPC PLND POWERED_DN POWERING_DN POWRING_DN POW_DN POW_UP RESM
+RESV UNK
+"""
+STATES = OUT_OF_USE.union(_WORDS.split())  # of a node, in full and as sinfo shortens them
 _RECORDED = frozenset({"host", "gres", "partitions"})  # what a record of scontrol has, and no row of sinfo's lists
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 
@@ -216,7 +225,7 @@ class SlurmJobs(Reported):
 
 def states_of(state: str) -> frozenset[str]:
     """The base state and the flags in a state."""
-    return frozenset(re.split(r"[+*]", state.upper())) - {""}
+    return frozenset(re.split(r"[+*~#!%$@^-]", state.upper())) - {""}  # scontrol of older versions has sinfo's signs
 
 
 def _names(data: object) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clusterproof.plugins.evidence.parsing import Form, objects
-from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, OUT_OF_USE, states_of
+from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, OUT_OF_USE, POWERED_DOWN, STATES, SlurmNode
 from clusterproof.plugins.evidence.slurm.parse_scontrol import is_scontrol, node_of, read_scontrol, records_in
 from clusterproof.plugins.evidence.slurm.parse_sinfo import (
     begins_sinfo,
@@ -54,11 +54,32 @@ def unlisted_in(text: str) -> str:
 
 
 def latest(ranked: Iterable[tuple[int, object]]) -> object:
-    """The nodes of all outputs, each once: what a later one of the same rank says of it, or one of a higher rank."""
+    """The nodes of the outputs of one file, in their order, each once.
+
+    The later says the state, and adds what it says besides. One that says less than an earlier one, as sinfo does
+    beside scontrol, and a reason alone beside both, counts where its state is worse.
+    """
     nodes: dict[object, dict[str, Any]] = {}
-    for _, value in sorted(ranked, key=lambda entry: entry[0]):
+    ranks: dict[object, tuple[int, bool]] = {}
+    for rank_of_output, value in ranked:
         for entry in objects(value["nodes"] if isinstance(value, dict) else None):
-            known = nodes.get(entry.get("name"), {})
-            is_out = entry.get("state") == LISTED_WITH_REASON and states_of(known.get("state", "")) & OUT_OF_USE
-            nodes[entry.get("name")] = known | entry | ({"state": known["state"]} if is_out else {})
+            name, state = entry.get("name"), entry.get("state")
+            known = nodes.setdefault(name, {})
+            rank = (rank_of_output, state != LISTED_WITH_REASON)
+            says_it = rank >= ranks.get(name, rank) or _badness(entry) > _badness(known)
+            if state and says_it:
+                ranks[name] = rank
+            nodes[name] = known | entry | ({} if says_it else {"state": known.get("state")})
     return {"nodes": list(nodes.values())}
+
+
+def worst(files: Iterable[object]) -> object:
+    """The nodes of several files, each once, with the worst state: nobody knows which file is the later."""
+    return latest((-place, value) for place, value in enumerate(files))
+
+
+def _badness(node: Mapping[str, Any]) -> tuple[bool, ...]:
+    """Whether a node is out of use, of an unknown state, and does not answer; of such states the one that names it."""
+    one = SlurmNode({"state": node.get("state", "")})
+    is_out = bool(one.states & OUT_OF_USE - POWERED_DOWN)
+    return is_out, bool(one.states - STATES), not one.answers, one.state != LISTED_WITH_REASON

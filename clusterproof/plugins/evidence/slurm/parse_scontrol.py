@@ -66,6 +66,8 @@ def node_of(record: str) -> dict[str, object]:
     for name, form in _VALUES.items():
         if match := form.search(values):
             node[name] = "" if match[1] == "(null)" else match[1]
+    if not said:
+        return node
     stamp = _STAMP.search(said)
     node["reason"] = short((said[: stamp.start()] if stamp else _NEXT.split(said)[0]).strip())
     node["reason_user"], node["reason_time"] = stamp.groups() if stamp else ("", "")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.evidence.parsing import CaptureError, short
-from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON
+from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, STATES
 
 MAX_NODES = 16_384
 MAX_NAMED = 250_000  # nodes that all rows of a table together name
@@ -30,15 +30,6 @@ _READ = frozenset(("STATE", "REASON", "USER", "TIMESTAMP", "NODELIST"))  # title
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\S{1,40}|Unknown")
 _USER = re.compile(r"\(\d{1,10}\)\Z")  # its number, behind its name
 _SUFFIXES = "*~#!%$@^-+"  # of a state in sinfo; only * is kept: the node does not answer
-_WORDS = """
-ALLOCATED BLOCKED CANCEL_REBOOT CLOUD COMPLETING DOWN DRAIN DRAINED DRAINING DYNAMIC_FUTURE DYNAMIC_NORM ERROR
-EXTERNAL FAIL FAILING FUTURE IDLE INVAL INVALID INVALID_REG MAINT MAINTENANCE MIXED NOT_RESPONDING NO_RESPOND
-PERFCTRS PLANNED POWERED_DOWN POWERING_DOWN POWERING_UP POWER_DOWN POWER_UP REBOOT REBOOT_CANCELED REBOOT_ISSUED
-REBOOT_REQUESTED RESERVED RESUME UNDRAIN UNKNOWN
-ALLOC BLOCK BOOT CANC_R COMP DRNG EXT FAILG FUTR MIX NPC PLND POWERED_DN POWERING_DN POWRING_DN POW_DN POW_UP RESM
-RESV UNK
-"""
-_STATES = frozenset(_WORDS.split())  # of a node, in full and as sinfo shortens them
 _OF_JOBS = frozenset(("RUNNING", "PENDING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "PREEMPTED"))
 
 
@@ -151,7 +142,7 @@ def _row_behind(titles: Sequence[str], lines: Sequence[str]) -> list[str]:
 def _odd_state(row: Mapping[str, str]) -> str:
     """What a row has in place of a node's state."""
     state = row.get("STATE", "").upper().rstrip(_SUFFIXES)
-    return "" if _STATES.issuperset(state.split("+") if state else ()) else state
+    return "" if STATES.issuperset(state.split("+") if state else ()) else state
 
 
 def _names(nodelist: str) -> tuple[str, ...]:
