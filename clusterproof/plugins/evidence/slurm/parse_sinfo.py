@@ -112,8 +112,7 @@ def _table(titles: Sequence[str], below: Sequence[str], before: str) -> Table:
         if names and ("STATE" in row or _reason(row)):
             table.by_node.update((name, row) for name in names if name not in table.by_node)  # of one partition
         else:
-            is_almost = row and (not unknown or any(map(str.isdecimal, nodelist)))
-            table.unclear.extend([_not_understood(line)] if is_almost else ())
+            table.unclear.extend([_not_understood(line)] if row else ())
             table.rest.append(line)
     if odd and (not table.by_node or odd in _OF_JOBS):
         raise CaptureError(f"sinfo's table has the state {short(odd)}, which is no state of a node")
