@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from tests.captures.captured import written
-from tests.captures.slurm_lists import IN_SLURM, found, results
+from tests.captures.captured import WELL, written
+from tests.captures.slurm_lists import IN_SLURM, found, not_a_row, results, said
 
 FAIL = Verdict.FAIL
 
@@ -102,3 +102,30 @@ def test_nothing_sticks_to_the_last_word_of_a_record(tmp_path: Path) -> None:
     assert "reports it as IDLE+DRAIN; expected" in results(IN_SLURM, path)["gpu003"].message
     path.write_text(f"{DRAINED}{SAID_IDLE}")
     assert "by root at 2026-07-20T11:00:00)" in results(IN_SLURM, path)["gpu003"].message
+
+
+@pytest.mark.parametrize(
+    "name", ["case-4711", "2026-07-20", "ticket-4711", "x", "10.0.0.3", "gpu004.cluster", "gpu004", "GPU004"]
+)
+def test_the_only_record_is_of_a_capture_that_has_no_other_nodes_name(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, **{f"{name}/slurm.txt": DRAINED, f"{name}/dmesg.txt": WELL}) / name
+    (result,) = results(IN_SLURM, path).values()
+    assert (result.verdict is FAIL) == ("004" not in name)
+    if "004" in name:
+        assert "Slurm lists 1 node (out of use: gpu003), and gpu004" in result.message.lower().replace("slurm", "Slurm")
+
+
+def test_a_row_of_an_unknown_state_is_named_whatever_its_node_is_called(tmp_path: Path) -> None:
+    titles = "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST\n"
+    rows = [f"gpu up 1 1 {state} {name}" for state, name in (("weird", "alpha"), ("idle", "beta"), ("idle", "gamma"))]
+    path = written(tmp_path, **{"x.txt": "\n".join((titles.strip(), *rows, ""))}) / "x.txt"
+    assert said(path) == [f"capture: x.txt: {not_a_row(rows[0])}"]
+
+
+def test_a_record_that_several_captures_have_is_of_none_whose_name_it_has_not(tmp_path: Path) -> None:
+    names = ("10.0.0.3", "10.0.0.4", "gpu003")
+    path = written(tmp_path, **{f"{name}/slurm.txt": DRAINED for name in names})
+    verdicts = {name: result.verdict for name, result in results(IN_SLURM, path).items()}
+    assert [name for name, verdict in verdicts.items() if verdict is FAIL] == ["gpu003"]
+    (path / "10.0.0.3" / "slurm.txt").write_text(DRAINED.replace("gpu003", "gpu007"))
+    assert results(IN_SLURM, path)["10.0.0.3"].verdict is FAIL
