@@ -10,8 +10,10 @@ from clusterproof.plugins.evidence.parsing import Form, objects
 from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, OUT_OF_USE, POWERED_DOWN, STATES, SlurmNode
 from clusterproof.plugins.evidence.slurm.parse_scontrol import is_scontrol, node_of, read_scontrol, records_in
 from clusterproof.plugins.evidence.slurm.parse_sinfo import (
+    MAX_NAMED,
     begins_sinfo,
     is_sinfo,
+    nodes_named,
     of_node,
     read_sinfo,
     table_in,
@@ -19,11 +21,9 @@ from clusterproof.plugins.evidence.slurm.parse_sinfo import (
     without_titles,
 )
 
-MAX_TABLES = 64  # of sinfo in one text: in a loop of it each has all nodes
-
 FORMS = (
     Form("scontrol show node", is_scontrol, read_scontrol),
-    Form("sinfo", is_sinfo, read_sinfo, 30, begins_sinfo, unclear_rows, MAX_TABLES),
+    Form("sinfo", is_sinfo, read_sinfo, 30, begins_sinfo, unclear_rows, nodes_named, MAX_NAMED),
 )
 
 

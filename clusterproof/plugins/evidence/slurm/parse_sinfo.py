@@ -12,7 +12,8 @@ from clusterproof.plugins.evidence.parsing import CaptureError, short
 from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, STATES
 
 MAX_NODES = 16_384
-MAX_NAMED = 250_000  # nodes that all rows of a table together name
+MAX_NAMED = 250_000  # nodes that all rows of a table together name, or all tables of a text
+REFUSED = 4_000  # nodes for which a table that is refused counts: to see that it is takes as long
 
 # Of a table of sinfo: those of jobs have NODELIST and STATE too. Where there is no STATE, TIMESTAMP is that of -R.
 _TITLES = re.compile(
@@ -60,6 +61,12 @@ def read_sinfo(text: str) -> Mapping[str, object]:
 def unclear_rows(text: str) -> list[str]:
     """A line for each row of a table that is not understood."""
     return table_in(text).unclear
+
+
+def nodes_named(text: str) -> int:
+    """The nodes that a table names, at least one: in a loop of sinfo each has all."""
+    table = table_in(text)
+    return REFUSED if table.refused else max(len(table.by_node), 1)
 
 
 @dataclass(frozen=True, slots=True)
