@@ -13,6 +13,7 @@ from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, STATES
 
 MAX_NODES = 16_384
 MAX_NAMED = 250_000  # nodes that all rows of a table together name, or all tables of a text
+MAX_BEHIND = 1_000  # rows behind an empty line that are named
 REFUSED = 4_000  # nodes for which a table that is refused counts: to see that it is takes as long
 
 # Of a table of sinfo: those of jobs have NODELIST and STATE too. Where there is no STATE, TIMESTAMP is that of -R.
@@ -100,7 +101,7 @@ def _table(titles: Sequence[str], below: Sequence[str], before: str) -> Table:
     if "REASON" in titles and "RESERVATION" in titles:
         raise CaptureError("sinfo's table has REASON beside RESERVATION, which may be blank: leave one of them out")
     end = next((place for place, line in enumerate(below) if _END.fullmatch(line.strip())), len(below))
-    table = Table(titles, unclear=_row_behind(titles, below[end:]), rest=[before, *below[end:]])
+    table = Table(titles, unclear=_rows_behind(titles, below[end:]), rest=[before, *below[end:]])
     expanded: dict[str, tuple[str, ...]] = {}
     named, odd = 0, ""
     for line in below[:end]:
@@ -137,12 +138,12 @@ def _row(titles: Sequence[str], line: str) -> dict[str, str]:
     return row if is_row else {}
 
 
-def _row_behind(titles: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """A line on the first row that stands behind an empty line, up to what ends a table: it may be of another."""
+def _rows_behind(titles: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """A line on each row that stands behind an empty line, up to what ends a table: it may be of another."""
     behind = itertools.takewhile(lambda line: not line or not _END.fullmatch(line.strip()), lines)
     rows = ((line, _row(titles, line)) for line in behind)
     found = (_not_understood(line) for line, row in rows if row and not _odd_state(row))
-    return list(itertools.islice(found, 1))
+    return list(itertools.islice(found, MAX_BEHIND))
 
 
 def _odd_state(row: Mapping[str, str]) -> str:
