@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,19 @@ def test_a_record_that_several_captures_have_is_of_none_whose_name_it_has_not(tm
     assert [name for name, verdict in verdicts.items() if verdict is FAIL] == ["gpu003"]
     (path / "10.0.0.3" / "slurm.txt").write_text(DRAINED.replace("gpu003", "gpu007"))
     assert results(IN_SLURM, path)["10.0.0.3"].verdict is FAIL
+
+
+def test_each_row_behind_an_empty_line_is_named(tmp_path: Path) -> None:
+    rows = ["idle gpu002", "drng gpu003", "down* gpu004"]
+    path = written(tmp_path, **{"x.txt": "\n\n".join(("STATE NODELIST\nidle gpu001", *rows))}) / "x.txt"
+    assert said(path) == [f"capture: x.txt: {not_a_row(row)}" for row in rows]
+
+
+def test_a_record_that_is_cut_before_its_state_is_named(tmp_path: Path) -> None:
+    whole = DRAINED.replace(
+        "   State", "   OS=Linux 6.8.0-1021-aws 23-Ubuntu SMP Mon Dec 9 23:51:33 UTC 2026\n   State"
+    )
+    narrow = "".join(f"{part}\n" for line in whole.splitlines() for part in textwrap.wrap(line, 30))
+    path = written(tmp_path, **{"gpu003.txt": narrow}) / "gpu003.txt"
+    expected = "scontrol's record of gpu003 has no State; expected whole records, in lines of 40 characters and more"
+    assert f"capture: gpu003.txt: {expected}" in [line.replace(", of gpu003", "") for line in said(path)]

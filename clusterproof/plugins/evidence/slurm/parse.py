@@ -8,7 +8,13 @@ from typing import Any
 
 from clusterproof.plugins.evidence.parsing import Form, objects
 from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, OUT_OF_USE, POWERED_DOWN, STATES, SlurmNode
-from clusterproof.plugins.evidence.slurm.parse_scontrol import is_scontrol, node_of, read_scontrol, records_in
+from clusterproof.plugins.evidence.slurm.parse_scontrol import (
+    is_scontrol,
+    node_of,
+    read_scontrol,
+    records_in,
+    without_state,
+)
 from clusterproof.plugins.evidence.slurm.parse_sinfo import (
     MAX_NAMED,
     begins_sinfo,
@@ -22,7 +28,7 @@ from clusterproof.plugins.evidence.slurm.parse_sinfo import (
 )
 
 FORMS = (
-    Form("scontrol show node", is_scontrol, read_scontrol),
+    Form("scontrol show node", is_scontrol, read_scontrol, unclear=without_state),
     Form("sinfo", is_sinfo, read_sinfo, 30, begins_sinfo, unclear_rows, nodes_named, MAX_NAMED),
 )
 

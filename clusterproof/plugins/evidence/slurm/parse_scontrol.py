@@ -10,7 +10,7 @@ from clusterproof.plugins.evidence.parsing import CaptureError, short
 
 MAX_NODES = 16_384
 LONGEST_RECORD = 8_000
-NARROWEST = 60  # characters of a terminal's line
+NARROWEST = 40  # characters of a terminal's line
 
 # A line of slurm.conf begins as a record does, and has none of these.
 _ITS_OWN = re.compile(
@@ -57,6 +57,13 @@ def read_scontrol(text: str) -> Mapping[str, object]:
     if not nodes:
         raise CaptureError("scontrol show node names no node")
     return {"slurm_node": {"nodes": nodes}}
+
+
+def without_state(text: str) -> list[str]:
+    """A line for each record that is cut before its node's state."""
+    names = [node.get("name") for node in map(node_of, records_in(text)[0]) if "state" not in node]
+    expected = f"expected whole records, in lines of {NARROWEST} characters and more"
+    return [f"scontrol's record of {name!s:.80} has no State; {expected}" for name in names]
 
 
 def node_of(record: str) -> dict[str, object]:
@@ -114,10 +121,13 @@ def _is_further(lines: Sequence[str], place: int) -> bool:
 
 
 def _unwrapped(lines: Sequence[str]) -> str:
-    """A record whose lines begin with keys. A line that was cut is as wide as the terminal, unless at a blank."""
+    """A record whose lines begin with keys. A terminal cuts lines to its width; what wraps them at blanks does not."""
+    pairs = list(itertools.pairwise(lines))
     width = max(map(len, lines))
+    cut = [len(before) for before, line in pairs if not _OWN.match(line)]
+    is_at_blanks = any(length < width - 1 for length in cut)  # of a line that is cut at a blank, that is lost
     record = [lines[0]]
-    for before, line in itertools.pairwise(lines):
-        begins = "\n" if _OWN.match(line) else "" if len(before) == width else " "
-        record.append(f"{begins}{line}")
+    for before, line in pairs:
+        is_torn = len(before) == width and not is_at_blanks
+        record += ["\n" if _OWN.match(line) else "" if is_torn else " ", line]
     return "".join(record)
