@@ -1,4 +1,9 @@
-"""What Slurm says of its nodes: `scontrol show node`, with and without -o, and the tables of `sinfo`."""
+"""What Slurm says of its nodes: `scontrol show node`, with and without -o, and the tables of `sinfo`.
+
+A record begins with NodeName= and has a key that slurm.conf does not have. A row stands below titles of sinfo's. Of the
+outputs of one file the later says a node's state; one that says less counts where its state is worse. Of several files
+the worst state counts. The only record is of the capture that it stands in, unless its name is another node's.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +64,7 @@ def unlisted_in(text: str) -> str:
     return without_titles(records_in(text)[1])
 
 
-def latest(ranked: Iterable[tuple[int, object]]) -> object:
+def latest(ranked: Iterable[tuple[int, object]]) -> Mapping[str, object]:
     """The nodes of the outputs of one file, in their order, each once.
 
     The later says the state, and adds what it says besides. One that says less than an earlier one, as sinfo does
@@ -79,7 +84,7 @@ def latest(ranked: Iterable[tuple[int, object]]) -> object:
     return {"nodes": list(nodes.values())}
 
 
-def worst(files: Iterable[object]) -> object:
+def worst(files: Iterable[object]) -> Mapping[str, object]:
     """The nodes of several files, each once, with the worst state: nobody knows which file is the later."""
     return latest((-place, value) for place, value in enumerate(files))
 
