@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.captures import NoCaptureError, several
 from clusterproof.plugins.captures.collection import read_layout
+from clusterproof.plugins.captures.outputs import of_text
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.slurm import parse_sinfo as sinfo
 from clusterproof.plugins.evidence.slurm.facts import SlurmNodes
 from tests.captures.captured import ILL, output_of, written, xids
@@ -136,12 +139,23 @@ def test_rows_are_expanded_once_and_counted_and_those_of_unknown_states_not_at_a
     assert table.refused.startswith(why)
 
 
-def test_of_a_loop_of_lists_the_last_are_read_and_the_others_named(tmp_path: Path) -> None:
-    text = "".join(f"$ date\n$ sinfo\nNODELIST STATE REASON\ngpu001 drain {number}\n" for number in range(70))
-    path = written(tmp_path, **{"gpu001.txt": f"{text}NODELIST STATE\ngpu001 idle\n$ dmesg\n{ILL}"}) / "gpu001.txt"
-    assert said(path) == ["capture: gpu001.txt: sinfo: 71 outputs, of which the last 64 were read"]
-    assert results(IN_SLURM, path)["gpu001"].verdict is not FAIL
-    assert xids(path) == {"gpu001": FAIL}
+def test_of_a_loop_of_lists_the_last_are_read_and_the_others_named() -> None:
+    text = "".join(f"$ date\n$ sinfo\nNODELIST STATE REASON\ng[1-3] drain {number}\n" for number in range(5))
+    forms = [replace(form, most=8) for form in slurm.FORMS]
+    parts, problems = of_text(f"{text}$ sinfo\nNODELIST STATE\ng1 idle\n", forms)
+    assert problems == ["sinfo: 6 outputs, of which the last 3 were read"]
+    assert SlurmNodes(slurm.latest((part.rank, part.value) for part in parts)).named("g1").state == "IDLE"
+    assert of_text(text, slurm.FORMS)[1] == []
+
+
+@pytest.mark.parametrize("drained", [3, 99])
+def test_each_of_very_many_short_lists_is_read(drained: int, tmp_path: Path) -> None:
+    text = "".join(
+        f"$ sinfo\nNODELIST STATE\ng{number} {'drng' if number == drained else 'idle'}\n" for number in range(100)
+    )
+    path = written(tmp_path, **{f"g{drained}/x.txt": text})
+    assert said(path) == []
+    assert results(IN_SLURM, path)[f"g{drained}"].verdict is FAIL
 
 
 @pytest.mark.parametrize(("first", "second"), [("idle", "down*"), ("down*", "idle")])

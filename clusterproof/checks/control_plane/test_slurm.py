@@ -11,7 +11,7 @@ from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, f
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, SlurmCluster, SlurmNode
+from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, STATES, SlurmCluster, SlurmNode
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_slurm_debugger]
 
@@ -20,7 +20,7 @@ OUT_OF_USE = frozenset(
     {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVALID_REG", "INVAL"}
     | {LISTED_WITH_REASON}
 )
-UNKNOWN = frozenset({"UNKNOWN", "UNK"})
+KNOWN = STATES - {"UNKNOWN", "UNK"}
 
 
 @evidence("scontrol show node NODE; sinfo -R")
@@ -42,8 +42,8 @@ def test_slurm_nodes(node: Node) -> None:
         concern_if(
             is_silent, f"slurmctld gets no response from it ({in_slurm.state}{in_slurm.why}); expected slurmd to answer"
         )
-        if in_slurm.states & UNKNOWN or not in_slurm.states:
-            incomplete(f"Slurm reports it as {in_slurm.state or 'nothing'}; expected a state")
+        if not in_slurm.states or in_slurm.states - KNOWN:
+            incomplete(f"Slurm reports it as {in_slurm.state or 'nothing'}; expected a known state")
     gpus, expected = in_slurm.gpus, node.expected("gpus")
     concern_if(gpus != expected, f"GRES {in_slurm.gres or '(null)'}; expected {expected} GPUs")
 
@@ -68,6 +68,9 @@ def test_slurm_nodes_take_jobs(cluster: ClusterFacts) -> None:
     fail_if(foreign, f"{_by_state(foreign)}; expected nodes that take jobs")
     ours = [node for node in out if node not in foreign]
     concern_if(ours, f"{_by_state(ours)}; expected nodes that take jobs")
+    unclear = [node for node in nodes if node.states - STATES and node not in out]
+    if unclear:
+        incomplete(f"{_by_state(unclear)}; expected known states")
 
 
 @evidence("sinfo -N -o '%N %G'; nvidia-smi -L | wc -l")

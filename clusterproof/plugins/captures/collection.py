@@ -88,8 +88,7 @@ FORMS: tuple[Form, ...] = (
 )
 
 
-# How several values become one where the first does not count.
-_MERGED: Mapping[str, Callable[[Iterable[tuple[int, object]]], object]] = {"slurm_node": slurm.latest}
+_OF_SLURM = "slurm_node"  # the collector of which the worst value counts, and in one file the last
 # What is left to do with a collector's value when every file has been read.
 _FINISHED: Mapping[str, Callable[[object], object]] = {"nvml": completed, "mounts": storage.completed}
 MAX_WHOLE_BYTES = 2 * 1024**3  # of all files, unpacked; 100 bug reports of NVIDIA's have some 1 billion
@@ -180,7 +179,7 @@ def not_understood(understood_nodes: Iterable[Understood], is_redacted: bool = F
 
 def read_text(text: str, forms: Sequence[Form] = FORMS) -> tuple[dict[str, object], list[str]]:
     """What a text holds, by collector, and what is wrong with it."""
-    parts, problems = of_text(text, forms)
+    parts, problems = _of_text(text, forms)
     return _values(parts, problems), problems
 
 
@@ -192,11 +191,20 @@ def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> t
         budget.take(len(whole))
     except OSError as problem:
         return [], [problem.strerror or str(problem)]
-    parts, problems = of_text(plain(decoded(whole)), forms)
+    parts, problems = _of_text(plain(decoded(whole)), forms)
     most = most_bytes(content)
     if len(content) > most or (len(whole) >= most and whole != content):
         problems.append(f"is longer than {most:,} bytes, and was read no further")
     return parts, problems
+
+
+def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], list[str]]:
+    """What a text holds, and what is wrong with it; of what Slurm says of nodes, what its outputs say together."""
+    parts, problems = of_text(text, forms)
+    listed = [part for part in parts if part.collector == _OF_SLURM]
+    together = slurm.latest((part.rank, part.value) for part in listed)
+    others = [part for part in parts if part.collector != _OF_SLURM]
+    return [*others, *[CollectorPart(_OF_SLURM, 0, together)] * bool(listed)], problems
 
 
 def _of_part(text: str, forms: Sequence[Form], budget: Budget) -> tuple[list[CollectorPart], list[str]]:
@@ -205,7 +213,7 @@ def _of_part(text: str, forms: Sequence[Form], budget: Budget) -> tuple[list[Col
         budget.take(len(text))
     except OSError as problem:
         return [], [str(problem)]
-    parts, problems = of_text(text, forms)
+    parts, problems = _of_text(text, forms)
     return parts, problems or ([] if parts else [f"it is none of the known forms{first_line(text)}"])
 
 
@@ -228,9 +236,10 @@ def _values(parts: Iterable[CollectorPart], problems: list[str]) -> dict[str, ob
     for part in (part for part in parts if part.collector != NOTHING):
         by_collector.setdefault(part.collector, []).append((part.rank, part.value))
     values: dict[str, object] = {}
-    for collector, several in by_collector.items():
+    for collector, ranked in by_collector.items():
         try:
-            values[collector] = _FINISHED.get(collector, _itself)(_MERGED.get(collector, merged)(several))
+            value = slurm.worst(value for _, value in ranked) if collector == _OF_SLURM else merged(ranked)
+            values[collector] = _FINISHED.get(collector, _itself)(value)
         except Exception as problem:  # what others have collected may be anything
             problems.append(f"{collector}: {type(problem).__name__} in {place_of(problem)}")
     return values

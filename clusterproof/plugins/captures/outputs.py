@@ -77,11 +77,24 @@ def _passed_over(texts: Sequence[str], forms: Sequence[Form]) -> tuple[dict[str,
     problems: list[str] = []
     for form in (form for form in forms if form.most):
         of_form = [text for text in texts if form.recognises(text[:MAX_HEAD])]
-        for text in set(of_form[: -form.most]).difference(of_form[-form.most :]):
+        last = _last(of_form, form)
+        for text in set(of_form).difference(last):
             passed_over.setdefault(text, []).append(form.name)
-        if len(of_form) > form.most:
-            problems.append(f"{form.name}: {len(of_form):,} outputs, of which the last {form.most} were read")
+        if len(last) < len(of_form):
+            problems.append(f"{form.name}: {len(of_form):,} outputs, of which the last {len(last)} were read")
     return passed_over, problems
+
+
+def _last(texts: Sequence[str], form: Form) -> list[str]:
+    """The last of a form's outputs which together are not too large; what is said again is read once."""
+    seen: set[str] = set()
+    left = form.most
+    for number, text in enumerate(reversed(texts)):
+        left -= 0 if text in seen else form.size(text)
+        if left < 0:
+            return list(texts[len(texts) - number :])
+        seen.add(text)
+    return list(texts)
 
 
 def _of_piece(

@@ -260,7 +260,8 @@ class Node:
     @collected_by()
     def slurm_node(self) -> SlurmNode:
         """This node as Slurm has it, by the inventory's name or its own."""
-        return self.slurm_nodes.named(self.name, *self._own_names())
+        of_several = self.run.shared("only record of Slurm", lambda node: node.slurm_nodes.only)
+        return self.slurm_nodes.named(self.name, *self._own_names(), of_several=of_several)
 
     def _own_names(self) -> list[str]:
         try:

@@ -26,6 +26,11 @@ def nothing(_text: str) -> Sequence[str]:
     return ()
 
 
+def one(_text: str) -> int:
+    """An output counts as one."""
+    return 1
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """One form of output, recognised by its text alone: a file's name does not count.
@@ -43,7 +48,8 @@ class Form:
     rank: int = 50  # where two files have the same value, that of the higher rank counts
     begins: Callable[[str], bool] = no_line  # whether this line can only be the first of such an output
     unclear: Callable[[str], Sequence[str]] = nothing  # lines on what `read` passes over, as it is not understood
-    most: int = 0  # of such outputs in one text that are read, the last; 0 for all
+    size: Callable[[str], int] = one  # what an output counts towards `most`
+    most: int = 0  # of such outputs in one text the last are read, which together are no larger; 0 for all
 
 
 CHOSEN = "GPUs were chosen"  # stands behind the output of a command with -i: its first GPU need not be GPU 0

@@ -146,9 +146,11 @@ def test_the_flags_of_a_prolog_are_named(flags: str, words: str) -> None:
     ("state", "gres", "verdict", "words"),
     [
         ("IDLE", "gpu:8", PASS, ""),
-        ("UNKNOWN", "gpu:8", INCOMPLETE, "Slurm reports it as UNKNOWN; expected a state"),
-        ("UNKNOWN*", "gpu:8", INCOMPLETE, "Slurm reports it as UNKNOWN*; expected a state"),
-        ("", "gpu:8", INCOMPLETE, "Slurm reports it as nothing; expected a state"),
+        ("UNKNOWN", "gpu:8", INCOMPLETE, "Slurm reports it as UNKNOWN; expected a known state"),
+        ("UNKNOWN*", "gpu:8", INCOMPLETE, "Slurm reports it as UNKNOWN*; expected a known state"),
+        ("", "gpu:8", INCOMPLETE, "Slurm reports it as nothing; expected a known state"),
+        ("IDLE+DRAI", "gpu:8", INCOMPLETE, "Slurm reports it as IDLE+DRAI; expected a known state"),
+        ("DOWN$", "gpu:8", FAIL, "Slurm reports it as DOWN$; expected a node that takes jobs"),  # of older versions
         ("IDLE*", "gpu:8", CONCERN, "slurmctld gets no response from it (IDLE*); expected slurmd to answer"),
         ("IDLE+CLOUD+POWERED_DOWN+NOT_RESPONDING", "gpu:8", PASS, ""),
         ("MIXED+CLOUD+NOT_RESPONDING+POWERING_UP", "gpu:8", PASS, ""),

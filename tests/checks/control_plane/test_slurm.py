@@ -117,6 +117,8 @@ def test_the_states_of_a_node_that_takes_jobs(state: str, takes_jobs: bool) -> N
         ("DOWN+CLOUD+POWERED_DOWN", Verdict.FAIL),
         ("IDLE+CLOUD+DRAIN+POWERED_DOWN", Verdict.FAIL),
         ("IDLE+CLOUD+NOT_RESPONDING", Verdict.FAIL),
+        ("IDLE+DRAI", Verdict.INCOMPLETE),
+        ("DOWN+DRAI", Verdict.FAIL),
     ],
 )
 def test_a_node_that_slurm_powers_up_for_a_job_takes_jobs(state: str, verdict: Verdict) -> None:

@@ -23,7 +23,7 @@ def on_terminal(text: str, width: int) -> str:
 
 
 @pytest.mark.parametrize("shown", [TWO, IN_ONE_LINE])
-@pytest.mark.parametrize("width", [*range(60, 131), 178, 237])
+@pytest.mark.parametrize("width", [*range(42, 131), 178, 237])
 def test_a_wrapped_record_says_what_it_says_unwrapped(shown: str, width: int) -> None:
     records, rest = records_in(on_terminal(shown, width))
     assert [said(record) for record in records] == [said(record) for record in records_in(shown)[0]]
@@ -33,6 +33,13 @@ def test_a_wrapped_record_says_what_it_says_unwrapped(shown: str, width: int) ->
 def said(record: str) -> dict[str, str]:
     """What a record says; blanks at which a terminal cuts may be lost, and names of keys that it cuts."""
     return {key: str(value).replace(" ", "") for key, value in node_of(record).items() if key != "host"}
+
+
+@pytest.mark.parametrize("shown", [TWO, IN_ONE_LINE])
+@pytest.mark.parametrize("width", [50, 59, 72, 80, 100])
+def test_a_record_wrapped_at_blanks_keeps_each_of_them(shown: str, width: int) -> None:
+    wrapped = "\n".join(part for line in shown.split("\n") for part in textwrap.wrap(line, width) or [""])
+    assert list(map(node_of, records_in(wrapped)[0])) == list(map(node_of, records_in(shown)[0]))
 
 
 @pytest.mark.parametrize(

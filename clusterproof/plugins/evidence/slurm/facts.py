@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import expand, fold, within
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Any
@@ -36,6 +36,15 @@ OUT_OF_USE = POWERED_DOWN | frozenset(
     | {"FUTURE", "UNKNOWN", "PLANNED_DOWN"}
     | {"FUTR", "UNK"}  # as sinfo shortens them
 )
+_WORDS = """
+ALLOCATED BLOCKED CANCEL_REBOOT CLOUD COMPLETING DOWN DRAIN DRAINED DRAINING DYNAMIC_FUTURE DYNAMIC_NORM ERROR
+EXTERNAL FAIL FAILING FUTURE IDLE INVAL INVALID INVALID_REG MAINT MAINTENANCE MIXED NOT_RESPONDING NO_RESPOND
+PERFCTRS PLANNED POWERED_DOWN POWERING_DOWN POWERING_UP POWER_DOWN POWER_UP REBOOT REBOOT_CANCELED REBOOT_ISSUED
+REBOOT_REQUESTED RESERVED RESUME UNDRAIN UNKNOWN
+ALLOC BLOCK BOOT CANC_R COMP DRNG EXT FAILG FUTR MIX NPC PLND POWERED_DN POWERING_DN POWRING_DN POW_DN POW_UP RESM
+RESV UNK
+"""
+STATES = OUT_OF_USE.union(_WORDS.split())  # of a node, in full and as sinfo shortens them
 _RECORDED = frozenset({"host", "gres", "partitions"})  # what a record of scontrol has, and no row of sinfo's lists
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 
@@ -102,17 +111,27 @@ class SlurmNode(Reported):
 class SlurmNodes(Reported):
     """The nodes that were captured: this one, or the whole cluster."""
 
-    def named(self, *names: str) -> SlurmNode:
-        """The node by one of its names; the only record of a capture whose name is no node's. Raises Incomplete."""
+    @property
+    def only(self) -> tuple[str, ...]:
+        """The name of the only node; nothing where there are several. Raises Incomplete."""
+        entries = read(self.data.get("nodes"), objects, "slurm_node: nodes")
+        return tuple(str(entry.get("name")) for entry in entries) if len(entries) == 1 else ()
+
+    def named(self, *names: str, of_several: Collection[str] = ()) -> SlurmNode:
+        """The node by one of its names; the only record, unless it is another node's. Raises Incomplete.
+
+        A capture may be called x.txt or case-4711, as no node is. The record is another's where the names differ in
+        numbers alone, and where several captures (`of_several`) have it.
+        """
         entries = read(self.data.get("nodes"), objects, "slurm_node: nodes")
         own = [entry for entry in entries if entry.get("name") in names or entry.get("host") in names]
-        is_nameless = len(names) == 1 and not any(map(str.isdecimal, names[0]))  # as x.txt, or a folder of files
-        if own or (len(entries) == 1 and is_nameless and not _RECORDED.isdisjoint(entries[0])):
+        is_only = len(names) == 1 and len(entries) == 1 and entries[0].get("name") not in of_several
+        if own or (is_only and _may_be_of(entries[0], names[0])):
             return SlurmNode((own or entries)[0])
         bad = [entry for entry in entries if states_of(str(entry.get("state"))) & OUT_OF_USE - POWERED_DOWN]
         out = fold(str(entry.get("name")) for entry in bad)
         seen = f" (out of use: {printable(within(out, MAX_NAMES))})" if out else ""
-        raise Incomplete(f"Slurm lists {len(entries)} nodes{seen}, and {names[0]} is not among them")
+        raise Incomplete(f"Slurm lists {number_of(len(entries), 'node')}{seen}, and {names[0]} is not among them")
 
 
 @record
@@ -214,9 +233,19 @@ class SlurmJobs(Reported):
         return [(number, nodes, state) for shown, number, nodes, state in rows if job in (shown, number)]
 
 
+def _may_be_of(entry: Mapping[str, Any], name: str) -> bool:
+    """Whether the only entry may be of a capture of this name."""
+    return not _RECORDED.isdisjoint(entry) and _kind(name) not in (_kind(entry.get("name")), _kind(entry.get("host")))
+
+
+def _kind(name: object) -> str:
+    """A node's name without its domain and its numbers."""
+    return re.sub(r"\d{1,20}", "", str(name).partition(".")[0].lower())
+
+
 def states_of(state: str) -> frozenset[str]:
     """The base state and the flags in a state."""
-    return frozenset(re.split(r"[+*]", state.upper())) - {""}
+    return frozenset(re.split(r"[+*~#!%$@^-]", state.upper())) - {""}  # scontrol of older versions has sinfo's signs
 
 
 def _names(data: object) -> tuple[str, ...]:

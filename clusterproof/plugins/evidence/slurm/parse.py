@@ -1,4 +1,9 @@
-"""What Slurm says of its nodes: `scontrol show node`, with and without -o, and the tables of `sinfo`."""
+"""What Slurm says of its nodes: `scontrol show node`, with and without -o, and the tables of `sinfo`.
+
+A record begins with NodeName= and has a key that slurm.conf does not have. A row stands below titles of sinfo's. Of the
+outputs of one file the later says a node's state; one that says less counts where its state is worse. Of several files
+the worst state counts. The only record is of the capture that it stands in, unless its name is another node's.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clusterproof.plugins.evidence.parsing import Form, objects
-from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, OUT_OF_USE, states_of
-from clusterproof.plugins.evidence.slurm.parse_scontrol import is_scontrol, node_of, read_scontrol, records_in
+from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, OUT_OF_USE, POWERED_DOWN, STATES, SlurmNode
+from clusterproof.plugins.evidence.slurm.parse_scontrol import (
+    is_scontrol,
+    node_of,
+    read_scontrol,
+    records_in,
+    without_state,
+)
 from clusterproof.plugins.evidence.slurm.parse_sinfo import (
+    MAX_NAMED,
     begins_sinfo,
     is_sinfo,
+    nodes_named,
     of_node,
     read_sinfo,
     table_in,
@@ -19,11 +32,9 @@ from clusterproof.plugins.evidence.slurm.parse_sinfo import (
     without_titles,
 )
 
-MAX_TABLES = 64  # of sinfo in one text: in a loop of it each has all nodes
-
 FORMS = (
-    Form("scontrol show node", is_scontrol, read_scontrol),
-    Form("sinfo", is_sinfo, read_sinfo, 30, begins_sinfo, unclear_rows, MAX_TABLES),
+    Form("scontrol show node", is_scontrol, read_scontrol, unclear=without_state),
+    Form("sinfo", is_sinfo, read_sinfo, 30, begins_sinfo, unclear_rows, nodes_named, MAX_NAMED),
 )
 
 
@@ -38,7 +49,7 @@ class Listed:
 
 def listed_in(text: str) -> Listed:
     """What of an output is of which node; of its records the last."""
-    records, rest = _records_in(text)
+    records, rest = records_in(text)
     by_node = {str(node_of(record).get("name", "")): [record] for record in records}
     by_node.pop("", None)
     table = table_in(rest)
@@ -50,19 +61,36 @@ def listed_in(text: str) -> Listed:
 
 def unlisted_in(text: str) -> str:
     """An output without what makes it one of Slurm's: records of nodes, and titles of tables."""
-    return without_titles(_records_in(text)[1])
+    return without_titles(records_in(text)[1])
 
 
-def _records_in(text: str) -> tuple[list[str], str]:
-    return records_in(text) if is_scontrol(text) else ([], text)
+def latest(ranked: Iterable[tuple[int, object]]) -> Mapping[str, object]:
+    """The nodes of the outputs of one file, in their order, each once.
 
-
-def latest(ranked: Iterable[tuple[int, object]]) -> object:
-    """The nodes of all outputs, each once: what a later one of the same rank says of it, or one of a higher rank."""
+    The later says the state, and adds what it says besides. One that says less than an earlier one, as sinfo does
+    beside scontrol, and a reason alone beside both, counts where its state is worse.
+    """
     nodes: dict[object, dict[str, Any]] = {}
-    for _, value in sorted(ranked, key=lambda entry: entry[0]):
+    ranks: dict[object, tuple[int, bool]] = {}
+    for rank_of_output, value in ranked:
         for entry in objects(value["nodes"] if isinstance(value, dict) else None):
-            known = nodes.get(entry.get("name"), {})
-            is_out = entry.get("state") == LISTED_WITH_REASON and states_of(known.get("state", "")) & OUT_OF_USE
-            nodes[entry.get("name")] = known | entry | ({"state": known["state"]} if is_out else {})
+            name, state = entry.get("name"), entry.get("state")
+            known = nodes.setdefault(name, {})
+            rank = (rank_of_output, state != LISTED_WITH_REASON)
+            says_it = rank >= ranks.get(name, rank) or _badness(entry) > _badness(known)
+            if state and says_it:
+                ranks[name] = rank
+            nodes[name] = known | entry | ({} if says_it else {"state": known.get("state")})
     return {"nodes": list(nodes.values())}
+
+
+def worst(files: Iterable[object]) -> Mapping[str, object]:
+    """The nodes of several files, each once, with the worst state: nobody knows which file is the later."""
+    return latest((-place, value) for place, value in enumerate(files))
+
+
+def _badness(node: Mapping[str, Any]) -> tuple[bool, ...]:
+    """Whether a node is out of use, of an unknown state, and does not answer; of such states the one that names it."""
+    one = SlurmNode({"state": node.get("state", "")})
+    is_out = bool(one.states & OUT_OF_USE - POWERED_DOWN)
+    return is_out, bool(one.states - STATES), not one.answers, one.state != LISTED_WITH_REASON

@@ -10,9 +10,13 @@ from clusterproof.plugins.evidence.parsing import CaptureError, short
 
 MAX_NODES = 16_384
 LONGEST_RECORD = 8_000
-NARROWEST = 60  # characters of a terminal's line
+NARROWEST = 40  # characters of a terminal's line
 
-_RECORD = re.compile(r"^NodeName=", re.MULTILINE)
+# A line of slurm.conf begins as a record does, and has none of these.
+_ITS_OWN = re.compile(
+    r"\s(?:Arch|CPU(?:Alloc|Efctv|Err|Tot|Load)|AllocCPUs|(?:Available|Active)Features|OS|FreeMem|AllocMem|Partitions"
+    r"|MCS_label|BootTime|SlurmdStartTime|LastBusyTime|(?:Cfg|Alloc)TRES)="
+)
 _VALUES = {
     "name": re.compile(r"NodeName=(\S{1,253})"),
     "host": re.compile(r"\sNodeHostName=(\S{1,253})"),
@@ -43,8 +47,8 @@ _ANOTHER = re.compile(  # how the record of the next node begins, or of somethin
 
 
 def is_scontrol(text: str) -> bool:
-    """Whether it is what `scontrol show node` prints, whole or cut; slurm.conf has NodeName= too, and not its CPUs."""
-    return bool(_RECORD.search(text)) and any(word in text for word in ("CPUAlloc=", "AllocCPUs=", "CPUTot="))
+    """Whether it has a record that `scontrol show node` prints, whole or cut."""
+    return "NodeName=" in text and bool(records_in(text)[0])
 
 
 def read_scontrol(text: str) -> Mapping[str, object]:
@@ -55,6 +59,13 @@ def read_scontrol(text: str) -> Mapping[str, object]:
     return {"slurm_node": {"nodes": nodes}}
 
 
+def without_state(text: str) -> list[str]:
+    """A line for each record that is cut before its node's state."""
+    names = [node.get("name") for node in map(node_of, records_in(text)[0]) if "state" not in node]
+    expected = f"expected whole records, in lines of {NARROWEST} characters and more"
+    return [f"scontrol's record of {name!s:.80} has no State; {expected}" for name in names]
+
+
 def node_of(record: str) -> dict[str, object]:
     """One node; a value that scontrol writes as (null) is empty, one that it does not write is left out."""
     node: dict[str, object] = {}
@@ -62,6 +73,8 @@ def node_of(record: str) -> dict[str, object]:
     for name, form in _VALUES.items():
         if match := form.search(values):
             node[name] = "" if match[1] == "(null)" else match[1]
+    if not said:
+        return node
     stamp = _STAMP.search(said)
     node["reason"] = short((said[: stamp.start()] if stamp else _NEXT.split(said)[0]).strip())
     node["reason_user"], node["reason_time"] = stamp.groups() if stamp else ("", "")
@@ -70,20 +83,24 @@ def node_of(record: str) -> dict[str, object]:
 
 def records_in(text: str) -> tuple[list[str], str]:
     """The records of nodes, whatever their lines were wrapped to, and all lines that are of none."""
-    records: list[list[str]] = []
+    records: list[str] = []
     rest: list[str] = []
-    goes_on = False
     lines = text.split("\n")
-    for place, line in enumerate(lines):
-        is_first = line.startswith("NodeName=")
-        goes_on = is_first or (goes_on and _is_further(lines, place))
-        if is_first:
-            records.append([line])
-        elif goes_on:
-            records[-1] += [line] * bool(line)
+    begin = 0
+    while begin < len(lines):
+        end = begin + 1
+        if lines[begin].startswith("NodeName="):
+            while end < len(lines) and _is_further(lines, end):
+                end += 1
+            record = _unwrapped([line for line in lines[begin:end] if line])[:LONGEST_RECORD]
+            if _ITS_OWN.search(record):
+                records.append(record)
+            else:
+                rest += lines[begin:end]
         else:
-            rest.append(line)
-    return [_unwrapped(record)[:LONGEST_RECORD] for record in records[:MAX_NODES]], "\n".join(rest)
+            rest.append(lines[begin])
+        begin = end
+    return records[:MAX_NODES], "\n".join(rest)
 
 
 def _is_further(lines: Sequence[str], place: int) -> bool:
@@ -104,10 +121,13 @@ def _is_further(lines: Sequence[str], place: int) -> bool:
 
 
 def _unwrapped(lines: Sequence[str]) -> str:
-    """A record whose lines begin with keys. A line that was cut is as wide as the terminal, unless at a blank."""
+    """A record whose lines begin with keys. A terminal cuts lines to its width; what wraps them at blanks does not."""
+    pairs = list(itertools.pairwise(lines))
     width = max(map(len, lines))
+    cut = [len(before) for before, line in pairs if not _OWN.match(line)]
+    is_at_blanks = any(length < width - 1 for length in cut)  # of a line that is cut at a blank, that is lost
     record = [lines[0]]
-    for before, line in itertools.pairwise(lines):
-        begins = "\n" if _OWN.match(line) else "" if len(before) == width else " "
-        record.append(f"{begins}{line}")
+    for before, line in pairs:
+        is_torn = len(before) == width and not is_at_blanks
+        record += ["\n" if _OWN.match(line) else "" if is_torn else " ", line]
     return "".join(record)

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.evidence.parsing import CaptureError, short
-from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON
+from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, STATES
 
 MAX_NODES = 16_384
-MAX_NAMED = 250_000  # nodes that all rows of a table together name
+MAX_NAMED = 250_000  # nodes that all rows of a table together name, or all tables of a text
+MAX_BEHIND = 1_000  # rows behind an empty line that are named
+REFUSED = 4_000  # nodes for which a table that is refused counts: to see that it is takes as long
 
 # Of a table of sinfo: those of jobs have NODELIST and STATE too. Where there is no STATE, TIMESTAMP is that of -R.
 _TITLES = re.compile(
@@ -30,15 +32,6 @@ _READ = frozenset(("STATE", "REASON", "USER", "TIMESTAMP", "NODELIST"))  # title
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\S{1,40}|Unknown")
 _USER = re.compile(r"\(\d{1,10}\)\Z")  # its number, behind its name
 _SUFFIXES = "*~#!%$@^-+"  # of a state in sinfo; only * is kept: the node does not answer
-_WORDS = """
-ALLOCATED BLOCKED CANCEL_REBOOT CLOUD COMPLETING DOWN DRAIN DRAINED DRAINING DYNAMIC_FUTURE DYNAMIC_NORM ERROR
-EXTERNAL FAIL FAILING FUTURE IDLE INVAL INVALID INVALID_REG MAINT MAINTENANCE MIXED NOT_RESPONDING NO_RESPOND
-PERFCTRS PLANNED POWERED_DOWN POWERING_DOWN POWERING_UP POWER_DOWN POWER_UP REBOOT REBOOT_CANCELED REBOOT_ISSUED
-REBOOT_REQUESTED RESERVED RESUME UNDRAIN UNKNOWN
-ALLOC BLOCK BOOT CANC_R COMP DRNG EXT FAILG FUTR MIX NPC PLND POWERED_DN POWERING_DN POWRING_DN POW_DN POW_UP RESM
-RESV UNK
-"""
-_STATES = frozenset(_WORDS.split())  # of a node, in full and as sinfo shortens them
 _OF_JOBS = frozenset(("RUNNING", "PENDING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "PREEMPTED"))
 
 
@@ -69,6 +62,12 @@ def read_sinfo(text: str) -> Mapping[str, object]:
 def unclear_rows(text: str) -> list[str]:
     """A line for each row of a table that is not understood."""
     return table_in(text).unclear
+
+
+def nodes_named(text: str) -> int:
+    """The nodes that a table names, at least one: in a loop of sinfo each has all."""
+    table = table_in(text)
+    return REFUSED if table.refused else max(len(table.by_node), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ def _table(titles: Sequence[str], below: Sequence[str], before: str) -> Table:
     if "REASON" in titles and "RESERVATION" in titles:
         raise CaptureError("sinfo's table has REASON beside RESERVATION, which may be blank: leave one of them out")
     end = next((place for place, line in enumerate(below) if _END.fullmatch(line.strip())), len(below))
-    table = Table(titles, unclear=_row_behind(titles, below[end:]), rest=[before, *below[end:]])
+    table = Table(titles, unclear=_rows_behind(titles, below[end:]), rest=[before, *below[end:]])
     expanded: dict[str, tuple[str, ...]] = {}
     named, odd = 0, ""
     for line in below[:end]:
@@ -121,8 +120,7 @@ def _table(titles: Sequence[str], below: Sequence[str], before: str) -> Table:
         if names and ("STATE" in row or _reason(row)):
             table.by_node.update((name, row) for name in names if name not in table.by_node)  # of one partition
         else:
-            is_almost = row and (not unknown or any(map(str.isdecimal, nodelist)))
-            table.unclear.extend([_not_understood(line)] if is_almost else ())
+            table.unclear.extend([_not_understood(line)] if row else ())
             table.rest.append(line)
     if odd and (not table.by_node or odd in _OF_JOBS):
         raise CaptureError(f"sinfo's table has the state {short(odd)}, which is no state of a node")
@@ -140,18 +138,18 @@ def _row(titles: Sequence[str], line: str) -> dict[str, str]:
     return row if is_row else {}
 
 
-def _row_behind(titles: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """A line on the first row that stands behind an empty line, up to what ends a table: it may be of another."""
+def _rows_behind(titles: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """A line on each row that stands behind an empty line, up to what ends a table: it may be of another."""
     behind = itertools.takewhile(lambda line: not line or not _END.fullmatch(line.strip()), lines)
     rows = ((line, _row(titles, line)) for line in behind)
     found = (_not_understood(line) for line, row in rows if row and not _odd_state(row))
-    return list(itertools.islice(found, 1))
+    return list(itertools.islice(found, MAX_BEHIND))
 
 
 def _odd_state(row: Mapping[str, str]) -> str:
     """What a row has in place of a node's state."""
     state = row.get("STATE", "").upper().rstrip(_SUFFIXES)
-    return "" if _STATES.issuperset(state.split("+") if state else ()) else state
+    return "" if STATES.issuperset(state.split("+") if state else ()) else state
 
 
 def _names(nodelist: str) -> tuple[str, ...]:
