@@ -21,6 +21,7 @@ from tests.mutants.mutations import Mutant, files_of, installed, live_functions
 
 FILES = (  # of tests of checks, of facts, of the catalogue, and of what a gate keeps
     "aws/test_fsx_facts.py",
+    "benchmarks/load/test_stress.py",
     "benchmarks/meters/test_baseline.py",
     "captures/test_disks.py",
     "captures/test_faults.py",
@@ -35,6 +36,7 @@ FILES = (  # of tests of checks, of facts, of the catalogue, and of what a gate 
     "evidence/test_instance_metadata.py",
     "evidence/test_neuron.py",
     "evidence/test_parse_devices.py",
+    "evidence/test_pci.py",
     "manifest/test_*.py",
     "policy/test_*.py",
     "suite/test_refresh_catalog.py",

@@ -59,6 +59,38 @@ def test_a_device_that_reads_all_ones_has_left_the_bus_unless_it_is_suspended(po
     assert evaluated("gpu.pcie_errors", gpus=[GPU], pci=pci).verdict is verdict
 
 
+FULL = {"width": 16, "width_max": 16, "port_width_max": 16}
+NO_LANES, NARROW = "the PCI bus does not show its lanes", "PCIe x8; expected x16, unless its slot is narrower"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "others", "verdict", "words"),
+    [
+        ({"width": None}, [], Verdict.NOT_APPLICABLE, NO_LANES),
+        ({"width": 0, "width_max": 16}, [], Verdict.NOT_APPLICABLE, NO_LANES),
+        ({"width": 63}, [], Verdict.NOT_APPLICABLE, NO_LANES),  # it reads all ones
+        ({**FULL, "width": 8, "power": "suspended"}, [], Verdict.NOT_APPLICABLE, NO_LANES),
+        (FULL, [], Verdict.PASS, ""),
+        ({"width": 16, "width_max": UNKNOWN}, [], Verdict.INCOMPLETE, "width_max could not be read"),
+        ({**FULL, "width": 8}, [], Verdict.CONCERN, NARROW),
+        ({**FULL, "width": 8}, [FULL], Verdict.FAIL, "PCIe x8; expected x16"),
+        ({**FULL, "width": 8}, [{**FULL, "width": 63}], Verdict.CONCERN, NARROW),
+        ({**FULL, "width": 8}, [{"width": None}], Verdict.CONCERN, NARROW),
+        ({"width": 8, "width_max": UNKNOWN}, [FULL], Verdict.INCOMPLETE, NARROW),
+    ],
+)
+def test_lanes_on_the_bus_of_gpus_whose_driver_says_nothing_of_them(
+    gpu: dict[str, Any], others: list[dict[str, Any]], verdict: Verdict, words: str
+) -> None:
+    addresses = [{"address": f"0000:{0x60 + number:02x}:00.0"} for number in range(len(others))]
+    devices = [
+        {**ON_BUS, **gpu},
+        *({**ON_BUS, **other, **address} for other, address in zip(others, addresses, strict=True)),
+    ]
+    result = evaluated("gpu.pcie_lanes", "", gpus=[], pci={"devices": devices})
+    assert (result.verdict, words in result.message) == (verdict, True), result.message
+
+
 def test_a_gpu_on_the_bus_that_does_not_answer_is_incomplete() -> None:
     result = evaluated("gpu.pcie_errors", gpus=[{**GPU, "pci": "0000:64:00.0", "pcie_replays": 0}])
     assert (result.verdict, "no GPU answers at this address" in result.message) == (Verdict.INCOMPLETE, True)
