@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -104,34 +105,38 @@ def test_its_base_is_named_once_and_may_be_given_by_its_digest() -> None:
 
 
 @pytest.fixture(scope="module")
-def run_in_image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Completed]]:
-    """Runs the command of the image as pods do, with some arguments; its base is Debian's system with a CPython."""
-    folder = tmp_path_factory.mktemp("image")
-    given = installed.folder("fresh_nodes")
-    podman = ["podman", f"--root={folder}/store", f"--runroot={folder}/run", "--storage-driver=vfs"]
-    podman += ["--events-backend=none"]
+def run_in_image() -> Iterator[Callable[[str], Completed]]:
+    """Runs the command of the image as pods do, with some arguments."""
+    with tempfile.TemporaryDirectory(prefix="image-") as folder:  # podman takes no path that is longer than 50
+        podman = ["podman", f"--root={folder}/store", f"--runroot={folder}/run", "--storage-driver=vfs"]
+        podman += ["--events-backend=none"]
+        succeeds(*podman, "import", "--quiet", str(base_system(Path(folder))), BASE)
+        options = ["--isolation=chroot", "--network=host", "--layers=false", f"--build-arg=BASE={BASE}"]
+        succeeds(*podman, "build", *options, "--file=integrations/kubernetes/Dockerfile", f"--tag={IMAGE}", ".")
 
-    def output(*words: str) -> str:
-        return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        def run(arguments: str) -> Completed:
+            command = ["unshare", "--mount", "sh", "-ec", RUN, "sh", *podman]
+            environment = {**os.environ, "ARGUMENTS": arguments}
+            return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
-    root = folder / "root"
-    output("cp", "-a", str(given / "bookworm"), str(root))
+        yield run
+
+
+def base_system(folder: Path) -> Path:
+    """An archive of Debian's smallest system with a CPython, whose pip trusts whom this machine's trusts."""
+    given, root, archive = installed.folder("fresh_nodes"), folder / "root", folder / "base.tar"
+    succeeds("cp", "-a", str(given / "bookworm"), str(root))
     (release,) = (given / "given/root/clusterproof").glob("cpython-*.tar.gz")
-    output("tar", "-xzf", str(release), "-C", str(root / "usr/local"), "--strip-components=1")
+    succeeds("tar", "-xzf", str(release), "-C", str(root / "usr/local"), "--strip-components=1")
     shutil.copy(os.environ.get("PIP_CERT", "/etc/ssl/certs/ca-certificates.crt"), root / "etc/authorities.crt")
     (root / "etc/pip.conf").write_text("[global]\ncert = /etc/authorities.crt\n")
-    output("tar", "-cf", f"{folder}/base.tar", "-C", str(root), ".")
-    output(*podman, "import", "--quiet", f"{folder}/base.tar", BASE)
-    options = ["--isolation=chroot", "--network=host", "--layers=false", f"--build-arg=BASE={BASE}"]
-    output(*podman, "build", *options, "--file=integrations/kubernetes/Dockerfile", f"--tag={IMAGE}", ".")
+    succeeds("tar", "-cf", str(archive), "-C", str(root), ".")
+    return archive
 
-    def run(arguments: str) -> Completed:
-        words = ["unshare", "--mount", "sh", "-ec", RUN, "sh", *podman]
-        environment = {**os.environ, "ARGUMENTS": arguments}
-        return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
 
-    yield run
-    shutil.rmtree(folder)  # a gigabyte, which pytest would keep
+def succeeds(*command: str) -> None:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.long
