@@ -76,7 +76,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["check", "ssh://gpu001"], "is a URL (did you mean ssh:gpu001?)"),
     (["check", "ubuntu@gpu[001-002]"], "did you mean ssh:ubuntu@gpu[001-002]?"),
     (["check", "cluster.yaml"], "is not an inventory; expected FILE.toml (clusterproof init writes one to begin with)"),
-    (["check", "hosts.txt"], "clusterproof init writes an inventory to begin with"),
+    (["check", "hosts.txt"], "(clusterproof init writes one to begin with; capture:FILE reads what commands printed)"),
     (
         ["check", "arn:aws:sagemaker:us-west-2:123456789012:cluster/x"],
         "is no HyperPod cluster's ARN; expected arn:aws:",

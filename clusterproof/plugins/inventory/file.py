@@ -28,7 +28,9 @@ def toml(rest: str, _options: Mapping[str, str]) -> Cluster:
     """The cluster that a file describes. Raises InventoryError."""
     path = Path(rest)
     text = read_text(path, expected="an inventory (clusterproof init writes one to begin with)")
-    described = "docs/inventory.md; clusterproof init writes an inventory to begin with"
+    described = (
+        "docs/inventory.md (clusterproof init writes one to begin with; capture:FILE reads what commands printed)"
+    )
     table = Table(path.name, parse_toml(text, path.name, described))
     table.only("cluster", "ssh", "group", "node")
     head = table.table("cluster")
