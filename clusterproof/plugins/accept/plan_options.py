@@ -63,14 +63,7 @@ def _require_sense(option: Any, where: str) -> None:
         check_options(option)
         check_loads(option)
         check_pair_options(option)
-        require_time(
-            LoadOptions(
-                dcgm_level=option.dcgm_level,
-                dcgm_parameters=option.dcgm_parameters,
-                stress_s=option.stress_s,
-                seconds=timeouts(option.load_timeout),
-            )
-        )
+        require_time(option.dcgm_level, option.dcgm_parameters, option.stress_s, timeouts(option.load_timeout))
         if option.baseline:
             baseline.read(Path(option.baseline))
         find_policy(option.policy, Path.cwd())

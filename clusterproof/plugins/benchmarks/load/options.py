@@ -123,15 +123,16 @@ def dcgm_tests_s(parameters: Mapping[str, str]) -> float:
     return whole_s
 
 
-def require_time(given: LoadOptions) -> None:
-    """Refuse what dcgmi would, and what is killed before it ends. Raises ValueError, which begins with the option."""
+def require_time(level: int, parameters: str, stress_s: int, seconds: Mapping[str, float]) -> None:
+    """Refuse what dcgmi would, and what these deadlines end early. Raises ValueError, which begins with the option."""
+    given = LoadOptions(dcgm_level=level, stress_s=stress_s, seconds=seconds)
     try:
-        tests_s = dcgm_tests_s(dcgm_parameters(given.dcgm_parameters))
+        tests_s = dcgm_tests_s(dcgm_parameters(parameters))
     except ValueError as why:
         raise ValueError(f"--dcgm-parameters {why}") from None
     for flag, asked_s, collector in (
         ("--dcgm-parameters", tests_s, "dcgm_diag"),
-        ("--stress-s", given.stress_s, STRESS),
+        ("--stress-s", stress_s, STRESS),
     ):
         killed_after_s = given.deadline_s(collector)
         if asked_s and asked_s + BESIDE_S > killed_after_s:

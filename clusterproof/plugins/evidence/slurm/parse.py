@@ -91,6 +91,6 @@ def worst(files: Iterable[object]) -> Mapping[str, object]:
 
 def _badness(node: Mapping[str, Any]) -> tuple[bool, ...]:
     """Whether a node is out of use, of an unknown state, and does not answer; of such states the one that names it."""
-    one = SlurmNode({"state": node.get("state", "")})
-    is_out = bool(one.states & OUT_OF_USE - POWERED_DOWN)
-    return is_out, bool(one.states - STATES), not one.answers, one.state != LISTED_WITH_REASON
+    listed = SlurmNode({"state": node.get("state", "")})
+    is_out = bool(listed.states & OUT_OF_USE - POWERED_DOWN)
+    return is_out, bool(listed.states - STATES), not listed.answers, listed.state != LISTED_WITH_REASON

@@ -31,17 +31,10 @@ def check_load_options(option: Options) -> None:
     """Refuse what makes no sense, in any run. Raises pytest.UsageError."""
     check_loads(option)
     if option.dcgm_parameters or option.stress_s:
-        from clusterproof.plugins.benchmarks.load.options import LoadOptions, require_time
+        from clusterproof.plugins.benchmarks.load.options import require_time
 
         try:
-            require_time(
-                LoadOptions(
-                    dcgm_level=option.dcgm_level,
-                    dcgm_parameters=option.dcgm_parameters,
-                    stress_s=option.stress_s,
-                    seconds=timeouts(option.load_timeout),
-                )
-            )
+            require_time(option.dcgm_level, option.dcgm_parameters, option.stress_s, timeouts(option.load_timeout))
         except ValueError as why:
             raise pytest.UsageError(str(why)) from None
 
