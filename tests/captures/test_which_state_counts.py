@@ -97,6 +97,13 @@ def test_of_several_files_the_worst_state_counts(
     assert words in result.message
 
 
+def test_a_drain_keeps_its_own_reason_beside_another_file_that_has_one(tmp_path: Path) -> None:
+    path = written(tmp_path, **{"gpu003/a.txt": DRAINED, "gpu003/b.txt": record("IDLE", "reboot by an operator")})
+    (result,) = results(IN_SLURM, path).values()
+    assert result.verdict is FAIL
+    assert "IDLE+DRAIN (replace the board, by root" in result.message
+
+
 def test_nothing_sticks_to_the_last_word_of_a_record(tmp_path: Path) -> None:
     of_one_line = "NodeName=gpu003 CPUTot=192 Gres=gpu:8 State=IDLE+DRAIN"
     path = written(tmp_path, **{"x.txt": f"{of_one_line}\n{SAID_IDLE}"}) / "x.txt"

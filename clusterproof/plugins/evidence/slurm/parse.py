@@ -80,7 +80,7 @@ def latest(ranked: Iterable[tuple[int, object]]) -> Mapping[str, object]:
             says_it = rank >= ranks.get(name, rank) or _badness(entry) > _badness(known)
             if state and says_it:
                 ranks[name] = rank
-            nodes[name] = known | entry | ({} if says_it else {"state": known.get("state")})
+            nodes[name] = known | entry if says_it else entry | known
     return {"nodes": list(nodes.values())}
 
 
