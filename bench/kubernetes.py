@@ -16,11 +16,10 @@ from unittest import mock
 from bench.figure import Figure
 from bench.runs import cpu_s
 from clusterproof.plugins.inventory import resolve
-from tests.counterparts import installed
 from tests.kubernetes.programs import END, run, shell
 from tests.testbed import needs
 from tests.testbed.kubernetes.control_plane import ControlPlane
-from tests.testbed.kubernetes.kwok import NAME, kwok_cluster
+from tests.testbed.kubernetes.kwok import kwok_cluster
 
 NODES = 1000
 RUNS = 3
@@ -44,8 +43,6 @@ def pods() -> Iterator[Figure]:
 
 
 def _missing() -> str:
-    if not (installed.folder(NAME) / "installed").exists():
-        return f"{NAME} is not installed: scripts/counterparts {NAME}"
     return str(needs.needs_kubernetes.kwargs["reason"]) if needs.needs_kubernetes.args[0] else ""
 
 

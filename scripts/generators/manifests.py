@@ -20,8 +20,8 @@ HEADER = "# Made of chart/templates/{name}.yaml by scripts/generate manifests.\n
 
 def main() -> None:
     """Write them."""
-    if not (installed.folder("helm") / "installed").exists():
-        sys.exit("helm is not installed; expected it: scripts/counterparts helm")
+    if not (installed.folder("kubernetes") / "installed").exists():
+        sys.exit("helm is not installed; expected it: scripts/counterparts kubernetes")
     for name, text in manifests():
         (FOLDER / f"{name}.yaml").write_text(text)
 
@@ -36,7 +36,7 @@ def rendered(name: str) -> str:
     """What helm makes of a template."""
     words = ["template", "clusterproof", str(FOLDER / "chart"), "--namespace", "clusterproof", "--set", ALL]
     words += ["--set", f"image={IMAGE}", "--show-only", f"templates/{name}.yaml"]
-    helm = str(installed.folder("helm") / "helm")
+    helm = str(installed.folder("kubernetes") / "helm")
     return subprocess.run([helm, *words], capture_output=True, text=True, check=True).stdout
 
 

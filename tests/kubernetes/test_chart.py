@@ -20,7 +20,7 @@ from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubectl
 
-pytestmark = [needs_kubectl, installed.needs("helm")]
+pytestmark = needs_kubectl
 CHART = ROOT / "integrations" / "kubernetes" / "chart"
 NAMESPACE, REMOVER = "charted", "clusterproof-remove"
 HERE = f"/api/v1/namespaces/{NAMESPACE}"
@@ -31,7 +31,7 @@ SUCCEEDED = {"phase": "Succeeded"}
 
 
 def command(bed: Bed, *words: object) -> list[str]:
-    own = [installed.folder("helm") / "helm", "--kubeconfig", bed.plane.kubeconfig(), "--namespace", NAMESPACE]
+    own = [installed.folder("kubernetes") / "helm", "--kubeconfig", bed.plane.kubeconfig(), "--namespace", NAMESPACE]
     return [str(word) for word in (*own, *words)]
 
 

@@ -22,13 +22,13 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())["properties"]
 
 def rendered(*values: str) -> dict[str, Any]:
     """The pod of each workload by its name, as helm makes it."""
-    command = [str(installed.folder("helm") / "helm"), "template", str(CHART), "--set", "image=x", *values]
+    command = [str(installed.folder("kubernetes") / "helm"), "template", str(CHART), "--set", "image=x", *values]
     text = subprocess.run(command, capture_output=True, check=True).stdout
     workloads = [one for one in yaml.safe_load_all(text) if one and "template" in one.get("spec", {})]
     return {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in workloads}
 
 
-@installed.needs("helm")
+@installed.needs("kubernetes")
 def test_the_pod_that_removes_the_gate_is_admitted_by_the_quota_that_admits_the_gates() -> None:
     pods = rendered("--set", "gate.resources.limits.cpu=1", "--set", "gate.resources.requests.memory=1Gi")
     of_gate, of_removal = (

@@ -93,7 +93,7 @@ def of_waiting(gate: GateBed) -> Iterator[Path]:
     call = gate.bed.plane.call
     call("POST", "/api/v1/namespaces", {"metadata": {"name": "team-a"}})
     rules = subprocess.run(
-        [installed.folder("helm") / "helm", "template", "x", MANIFESTS / "chart", *SHOWN],
+        [installed.folder("kubernetes") / "helm", "template", "x", MANIFESTS / "chart", *SHOWN],
         capture_output=True,
         text=True,
         check=True,
@@ -152,7 +152,6 @@ def test_an_agents_account_has_no_right_at_all_not_even_to(gate: GateBed, wanted
     assert f'User "system:serviceaccount:{NAMESPACE}:{AGENT}" cannot' in str(refused)
 
 
-@installed.needs("helm")
 @pytest.mark.parametrize("wanted", BY_WAITING)
 def test_a_pod_that_waits_reads_nodes_and_gets_nothing_of(gate: GateBed, of_waiting: Path, wanted: str) -> None:
     with gate.bed.node("gpu601"):

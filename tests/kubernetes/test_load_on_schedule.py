@@ -29,7 +29,7 @@ from tests.testbed.kubernetes.nodes import Nodes
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_cluster, needs_kubectl, needs_openmpi
 
-pytestmark = [needs_kubectl, installed.needs("helm")]
+pytestmark = needs_kubectl
 VALUES = ("image=registry.example.com/clusterproof:0.1.0", "load.schedule=0 3 * * *", f"load.image={RANKS}")
 RUN = RunObjects(f"{PerfPods.prefix}-0123456789", NAMESPACE, RANKS)
 OF_PROBES = RunObjects("clusterproof-0123456789", NAMESPACE)  # an administrator's, whose program is root on nodes
@@ -43,7 +43,14 @@ SECRET = {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
 
 def rendered(*values: str) -> str:
     """What helm makes of the chart."""
-    command = [f"{installed.folder('helm')}/helm", "template", "x", f"{MANIFESTS}/chart", "--namespace", NAMESPACE]
+    command = [
+        f"{installed.folder('kubernetes')}/helm",
+        "template",
+        "x",
+        f"{MANIFESTS}/chart",
+        "--namespace",
+        NAMESPACE,
+    ]
     command += [word for value in values for word in ("--set", value)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 

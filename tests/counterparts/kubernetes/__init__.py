@@ -1,1 +1,1 @@
-"""Kubernetes' own programs, which tests/testbed/kubernetes starts."""
+"""Kubernetes: its own programs, helm, which installs charts, and kwok, kubelets of a thousand nodes."""

@@ -17,7 +17,6 @@ from tests.testbed.kubernetes.control_plane import ControlPlane, control_plane
 from tests.testbed.kubernetes.processes import running, wait_until
 from tests.transport.loopback import free_port
 
-NAME = "kwok"  # among tests/counterparts
 LABEL = "kwok"  # of its nodes
 LINE = "x" * 72
 LOG_BYTES = 20_000  # of each answer, as a node with 8 GPUs has it
@@ -72,7 +71,7 @@ def _kwok(plane: ControlPlane, folder: Path, names: Sequence[str], end: str) -> 
     rules = [*STAGES, {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "ClusterLogs", **of_logs}]
     config.write_text("\n---\n".join(map(json.dumps, rules)))  # which is YAML
     words: list[str | Path] = [
-        installed.folder(NAME) / "kwok",
+        installed.folder("kubernetes") / "kwok",
         f"--kubeconfig={plane.kubeconfig()}",
         f"--config={config}",
     ]

@@ -13,14 +13,14 @@ from scripts.generators import manifests
 from tests.builders.wheel import ROOT
 from tests.counterparts import installed
 
-pytestmark = installed.needs("helm")
+pytestmark = installed.needs("kubernetes")
 CHART = ROOT / "integrations" / "kubernetes" / "chart"
 NAMED = "image=example.com/clusterproof:0.1.0"
 
 
 def helm(*words: object) -> tuple[int, str]:
     """Its exit code, and what it says."""
-    command = [str(installed.folder("helm") / "helm"), *map(str, words)]
+    command = [str(installed.folder("kubernetes") / "helm"), *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 

@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.inventory import resolve
-from tests.counterparts import installed
 from tests.kubernetes.programs import END, run, shell
 from tests.testbed.kubernetes.bed import NAMESPACE
 from tests.testbed.kubernetes.control_plane import ControlPlane
-from tests.testbed.kubernetes.kwok import NAME, kwok_cluster, log
+from tests.testbed.kubernetes.kwok import kwok_cluster, log
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubernetes
 
-pytestmark = [needs_kubernetes, installed.needs(NAME)]
+pytestmark = needs_kubernetes
 NAMES = [f"gpu{number:03d}" for number in range(1, 25)]
 
 

@@ -1,1 +1,0 @@
-"""Helm, which installs charts."""

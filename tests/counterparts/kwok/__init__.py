@@ -1,1 +1,0 @@
-"""Kwok: kubelets of a thousand nodes."""
