@@ -89,7 +89,7 @@ def environment_with(
 ) -> Installed:
     """An environment with the wheel, or what pip makes one of, and with what these tests and `further` folders have."""
     made = environment(folder, further)
-    _pip("--python", str(made.python), "install", "--quiet", "--no-deps", *options, str(wheel))
+    _pip("--python", str(made.python), "install", "--quiet", "--no-deps", "--ignore-installed", *options, str(wheel))
     return made
 
 
