@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, repeat
 from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -45,14 +46,15 @@ class NodeMetrics:
 
     def after(self, update: Update, wall_s: float, at: float) -> NodeMetrics:
         """What is known once the node has sent this."""
-        metrics = replace(self, seen_s=wall_s, at=at)
         if isinstance(update, Hello):
-            return replace(metrics, connections=self.connections + 1, up=None)
+            return replace(self, seen_s=wall_s, at=at, connections=self.connections + 1, up=None)
         if not isinstance(update, Tick):
-            return metrics
+            return replace(self, seen_s=wall_s, at=at)
         seconds = max(0.0, update.up - self.up) if self.up is not None else 0.0
         return replace(
-            metrics,
+            self,
+            seen_s=wall_s,
+            at=at,
             samples=self.samples + 1,
             up=update.up,
             gpu=update.gpu,
@@ -63,12 +65,13 @@ class NodeMetrics:
 
 
 def _summed(sums: tuple[Values, ...], gpu: tuple[Values, ...], seconds: float) -> Iterable[Values]:
-    for index, values in enumerate(gpu):
-        before = sums[index] if index < len(sums) else NOTHING
-        yield tuple(
-            old if (value := values[_INDEX[column]]) is None else (old or 0.0) + max(0.0, value) * seconds * scale
-            for old, (column, scale) in zip(before, SUMMED.items(), strict=True)
-        )
+    factors = [(_INDEX[column], seconds * scale) for column, scale in SUMMED.items()]
+    for values, before in zip(gpu, chain(sums, repeat(NOTHING)), strict=False):
+        summed = [
+            old if (value := values[index]) is None else (old or 0.0) + (value * factor if value > 0 else 0.0)
+            for old, (index, factor) in zip(before, factors, strict=True)
+        ]
+        yield tuple(summed)
 
 
 Labels = TypeVar("Labels", bound=tuple[str, ...])  # their values, in the order of their names
