@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 
 from clusterproof.plugins.accept import NodeRun, StageRun, UnitSpeed
-from clusterproof.plugins.accept.plan import AcceptancePlan
+from clusterproof.plugins.accept.plan import SPEED, AcceptancePlan
 from clusterproof.plugins.accept.populations import Populations
 from clusterproof.plugins.accept.results import Failure, OtherResult, OwnResult
 from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Decision, to_measure
@@ -19,7 +19,6 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 
-SPEED = "speed"  # the stage whose measurements populations decide
 COLLECTIVES = "collectives"  # the stage of groups
 FEWEST_OF_A_PLACE = 3  # nodes, to say which of them is slow
 NO_PLACES = f"the inventory has not several groups, one of them of {FEWEST_OF_A_PLACE} nodes or more"
