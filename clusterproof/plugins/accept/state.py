@@ -107,9 +107,15 @@ class AcceptanceState:
             self.populations.add(step.number, ran.seen, {node: self.seen[node].kind for node in here})
         left = set(self._rounds.get(step.stage.name, ())) - set(step.nodes)
         self._rounds[step.stage.name] = tuple(node for node in self.nodes if node in left)
-        if step.stage.name == SPEED and not self._rounds[SPEED]:
+        if step.stage.name == SPEED and self._is_first_round_over:
             self.populations.learn()
         self._take_out(step, folder)
+
+    @property
+    def _is_first_round_over(self) -> bool:
+        """Whether all nodes were measured as often as the errors ask for; one that only came since has not begun."""
+        begun, least = self.runs[self.plan.stages[0].name], self.plan.errors.least_runs
+        return all(self.runs[SPEED][node] >= least for node in self.kept if begun[node])
 
     def results_of(self, node: str) -> dict[tuple[str, str], list[Result]]:
         """By stage and check what was said of a node, run by run; beside others only where no population decides."""
