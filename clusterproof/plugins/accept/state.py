@@ -149,13 +149,12 @@ class AcceptanceState:
     def _forget_gpus(self, node: str, devices: Collection[str]) -> None:
         """What was measured on GPUs that were replaced, or with them; its other GPUs, its disk and its pairs stand."""
         self.populations.forget_gpus(node, devices)
-        for stage in self.plan.stages:
-            if stage.scope == "nodes":
-                self.runs[stage.name].pop(node, None)
+        alone = {stage.name for stage in self.plan.stages if stage.scope == "nodes"}
+        for name in alone:
+            self.runs[name].pop(node, None)
+        for key in [key for key in self.results[node] if key[0] in alone]:
+            del self.results[node][key]
         self.earlier[node].append(self.seen[node])
-        self.failures.pop(node, None)
-        self.results.pop(node, None)
-        self.out.discard(node)
         self._rounds.clear()
 
     def _add_of_others(self, new: OtherResult) -> None:
