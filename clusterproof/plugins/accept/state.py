@@ -11,7 +11,7 @@ from clusterproof.plugins.accept import NodeRun, StageRun, UnitSpeed
 from clusterproof.plugins.accept.plan import SPEED, AcceptancePlan
 from clusterproof.plugins.accept.populations import Populations
 from clusterproof.plugins.accept.results import Failure, OtherResult, OwnResult
-from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Decision, to_measure
+from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, decision_of, to_measure
 from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, FIRST_SIZE
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.cluster import Cluster
@@ -201,12 +201,6 @@ class AcceptanceState:
         for check, words in slow:
             yield Failure(SPEED, check, words, "replace", self._speed_in[node])
 
-    def decision_on(self, node: str) -> Decision:
-        """Of a node in the stage that measures speed."""
-        if node in self.out:
-            return Decision.BAD
-        return self.populations.decision_on(node, self.seen[node].kind) if node in self.seen else Decision.OPEN
-
     def next(self) -> NextRun | None:
         """What runs next; None where all is done that can be."""
         for stage in self.plan.stages:
@@ -239,11 +233,9 @@ class AcceptanceState:
             due = [node for node in kept if runs.get(node, 0) < least]
             first = min((runs.get(node, 0) for node in due), default=0)
             return [node for node in due if runs.get(node, 0) == first]
-        open_ = {node: self.decision_on(node) for node in self.nodes}
-        nothing = {node for node in kept if runs.get(node, 0) >= least and not self.populations.is_judged(node)}
-        return to_measure(
-            {node: of for node, of in open_.items() if node not in nothing}, runs, self.plan.most_runs, self.plan.errors
-        )
+        known = {node: self.populations.decisions_on(node) for node in kept}
+        decisions = {node: decision_of(of) for node, of in known.items() if of or runs.get(node, 0) < least}
+        return to_measure(decisions, runs, self.plan.most_runs, self.plan.errors)
 
     def not_here(self, stage: Stage, kept: Sequence[str] | None = None) -> str:
         """Why there is nothing that the stage could measure, of all nodes or of these; empty where there is."""
