@@ -14,7 +14,7 @@ from clusterproof.plugins.accept.state import AcceptanceState
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.result import OF_HARDWARE, Result
+from clusterproof.plugins.core.result import OF_HARDWARE
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
@@ -161,16 +161,9 @@ def _missing_in(reached: ReachedNodes, node: str, state: AcceptanceState) -> Ite
         known = [result for result in results if result.verdict is not Verdict.INCOMPLETE]
         proven = proven or any(result.verdict in (Verdict.PASS, Verdict.CONCERN) for result in known)
         if len(known) < least:
-            yield f"{check}: {_why(results)}"
+            unknown = next((result.message for result in results if result.verdict is Verdict.INCOMPLETE), None)
+            yield f"{check}: {f'incomplete: {unknown}' if unknown is not None else f'{len(known)} of {least} runs'}"
         if failed := [result for result in known if result.verdict is Verdict.FAIL]:
             yield f"{check}: failed in {len(failed)} of {len(known)} runs: {failed[0].message}"
     if not proven:
         yield f"{stage.title}: nothing of it applied to this node, or could be measured"
-
-
-def _why(results: Sequence[Result]) -> str:
-    return f"incomplete: {_of(Verdict.INCOMPLETE, results).message}"
-
-
-def _of(verdict: Verdict, results: Sequence[Result]) -> Result:
-    return next(result for result in results if result.verdict is verdict)
