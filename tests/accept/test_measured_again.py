@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.accept import NodeRun
 from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes
+from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history import Gpu, NodeIdentity
 from tests.accept.judged import gpus
@@ -87,4 +89,27 @@ def test_a_run_that_ended_while_nobody_looked_is_of_nodes_before_they_were_repai
         made.go_on((), lambda _words: None)
     nodes.verdicts = {}
     assert verdicts(gone_on(tmp_path, nodes, ("n5",))) == {}
-    assert [of for stage, of in nodes.runs if stage == "inventory"] == [NAMES, ("n5",)], "of the others it counts"
+    assert [of for stage, of in nodes.runs if stage == "inventory"] == [NAMES] * 2, "it counts, and is then repeated"
+
+
+@dataclass
+class Compared(Nodes):
+    """Nodes whose versions the inventory compares with those of most others of its run."""
+
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def _result(self, stage: str, node: str) -> Result:
+        beside = [self.versions.get(one, "6.8") for one in self.runs[-1][1]]
+        is_like_most = 2 * beside.count(self.versions.get(node, "6.8")) >= len(beside)
+        self.verdicts = {("inventory", node): Verdict.PASS if is_like_most else Verdict.CONCERN}
+        return super()._result(stage, node)
+
+
+def test_a_node_that_was_replaced_is_compared_with_all_others_also_in_its_versions(tmp_path: Path) -> None:
+    nodes = Compared()
+    assert verdicts(gone_on(tmp_path, nodes)) == {}
+    nodes.serials["n5"], nodes.versions = "another", {"n5": "5.15"}
+    found = gone_on(tmp_path, nodes, ("n5",))
+    assert {node: one.concerns for node, one in found.items() if one.concerns} == {
+        "n5": ("host.memlock: something; expected nothing",)
+    }

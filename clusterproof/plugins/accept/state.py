@@ -222,10 +222,12 @@ class AcceptanceState:
             return _with_others(kept, [node for node in kept if not runs[node]]) if len(kept) > 1 else ()
         if stage.scope == "places":
             return next((place for place in self.places_of(kept) if not all(runs[node] for node in place)), ())
+        if not stage.is_load:  # it compares what is there: of a node alone it would say nothing
+            return () if all(runs[node] for node in kept) else tuple(kept)
         if not self._rounds.get(stage.name):
             self._rounds[stage.name] = tuple(self._round(stage, kept, runs))
         left = [node for node in self._rounds[stage.name] if node not in self.out]
-        return tuple(left[: self.plan.at_once(len(left)) if stage.is_load else len(left)])
+        return tuple(left[: self.plan.at_once(len(left))])
 
     def _round(self, stage: Stage, kept: Sequence[str], runs: Mapping[str, int]) -> Sequence[str]:
         least = self.plan.errors.least_runs if stage.is_repeated else 1
