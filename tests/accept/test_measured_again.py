@@ -10,6 +10,7 @@ import pytest
 
 from clusterproof.plugins.accept import NodeRun
 from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history import Gpu, NodeIdentity
@@ -113,3 +114,22 @@ def test_a_node_that_was_replaced_is_compared_with_all_others_also_in_its_versio
     assert {node: one.concerns for node, one in found.items() if one.concerns} == {
         "n5": ("host.memlock: something; expected nothing",)
     }
+
+
+@dataclass
+class Named(Nodes):
+    """Nodes that say of which model their GPUs are."""
+
+    def _evidence(self, stage: str, node: str) -> NodeEvidence:
+        made = super()._evidence(stage, node)
+        own = [{"index": at, "uuid": uuid, "name": uuid.partition(" ")[0]} for at, uuid in enumerate(self.gpus[node])]
+        return NodeEvidence(node, collectors={**made.collectors, "nvml": Collected(Status.READ, {"gpus": own})})
+
+
+def test_a_node_that_has_a_gpu_of_another_model_now_is_of_another_kind(tmp_path: Path) -> None:
+    nodes = Named(gpus={node: [f"H100 {node}-{gpu}" for gpu in range(2)] for node in NAMES})
+    gone_on(tmp_path, nodes)
+    nodes.gpus["n5"][1] = "H200"
+    made = acceptance(tmp_path, nodes, SPEED)
+    made.go_on(("n1",), lambda _words: None)
+    assert {made.state.seen[node].kind for node in NAMES} == {"p5.48xlarge, H100", "p5.48xlarge, H100, H200"}

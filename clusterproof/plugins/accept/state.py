@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from itertools import chain
 
-from clusterproof.plugins.accept import NodeRun, StageRun, UnitSpeed
+from clusterproof.plugins.accept import UNKNOWN, NodeRun, StageRun, UnitSpeed
 from clusterproof.plugins.accept.plan import SPEED, AcceptancePlan
 from clusterproof.plugins.accept.populations import Populations
 from clusterproof.plugins.accept.results import Failure, OtherResult, OwnResult
@@ -15,7 +15,7 @@ from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, decision_of, t
 from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, FIRST_SIZE
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 
@@ -155,6 +155,7 @@ class AcceptanceState:
         for key in [key for key in self.results[node] if key[0] in alone]:
             del self.results[node][key]
         self.earlier[node].append(self.seen[node])
+        self.seen[node] = replace(self.seen[node], kind=UNKNOWN)  # as they may be of another model
         self._rounds.clear()
 
     def _add_of_others(self, new: OtherResult) -> None:
