@@ -99,6 +99,18 @@ def test_a_concern_of_one_run_is_said_whatever_other_runs_say(
     assert f"{due} concern" in screen
 
 
+def test_what_was_incomplete_in_a_run_is_said_of_a_node_that_other_runs_accept(tmp_path: Path) -> None:
+    nodes = Found(findings=(CRASHED,), in_runs=(1,), speed=lambda node, run: 0.9 if (node, run) == ("n3", 2) else 1.0)
+    of_n3, screen = outcome(tmp_path, nodes)
+    times = nodes.measured["n3"]
+    assert times > 3, "another run is in the place of the one that crashed"
+    assert (of_n3.said, of_n3.concerns) == (
+        NodeVerdict.ACCEPTED,
+        (f"gpu.gpu_gemm: in 1 of {times} runs: {CRASHED.message}",),
+    )
+    assert "8 accepted, 1 concern" in screen
+
+
 def test_where_nothing_was_measured_nobody_decides_in_the_place_of_the_check(tmp_path: Path) -> None:
     nodes = Found(findings=(ALONE,), speed=lambda node, _run: 0.0 if node == "n3" else 1.0)
     assert outcome(tmp_path, nodes)[0].said is NodeVerdict.OPEN
