@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes
-from tests.accept.simulated import SPEED, Nodes, acceptance, verdicts
+from tests.accept.simulated import NAMES, SPEED, Nodes, acceptance, verdicts
 
 ONE_RUN = "[errors]\nshows_in = 0.995\n"
 SLOW = ("n1", "n2")
@@ -43,3 +43,16 @@ def test_whoever_is_interrupted_between_two_batches_learns_of_all_what_is_usual(
         gone_on(tmp_path, nodes, 1)
     nodes.stop_after = 10**6
     assert verdicts(gone_on(tmp_path, nodes, 1)) == REJECTED
+
+
+def test_a_round_of_which_only_nodes_are_left_that_were_taken_out_is_over(tmp_path: Path) -> None:
+    made = acceptance(tmp_path, Nodes(stop_after=2), f"{SPEED}[limits]\nnodes_at_once = 7\n")
+    with pytest.raises(KeyboardInterrupt):
+        made.go_on((), lambda _words: None)
+    last = made.state.next()
+    assert last is not None
+    assert last.nodes == ("n8",)
+    made.state.out.add("n8")
+    after = made.state.next()
+    assert after is not None
+    assert after.nodes == NAMES[:7]

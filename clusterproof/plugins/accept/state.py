@@ -55,7 +55,7 @@ class AcceptanceState:
         self.changes: Counter[str] = Counter()  # to another machine, since somebody said that a node was replaced
         self.unsettled: set[str] = set()
         self.spent_s = 0.0
-        self._rounds: dict[str, tuple[str, ...]] = {}  # what is left of the round of a stage
+        self._round: tuple[str, ...] = ()  # the nodes that SPEED has left of its round
         self._speed_in: dict[str, str] = {}  # the folder of a node's last run of SPEED
         self._failed_at_speed: set[str] = set()  # nodes of which a check failed in a run of SPEED
 
@@ -79,7 +79,7 @@ class AcceptanceState:
             self.changes[node] *= not is_said
             self.out -= {node} - self.unsettled
             self.of_others = [other for other in self.of_others if not other.speaks_of(node)]
-        self._rounds.clear()
+        self._round = ()
 
     def add(self, step: NextRun, ran: StageRun, folder: str, seconds: float) -> None:
         """Take in a run that ended."""
@@ -105,10 +105,9 @@ class AcceptanceState:
         if step.stage.name == SPEED:
             here = [node for node in step.nodes if node in ran.seen and node in self.places]
             self.populations.add(step.number, ran.seen, {node: self.seen[node].kind for node in here})
-        left = set(self._rounds.get(step.stage.name, ())) - set(step.nodes)
-        self._rounds[step.stage.name] = tuple(node for node in self.nodes if node in left)
-        if step.stage.name == SPEED and self._is_first_round_over:
-            self.populations.learn()
+            self._round = tuple(node for node in self._round if node not in of_step)
+            if self._is_first_round_over:
+                self.populations.learn()
         self._take_out(step, folder)
 
     @property
@@ -156,7 +155,7 @@ class AcceptanceState:
             del self.results[node][key]
         self.earlier[node].append(self.seen[node])
         self.seen[node] = replace(self.seen[node], kind=UNKNOWN)  # as they may be of another model
-        self._rounds.clear()
+        self._round = ()
 
     def _add_of_others(self, new: OtherResult) -> None:
         """It stands in the place of what the check said of no more nodes before, those without that were taken out."""
@@ -225,20 +224,20 @@ class AcceptanceState:
             return next((place for place in self.places_of(kept) if not all(runs[node] for node in place)), ())
         if not stage.is_load:  # it compares what is there: of a node alone it would say nothing
             return () if all(runs[node] for node in kept) else tuple(kept)
-        if not self._rounds.get(stage.name):
-            self._rounds[stage.name] = tuple(self._round(stage, kept, runs))
-        left = [node for node in self._rounds[stage.name] if node not in self.out]
-        return tuple(left[: self.plan.at_once(len(left))])
+        if stage.name == SPEED:
+            self._round = tuple(node for node in self._round if node not in self.out) or self._next_round(kept, runs)
+            due = self._round
+        else:
+            fewest = min((runs[node] for node in kept), default=0)
+            is_due = fewest < (self.plan.errors.least_runs if stage.is_repeated else 1)
+            due = tuple(node for node in kept if is_due and runs[node] == fewest)
+        return due[: self.plan.at_once(len(due))]
 
-    def _round(self, stage: Stage, kept: Sequence[str], runs: Mapping[str, int]) -> Sequence[str]:
-        least = self.plan.errors.least_runs if stage.is_repeated else 1
-        if stage.name != SPEED:
-            due = [node for node in kept if runs.get(node, 0) < least]
-            first = min((runs.get(node, 0) for node in due), default=0)
-            return [node for node in due if runs.get(node, 0) == first]
+    def _next_round(self, kept: Sequence[str], runs: Counter[str]) -> tuple[str, ...]:
         known = {node: self.populations.decisions_on(node) for node in kept}
-        decisions = {node: decision_of(of) for node, of in known.items() if of or runs.get(node, 0) < least}
-        return to_measure(decisions, runs, self.plan.most_runs, self.plan.errors)
+        least = self.plan.errors.least_runs
+        decisions = {node: decision_of(of) for node, of in known.items() if of or runs[node] < least}
+        return tuple(to_measure(decisions, runs, self.plan.most_runs, self.plan.errors))
 
     def not_here(self, stage: Stage, kept: Sequence[str] | None = None) -> str:
         """Why there is nothing that the stage could measure, of all nodes or of these; empty where there is."""
