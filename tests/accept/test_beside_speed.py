@@ -11,6 +11,7 @@ import pytest
 from clusterproof.plugins.accept.report import report, text
 from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Finding, Result, grouped, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.facts import is_of_comparison
@@ -98,6 +99,18 @@ def test_a_concern_of_one_run_is_said_whatever_other_runs_say(
     assert f"{due} concern" in screen
 
 
+def test_what_was_incomplete_in_a_run_is_said_of_a_node_that_other_runs_accept(tmp_path: Path) -> None:
+    nodes = Found(findings=(CRASHED,), in_runs=(1,), speed=lambda node, run: 0.9 if (node, run) == ("n3", 2) else 1.0)
+    of_n3, screen = outcome(tmp_path, nodes)
+    times = nodes.measured["n3"]
+    assert times > 3, "another run is in the place of the one that crashed"
+    assert (of_n3.said, of_n3.concerns) == (
+        NodeVerdict.ACCEPTED,
+        (f"gpu.gpu_gemm: in 1 of {times} runs: {CRASHED.message}",),
+    )
+    assert "8 accepted, 1 concern" in screen
+
+
 def test_where_nothing_was_measured_nobody_decides_in_the_place_of_the_check(tmp_path: Path) -> None:
     nodes = Found(findings=(ALONE,), speed=lambda node, _run: 0.0 if node == "n3" else 1.0)
     assert outcome(tmp_path, nodes)[0].said is NodeVerdict.OPEN
@@ -129,3 +142,19 @@ def test_what_checks_say_of_nodes_beside_each_other_is_known_for_that(check: str
     assert reworded == [one.message for one in found if one.verdict is INCOMPLETE]
     assert [one.message for one in found if not is_of_comparison("", one.message)] == []
     assert bool(found) is (not others or share < 0.9 or (share < 1 and "fs" not in check))
+
+
+@dataclass
+class Unsaid(Nodes):
+    """Nodes of whose exact arithmetic one run says nothing, as another version of the suite may."""
+
+    def _result(self, stage: str, node: str) -> Result:
+        made = super()._result(stage, node)
+        is_first = stage == "exact" and [name for name, _ in self.runs].count(stage) == 1
+        return replace(made, check="gpu.other") if is_first else made
+
+
+def test_a_check_that_a_run_says_nothing_of_is_open(tmp_path: Path) -> None:
+    of_n3, screen = outcome(tmp_path, Unsaid())
+    assert of_n3.reasons == ("gpu.other: 1 of 3 runs", "gpu.gpu_exact: 2 of 3 runs")
+    assert screen.startswith("ssh:n[1-8]: undecided: 8 open")

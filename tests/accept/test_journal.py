@@ -167,6 +167,16 @@ def test_who_waits_for_another_acceptance_and_is_interrupted_writes_no_report(
     assert (tmp_path / "into/acceptance.html").read_text() == page
 
 
+@pytest.mark.parametrize(
+    ("again", "due"), [((), "the same command again"), (("--again", "n5"), "it again without --again")]
+)
+def test_who_is_interrupted_is_told_how_to_go_on(
+    again: tuple[str, ...], due: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, said = typed(tmp_path, Nodes(stop_after=0), monkeypatch, *again)
+    assert (code, said) == (2, f"clusterproof accept: it was interrupted; run {due} to resume\n")
+
+
 @pytest.mark.long
 def test_a_report_never_says_accepted_where_a_later_run_broke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert typed(tmp_path, Nodes(), monkeypatch)[0] == 0

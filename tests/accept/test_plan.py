@@ -31,6 +31,15 @@ MISTAKES = (
     ),
     ("[limits]\nhours = inf\n", "hours is inf; expected a number between 0 and 1440"),
     ("[floors]\ngemm = 600\n", "'gemm' is not a known key"),
+    (
+        'stages = ["inventory"]\n[floors]\ngpu_gemm = 600\n',
+        "plan.toml [floors]: gpu_gemm is measured by the stage speed; expected it among the stages, or no floors",
+    ),
+    (
+        "[floors]\nfs_bandwidth = 2\n",
+        "plan.toml [floors]: fs_bandwidth is measured where [options] name a folder; expected fs-bandwidth among them",
+    ),
+    ('[floors]\nfs_bandwidth = 2\n[options]\nfs-bandwidth = ""\n', "expected fs-bandwidth among them"),
     ("[bought]\nexpect = { gpu = 8 }\n", "'gpu' is not a known resource (did you mean gpus?)"),
     ('[options]\nrecord = "x"\n', "'record': accept sets that itself"),
     ('[options]\nin-container = "x"\n', "'in-container': accept sets that itself, or does without"),

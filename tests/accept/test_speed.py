@@ -132,6 +132,18 @@ class SomeWithPyTorch(Judged):
         return made
 
 
+class OwnFolders(Judged):
+    """Nodes two of which have a file system of their own, which was measured too."""
+
+    def _evidence(self, stage: str, node: str) -> NodeEvidence:
+        made = super()._evidence(stage, node)
+        if stage == "speed" and node in ("n1", "n2"):
+            files = {way: {"bytes": 3e10, "seconds": 10.0} for way in ("write", "read")}
+            own = Collected(Status.READ, {"folder": f"/{node}", **files})
+            made = self.of_run[node] = NodeEvidence(node, collectors={**made.collectors, "fs_bandwidth": own})
+        return made
+
+
 OF_NO_OTHER = "GPU 5, bfloat16 products of 8192 × 8192: 420 TFLOP/s, 40 % below the best GPU"
 
 
@@ -175,6 +187,12 @@ def test_what_a_population_decides_on_no_check_rejects_before(tmp_path: Path) ->
     found = said(tmp_path, nodes, "[limits]\nnodes_at_once = 3\n[errors]\nslower = 0.4\n")
     assert verdicts(found) == {"n1": NodeVerdict.OPEN}
     assert [words for words in found["n1"].reasons if "80.0% of the usual" not in words] == []
+
+
+def test_nobody_is_loaded_again_for_what_too_few_nodes_measured(tmp_path: Path) -> None:
+    nodes = OwnFolders(gpus=gpus(NAMES))
+    assert verdicts(said(tmp_path, nodes)) == dict.fromkeys(("n1", "n2"), NodeVerdict.OPEN)
+    assert nodes.measured == dict.fromkeys(NAMES, 3)
 
 
 def test_after_a_run_of_healthy_nodes_no_other_node_is_looked_at(

@@ -67,12 +67,10 @@ class NodeRun:
         return asdict(self.machine)
 
     def is_other_than(self, before: NodeRun) -> bool:
-        """Whether it is another machine: by its instance or its GPUs, else by its serial."""
+        """Whether it is another machine: by its instance, else by its serial and its GPUs."""
         mine, others = self.machine, before.machine
-        if not mine.is_same_machine(others):
-            return True
-        is_known = (mine.instance_id and others.instance_id) or (mine.gpus and others.gpus)
-        return bool(not is_known and mine.serial and others.serial and mine.serial != others.serial)
+        is_by_serial = not (mine.instance_id and others.instance_id) and mine.serial and others.serial
+        return not mine.is_same_machine(others) or bool(is_by_serial and mine.serial != others.serial)
 
     def besides_speed(self, result: Result, decides: Callable[[UnitSpeed], bool]) -> Result:
         """What a check says besides how fast this node is beside others: of that populations decide.

@@ -60,7 +60,8 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
     try:
         stopped = made.go_on(again, _say)
     except KeyboardInterrupt:
-        stopped = "it was interrupted; run the same command again to resume"
+        how = "it again without --again" if again and made.is_read else "the same command again"
+        stopped = f"it was interrupted; run {how} to resume"
         if made.is_read:
             _write(made, stopped, option)
         return INTERRUPTED, f"clusterproof accept: {stopped}\n"

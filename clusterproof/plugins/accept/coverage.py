@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clusterproof.plugins.accept.state import COLLECTIVES, SPEED, AcceptanceState
+from clusterproof.plugins.accept.plan import SPEED
+from clusterproof.plugins.accept.state import COLLECTIVES, AcceptanceState
 from clusterproof.plugins.catalog import acceptance
 
 

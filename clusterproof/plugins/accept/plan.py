@@ -19,6 +19,8 @@ from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_te
 DESCRIBED = "docs/accept.md"
 TABLES = ("bought", "errors", "limits", "stages", "floors", "options")
 MOST_HOURS, MOST_NODES, MOST_RUNS = 24 * 60, 100_000, 100
+SPEED = "speed"  # the stage whose measurements populations decide
+FILES, OF_FILES = "fs_bandwidth", "--fs-bandwidth"  # a measurement, and the option that names where
 LEAST_ERROR, LEAST_SHARE = 1e-9, 0.01  # that a plan may declare
 
 
@@ -85,6 +87,8 @@ def plan_of(path: Path | None, cluster: Cluster) -> AcceptancePlan:
             f"{limits.where}: nodes_at_once is 1, and {', '.join(between)} load two nodes at once or more; expected 2 "
             "or more, or stages without these"
         )
+    options, floors = tuple(option_words(head.table("options"))), _floors(head.table("floors"))
+    _require_measured(floors, stages, options, head.table("floors").where)
     return AcceptancePlan(
         _bought(head.table("bought")),
         _errors(errors, most_runs),
@@ -94,8 +98,8 @@ def plan_of(path: Path | None, cluster: Cluster) -> AcceptancePlan:
         limits.number("pairs_at_once", 1, MOST_NODES),
         limits.number("fs_at_once", 1, MOST_NODES, 4),
         stages,
-        _floors(head.table("floors")),
-        tuple(option_words(head.table("options"))),
+        floors,
+        options,
     )
 
 
@@ -168,3 +172,15 @@ def _stages(head: Table, default: Sequence[str]) -> tuple[Stage, ...]:
 def _floors(given: Table) -> Mapping[str, float]:
     given.only(*acceptance.measures())
     return {name: _number(given, name, 0, 1e9, 0.0) for name in given.values}
+
+
+def _require_measured(floors: Mapping[str, float], stages: Sequence[Stage], options: Sequence[str], where: str) -> None:
+    """Refuse what would be promised and never measured. Raises InventoryError."""
+    if floors and SPEED not in {stage.name for stage in stages}:
+        raise InventoryError(
+            f"{where}: {', '.join(floors)} is measured by the stage {SPEED}; expected it among the stages, or no floors"
+        )
+    if FILES in floors and not any(word.startswith(f"{OF_FILES}=") and word != f"{OF_FILES}=" for word in options):
+        raise InventoryError(
+            f"{where}: {FILES} is measured where [options] name a folder; expected fs-bandwidth among them"
+        )

@@ -9,7 +9,7 @@ from math import log
 from clusterproof.plugins.accept import OF_MODEL, NodeRun, UnitSpeed
 from clusterproof.plugins.accept.plan import AcceptancePlan
 from clusterproof.plugins.accept.population import Unit
-from clusterproof.plugins.accept.sequential import Decision, JudgedUnit, Population, as_fast, decision_of, joined
+from clusterproof.plugins.accept.sequential import Decision, JudgedUnit, Population, as_fast, joined
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
@@ -115,13 +115,9 @@ class Populations:
             what.startswith(of_models) for of, name, what in self.by_key if (of, name) == (kind, one.measurement)
         )
 
-    def decision_on(self, node: str, kind: str) -> Decision:
-        """Of a node by all that it is held to; of one that is held to nothing it is open."""
-        return decision_of(decision_of(judged.decision for judged in own) for _, _, own in self.of_node(node, kind))
-
-    def is_judged(self, node: str) -> bool:
-        """Whether another run can decide anything: some of its values are open."""
-        return any(population.of_node(node) for population in self.by_key.values())
+    def decisions_on(self, node: str) -> set[Decision]:
+        """Of all that is known of a node beside others: where some of it is open, another run may decide."""
+        return {judged.decision for population in self.by_key.values() for judged in population.of_node(node)}
 
     def slow(self) -> Mapping[str, list[tuple[str, str]]]:
         """By node the checks that measured what is slow of it, and how slow it is, in words."""

@@ -115,6 +115,7 @@ class Acceptance:
                 writer = journal.JournalWriter(self.folder, self.named, self.plan.digest)
                 try:
                     if again:
+                        self._count_unseen(writer, lock)
                         writer.append(RepairedNodes(tuple(again), time.time()))
                         self.state.again(again, is_said=True)
                     return self._steps(writer, lock, say)
@@ -137,6 +138,24 @@ class Acceptance:
         finally:
             os.close(file)
 
+    def _count_unseen(self, writer: journal.JournalWriter, lock: int) -> None:
+        """Take in a run that ended while nobody looked: it is of nodes as they were before their repair."""
+        step = self.state.next()
+        if step and self._is_ended(step):
+            self._keep(self._run(step, lock), writer)
+
+    def _keep(self, line: EndedRun, writer: journal.JournalWriter) -> None:
+        writer.append(line)
+        self._take_in(line)
+
+    def _is_ended(self, step: NextRun) -> bool:
+        folder = self.folder / self._place(step.stage.name)
+        return _text(folder / COMMAND) == self._typed(step, folder) and _number(folder / EXIT, -1) in ENDED
+
+    def _typed(self, step: NextRun, folder: Path) -> str:
+        """The command of a run, by which it is known again: the same whether it goes on with pairs or not."""
+        return json.dumps([word for word in self._words(step, folder) if not word.startswith("--resume=")])
+
     def _steps(self, writer: journal.JournalWriter, lock: int, say: Say) -> str:
         while step := self.state.next():
             minutes = self.plan.minutes(step.stage)
@@ -144,9 +163,7 @@ class Acceptance:
                 where = f"{step.stage.title.lower()} of {fold(step.nodes):.200}"
                 return f"{self.plan.hours:g} hours are spent; {where} was not begun"
             say(f"{step.stage.title}: {fold(step.nodes):.200}, about {minutes:.3g} min")
-            line = self._run(step, lock)
-            writer.append(line)
-            self._take_in(line)
+            self._keep(self._run(step, lock), writer)
         return ""
 
     def _place(self, stage: str) -> str:
@@ -157,12 +174,10 @@ class Acceptance:
         """Raises JournalError where it did not end."""
         name = self._place(step.stage.name)
         folder = self.folder / name
-        arguments = self._words(step, folder)
-        typed = json.dumps([word for word in arguments if not word.startswith("--resume=")])
+        arguments, typed = self._words(step, folder), self._typed(step, folder)
         seconds = None
-        is_same = _text(folder / COMMAND) == typed
-        if not (is_same and _number(folder / EXIT, -1) in ENDED):
-            self._clear(folder, keeps_pairs=is_same)
+        if not self._is_ended(step):
+            self._clear(folder, keeps_pairs=_text(folder / COMMAND) == typed)
             arguments = self._words(step, folder)
             (folder / COMMAND).write_text(typed, encoding="utf-8")
             (folder / BEGAN).write_text(f"{time.time()}\n", encoding="utf-8")

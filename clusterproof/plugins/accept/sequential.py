@@ -24,7 +24,7 @@ from clusterproof.plugins.accept.population import (
     is_good,
     reference_of,
 )
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.robust import median
 
 Key = TypeVar("Key")
@@ -98,14 +98,19 @@ class Population:
 
     def forget(self, node: str, devices: Collection[str] = ()) -> None:
         """What was measured of a node, or of these devices of it, is of other hardware than it has now."""
-        kept: list[dict[Unit, Any]] = [*self.runs.values(), self.judged, self._values]
-        for by_unit_ in kept:
-            for unit in [unit for unit in by_unit_ if unit[0] == node and (not devices or unit[1] in devices)]:
-                del by_unit_[unit]
-        self.in_doubt = {unit for unit in self.in_doubt if unit[0] != node or (devices and unit[1] not in devices)}
+        middles = dict(self.reference.middles) if self.reference else {}
+        kept: list[dict[Unit, Any]] = [*self.runs.values(), self.judged, self._values, middles]
+        gone = {unit for of in kept for unit in of if unit[0] == node and (not devices or unit[1] in devices)}
+        for of in kept:
+            for unit in gone & of.keys():
+                del of[unit]
+        self.in_doubt -= gone
         self.nodes = {}
         for values in self.runs.values():
             self._measured(values)
+        if self.reference:  # which nothing is left of, where none of the nodes is
+            self.reference = replace(self.reference, middles=middles) if self.nodes else None
+        self.is_learned = self.is_learned and bool(self.nodes)
 
     def of_node(self, node: str) -> list[JudgedUnit]:
         """How its units stand."""

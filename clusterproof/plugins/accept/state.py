@@ -7,19 +7,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from itertools import chain
 
-from clusterproof.plugins.accept import NodeRun, StageRun, UnitSpeed
-from clusterproof.plugins.accept.plan import AcceptancePlan
+from clusterproof.plugins.accept import UNKNOWN, NodeRun, StageRun, UnitSpeed
+from clusterproof.plugins.accept.plan import SPEED, AcceptancePlan
 from clusterproof.plugins.accept.populations import Populations
 from clusterproof.plugins.accept.results import Failure, OtherResult, OwnResult
-from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Decision, to_measure
+from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, decision_of, to_measure
 from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, FIRST_SIZE
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 
-SPEED = "speed"  # the stage whose measurements populations decide
 COLLECTIVES = "collectives"  # the stage of groups
 FEWEST_OF_A_PLACE = 3  # nodes, to say which of them is slow
 NO_PLACES = f"the inventory has not several groups, one of them of {FEWEST_OF_A_PLACE} nodes or more"
@@ -56,7 +55,7 @@ class AcceptanceState:
         self.changes: Counter[str] = Counter()  # to another machine, since somebody said that a node was replaced
         self.unsettled: set[str] = set()
         self.spent_s = 0.0
-        self._rounds: dict[str, tuple[str, ...]] = {}  # what is left of the round of a stage
+        self._round: tuple[str, ...] = ()  # the nodes that SPEED has left of its round
         self._speed_in: dict[str, str] = {}  # the folder of a node's last run of SPEED
         self._failed_at_speed: set[str] = set()  # nodes of which a check failed in a run of SPEED
 
@@ -80,7 +79,7 @@ class AcceptanceState:
             self.changes[node] *= not is_said
             self.out -= {node} - self.unsettled
             self.of_others = [other for other in self.of_others if not other.speaks_of(node)]
-        self._rounds.clear()
+        self._round = ()
 
     def add(self, step: NextRun, ran: StageRun, folder: str, seconds: float) -> None:
         """Take in a run that ended."""
@@ -106,11 +105,16 @@ class AcceptanceState:
         if step.stage.name == SPEED:
             here = [node for node in step.nodes if node in ran.seen and node in self.places]
             self.populations.add(step.number, ran.seen, {node: self.seen[node].kind for node in here})
-        left = set(self._rounds.get(step.stage.name, ())) - set(step.nodes)
-        self._rounds[step.stage.name] = tuple(node for node in self.nodes if node in left)
-        if step.stage.name == SPEED and not self._rounds[SPEED]:
-            self.populations.learn()
+            self._round = tuple(node for node in self._round if node not in of_step)
+            if self._is_first_round_over:
+                self.populations.learn()
         self._take_out(step, folder)
+
+    @property
+    def _is_first_round_over(self) -> bool:
+        """Whether all nodes were measured as often as the errors ask for; one that only came since has not begun."""
+        begun, least = self.runs[self.plan.stages[0].name], self.plan.errors.least_runs
+        return all(self.runs[SPEED][node] >= least for node in self.kept if begun[node])
 
     def results_of(self, node: str) -> dict[tuple[str, str], list[Result]]:
         """By stage and check what was said of a node, run by run; beside others only where no population decides."""
@@ -144,14 +148,14 @@ class AcceptanceState:
     def _forget_gpus(self, node: str, devices: Collection[str]) -> None:
         """What was measured on GPUs that were replaced, or with them; its other GPUs, its disk and its pairs stand."""
         self.populations.forget_gpus(node, devices)
-        for stage in self.plan.stages:
-            if stage.scope == "nodes":
-                self.runs[stage.name].pop(node, None)
+        alone = {stage.name for stage in self.plan.stages if stage.scope == "nodes"}
+        for name in alone:
+            self.runs[name].pop(node, None)
+        for key in [key for key in self.results[node] if key[0] in alone]:
+            del self.results[node][key]
         self.earlier[node].append(self.seen[node])
-        self.failures.pop(node, None)
-        self.results.pop(node, None)
-        self.out.discard(node)
-        self._rounds.clear()
+        self.seen[node] = replace(self.seen[node], kind=UNKNOWN)  # as they may be of another model
+        self._round = ()
 
     def _add_of_others(self, new: OtherResult) -> None:
         """It stands in the place of what the check said of no more nodes before, those without that were taken out."""
@@ -197,12 +201,6 @@ class AcceptanceState:
         for check, words in slow:
             yield Failure(SPEED, check, words, "replace", self._speed_in[node])
 
-    def decision_on(self, node: str) -> Decision:
-        """Of a node in the stage that measures speed."""
-        if node in self.out:
-            return Decision.BAD
-        return self.populations.decision_on(node, self.seen[node].kind) if node in self.seen else Decision.OPEN
-
     def next(self) -> NextRun | None:
         """What runs next; None where all is done that can be."""
         for stage in self.plan.stages:
@@ -224,22 +222,22 @@ class AcceptanceState:
             return _with_others(kept, [node for node in kept if not runs[node]]) if len(kept) > 1 else ()
         if stage.scope == "places":
             return next((place for place in self.places_of(kept) if not all(runs[node] for node in place)), ())
-        if not self._rounds.get(stage.name):
-            self._rounds[stage.name] = tuple(self._round(stage, kept, runs))
-        left = [node for node in self._rounds[stage.name] if node not in self.out]
-        return tuple(left[: self.plan.at_once(len(left)) if stage.is_load else len(left)])
+        if not stage.is_load:  # it compares what is there: of a node alone it would say nothing
+            return () if all(runs[node] for node in kept) else tuple(kept)
+        if stage.name == SPEED:
+            self._round = tuple(node for node in self._round if node not in self.out) or self._next_round(kept, runs)
+            due = self._round
+        else:
+            fewest = min((runs[node] for node in kept), default=0)
+            is_due = fewest < (self.plan.errors.least_runs if stage.is_repeated else 1)
+            due = tuple(node for node in kept if is_due and runs[node] == fewest)
+        return due[: self.plan.at_once(len(due))]
 
-    def _round(self, stage: Stage, kept: Sequence[str], runs: Mapping[str, int]) -> Sequence[str]:
-        least = self.plan.errors.least_runs if stage.is_repeated else 1
-        if stage.name != SPEED:
-            due = [node for node in kept if runs.get(node, 0) < least]
-            first = min((runs.get(node, 0) for node in due), default=0)
-            return [node for node in due if runs.get(node, 0) == first]
-        open_ = {node: self.decision_on(node) for node in self.nodes}
-        nothing = {node for node in kept if runs.get(node, 0) >= least and not self.populations.is_judged(node)}
-        return to_measure(
-            {node: of for node, of in open_.items() if node not in nothing}, runs, self.plan.most_runs, self.plan.errors
-        )
+    def _next_round(self, kept: Sequence[str], runs: Counter[str]) -> tuple[str, ...]:
+        known = {node: self.populations.decisions_on(node) for node in kept}
+        least = self.plan.errors.least_runs
+        decisions = {node: decision_of(of) for node, of in known.items() if of or runs[node] < least}
+        return tuple(to_measure(decisions, runs, self.plan.most_runs, self.plan.errors))
 
     def not_here(self, stage: Stage, kept: Sequence[str] | None = None) -> str:
         """Why there is nothing that the stage could measure, of all nodes or of these; empty where there is."""

@@ -14,7 +14,7 @@ from clusterproof.plugins.accept.state import AcceptanceState
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.result import OF_HARDWARE, Result
+from clusterproof.plugins.core.result import OF_HARDWARE
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
@@ -92,7 +92,7 @@ def _reached(stage: Stage, state: AcceptanceState) -> ReachedNodes:
 
 
 def _of_node(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes]) -> NodeOutcome:
-    concerns = tuple(dict.fromkeys(_concerns(node, state)))[:MAX_REASONS]
+    concerns = tuple(dict.fromkeys(_said(node, state, Verdict.CONCERN)))[:MAX_REASONS]
     failures = state.failures.get(node, [])
     if failures:
         under_load = {stage.name for stage in state.plan.stages if stage.is_load}
@@ -100,13 +100,16 @@ def _of_node(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes])
         said = NodeVerdict.REJECTED if is_of_hardware else NodeVerdict.TO_FIX
         return NodeOutcome(node, said, failed(node, state), concerns)
     missing = tuple(dict.fromkeys((*_unsettled(node, state), *_missing(node, state, reached))))
-    return NodeOutcome(node, NodeVerdict.OPEN if missing else NodeVerdict.ACCEPTED, missing[:MAX_REASONS], concerns)
+    if missing:
+        return NodeOutcome(node, NodeVerdict.OPEN, missing[:MAX_REASONS], concerns)
+    in_some_runs = tuple(dict.fromkeys(_said(node, state, Verdict.INCOMPLETE)))
+    return NodeOutcome(node, NodeVerdict.ACCEPTED, (), (*concerns, *in_some_runs)[:MAX_REASONS])
 
 
-def _concerns(node: str, state: AcceptanceState) -> Iterator[str]:
-    """What each check last had a concern about, whatever else it says, and in how many runs."""
+def _said(node: str, state: AcceptanceState, verdict: Verdict) -> Iterator[str]:
+    """What each check last said with this verdict, whatever else it says, and in how many runs."""
     for (_, check), results in state.results_of(node).items():
-        parts = [part for result in results for part in result.by_verdict if part.verdict is Verdict.CONCERN]
+        parts = [part for result in results for part in result.by_verdict if part.verdict is verdict]
         if parts:
             times = f"in {len(parts)} of {len(results)} runs: " if len(parts) < len(results) else ""
             yield f"{check}: {times}{parts[-1].message}"
@@ -161,16 +164,9 @@ def _missing_in(reached: ReachedNodes, node: str, state: AcceptanceState) -> Ite
         known = [result for result in results if result.verdict is not Verdict.INCOMPLETE]
         proven = proven or any(result.verdict in (Verdict.PASS, Verdict.CONCERN) for result in known)
         if len(known) < least:
-            yield f"{check}: {_why(results)}"
+            unknown = next((result.message for result in results if result.verdict is Verdict.INCOMPLETE), None)
+            yield f"{check}: {f'incomplete: {unknown}' if unknown is not None else f'{len(known)} of {least} runs'}"
         if failed := [result for result in known if result.verdict is Verdict.FAIL]:
             yield f"{check}: failed in {len(failed)} of {len(known)} runs: {failed[0].message}"
     if not proven:
         yield f"{stage.title}: nothing of it applied to this node, or could be measured"
-
-
-def _why(results: Sequence[Result]) -> str:
-    return f"incomplete: {_of(Verdict.INCOMPLETE, results).message}"
-
-
-def _of(verdict: Verdict, results: Sequence[Result]) -> Result:
-    return next(result for result in results if result.verdict is verdict)
