@@ -152,9 +152,9 @@ def test_a_record_that_is_cut_before_its_state_is_named(tmp_path: Path) -> None:
     whole = DRAINED.replace(
         "   State", "   OS=Linux 6.8.0-1021-aws 23-Ubuntu SMP Mon Dec 9 23:51:33 UTC 2026\n   State"
     )
-    narrow = "".join(f"{part}\n" for line in whole.splitlines() for part in textwrap.wrap(line, 30))
+    narrow = "".join(f"{part}\n" for line in whole.splitlines() for part in textwrap.wrap(line, 18))
     path = written(tmp_path, **{"gpu003.txt": narrow}) / "gpu003.txt"
-    expected = "scontrol's record of gpu003 has no State; expected whole records, in lines of 40 characters and more"
+    expected = "scontrol's record of gpu003 has no State; expected whole records, in lines of 20 characters and more"
     assert f"capture: gpu003.txt: {expected}" in [line.replace(", of gpu003", "") for line in said(path)]
 
 
