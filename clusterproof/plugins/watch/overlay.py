@@ -108,9 +108,10 @@ def with_known(evidence: NodeEvidence, before: NodeEvidence) -> NodeEvidence:
     return replace(evidence, collectors={**evidence.collectors, **known}) if known else evidence
 
 
-def boot_of(evidence: NodeEvidence) -> object:
-    """The boot id that it reports; None where it reports none."""
-    return (_value(evidence, "boot") or {}).get("boot_id")
+def boot_of(evidence: NodeEvidence) -> str:
+    """The boot id that it reports; empty where it reports none."""
+    boot_id = (_value(evidence, "boot") or {}).get("boot_id")
+    return boot_id if isinstance(boot_id, str) else ""
 
 
 def _value(evidence: NodeEvidence, collector: str) -> dict[str, Any] | None:
