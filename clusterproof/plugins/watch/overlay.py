@@ -100,10 +100,12 @@ def with_reported(evidence: NodeEvidence, reported: Mapping[str, Mapping[str, An
 
 
 def with_known(evidence: NodeEvidence, before: NodeEvidence) -> NodeEvidence:
-    """What is still watched as it was known before in this boot, where it is missing now."""
-    if boot_of(evidence) != boot_of(before):
+    """What is still watched as it was known before, unless in another boot, where it is missing now."""
+    if len({boot_of(evidence), boot_of(before)} - {""}) > 1:
         return evidence
-    missing = [name for name in WATCHED if _value(evidence, name) is None and _value(before, name) is not None]
+    missing = [
+        name for name in (*WATCHED, "boot") if _value(evidence, name) is None and _value(before, name) is not None
+    ]
     known = {name: before.collectors[name] for name in missing}
     return replace(evidence, collectors={**evidence.collectors, **known}) if known else evidence
 
