@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.captures import outputs
 from clusterproof.plugins.captures.collection import FORMS, read_text
 from clusterproof.plugins.captures.outputs import of_text
 from clusterproof.plugins.captures.text import pieces
@@ -168,3 +169,18 @@ def test_an_output_that_is_repeated_is_read_once_and_counts_each_time() -> None:
     parts, problems = of_text("hello\n 1\n" * 1_000 + "hello\n 2\n", [form])
     assert [text.split() for text in read] == [["hello", "1"], ["hello", "2"]]
     assert ([part.collector for part in parts], problems) == (["greeted"] * 1_001, [])
+
+
+def test_of_very_many_short_outputs_the_last_are_read_beside_longer_ones_and_the_others_counted() -> None:
+    asked: list[str] = []
+
+    def recognises(text: str) -> bool:
+        return not asked.append(text)
+
+    form = Form("greeting", recognises, lambda _: {}, begins=FORM.begins)
+    long = f"hello\n {'x' * outputs.SHORT}\n"
+    _, problems = of_text(long + "".join(f"hello\n {number}\n" for number in range(5_000)), [form])
+    assert sorted(set(asked)) == sorted(
+        [long, *(f"hello\n {number}\n" for number in range(1_000, 4_999)), "hello\n 4999\n\n"]
+    )
+    assert problems == ["5,000 outputs of fewer than 256 characters, of which the last 4,000 were read"]

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.captures.collection import read_capture
+from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.inventory import resolve
 from tests.captures.captured import WELL, written
 from tests.captures.slurm_lists import IN_SLURM, found, not_a_row, results, said
 
@@ -149,7 +152,17 @@ def test_a_record_that_is_cut_before_its_state_is_named(tmp_path: Path) -> None:
     whole = DRAINED.replace(
         "   State", "   OS=Linux 6.8.0-1021-aws 23-Ubuntu SMP Mon Dec 9 23:51:33 UTC 2026\n   State"
     )
-    narrow = "".join(f"{part}\n" for line in whole.splitlines() for part in textwrap.wrap(line, 30))
+    narrow = "".join(f"{part}\n" for line in whole.splitlines() for part in textwrap.wrap(line, 18))
     path = written(tmp_path, **{"gpu003.txt": narrow}) / "gpu003.txt"
-    expected = "scontrol's record of gpu003 has no State; expected whole records, in lines of 40 characters and more"
+    expected = "scontrol's record of gpu003 has no State; expected whole records, in lines of 20 characters and more"
     assert f"capture: gpu003.txt: {expected}" in [line.replace(", of gpu003", "") for line in said(path)]
+
+
+@pytest.mark.parametrize("reason", ["No devices were found", "NVIDIA-SMI has failed because it couldn't communicate"])
+@pytest.mark.parametrize("name", ["gpu001/sinfo.txt", "x.txt"])
+def test_what_a_reason_says_of_gpus_is_no_output_of_a_node(reason: str, name: str, tmp_path: Path) -> None:
+    listed = f"REASON USER TIMESTAMP NODELIST\n{reason} root 2026-07-21T11:00:00 gpu007\n"
+    path = written(tmp_path, **{name: listed}) / name.partition("/")[0]
+    (captured,) = read_capture(path, resolve(f"capture:{path}"), ("nvml",))
+    assert captured.evidence.collectors["nvml"].status is Status.UNCOLLECTED
+    assert "slurm_node" in captured.evidence.collectors

@@ -17,10 +17,10 @@ from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.updates import Hello, LogLine, LogUpdate, Tick
 from clusterproof.plugins.watch.watch import Watch
 from tests.builders.wheel import ROOT
+from tests.testbed.healthy import BOOT_ID
 
 EVERY_S = 10.0
 NODE = "gpu001"
-BOOT_ID = "boot-1"
 BEGAN_S, UP_S = 1_763_700_000.0, 90_000.0
 GPUS = tuple(SampledGpu(f"GPU-{index}", 81_559.0, 700.0) for index in range(8))
 POWER_CAP, NOTHING, BRAKE = 0x4, 0x0, 0x80
@@ -56,7 +56,8 @@ class Day:
 
     def visit(self, **changes: Any) -> None:
         """All evidence is gathered."""
-        self.said += self.watch.evidence({NODE: evidence(**changes)}, self.now)
+        reported = evidence(**{"boot": {"boot_id": self.boot_id}, **changes})
+        self.said += self.watch.evidence({NODE: reported}, self.now)
 
     def hello(self, boot_id: str = BOOT_ID) -> None:
         """The sampler begins."""

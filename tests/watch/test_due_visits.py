@@ -23,6 +23,7 @@ from clusterproof.plugins.watch.sampler_session import SamplerOptions, SessionEv
 from clusterproof.plugins.watch.updates import Hello, Tick
 from clusterproof.plugins.watch.visits import Visited
 from clusterproof.plugins.watch.watch import AGAIN_S, Watch
+from tests.testbed.healthy import BOOT_ID
 from tests.watch.days import EVERY_S, NODE, Day, evidence
 
 NAMES = ("gpu001", "gpu002", "gpu003")
@@ -51,6 +52,38 @@ def test_an_answer_from_before_a_boot_is_no_visit_of_it(day: Day) -> None:
     assert day.watch.due(day.now + AGAIN_S) == [NODE]
     day.said += day.watch.evidence({NODE: evidence(boot={"boot_id": "boot-2"})}, day.now)
     assert day.watch.due(day.now + 2 * AGAIN_S) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "boot", [{"boot_id": BOOT_ID}, {"boot_id": {"error": "ENOENT"}}], ids=["of an earlier boot", "of none"]
+)
+def test_an_answer_during_which_a_node_booted_twice_is_no_visit_of_it(boot: dict[str, object], day: Day) -> None:
+    day.watch.visiting([NODE], day.now)
+    day.hello("boot-2")
+    day.hello("boot-3")
+    day.said += day.watch.evidence({NODE: evidence(boot=boot)}, day.now)
+    assert day.watch.due(day.now) == [NODE]
+    day.watch.visiting([NODE], day.now)
+    day.hello("boot-3")
+    day.said += day.watch.evidence({NODE: evidence(boot=boot)}, day.now)
+    assert day.watch.due(day.now + AGAIN_S) == []
+
+
+@pytest.mark.long
+def test_a_boot_between_the_first_visit_and_the_first_connection_is_said_and_visited(day: Day) -> None:
+    day.watch = Watch(day.watch.evaluator, EVERY_S, [NODE], day.now)
+    day.visit()
+    day.hello("boot-2")
+    assert day.of("watch.reboot") == ["happened"]
+    assert day.watch.booted() == [NODE]
+
+
+@pytest.mark.long
+def test_a_sampler_that_does_not_know_its_boot_says_none(day: Day) -> None:
+    day.hello("")
+    day.hello()
+    assert day.of("watch.reboot") == []
 
 
 @pytest.mark.long

@@ -88,10 +88,13 @@ def test_what_was_sent_before_a_boot_is_not_put_over_what_the_node_reports_after
 
 
 @pytest.mark.long
-def test_what_a_visit_could_not_evaluate_is_not_over_and_is_still_watched(day: Day) -> None:
+@pytest.mark.parametrize("others", [{}, {"boot": HUNG}], ids=["of a known boot", "of which even the boot is not known"])
+def test_what_a_visit_could_not_evaluate_is_not_over_and_is_still_watched(
+    others: Mapping[str, Collected], day: Day
+) -> None:
     day.tick({3: ECC})
     day.log(XID_79)
-    visited(day, nvml=HUNG, kernel_log=HUNG)
+    visited(day, nvml=HUNG, kernel_log=HUNG, **others)
     day.ticks(3)
     assert day.of("gpu.no_uncorrected_ecc") == day.of("gpu.no_xid") == ["opened"]
     day.tick({3: {"ecc_uncorrected_dram": 0, "ecc_uncorrected_total": 0}})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from clusterproof.plugins.captures import Layout, NoCaptureError, NodeFiles, layout
@@ -126,9 +127,10 @@ def understood(
         unknown += [f"{name}: {problem}" for problem in problems]
         if not parts_of_file and not problems:
             unknown.append(f"{name} is none of the known forms{_instead(file, root)}")
+    of_part = slurm.FORMS if reader and reader.is_slurms else forms
     for file in node.shared:
         text = reader.text_of(file, node.name) if reader else ""
-        parts_of_file, problems = _of_part(text, forms, budget)
+        parts_of_file, problems = _of_part(text, of_part, budget)
         parts += parts_of_file
         unknown += [f"{_shown(file, root)}, of {node.name}: {problem}" for problem in problems]
     values = _values(parts, unknown)
@@ -225,9 +227,14 @@ def _instead(file: Path, root: Path) -> str:
 
 
 def _evidence(name: str, values: Mapping[str, object], collectors: Iterable[str]) -> NodeEvidence:
-    answers = {collector: Collected(Status.UNCOLLECTED, detail=how_to_collect(collector)) for collector in collectors}
+    answers = {collector: _uncollected(collector) for collector in collectors}
     answers |= {collector: Collected(Status.READ, value) for collector, value in values.items()}
     return NodeEvidence(name, dict(sorted(answers.items())), probe=PROBE)
+
+
+@cache
+def _uncollected(collector: str) -> Collected:
+    return Collected(Status.UNCOLLECTED, detail=how_to_collect(collector))
 
 
 def _values(parts: Iterable[CollectorPart], problems: list[str]) -> dict[str, object]:

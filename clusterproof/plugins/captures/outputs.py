@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from clusterproof.plugins.captures.text import Piece, pieces, undecorated
 from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
-from clusterproof.plugins.evidence.parsing import TYPED, CaptureError, Form
+from clusterproof.plugins.evidence.parsing import TYPED, CaptureError, Form, one
+from clusterproof.plugins.evidence.slurm import parse as slurm
 
 MAX_HEAD = 1024 * 1024  # characters of an output by which its form is known; only logs are as long
+SHORT, MAX_SHORT = 256, 4_000  # characters of a short output, and how many are read: each is shown to every form
 FEW, MAX_SAID = 3, 200  # lines and characters of a file that holds no output
 NOTHING = ""  # the collector of what is understood, and has no fact: that a watch of DCGM's saw no fault, say
 MAX_TYPED = 80  # characters of a command whose output is named
 _OF_LOGS = frozenset(form.name for form in (*kernel_log.FORMS, *journal.FORMS))
+_OF_SLURM = frozenset(form.name for form in slurm.FORMS)
 _BUG_REPORT, _MAX_BEFORE = "Start of NVIDIA bug report log file", 4096  # what it begins with, and where
 
 
@@ -26,6 +30,28 @@ class CollectorPart:
     collector: str
     rank: int
     value: object
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """A piece; a form is shown what is of no other: logged lines and reasons of nodes may say anything."""
+
+    text: str
+
+    def to(self, form: Form) -> str:
+        """What a form is shown."""
+        if form.name in _OF_LOGS:
+            return self.text
+        return self._unlogged if form.name in _OF_SLURM else self._unlisted
+
+    @cached_property
+    def _unlogged(self) -> str:
+        return kernel_log.without_logged(self.text)
+
+    @cached_property
+    def _unlisted(self) -> str:
+        is_slurms = any(form.recognises(self._unlogged[:MAX_HEAD]) for form in slurm.FORMS)
+        return slurm.listed_in(self._unlogged).rest if is_slurms else self._unlogged
 
 
 def of_text(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], list[str]]:
@@ -41,9 +67,10 @@ def of_text(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], list
 
 
 def _of_outputs(text: str, forms: Sequence[Form], names_unknown: bool) -> tuple[list[CollectorPart], list[str]]:
-    outputs = list(_outputs(text, forms))
+    outputs, problems = _not_too_many(list(_outputs(text, forms)))
     parts: list[CollectorPart] = []
-    passed_over, problems = _passed_over([piece.text for output in outputs for piece in output], forms)
+    passed_over, too_large = _passed_over([piece.text for output in outputs for piece in output], forms)
+    problems += too_large
     known: dict[str, tuple[list[CollectorPart], list[str]]] = {}  # a command that was run in a loop says much again
     for output in outputs:
         before = len(parts) + len(problems)
@@ -71,13 +98,25 @@ def _outputs(text: str, forms: Sequence[Form]) -> Iterator[list[Piece]]:
         yield output
 
 
+def _not_too_many(outputs: list[list[Piece]]) -> tuple[list[list[Piece]], list[str]]:
+    """The outputs without short ones that have too many behind them, and a line on these."""
+    short = [piece.text for output in outputs for piece in output if len(piece.text) < SHORT]
+    last = _last(short, MAX_SHORT, one)
+    if len(last) == len(short):
+        return outputs, []
+    left_out = set(short).difference(last)
+    shown = ([piece for piece in output if piece.text not in left_out] for output in outputs)
+    words = f"{len(short):,} outputs of fewer than {SHORT} characters, of which the last {len(last):,} were read"
+    return [output for output in shown if output], [words]
+
+
 def _passed_over(texts: Sequence[str], forms: Sequence[Form]) -> tuple[dict[str, list[str]], list[str]]:
     """The names of forms by which an output is not read, as too many are behind it; and a line on each form."""
     passed_over: dict[str, list[str]] = {}
     problems: list[str] = []
     for form in (form for form in forms if form.most):
         of_form = [text for text in texts if form.recognises(text[:MAX_HEAD])]
-        last = _last(of_form, form)
+        last = _last(of_form, form.most, form.size)
         for text in set(of_form).difference(last):
             passed_over.setdefault(text, []).append(form.name)
         if len(last) < len(of_form):
@@ -85,12 +124,12 @@ def _passed_over(texts: Sequence[str], forms: Sequence[Form]) -> tuple[dict[str,
     return passed_over, problems
 
 
-def _last(texts: Sequence[str], form: Form) -> list[str]:
-    """The last of a form's outputs which together are not too large; what is said again is read once."""
+def _last(texts: Sequence[str], most: int, size: Callable[[str], int]) -> list[str]:
+    """The last of some outputs which together are no larger than that; what is said again is read once."""
     seen: set[str] = set()
-    left = form.most
+    left = most
     for number, text in enumerate(reversed(texts)):
-        left -= 0 if text in seen else form.size(text)
+        left -= 0 if text in seen else size(text)
         if left < 0:
             return list(texts[len(texts) - number :])
         seen.add(text)
@@ -103,16 +142,14 @@ def _of_piece(
     """What a piece holds, and what is wrong with it."""
     parts: list[CollectorPart] = []
     problems: list[str] = []
-    others: str | None = None  # what is of no log: any user has lines logged, and they are no other command's
+    whole = _Whole(text)
     for form in forms:
         try:
             if not form.recognises(text[:MAX_HEAD]):
                 continue
-            shown = text
-            if form.name not in _OF_LOGS:
-                shown = others = kernel_log.without_logged(text) if others is None else others
-                if not form.recognises(others[:MAX_HEAD]):
-                    continue
+            shown = whole.to(form)
+            if not form.recognises(shown[:MAX_HEAD]):
+                continue
             if form.name in passed_over:
                 parts.append(CollectorPart(NOTHING, form.rank, None))
                 continue

@@ -59,6 +59,7 @@ class Reader:
     is_known: Callable[[str], bool] = has_text
     budget: Budget = field(default_factory=lambda: Budget(MAX_BYTES_IN_ALL))
     is_alone: bool = False
+    is_slurms: bool = False  # it is such a file: no other form takes what a node's reason says
     unclear: tuple[str, ...] = ()  # lines on what such a file lists and is not understood
     _texts: dict[Path, dict[str, list[str]]] = field(default_factory=dict)
 
@@ -90,6 +91,7 @@ class Reader:
 
     def _by_node(self, text: str, file_name: str, *, is_cut: bool = False) -> dict[str, list[str]]:
         """The texts of each node. What is cut may be the beginning of the first one's."""
+        self.is_slurms = False
         lines = flush(text)
         described, rest = _described("\n".join(lines))
         if len(described) > MAX_NODES:
@@ -118,11 +120,12 @@ class Reader:
         rest: list[str] = []
         unclear: list[str] = []
         parts, too_many = 0, None
-        for piece in pieces("\n".join(lines), slurm.FORMS):
+        again = [piece.text for piece in pieces("\n".join(lines), slurm.FORMS)]
+        for text in reversed(dict.fromkeys(reversed(again))):  # what a loop of commands says again, where it is last
             if too_many:
-                rest.append(slurm.unlisted_in(piece.text))
+                rest.append(slurm.unlisted_in(text))
                 continue
-            listed = slurm.listed_in(piece.text)
+            listed = slurm.listed_in(text)
             for name, said in listed.by_node.items():
                 by_node.setdefault(name, []).extend(f"{DIVIDER}{one}\n" for one in said)
             parts += sum(map(len, listed.by_node.values())) + len(listed.unclear)
@@ -132,11 +135,11 @@ class Reader:
                 too_many = NoCaptureError(f"a file has more than {MAX_PARTS:,} records and rows of Slurm's nodes")
             unclear += listed.unclear
             rest.append(listed.rest)
-        is_slurms = bool(by_node) and not self.is_known(DIVIDER.join(rest))
-        if is_slurms and too_many:
+        self.is_slurms = bool(by_node) and not self.is_known(DIVIDER.join(rest))
+        if self.is_slurms and too_many:
             raise too_many
-        self.unclear = tuple(f"{file_name}: {line}" for line in unclear * is_slurms)
-        return by_node if is_slurms else {}
+        self.unclear = tuple(f"{file_name}: {line}" for line in unclear * self.is_slurms)
+        return by_node if self.is_slurms else {}
 
     def _text(self, file: Path, most: int) -> tuple[str, bool]:
         """The text of a file, and whether it goes on; empty where it cannot be read."""

@@ -100,17 +100,20 @@ def with_reported(evidence: NodeEvidence, reported: Mapping[str, Mapping[str, An
 
 
 def with_known(evidence: NodeEvidence, before: NodeEvidence) -> NodeEvidence:
-    """What is still watched as it was known before in this boot, where it is missing now."""
-    if boot_of(evidence) != boot_of(before):
+    """What is still watched as it was known before, unless in another boot, where it is missing now."""
+    if len({boot_of(evidence), boot_of(before)} - {""}) > 1:
         return evidence
-    missing = [name for name in WATCHED if _value(evidence, name) is None and _value(before, name) is not None]
+    missing = [
+        name for name in (*WATCHED, "boot") if _value(evidence, name) is None and _value(before, name) is not None
+    ]
     known = {name: before.collectors[name] for name in missing}
     return replace(evidence, collectors={**evidence.collectors, **known}) if known else evidence
 
 
-def boot_of(evidence: NodeEvidence) -> object:
-    """The boot id that it reports; None where it reports none."""
-    return (_value(evidence, "boot") or {}).get("boot_id")
+def boot_of(evidence: NodeEvidence) -> str:
+    """The boot id that it reports; empty where it reports none."""
+    boot_id = (_value(evidence, "boot") or {}).get("boot_id")
+    return boot_id if isinstance(boot_id, str) else ""
 
 
 def _value(evidence: NodeEvidence, collector: str) -> dict[str, Any] | None:

@@ -40,7 +40,6 @@ class _WatchedNode:
     hello: Hello | None = None
     last: Hello | Tick | None = None
     boot_id: str = ""
-    last_boot_id: str = ""  # of the boot before this one
     sequence: int = 0  # of the last line of the kernel log that it has sent in this boot
     why: str = ""  # the connection ended
     slowed: set[int] = field(default_factory=set)  # its GPUs whose clocks something holds down
@@ -50,6 +49,7 @@ class _WatchedNode:
     due_from: float = 0.0
     in_vain: int = 0  # visits in a row that have not reached it in this boot
     has_sent: bool = False  # since its last visit began
+    has_booted: bool = False  # since then
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Watch:
         """All evidence of these nodes is being gathered; what they send meanwhile is newer."""
         for name in names:
             node = self._nodes[name]
-            node.pending, node.has_sent = PendingUpdates(), False
+            node.pending, node.has_sent, node.has_booted = PendingUpdates(), False, False
             node.is_due, node.due_from = True, now + AGAIN_S * 2 ** min(node.in_vain, MAX_DOUBLINGS)
             node.in_vain += 1
 
@@ -124,8 +124,9 @@ class Watch:
                 node.why = next((result.cause for result in results if result.check == REACHABLE), "")
                 continue
             node.in_vain = 0
-            was_before_boot = bool(node.last_boot_id) and boot_of(evidence_by_node[name]) == node.last_boot_id
-            node.is_due = was_before_boot
+            boot_id = boot_of(evidence_by_node[name])
+            node.is_due = node.has_booted and boot_id != node.boot_id  # it answered before that
+            node.boot_id = node.boot_id or boot_id
             lasting = {key: seen for key, seen in rule_results.items() if key[1] not in LASTING}
             rules, unknown = evaluated(results)
             changes += self.states.events(name, rules - LASTING, lasting, now, unknown)
@@ -168,7 +169,7 @@ class Watch:
 
     def is_new_boot(self, name: str, hello: Hello) -> bool:
         """Whether a node has booted since it was last evaluated: then all of it is to be evaluated anew."""
-        return bool(self._nodes[name].boot_id) and hello.boot_id != self._nodes[name].boot_id
+        return self._nodes[name].boot_id not in ("", hello.boot_id) and bool(hello.boot_id)
 
     def look(self, now: float) -> list[Change]:
         """Which nodes send nothing or have too many findings, and what flaps no more.
@@ -193,11 +194,11 @@ class Watch:
         if self.is_new_boot(name, hello):
             node.pending = PendingUpdates() if node.pending else None
             node.is_due, node.due_from, node.in_vain = True, now, 0
-            node.last_boot_id, node.sequence = node.boot_id, 0
+            node.has_booted, node.sequence = True, 0
             changes.append(_once(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
         node.hello = node.last = hello
         node.slowed.clear()  # its sampler tells anew
-        node.boot_id = hello.boot_id
+        node.boot_id = hello.boot_id or node.boot_id
         results: RuleResults = {}
         if hello.no_log:
             message = f"the kernel log is not followed: {hello.no_log}; expected to be let at it (--sudo)"

@@ -23,7 +23,7 @@ def on_terminal(text: str, width: int) -> str:
 
 
 @pytest.mark.parametrize("shown", [TWO, IN_ONE_LINE])
-@pytest.mark.parametrize("width", [*range(42, 131), 178, 237])
+@pytest.mark.parametrize("width", [*range(21, 131), 178, 237])
 def test_a_wrapped_record_says_what_it_says_unwrapped(shown: str, width: int) -> None:
     records, rest = records_in(on_terminal(shown, width))
     assert [said(record) for record in records] == [said(record) for record in records_in(shown)[0]]

@@ -10,7 +10,7 @@ from clusterproof.plugins.evidence.parsing import CaptureError, short
 
 MAX_NODES = 16_384
 LONGEST_RECORD = 8_000
-NARROWEST = 40  # characters of a terminal's line
+NARROWEST = 20  # characters of a terminal's line
 
 # A line of slurm.conf begins as a record does, and has none of these.
 _ITS_OWN = re.compile(
