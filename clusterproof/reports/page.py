@@ -180,7 +180,7 @@ def tiles(results: Iterable[Result], catalog: Catalog = PACKAGED, cluster: Clust
     if not tasks and not fit:
         return ""
     has_nodes = any(result.is_of_node for result in results)
-    of_fit = _tile(FIT, str(fit), "in every check that ran", "", "#map") if has_nodes else ""
+    of_fit = _tile(FIT, f"{fit:,}", "in every check that ran", "", "#map") if has_nodes else ""
     shared = shared_finding(results)
     of_shared = f'<p class="shared">{escape(shared)}</p>' if shared else ""
     of_tasks = "".join(map(_of_task, tasks))
@@ -199,7 +199,7 @@ def _commands(tasks: Iterable[Task], cluster: Cluster | None) -> str:
 
 def _of_task(task: Task) -> str:
     """The checks that ask for it by their titles: there is more room than in a line."""
-    count = "" if task.of_what in ("cluster", "run") else str(len(task.nodes))
+    count = "" if task.of_what in ("cluster", "run") else f"{len(task.nodes):,}"
     where = "#gaps" if task.action in (NOT_PROVEN, CANNOT_REACH) else "#findings"
     return _tile(task.action, count, task.where, task.why_in_words, where)
 

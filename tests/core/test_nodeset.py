@@ -187,6 +187,7 @@ def test_folding_never_fails(names: list[str]) -> None:
         ("a[1-3],gpu[01,03,05,07,09]", 25, "a[1-3],gpu[01] and 4 more"),
         ("ip-10-0-1-2,ip-10-0-1-4,ip-10-0-7-4", 30, "ip-10-0-1-2 and 2 more"),
         ("r[1-2]n[01,03,05,07]", 19, "r[1-2]n[01] and 6 more"),
+        ("gpu[00001,00003-04000]", 20, "gpu[00001] and 3,998 more"),
         ("gpu1~gpu2,gpu1~gpu3", 17, "gpu1~gpu2 and 1 more"),
         ("gpu[0128,gpu[0843,x", 12, "gpu[0128,gpu[0843,x"),
     ],

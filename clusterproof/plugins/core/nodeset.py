@@ -73,7 +73,7 @@ def within(nodes: str, most: int) -> str:
     parts = _NODE.findall(nodes)
     kept: list[str] = []
     left = sum(map(_names_in, parts))
-    left_chars = most - len(f" and {left} more")
+    left_chars = most - len(f" and {left:,} more")
     for part in parts:
         shown = _part_within(part, left_chars, is_first=not kept)
         if shown:
@@ -82,7 +82,7 @@ def within(nodes: str, most: int) -> str:
             left_chars -= len(shown) + 1
         if shown != part:
             break
-    return f"{','.join(kept)} and {left} more" if left else ",".join(kept)
+    return f"{','.join(kept)} and {left:,} more" if left else ",".join(kept)
 
 
 def _part_within(part: str, most: int, *, is_first: bool) -> str:

@@ -110,7 +110,7 @@ function foldWithin(names, most) {
     if (fold(names.slice(0, middle)).length <= most) least = middle;
     else above = middle;
   }
-  return within(fold(names.slice(0, least)), most) + " and " + (names.length - least) + " more";
+  return within(fold(names.slice(0, least)), most) + " and " + (names.length - least).toLocaleString("en") + " more";
 }
 
 // A nodeset that is broken between names, not within one.
