@@ -71,6 +71,8 @@ def test_an_element_that_is_wrong_again_and_again_between_two_ranks_is_their_lin
     assert "1 wrong in all-to-all of int32" in once
     assert once.endswith(ONCE)
     found = collectives(python, 4, case, budget_s=2.0)
+    if found["answers"][0]["rounds"] <= 3:  # on a busy machine
+        found = collectives(python, 4, case, budget_s=60.0)
     assert found["answers"][0]["rounds"] > 3
     assert said_of(found).endswith(": the link between GPU 1 and GPU 2")
 
