@@ -71,6 +71,19 @@ def legal(text: str) -> str:
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
+BROKEN = "tests.broken"  # what stands in reports for tests that broke, and are nobody's verdict
+
+
+def with_broken(results: Sequence[Result], broken: int, cluster: str) -> list[Result]:
+    """The results, and where tests broke one more that says so: what these were to see nobody has seen."""
+    if not broken:
+        return list(results)
+    words = f"{number_of(broken, 'test')} broke"
+    message = f"{words}, and nobody knows what of: pytest says where; expected a verdict of each"
+    of_broken = Result(BROKEN, cluster, Verdict.INCOMPLETE, "Tests that broke", message, cause=words, subject="cluster")
+    return [*results, of_broken]
+
+
 COMMON_CAUSE = "find the common cause"
 CANNOT_REACH = "cannot reach"
 NOT_PROVEN = "not proven"
@@ -228,7 +241,7 @@ class Cut:
 
 def cut_of(results: Iterable[Result]) -> Cut | None:
     """What of a run is missing; None where it evaluated all that was chosen."""
-    results = list(results)
+    results = [result for result in results if result.check != BROKEN]
     missing = [result for result in results if not result.is_evaluated]
     if not missing:
         return None

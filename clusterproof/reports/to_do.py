@@ -24,6 +24,7 @@ from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
 from clusterproof.reports import (
+    BROKEN,
     CANNOT_REACH,
     COMMON_CAUSE,
     LOOK_AT,
@@ -277,7 +278,7 @@ def again(run: Run, verdict: Verdict) -> str:
 
     A check that is evaluated by pairs is run on all nodes: what is normal for one depends on the others.
     """
-    results = list(with_verdict(run.results, verdict))
+    results = [result for result in with_verdict(run.results, verdict) if result.check != BROKEN]
     if not results:
         return ""
     nodes = {result.node for result in results if _IS_NODE(result.node)}
