@@ -128,7 +128,8 @@ def subject_in_a_word(result: Result) -> str:
 def failed_by_all(results: Sequence[Result], catalog: Catalog) -> set[str]:
     """The checks that all measured nodes fail, where these are not few: hardware fails one by one."""
     least = catalog.threshold("configuration.suspected_minimum_nodes")
-    failed = Counter(result.check for result in results if result.verdict is Verdict.FAIL and result.is_of_node)
+    hits = {(result.check, result.node) for result in results if result.verdict is Verdict.FAIL and result.is_of_node}
+    failed = Counter(check for check, _ in hits)
     suspected = {check for check, count in failed.items() if count >= least}
     passed = {
         result.check

@@ -163,7 +163,8 @@ def shared_finding(results: Iterable[Result]) -> str:
     """`9 of 14 failed nodes share one finding: Locked memory limit`, where at least half of three or more do."""
     failed = [result for result in results if result.is_of_node and result.verdict is Verdict.FAIL]
     count = len({result.node for result in failed})
-    most = Counter((result.check, result.title) for result in failed).most_common(1)
+    hits = dict.fromkeys((result.check, result.title, result.node) for result in failed)
+    most = Counter((check, title) for check, title, _ in hits).most_common(1)
     if not most or count < LEAST_TO_SHARE or 2 * most[0][1] < count:
         return ""
     (check, title), nodes = most[0]

@@ -110,8 +110,8 @@ class BundleReporter:
     def _members(self, exit_code: int) -> Iterator[Member]:
         yield "README.txt", README.encode()
         yield "bundle.json", (json.dumps(self._about(exit_code), indent=1) + "\n").encode()
-        told = self.config.pluginmanager.get_plugin("clusterproof-outcomes").told
-        lines = (line.text for line in summary(told, catalog_of(self.config), 120, verbose=True))
+        outcomes: Any = self.config.pluginmanager.get_plugin("clusterproof-outcomes")
+        lines = (line.text for line in summary(outcomes.told, catalog_of(self.config), 120, verbose=True))
         yield "summary.txt", _utf8("\n".join(lines) + "\n")
         yield "results.jsonl", _utf8("".join(f"{line}\n" for line in lines_of(self.results)))
         yield from self._recording()

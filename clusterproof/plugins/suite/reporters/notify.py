@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -101,7 +102,7 @@ class NotifyReporter:
         catalog = catalog_of(session.config)
         reporting = session.config.pluginmanager.get_plugin("clusterproof-reporting")
         page = reporting.page if reporting else ""
-        outcomes = session.config.pluginmanager.get_plugin("clusterproof-outcomes")
+        outcomes: Any = session.config.pluginmanager.get_plugin("clusterproof-outcomes")
         message = message_of(self.cluster, outcomes.told, code_so_far(session), changes, catalog, page)
         if message:
             with silenced():
