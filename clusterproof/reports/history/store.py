@@ -14,7 +14,7 @@ from typing import Any
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history import FILE, NOBODY, HistoryError, NodeIdentity, Pair, PastRun
-from clusterproof.reports.history.changes import is_green, known, verdict_carried
+from clusterproof.reports.history.changes import is_green, verdict_carried
 from clusterproof.reports.history.past import identity_of, standing, storable
 from clusterproof.reports.history.schema import writing
 from clusterproof.reports.run_folder import RUNS, require_own, safe_name
@@ -92,7 +92,7 @@ def write_run(
 
 def _row(result: Result, run: int, names: _Names, before: Mapping[Pair, Verdict]) -> tuple[Any, ...]:
     pair = (storable(result.check), storable(result.node))
-    stands = verdict_carried(before.get(pair), known(result), is_evaluated=result.is_evaluated)
+    stands = verdict_carried(before.get(pair), result)
     is_fine = result.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE)
     return (
         names.node(result.node),
