@@ -13,7 +13,7 @@ from clusterproof.reports.formats import Format
 from clusterproof.reports.run import Run
 
 MAX_FINDINGS = 10_000  # series, so that a broken cluster does not drown the server; the counts have all
-MAX_LABEL = 200  # characters
+MAX_LABEL = 507  # characters: a pair of the longest names that DNS has
 _BY_NODE = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)
 
 
