@@ -125,6 +125,11 @@ def subject_in_a_word(result: Result) -> str:
     return "cluster" if result.is_of_cluster else "pair" if result.is_of_pair else "node"
 
 
+def about(result: Result) -> tuple[str, str]:
+    """What it is about, by name: a cluster may be called as its one node is."""
+    return subject_in_a_word(result), result.node
+
+
 def failed_by_all(results: Sequence[Result], catalog: Catalog) -> set[str]:
     """The checks that all measured nodes fail, where these are not few: hardware fails one by one."""
     least = catalog.threshold("configuration.suspected_minimum_nodes")
@@ -247,4 +252,5 @@ def cut_of(results: Iterable[Result]) -> Cut | None:
     if not missing:
         return None
     nodes = {result.node for result in results if result.is_of_node}
-    return Cut(len(results) - len(missing), len(results), len(nodes - {result.node for result in missing}), len(nodes))
+    cut = {result.node for result in missing if result.is_of_node}
+    return Cut(len(results) - len(missing), len(results), len(nodes - cut), len(nodes))

@@ -29,6 +29,7 @@ from clusterproof.reports import (
     COMMON_CAUSE,
     LOOK_AT,
     NOT_PROVEN,
+    about,
     action_and_reason,
     action_rank,
     cut_of,
@@ -115,13 +116,13 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
     results = list(results)
     of_all = failed_by_all(results, catalog)
     findings = [finding for result in results if result.verdict.is_finding for finding in result.by_verdict]
-    unfit = {result.node for result in findings if result.verdict is Verdict.FAIL or result.is_of_unreachable}
+    unfit = {about(result) for result in findings if result.verdict is Verdict.FAIL or result.is_of_unreachable}
     if unfit and all(result.is_of_unreachable for result in results if result.is_of_node):
-        unfit |= {result.node for result in findings if result.is_of_cluster}  # nothing is known of the whole
+        unfit |= {about(result) for result in findings if result.is_of_cluster}  # nothing is known of the whole
     tasks_of: dict[tuple[str, str], list[tuple[str, str, str, str]]] = defaultdict(list)
     for result in findings:
         action, reason = action_and_reason(result, of_all)
-        if not (action == NOT_PROVEN and result.node in unfit):
+        if not (action == NOT_PROVEN and about(result) in unfit):
             title = "" if action in (NOT_PROVEN, CANNOT_REACH) else result.title
             tasks_of[action, subject_in_a_word(result)].append((result.node, reason, title or reason, result.check))
     tasks = []
@@ -130,7 +131,9 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
         of_nodes, of_checks = (tuple(dict.fromkeys(names)) for names in (nodes, checks))
         tasks.append(Task(action, of_nodes, _by_frequency(reasons), what, _by_frequency(titles), of_checks))
     graver = [
-        task for task in tasks if task.action != LOOK_AT or (task.of_what == "run" and unfit.isdisjoint(task.nodes))
+        task
+        for task in tasks
+        if task.action != LOOK_AT or (task.of_what == "run" and ("run", task.nodes[0]) not in unfit)
     ]
     return sorted(graver or tasks, key=lambda task: (action_rank(task.action, task.of_what), -len(task.nodes)))
 
