@@ -285,11 +285,11 @@ def again(run: Run, verdict: Verdict) -> str:
     results = [result for result in with_verdict(run.results, verdict) if result.check != BROKEN]
     if not results:
         return ""
-    nodes = {result.node for result in results if _IS_NODE(result.node)}
+    nodes = {result.node for result in results}
     checks = list(dict.fromkeys(result.check.rpartition(".")[2] for result in results))
     command_line = list(run.command)
     if (
-        nodes
+        all(map(_IS_NODE, nodes))
         and all(result.is_of_node for result in results)
         and run.evaluated_by_pairs.isdisjoint(result.check for result in results)
     ):

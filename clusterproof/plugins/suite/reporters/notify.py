@@ -59,13 +59,12 @@ def _lines(results: Sequence[Result], changes: Changes, catalog: Catalog) -> Ite
         yield headline(results)
     if changes:
         yield f"since the last run: {what_changed(changes)}"
-        for kind, changed in changes.kinds:
-            if kind in (NEW, GONE):
-                yield from folded(kind, changed)
+        yield from folded(NEW, changes.new)
     yield from _findings(results, Verdict.FAIL, catalog)
     for gap in gaps(results):
         yield f"INCOMPLETE {nodeset.within(gap.nodes, MAX_NODES)}: {gap.cause} ({gap.what})"
     yield from _findings(results, Verdict.CONCERN, catalog)
+    yield from folded(GONE, changes.gone)
 
 
 def _findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> Iterator[str]:
