@@ -53,7 +53,7 @@ def write_run(
 ) -> PastRun:
     """Add a run, whole or not at all; what it says of itself is completed from its results. Raises HistoryError."""
     worst = _worst(results)
-    nodes = {result.node for result in worst if result.is_of_node}
+    nodes = {result.node for result in worst if result.is_of_node and result.verdict is not Verdict.NOT_APPLICABLE}
     unevaluated = sum(not result.is_evaluated for result in results)
     run = replace(run, is_green=is_green(result.verdict for result in worst), nodes=len(nodes), unevaluated=unevaluated)
     with writing(path) as database:
