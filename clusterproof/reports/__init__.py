@@ -71,6 +71,19 @@ def legal(text: str) -> str:
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
+BROKEN = "tests.broken"  # what stands in reports for tests that broke, and are nobody's verdict
+
+
+def with_broken(results: Sequence[Result], broken: int, cluster: str) -> list[Result]:
+    """The results, and where tests broke one more that says so: what these were to see nobody has seen."""
+    if not broken:
+        return list(results)
+    words = f"{number_of(broken, 'test')} broke"
+    message = f"{words}, and nobody knows what of: pytest says where; expected a verdict of each"
+    of_broken = Result(BROKEN, cluster, Verdict.INCOMPLETE, "Tests that broke", message, cause=words, subject="cluster")
+    return [*results, of_broken]
+
+
 COMMON_CAUSE = "find the common cause"
 CANNOT_REACH = "cannot reach"
 NOT_PROVEN = "not proven"
@@ -112,10 +125,16 @@ def subject_in_a_word(result: Result) -> str:
     return "cluster" if result.is_of_cluster else "pair" if result.is_of_pair else "node"
 
 
+def about(result: Result) -> tuple[str, str]:
+    """What it is about, by name: a cluster may be called as its one node is."""
+    return subject_in_a_word(result), result.node
+
+
 def failed_by_all(results: Sequence[Result], catalog: Catalog) -> set[str]:
     """The checks that all measured nodes fail, where these are not few: hardware fails one by one."""
     least = catalog.threshold("configuration.suspected_minimum_nodes")
-    failed = Counter(result.check for result in results if result.verdict is Verdict.FAIL and result.is_of_node)
+    hits = {(result.check, result.node) for result in results if result.verdict is Verdict.FAIL and result.is_of_node}
+    failed = Counter(check for check, _ in hits)
     suspected = {check for check, count in failed.items() if count >= least}
     passed = {
         result.check
@@ -228,9 +247,10 @@ class Cut:
 
 def cut_of(results: Iterable[Result]) -> Cut | None:
     """What of a run is missing; None where it evaluated all that was chosen."""
-    results = list(results)
+    results = [result for result in results if result.check != BROKEN]
     missing = [result for result in results if not result.is_evaluated]
     if not missing:
         return None
     nodes = {result.node for result in results if result.is_of_node}
-    return Cut(len(results) - len(missing), len(results), len(nodes - {result.node for result in missing}), len(nodes))
+    cut = {result.node for result in missing if result.is_of_node}
+    return Cut(len(results) - len(missing), len(results), len(nodes - cut), len(nodes))

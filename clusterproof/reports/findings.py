@@ -51,10 +51,15 @@ class FindingGroup:
         if not self.is_probably_configuration:
             return ""
         of_what = "pairs" if self.first.is_of_pair else "nodes"
-        alike = f"{len(self.results):,} of {self.evaluated:,} {of_what} alike"
+        alike = f"{self.count:,} of {self.evaluated:,} {of_what} alike"
         if self.first.action in OF_HARDWARE:
             return f"{alike}: look first for what they share: image, driver, threshold, rack"
         return f"{alike}: probably configuration, not hardware"
+
+    @property
+    def count(self) -> int:
+        """How many nodes, or pairs, it is about: a test with parameters has several results on each."""
+        return len({result.node for result in self.results})
 
     @property
     def nodes(self) -> str:
@@ -68,8 +73,8 @@ class FindingGroup:
         if self.first.is_of_run:
             return f"run {nodes}"
         of_what = ("pair", "pairs") if self.first.is_of_pair else ("node", "nodes")
-        share = f"{len(self.results):,} of {number_of(self.evaluated, *of_what)} ({nodes})"
-        devices = sum(len(result.devices) for result in self.results)
+        share = f"{self.count:,} of {number_of(self.evaluated, *of_what)} ({nodes})"
+        devices = len({(result.node, device) for result in self.results for device in result.devices})
         noun = _NOUNS.get(self.first.subject)
         return f"{share}, {number_of(devices, *noun)}" if noun and devices else share
 
@@ -151,10 +156,10 @@ def with_verdict(results: Iterable[Result], verdict: Verdict) -> Iterator[Result
 
 def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> list[FindingGroup]:
     """The findings of one verdict in the order of what is to be done first, then those on most nodes."""
-    evaluated: dict[str, int] = defaultdict(int)
+    evaluated: dict[str, set[str]] = defaultdict(set)
     for result in results:
         if result.verdict is not Verdict.NOT_APPLICABLE:
-            evaluated[result.check] += 1
+            evaluated[result.check].add(result.node)
     hits: dict[str, list[Result]] = defaultdict(list)
     for hit in with_verdict(results, verdict):
         hits[hit.check].append(hit)
@@ -162,8 +167,8 @@ def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> l
     findings = [
         FindingGroup(
             tuple(alike),
-            evaluated[check],
-            _is_probably_configuration(alike, evaluated[check], catalog),
+            len(evaluated[check]),
+            _is_probably_configuration(alike, len(evaluated[check]), catalog),
             tuple(dict.fromkeys(action_and_reason(result, of_all)[0] for result in sorted(alike, key=_placed(of_all)))),
         )
         for check, alike in hits.items()
@@ -172,7 +177,7 @@ def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> l
         findings,
         key=lambda finding: (
             min(map(_placed(of_all), finding.results)),
-            -len(finding.results),
+            -finding.count,
             finding.first.check,
         ),
     )
@@ -243,4 +248,5 @@ def _is_probably_configuration(hit: Sequence[Result], evaluated: int, catalog: C
     One slow node is in half of all pairs of four, a slow rack in most of all: only a failure of all pairs names none.
     """
     share = 1 if hit[0].is_of_pair else catalog.threshold("configuration.suspected_share")
-    return evaluated >= catalog.threshold("configuration.suspected_minimum_nodes") and len(hit) >= evaluated * share
+    nodes = len({result.node for result in hit})
+    return evaluated >= catalog.threshold("configuration.suspected_minimum_nodes") and nodes >= evaluated * share

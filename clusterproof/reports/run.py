@@ -59,7 +59,6 @@ class Run:
     command: tuple[str, ...]  # that asks for the same cluster in the same way, without nodes and checks
     left_out: Mapping[str, str]  # checks that were collected and not run, by id: why
     evaluated_by_pairs: frozenset[str] = frozenset()  # checks, by id
-    broken: int = 0  # failures that are nobody's verdict
     between: PairwiseRun | None = None  # what was measured between nodes
     past: Past | None = None  # this run and those before it, where there is a history
     site: str = ""  # where the documentation stands, with a slash at its end

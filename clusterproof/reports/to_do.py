@@ -24,10 +24,12 @@ from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
 from clusterproof.reports import (
+    BROKEN,
     CANNOT_REACH,
     COMMON_CAUSE,
     LOOK_AT,
     NOT_PROVEN,
+    about,
     action_and_reason,
     action_rank,
     cut_of,
@@ -114,13 +116,13 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
     results = list(results)
     of_all = failed_by_all(results, catalog)
     findings = [finding for result in results if result.verdict.is_finding for finding in result.by_verdict]
-    unfit = {result.node for result in findings if result.verdict is Verdict.FAIL or result.is_of_unreachable}
+    unfit = {about(result) for result in findings if result.verdict is Verdict.FAIL or result.is_of_unreachable}
     if unfit and all(result.is_of_unreachable for result in results if result.is_of_node):
-        unfit |= {result.node for result in findings if result.is_of_cluster}  # nothing is known of the whole
+        unfit |= {about(result) for result in findings if result.is_of_cluster}  # nothing is known of the whole
     tasks_of: dict[tuple[str, str], list[tuple[str, str, str, str]]] = defaultdict(list)
     for result in findings:
         action, reason = action_and_reason(result, of_all)
-        if not (action == NOT_PROVEN and result.node in unfit):
+        if not (action == NOT_PROVEN and about(result) in unfit):
             title = "" if action in (NOT_PROVEN, CANNOT_REACH) else result.title
             tasks_of[action, subject_in_a_word(result)].append((result.node, reason, title or reason, result.check))
     tasks = []
@@ -129,7 +131,9 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
         of_nodes, of_checks = (tuple(dict.fromkeys(names)) for names in (nodes, checks))
         tasks.append(Task(action, of_nodes, _by_frequency(reasons), what, _by_frequency(titles), of_checks))
     graver = [
-        task for task in tasks if task.action != LOOK_AT or (task.of_what == "run" and unfit.isdisjoint(task.nodes))
+        task
+        for task in tasks
+        if task.action != LOOK_AT or (task.of_what == "run" and ("run", task.nodes[0]) not in unfit)
     ]
     return sorted(graver or tasks, key=lambda task: (action_rank(task.action, task.of_what), -len(task.nodes)))
 
@@ -162,7 +166,8 @@ def shared_finding(results: Iterable[Result]) -> str:
     """`9 of 14 failed nodes share one finding: Locked memory limit`, where at least half of three or more do."""
     failed = [result for result in results if result.is_of_node and result.verdict is Verdict.FAIL]
     count = len({result.node for result in failed})
-    most = Counter((result.check, result.title) for result in failed).most_common(1)
+    hits = dict.fromkeys((result.check, result.title, result.node) for result in failed)
+    most = Counter((check, title) for check, title, _ in hits).most_common(1)
     if not most or count < LEAST_TO_SHARE or 2 * most[0][1] < count:
         return ""
     (check, title), nodes = most[0]
@@ -277,14 +282,14 @@ def again(run: Run, verdict: Verdict) -> str:
 
     A check that is evaluated by pairs is run on all nodes: what is normal for one depends on the others.
     """
-    results = list(with_verdict(run.results, verdict))
+    results = [result for result in with_verdict(run.results, verdict) if result.check != BROKEN]
     if not results:
         return ""
-    nodes = {result.node for result in results if _IS_NODE(result.node)}
+    nodes = {result.node for result in results}
     checks = list(dict.fromkeys(result.check.rpartition(".")[2] for result in results))
     command_line = list(run.command)
     if (
-        nodes
+        all(map(_IS_NODE, nodes))
         and all(result.is_of_node for result in results)
         and run.evaluated_by_pairs.isdisjoint(result.check for result in results)
     ):

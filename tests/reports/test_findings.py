@@ -15,7 +15,9 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import headline
 from clusterproof.reports.findings import findings, gaps
 from clusterproof.reports.formats.markdown import markdown
+from clusterproof.reports.formats.prometheus import prometheus
 from clusterproof.reports.page import finding_block
+from clusterproof.reports.to_do import shared_finding, to_do_line
 from tests.reports.reported import run_of
 
 NAMES = st.from_regex(r"[a-z]{1,3}-?[0-9]{1,4}(-[0-9]{1,2})?", fullmatch=True)
@@ -216,3 +218,16 @@ def test_the_headline_of_checks_of_the_cluster_that_do_not_apply() -> None:
     of_cluster = Result("control_plane.quotas", "c", Verdict.NOT_APPLICABLE, subject="cluster")
     assert headline([of_cluster]) == "cluster-wide checks: none applies"
     assert headline([of_cluster, *results(n1=Verdict.PASS)]) == "1 node: 1 fit"
+
+
+def test_a_node_counts_once_however_often_a_test_with_parameters_ran_on_it() -> None:
+    of_hardware = {"action": OF_HARDWARE[0], "title": "Word"}
+    data = [result(node, Verdict.FAIL, **of_hardware) for node in ("gpu1", "gpu2") for _ in range(2)]
+    data += [result("gpu3", Verdict.PASS), result("gpu3", Verdict.PASS)]
+    (finding,) = findings(data, Verdict.FAIL, PACKAGED)
+    assert finding.where(finding.nodes) == "2 of 3 nodes (gpu[1-2])"
+    assert [finding.suspicion for finding in findings(data[:4], Verdict.FAIL, PACKAGED)] == [""]
+    assert to_do_line(data[:4]) == "REPLACE gpu[1-2] (word) · 0 fit"
+    assert 'results{cluster="prod",check="host.word",verdict="fail"} 2' in prometheus(run_of(data))
+    others = [result(f"gpu{number}", Verdict.FAIL, f"host.{number}") for number in (4, 5, 6)]
+    assert shared_finding([*data, *others]) == ""

@@ -12,7 +12,7 @@ import pytest
 
 from clusterproof import checks
 from clusterproof.reports import run_folder
-from clusterproof.reports.formats import SUMMARY, Format, markdown
+from clusterproof.reports.formats import SUMMARY, Format, junit, markdown
 from clusterproof.reports.results import read_results
 from clusterproof.reports.run_folder import OF_EACH_RUN, folder_of_its_own, point_latest, safe_name
 from tests.builders.recordings import boot, gpu, node, nvml
@@ -255,3 +255,23 @@ def test_the_results_have_the_form_of_the_option(runs: Runs) -> None:
     ours = next((runs.folder / "runs/small").iterdir()) / "results.jsonl"
     assert ours.read_bytes() == runs.results_file.read_bytes()
     assert json.loads(ours.read_text().splitlines()[0])["schema"] == 3
+
+
+def test_what_cannot_be_written_leaves_no_report_of_an_earlier_run_in_its_place(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over(runs, "--report", "out")
+    monkeypatch.setattr(junit, "FORMAT", Format("junit.xml", lambda run: str(run.cluster.targets[99])))
+    over(runs, "--report", "out")
+    assert {path.name for path in (runs.folder / "out").iterdir()} == FILES - {"junit.xml"}
+
+
+def test_the_summary_is_put_behind_that_of_a_github_job_whatever_else_is_not_written(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = runs.folder / "job.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(job))
+    monkeypatch.setattr(junit, "FORMAT", Format("junit.xml", lambda run: str(run.cluster.targets[99])))
+    ran = over(runs, "--report", "out")
+    assert job.read_text() == (runs.folder / "out/summary.md").read_text()
+    ran.stdout.fnmatch_lines(["no report, or not all of it: IndexError: *"])

@@ -242,3 +242,10 @@ def test_no_line_of_a_text_begins_with_what_a_node_says() -> None:
 def test_no_line_of_a_suite_begins_with_what_a_node_says() -> None:
     for element in ET.fromstring(suites(run_of(forgers()))).iter():
         assert begun(element.text or "", (0,)) == []
+
+
+def test_names_as_long_as_dns_allows_have_a_series_each() -> None:
+    names = [f"{'rack-' * 49}gpu{number}" for number in (1, 2)]
+    pairs = [result("network.pair", f"{names[0]}~{name}", Verdict.FAIL, subject="pair") for name in names]
+    lines = prometheus.prometheus(run_of([*(result("gpu.ecc", name, Verdict.FAIL) for name in names), *pairs]))
+    assert sum(line.startswith("clusterproof_finding{") for line in lines.splitlines()) == 4

@@ -34,9 +34,20 @@ FAILED = Verdict.FAIL
             "-k 'test_quota or test_ecc'",
         ),
         ([result("gpu.ecc", "a b;rm -rf /", FAILED)], "-k test_ecc"),
+        ([result("gpu.ecc", name, FAILED) for name in ("gpu001", "gpu 002")], "-k test_ecc"),
         ([result(f"gpu.c{n}", "gpu001", FAILED) for n in range(MAX_CHECKS + 1)], "--nodes gpu001"),
     ],
-    ids=["nothing", "no failure", "folded", "two checks", "of the cluster", "of both", "no name of a node", "many"],
+    ids=[
+        "nothing",
+        "no failure",
+        "folded",
+        "two checks",
+        "cluster",
+        "of both",
+        "no name",
+        "no name beside one",
+        "many",
+    ],
 )
 def test_it_names_the_nodes_and_the_checks(results: list[Result], words: str) -> None:
     assert again(replace(run_of(results), command=PYTEST), FAILED) == (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import expand
-from clusterproof.plugins.core.result import ACTIONS, Result
+from clusterproof.plugins.core.result import ACTIONS, INTERRUPTED, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN
 from clusterproof.reports.findings import findings
@@ -47,6 +47,23 @@ def of_run(rule: str, verdict: str) -> Result:
                 Result("gpu.ecc", "n4", Verdict.PASS),
             ],
             "REPLACE n1 (row_remap) · FIX CONFIGURATION n[2-3] (memlock) · 1 fit",
+        ),
+        (
+            [
+                failed("gpu.row_remap", "n1", "replace"),
+                Result("host.quota", "n1", Verdict.INCOMPLETE, cause="no answer", subject="cluster"),
+            ],
+            "REPLACE n1 (row_remap) · NOT PROVEN the cluster (no answer) · 0 fit",
+        ),
+        (
+            [
+                Result("gpu.ecc", "n1", Verdict.PASS),
+                Result("host.quota", "n1", Verdict.INCOMPLETE, cause=INTERRUPTED, subject="cluster"),
+            ],
+            (
+                "INTERRUPTED: 1 of 2 checks ended, all of them on 1 of 1 nodes · "
+                "NOT PROVEN the cluster (the run was interrupted) · 1 fit"
+            ),
         ),
         (
             [failed(f"gpu.c{number}", "n1", "replace") for number in range(4)],

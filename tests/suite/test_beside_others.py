@@ -77,3 +77,34 @@ def test_a_third_partys_check_needs_no_mark_and_no_words(runs: Runs) -> None:
 def test_a_test_that_is_about_no_node_is_checked_where_nothing_else_is(runs: Runs) -> None:
     runs.checks(test_it=LIGHT, test_own="def test_own():\n    pass\n")
     assert runs.over([saying("gpu001", "not applicable")]).ret == 0
+
+
+BREAKING_AT_ITS_END = """
+    @pytest.fixture
+    def mounted():
+        yield
+        raise TimeoutError("the file system hangs")
+"""
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"test_it": LIGHT, "test_broken": "import no_such_module"},
+        {"test_it": USUAL.replace("tmp_path", "mounted") + BREAKING_AT_ITS_END},
+    ],
+    ids=["in collection", "at the end of a test"],
+)
+def test_where_a_test_breaks_no_report_calls_the_cluster_fit(runs: Runs, files: dict[str, str]) -> None:
+    runs.checks(**files)
+    data = runs.over([saying("gpu001", "pass")], "--continue-on-collection-errors", "--report", "out")
+    assert data.ret == 1
+    written = {path.name: path.read_text() for path in (runs.folder / "out").iterdir()}
+    assert "NOT PROVEN the cluster (1 test broke)" in written["summary.txt"]
+    assert "## ❔ small: not proven" in written["summary.md"]
+    assert '<error type="incomplete" message="small: 1 test broke' in written["junit.xml"]
+    assert 'check="tests.broken",verdict="incomplete"' in written["metrics.prom"]
+    assert "<strong>not proven</strong>" in written["report.html"]
+    assert "NOTHING TO DO" not in data.stdout.str() + "".join(written.values())
+    assert "-k test_broken" not in "".join(written.values())
+    assert [one.node for one in runs.results] == ["gpu001"]

@@ -13,12 +13,12 @@ import pytest
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.result import Finding, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.terminal import Evaluating, with_concerns
+from clusterproof.plugins.suite.terminal import Evaluating, with_lesser
 from tests.builders.runs import ALONE_OR_NOT
 
 pytestmark = pytest.mark.any_user
 
-FAIL, CONCERN = Verdict.FAIL, Verdict.CONCERN
+FAIL, INCOMPLETE, CONCERN = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN
 CHECK = ["check", "demo", "-k", "gpu_answers", "--no-report"]
 DIES = """
     import os
@@ -71,17 +71,19 @@ def test_the_last_line_counts_each_concern_that_is_shown(tmp_path: Path, capfd: 
         (["1 failed", "1 concern"], [(FAIL,), (CONCERN,)], ["1 failed", "1 concern"]),
         (["1 failed", "1 concern"], [(FAIL, CONCERN), (CONCERN,)], ["1 failed", "2 concern"]),
         (["1 failed"], [(FAIL, CONCERN)], ["1 failed", "1 concern"]),
+        (["1 failed"], [(FAIL, INCOMPLETE, CONCERN)], ["1 failed", "1 incomplete", "1 concern"]),
+        (["1 failed", "1 incomplete"], [(FAIL, INCOMPLETE), (INCOMPLETE,)], ["1 failed", "2 incomplete"]),
         (["3 passed"], [], ["3 passed"]),
     ],
 )
-def test_concerns_beside_what_is_worse_are_counted(
+def test_what_stands_beside_what_is_worse_is_counted(
     counts: list[str], verdicts: list[tuple[Verdict, ...]], shown: list[str]
 ) -> None:
     results = [
         Result("host.swap", "gpu001", each[0], findings=tuple(Finding(one, "seen") for one in each))
         for each in verdicts
     ]
-    assert with_concerns(counts, results) == shown
+    assert with_lesser(counts, results) == shown
 
 
 @pytest.mark.long

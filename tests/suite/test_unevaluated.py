@@ -173,3 +173,21 @@ def test_before_it_is_known_what_is_chosen_nothing_is_said_of_any_node(runs: Run
     assert process.returncode == 2, output
     assert "INTERRUPTED before any check was chosen" in output
     assert not (runs.folder / "out").exists()
+
+
+RUNNING_EACH_THREE_TIMES = """
+    import pytest
+    from _pytest.runner import runtestprotocol
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(item, nextitem):
+        for _ in range(3):
+            runtestprotocol(item, nextitem=nextitem)
+        return True
+"""
+
+
+def test_a_test_that_another_plugin_runs_several_times_stands_for_no_other(runs: Runs) -> None:
+    runs.checks(conftest=RUNNING_EACH_THREE_TIMES, test_it=USUAL)
+    runs.over([saying("gpu001", "bad"), saying("gpu002", "pass"), saying("gpu003", "pass")], "-x")
+    assert runs.verdicts == {"gpu001": FAIL, "gpu002": INCOMPLETE, "gpu003": INCOMPLETE}

@@ -15,7 +15,7 @@ import pytest
 
 from clusterproof.plugins.core.opened import NO_ROOM
 from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verdict
-from clusterproof.plugins.suite.state import note_full
+from clusterproof.plugins.suite.state import FULL, note_full
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
@@ -130,6 +130,12 @@ def exit_code(verdicts: Counter[Verdict], option: Options, *, broken: int, is_ot
         return EXIT_FAILED if option.incomplete == "fail" else EXIT_INCOMPLETE
     is_checked = is_others or verdicts.keys() != {Verdict.NOT_APPLICABLE}
     return 0 if is_checked else EXIT_UNCHECKED
+
+
+def code_so_far(session: pytest.Session) -> int:
+    """The exit code, as far as reports have been written: a full disk that kept one of them from it ends the run."""
+    is_full = FULL in session.config.stash and session.exitstatus != pytest.ExitCode.INTERNAL_ERROR
+    return INTERRUPTED if is_full else int(session.exitstatus)
 
 
 def exit_code_of_cut(code: int, *, by_failures: bool) -> int:

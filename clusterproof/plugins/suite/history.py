@@ -14,6 +14,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.ending import code_so_far
 from clusterproof.plugins.suite.state import EVIDENCE, PAIRWISE, nodes_of, note_full, occasion_of
 from clusterproof.reports.history import HistoryError, NodeIdentity, Pair, PastRun, identities
 from clusterproof.reports.history.changes import marked, since_last
@@ -68,7 +69,7 @@ class HistoryReporter:
             began=self.began,
             ended=time.time(),
             occasion=occasion_of(self.config.option.markexpr),
-            exit_code=int(session.exitstatus),
+            exit_code=code_so_far(session),
             version=__version__,
         )
         try:

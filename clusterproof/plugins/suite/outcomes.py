@@ -16,17 +16,16 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.ending import (
     BY_VERDICTS,
-    INTERRUPTED,
     FailSafeStream,
+    code_so_far,
     exit_code,
     exit_code_of_cut,
     is_by_failures,
     why_it_ended,
 )
-from clusterproof.plugins.suite.report import ENDED, carried_result
+from clusterproof.plugins.suite.report import ENDED, carried_result, is_of_lost_worker
 from clusterproof.plugins.suite.reporters import guard_writers, history_reporter, reporters
 from clusterproof.plugins.suite.state import (
-    FULL,
     PAIRWISE,
     TRAINING_RUN,
     UNWRITTEN,
@@ -36,6 +35,7 @@ from clusterproof.plugins.suite.state import (
     topology_of,
 )
 from clusterproof.plugins.suite.terminal import Evaluating, is_plain
+from clusterproof.reports import with_broken
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
 from clusterproof.reports.topology import lines
@@ -121,7 +121,7 @@ class Outcomes:
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Any:
         """Each verdict's own category, letter and word."""
         result = carried_result(report)
-        if _is_of_lost_worker(report):
+        if is_of_lost_worker(report):
             return "interrupted", "" if self.is_silent else "I", ("INTERRUPTED", {"purple": True})
         if result is None:
             return None
@@ -132,7 +132,7 @@ class Outcomes:
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Keep every result, on disk at once where a file was asked for."""
         result = carried_result(report)
-        if _is_of_lost_worker(report):
+        if is_of_lost_worker(report):
             self.lost.append(printable(str(report.longrepr)))
             return
         if result is None:
@@ -141,6 +141,11 @@ class Outcomes:
             self.ended += [tuple(ended)] if (ended := getattr(report, ENDED, None)) else []
             return
         self.keep(report, result)
+
+    @property
+    def told(self) -> list[Result]:
+        """The results as people are told them: beside verdicts, that tests broke."""
+        return with_broken(self.results, self.broken, self.cluster.name)
 
     def category(self, result: Result) -> str:
         """The word under which pytest's terminal counts a result."""
@@ -207,15 +212,11 @@ class Outcomes:
         yield
         if self.output:
             self.output.end(self.config)
-        if FULL in self.config.stash and session.exitstatus != pytest.ExitCode.INTERNAL_ERROR:
-            session.exitstatus = INTERRUPTED
+        session.exitstatus = code_so_far(session)
 
     def _add_unevaluated(self, session: pytest.Session) -> None:
         if self.config.option.collectonly or (not self.results and session.exitstatus == pytest.ExitCode.OK):
             return  # it was to evaluate nothing, as `clusterproof manifest`
-        items = getattr(session, "items", ())  # of workers, none
-        if items and len(self.results) + len(self.ended) >= len(items):
-            return  # nearly all runs
         run: Any = self.config.pluginmanager.get_plugin("clusterproof-session")
         ended = Counter([*((result.check, result.node) for result in self.results), *self.ended])
         for result in run.unevaluated(session, ended, why_it_ended(session, self.raised)):
@@ -230,7 +231,7 @@ class Outcomes:
         code = exit_code(verdicts, self.config.option, broken=self.broken, is_others=self.is_others)
         if self.is_cut or self.lost:
             code = exit_code_of_cut(code, by_failures=by_failures and not self.lost)
-        return INTERRUPTED if FULL in self.config.stash else code
+        return code
 
     def _silence_pytests_own_summary(self) -> None:
         """Ours says the same in fewer lines, and pytest's is quadratic in failures; who asks for it by `-r` gets it."""
@@ -253,7 +254,7 @@ class Outcomes:
             terminalreporter.section(self.cluster.name, sep="=")
         width, is_verbose = self.config.get_terminal_writer().fullwidth, self.config.get_verbosity() > 0
         cluster = None if self.config.option.redact else self.cluster
-        for line in summary(self.results, catalog_of(self.config), width, is_verbose, cluster):
+        for line in summary(self.told, catalog_of(self.config), width, is_verbose, cluster):
             terminalreporter.write_line(line.text, **line.markup)
         places = topology_of(self.config)
         for text in lines(places) if places else ():
@@ -283,11 +284,6 @@ class Outcomes:
 
         for text in lines_of_pairs(between, self.config.get_terminal_writer().fullwidth):
             terminalreporter.write_line(text)
-
-
-def _is_of_lost_worker(report: Any) -> bool:
-    """Whether xdist reports a test whose worker was lost: it came to no end, and nothing was found."""
-    return getattr(report, "when", None) == "???"
 
 
 def results_file(path: Path) -> ResultsFile:

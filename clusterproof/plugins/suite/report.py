@@ -136,6 +136,11 @@ def carried_result(report: object) -> Result | None:
     return from_json(carried) if isinstance(carried, dict) else carried
 
 
+def is_of_lost_worker(report: object) -> bool:
+    """Whether xdist reports a test whose worker was lost: it came to no end, and nothing was found."""
+    return getattr(report, "when", None) == "???"
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """A test that asks for a node: what it says while it goes on is its verdict too, and what it returns is none.

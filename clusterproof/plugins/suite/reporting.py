@@ -14,6 +14,7 @@ import pytest
 from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.evaluation.index import Stale, read_index
+from clusterproof.plugins.suite.ending import code_so_far
 from clusterproof.plugins.suite.items import route_of
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.state import PAIRWISE, TRAINING_RUN, catalog_of, cluster_of, note_full, policy_of
@@ -94,7 +95,7 @@ class Reporting:
         try:
             if self.results:
                 self.results.close()
-            write_report(self.folder, self._run(int(session.exitstatus)))
+            write_report(self.folder, self._run(code_so_far(session)))
             self.is_written = not self.problem
             if not self.config.option.report:
                 point_latest(self.where, self.folder)
@@ -119,7 +120,7 @@ class Reporting:
         evaluated = {result.check for result in self.outcomes.results}
         return Run(
             facts=cluster_of(self.config),
-            results=self.outcomes.results,
+            results=self.outcomes.told,
             began=self.began,
             seconds=(datetime.now(timezone.utc) - self.began).total_seconds(),
             exit_code=exit_code,
@@ -129,7 +130,6 @@ class Reporting:
             command=command_of(self.config),
             left_out={check: title for check, title in self.left_out.items() if check not in evaluated},
             evaluated_by_pairs=evaluated_by_pairs() if PAIRWISE in self.config.stash else frozenset(),
-            broken=self.outcomes.broken,
             between=self.config.stash.get(PAIRWISE, None),
             past=self._past(),
             site=policy_of(self.config).site,
@@ -192,7 +192,7 @@ class Reporting:
         if are_annotations_read():
             log: Any = terminalreporter._tw._file  # noqa: SLF001 - a JobLog's, as commands are read
             with log.commands():
-                for line in annotation_lines(self.outcomes.results, catalog_of(self.config)):
+                for line in annotation_lines(self.outcomes.told, catalog_of(self.config)):
                     terminalreporter.write_line(line)
 
 

@@ -174,22 +174,23 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
         parts, _ = self.build_summary_stats_line()
         counts = [text for text, _ in parts if not text.rstrip("s").endswith(_NOT_COUNTED)]
         outcomes = self.config.pluginmanager.get_plugin("clusterproof-outcomes")
-        counts = with_concerns(counts, outcomes.results if outcomes else ())
+        counts = with_lesser(counts, outcomes.results if outcomes else ())
         counts = [_NUMBER.sub(lambda digits: f"{int(digits[0]):,}", count) for count in counts]
         self.write_line(f"{', '.join(counts) or 'no check ran'} in {time.monotonic() - self._began:.1f} s")
 
 
-def with_concerns(counts: Sequence[str], results: Iterable[Result]) -> list[str]:
-    """The counts, where concerns are as many as are shown: also those of what failed or is incomplete besides."""
-    concerns = Counter(result.verdict is Verdict.CONCERN for result in results if _has_concern(result))
-    if not concerns[False]:
-        return list(counts)
-    own, every = f"{concerns[True]} {Verdict.CONCERN.value}", f"{concerns.total()} {Verdict.CONCERN.value}"
-    return [every if count == own else count for count in counts] + [every] * (own not in counts)
-
-
-def _has_concern(result: Result) -> bool:
-    return result.verdict.is_finding and any(part.verdict is Verdict.CONCERN for part in result.by_verdict)
+def with_lesser(counts: Sequence[str], results: Iterable[Result]) -> list[str]:
+    """The counts, where each verdict is counted as often as it is shown: also beside a worse one of the same check."""
+    own: Counter[Verdict] = Counter()
+    beside: Counter[Verdict] = Counter()
+    for result in results:
+        own[result.verdict] += 1
+        beside.update(part.verdict for part in result.by_verdict[1:] if part.verdict.is_finding)
+    shown = list(counts)
+    for verdict, more in beside.items():
+        count, every = (f"{number} {verdict.value}" for number in (own[verdict], own[verdict] + more))
+        shown = [every if text == count else text for text in shown] + [every] * (count not in shown)
+    return shown
 
 
 Shown = Callable[[NodeEvidence], None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from html import escape
 from itertools import pairwise
@@ -36,7 +36,8 @@ def trend_section(run: Run) -> Section | None:
     past = run.past
     if past is None or len(past.runs) < 2:
         return None
-    parts = (_bars(past), _come_and_go(past), _busbw(past))
+    others = {result.node for result in run.results if not result.is_of_node}
+    parts = (_bars(past, counts(past, run.nodes, others)), _come_and_go(past), _busbw(past))
     return Section("trend", f"The last {len(past.runs)} runs", "".join(parts))
 
 
@@ -44,24 +45,29 @@ def _day(run: PastRun) -> str:
     return f"{datetime.fromtimestamp(run.began, timezone.utc):%Y-%m-%d %H:%M}"
 
 
-def counts(past: Past) -> list[tuple[int, int, int]]:
-    """How many nodes failed, were not proven, and were fit, in each run."""
+def counts(past: Past, nodes: Collection[str] = (), others: Collection[str] = ()) -> list[tuple[int, int, int]]:
+    """How many nodes failed, were not proven, and were fit, in each run.
+
+    A history has only names: `nodes` are known to be nodes, and `others` what else is called so: a training run.
+    """
+    clusters = {run.cluster for run in past.runs}
     worst: dict[int, dict[str, Verdict]] = defaultdict(dict)
     for (_, node), track in past.tracks.items():
+        if node not in nodes and (node in others or node in clusters or "~" in node):
+            continue
         for entry in track:
             if entry.verdict in _NOT_FIT and worst[entry.run].get(node) is not Verdict.FAIL:
                 worst[entry.run][node] = entry.verdict
     shown = []
     for run in past.runs:
-        verdicts = [verdict for node, verdict in worst[run.number].items() if node != run.cluster]
+        verdicts = list(worst[run.number].values())
         failed, open_ = verdicts.count(Verdict.FAIL), verdicts.count(Verdict.INCOMPLETE)
         shown.append((failed, open_, max(0, run.nodes - failed - open_)))
     return shown
 
 
-def _bars(past: Past) -> str:
+def _bars(past: Past, bars: Sequence[tuple[int, int, int]]) -> str:
     """A bar for each run: what failed above what was not proven above what was fit."""
-    bars = counts(past)
     most = max(sum(bar) for bar in bars) or 1
     drawn = "".join(_bar(number, run, bar, most) for number, (run, bar) in enumerate(zip(past.runs, bars, strict=True)))
     width = len(bars) * (BAR + GAP)

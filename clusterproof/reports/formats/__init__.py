@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from io import BufferedWriter
@@ -41,26 +42,35 @@ def all_formats() -> list[Format]:
 def write_report(folder: Path, run: Run) -> None:
     """Write every file of the report that can be written. Raises what kept the first of the others from it.
 
-    A file that this run has nothing for, and that an earlier one left there, goes.
+    One that is not written, and that an earlier run left there, goes: it would be taken for this run's.
     """
     problems: list[Exception] = []
     for file_format in all_formats():
+        path, text = folder / file_format.file, None
         try:
             text = file_format.text(run)
-            if text is None:
-                (folder / file_format.file).unlink(missing_ok=True)
-            else:
-                write_whole(folder / file_format.file, text)
+            if text is not None:
+                write_whole(path, text)
         except Exception as problem:  # whatever it is: one file that breaks costs none of the others
             problems.append(problem)
+            text = None
+        if text is None:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+    try:
+        _add_to_job(folder / SUMMARY)
+    except OSError as problem:
+        problems.append(problem)
     if problems:
         raise problems[0]
+
+
+def _add_to_job(summary: Path) -> None:
+    """Append it to that of a job of GitHub's, where that is what runs this. Raises OSError."""
     job_summary = os.environ.get(JOB_SUMMARY)
-    if job_summary:
-        summary = (folder / SUMMARY).read_bytes()
-        if len(summary) <= MAX_JOB_SUMMARY:
-            with Path(job_summary).open("ab") as file:
-                file.write(summary)
+    if job_summary and summary.stat().st_size <= MAX_JOB_SUMMARY:
+        with Path(job_summary).open("ab") as file:
+            file.write(summary.read_bytes())
 
 
 def write_whole(path: Path, text: str) -> None:

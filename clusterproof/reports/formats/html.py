@@ -84,7 +84,6 @@ def _header(run: Run, raw: list[Section], live: str) -> str:
         ", ".join(types),
         "live" if live else f"exit code {run.exit_code}",
         WORDS if is_demo(run) else "",
-        f"{number_of(run.broken, 'test')} broke: nobody's verdict" if run.broken else "",
     )
     return (
         f'<header><h1>{escape(run.cluster.name)}</h1><p class="facts">{escape(" · ".join(filter(None, facts)))}</p>'

@@ -13,7 +13,7 @@ from clusterproof.reports.formats import Format
 from clusterproof.reports.run import Run
 
 MAX_FINDINGS = 10_000  # series, so that a broken cluster does not drown the server; the counts have all
-MAX_LABEL = 200  # characters
+MAX_LABEL = 507  # characters: a pair of the longest names that DNS has
 _BY_NODE = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)
 
 
@@ -59,8 +59,10 @@ def _by_verdict(name: str, about: str, cluster: Mapping[str, str], counts: Mappi
 
 
 def _results(run: Run, cluster: Mapping[str, str], nodes: Iterable[str]) -> Iterator[Iterable[str]]:
-    by_check = Counter((result.check, result.verdict) for result in run.results)
-    by_node = Counter((result.node, result.verdict) for result in _each(run) if result.is_of_node)
+    by_check = Counter((check, verdict) for check, _, verdict in _once(run.results))
+    by_node = Counter(
+        (node, verdict) for _, node, verdict in _once(result for result in _each(run) if result.is_of_node)
+    )
     yield _family(
         "results",
         "Verdicts of a check over all nodes, or pairs.",
@@ -79,6 +81,11 @@ def _results(run: Run, cluster: Mapping[str, str], nodes: Iterable[str]) -> Iter
             for verdict in _BY_NODE
         ],
     )
+
+
+def _once(results: Iterable[Result]) -> Iterable[tuple[str, str, Verdict]]:
+    """Check, node and verdict of each, once: a test with parameters has several results on a node."""
+    return dict.fromkeys((result.check, result.node, result.verdict) for result in results)
 
 
 def _findings(run: Run, cluster: Mapping[str, str]) -> Iterator[Iterable[str]]:

@@ -44,7 +44,7 @@ class PastRun:
     exit_code: int = 0
     version: str = ""
     is_green: bool = False  # nothing failed, and nothing was incomplete
-    nodes: int = 0
+    nodes: int = 0  # that a check applies to
     unevaluated: int = 0  # checks that were chosen and had not ended when the run did
     number: int = 0
 

@@ -61,14 +61,16 @@ def change(before: Verdict | None, now: Verdict) -> str:
     return NEW if weight > weighed else STILL
 
 
-def verdict_carried(before: Verdict | None, now: Verdict, *, is_evaluated: bool = True) -> Verdict:
-    """What holds after a run: a finding stands until a run sees that it is gone.
+def verdict_carried(before: Verdict | None, result: Result) -> Verdict:
+    """What holds after a run: a finding stands until a run sees that it is gone, with all of its evidence.
 
     What an interrupted run did not evaluate is as it was: nothing, where it was fine or never looked at.
     """
-    if not is_evaluated:
+    if not result.is_evaluated:
         return before or Verdict.NOT_APPLICABLE
-    return before if before in FOUND and now is Verdict.INCOMPLETE else now
+    now = known(result)
+    is_read = all(part.verdict is not Verdict.INCOMPLETE for part in result.by_verdict)
+    return before if before in FOUND and not is_read and change(before, now) == STILL else now
 
 
 def known(result: Result) -> Verdict:
@@ -91,7 +93,7 @@ def since_last(results: Iterable[Result], before: Mapping[Pair, Verdict] | None 
     for result in results:
         if result.since_last:
             was = stood.get((result.check, result.node))
-            change = Change(result.check, result.node, was, result.verdict, result.title, result.cause)
+            change = Change(result.check, result.node, was, known(result), result.title, result.cause)
             kinds[result.since_last].append(change)
     return Changes(tuple(kinds[NEW]), tuple(kinds[STILL]), tuple(kinds[GONE]))
 
@@ -103,7 +105,9 @@ def between(past: Past, before: int, now: int) -> Changes:
         last = [entry for entry in track if entry.run == now]
         if last:
             stood = [entry.stands for entry in track if entry.run <= before]
-            change = Change(check, node, stood[-1] if stood else None, last[0].verdict)
+            was, entry = stood[-1] if stood else None, last[0]
+            now_found = entry.stands if entry.stands in FOUND and entry.stands is not was else entry.verdict
+            change = Change(check, node, was, now_found)
             kinds[change.kind].append(change)
     return Changes(tuple(kinds[NEW]), tuple(kinds[STILL]), tuple(kinds[GONE]))
 

@@ -14,7 +14,7 @@ from typing import Any
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history import FILE, NOBODY, HistoryError, NodeIdentity, Pair, PastRun
-from clusterproof.reports.history.changes import is_green, known, verdict_carried
+from clusterproof.reports.history.changes import is_green, verdict_carried
 from clusterproof.reports.history.past import identity_of, standing, storable
 from clusterproof.reports.history.schema import writing
 from clusterproof.reports.run_folder import RUNS, require_own, safe_name
@@ -53,7 +53,7 @@ def write_run(
 ) -> PastRun:
     """Add a run, whole or not at all; what it says of itself is completed from its results. Raises HistoryError."""
     worst = _worst(results)
-    nodes = {result.node for result in worst if result.is_of_node}
+    nodes = {result.node for result in worst if result.is_of_node and result.verdict is not Verdict.NOT_APPLICABLE}
     unevaluated = sum(not result.is_evaluated for result in results)
     run = replace(run, is_green=is_green(result.verdict for result in worst), nodes=len(nodes), unevaluated=unevaluated)
     with writing(path) as database:
@@ -92,7 +92,7 @@ def write_run(
 
 def _row(result: Result, run: int, names: _Names, before: Mapping[Pair, Verdict]) -> tuple[Any, ...]:
     pair = (storable(result.check), storable(result.node))
-    stands = verdict_carried(before.get(pair), known(result), is_evaluated=result.is_evaluated)
+    stands = verdict_carried(before.get(pair), result)
     is_fine = result.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE)
     return (
         names.node(result.node),

@@ -27,6 +27,7 @@ USUAL = {
     "keyword": "",
     "markexpr": "prolog or epilog",
     "lf": False,
+    "stepwise": False,
     "deselect": None,
     "paths": ["checks"],
 }
@@ -43,6 +44,7 @@ def orders(connection: str = "kubernetes", **said: Any) -> Orders:
     [
         ({"keyword": "gpu_count"}, "with -k: some checks prove no node; expected -m 'prolog or epilog'"),
         ({"lf": True}, "with --lf: some checks prove no node"),
+        ({"stepwise": True}, "with --sw: some checks prove no node"),
         ({"deselect": ["checks/gpu"]}, "with --deselect: some checks prove no node"),
         ({"paths": ["checks/gpu/test_xid.py::test_no_xid"]}, "test_no_xid: some checks prove no node"),
         ({"markexpr": "prolog"}, "-m 'prolog': there a process that runs is a fault, and pods run"),

@@ -42,6 +42,13 @@ def test_a_message_is_bounded_and_holds_whole_lines() -> None:
     (message.title + message.body).encode()
 
 
+def test_what_is_gone_takes_the_room_of_nothing_that_stands() -> None:
+    gone = tuple(Change(f"gpu.check_{number}", f"odd{number}name", Verdict.FAIL, Verdict.PASS) for number in range(99))
+    message = message_of("hp", [Result("gpu.a", "gpu001", Verdict.FAIL, "Burns")], 1, Changes(gone=gone), PACKAGED)
+    assert message is not None
+    assert "FAIL Burns: 1 of 1 node (gpu001)" in message.body
+
+
 @pytest.mark.parametrize(
     ("exit_code", "changes", "is_due"),
     [

@@ -23,6 +23,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch.notify import services
 from clusterproof.plugins.watch.notify.services import within
 from tests.builders.runs import LIGHT, Runs, saying
+from tests.suite.reporters.devices import full_device
 
 SECRET = "tok3n-and-passw0rd"
 
@@ -156,6 +157,19 @@ def test_without_a_history_a_good_run_is_not_sent_and_missing_evidence_is(runs: 
     assert webhook.posted == []
     over(runs, "--notify", webhook.url, gpu001="incomplete")
     assert "INCOMPLETE gpu001: the word was not heard" in webhook.posted[0]["message"]
+
+
+def test_where_concerns_end_the_run_the_message_says_which(runs: Runs, webhook: Webhook) -> None:
+    over(runs, "--notify", webhook.url, "--concerns=fail", gpu001="concern")
+    assert "CONCERN The word is wrong: 1 of 1 node (gpu001) → hardware" in webhook.posted[0]["message"]
+
+
+def test_a_disk_that_was_full_is_sent(runs: Runs, webhook: Webhook) -> None:
+    device = full_device(runs.folder / "full")
+    data = over(runs, "--notify", webhook.url, "--report", "out", "--junitxml", str(device), gpu001="pass")
+    assert data.ret == 2
+    assert "exit code 2" in webhook.posted[0]["message"]
+    assert "exit code 2" in (runs.folder / "out" / "summary.txt").read_text()
 
 
 def test_with_workers_there_is_one_message(runs: Runs, webhook: Webhook) -> None:

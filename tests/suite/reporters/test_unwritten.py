@@ -11,18 +11,9 @@ import pytest
 from clusterproof.plugins.suite.reporters import remove_half
 from clusterproof.plugins.suite.reporters.bundle import write_bundle
 from tests.builders.runs import LIGHT, Runs, saying
+from tests.suite.reporters.devices import full_device
 
 OPTIONS = pytest.mark.parametrize("options", [("--junitxml",), ("--self-contained-html", "--html")], ids=" ".join)
-
-
-def full_device(path: Path) -> Path:
-    """A device that takes nothing, as /dev/full."""
-    try:
-        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 7))
-        path.open("wb").close()
-    except PermissionError:
-        pytest.skip("needs root, and a file system with devices: to make one that is full")
-    return path
 
 
 @OPTIONS

@@ -27,6 +27,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.recording import write_cluster, write_control_plane, write_node
 from clusterproof.plugins.policy import policy_as_written
 from clusterproof.plugins.redaction.policy import as_toml, file_without_names
+from clusterproof.plugins.suite.ending import code_so_far
 from clusterproof.plugins.suite.state import (
     CONTROL_PLANE,
     EVIDENCE,
@@ -92,7 +93,7 @@ class BundleReporter:
         """Write it when all reports are: behind the hooks that write them, before the summary."""
         yield
         try:
-            write_bundle(self.path, self._members(int(session.exitstatus)), self.began)
+            write_bundle(self.path, self._members(code_so_far(session)), self.began)
         except (OSError, ValueError) as problem:
             note_full(self.config, problem)
             message = " ".join(str(problem).split())
@@ -109,7 +110,8 @@ class BundleReporter:
     def _members(self, exit_code: int) -> Iterator[Member]:
         yield "README.txt", README.encode()
         yield "bundle.json", (json.dumps(self._about(exit_code), indent=1) + "\n").encode()
-        lines = (line.text for line in summary(self.results, catalog_of(self.config), 120, verbose=True))
+        outcomes: Any = self.config.pluginmanager.get_plugin("clusterproof-outcomes")
+        lines = (line.text for line in summary(outcomes.told, catalog_of(self.config), 120, verbose=True))
         yield "summary.txt", _utf8("\n".join(lines) + "\n")
         yield "results.jsonl", _utf8("".join(f"{line}\n" for line in lines_of(self.results)))
         yield from self._recording()

@@ -90,7 +90,8 @@ class CloudWatchReporter:
         self.cluster = cluster
         self.results = results
         self.namespace = namespace
-        self.has_history = config.pluginmanager.has_plugin("clusterproof-history")
+        history = config.pluginmanager.get_plugin("clusterproof-history")
+        self.has_history = bool(history and history.is_compared)  # of one that cannot be read nothing is new or gone
         self.region = config.option.region or cluster.settings.get("region", "")
         self.profile = config.option.profile or ""
         self.warning = ""

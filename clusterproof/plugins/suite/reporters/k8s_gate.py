@@ -94,6 +94,7 @@ def _refuse_a_part(config: pytest.Config) -> None:
     parts = {
         "-k": option.keyword,
         "--lf": config.getoption("lf", False),
+        "--sw": config.getoption("stepwise", False),
         "--deselect": config.getoption("deselect", None),
     }
     named = next((flag for flag, value in parts.items() if value), "")

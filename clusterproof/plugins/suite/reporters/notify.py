@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from clusterproof.plugins.core import nodeset
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.ending import code_so_far
 from clusterproof.plugins.suite.state import catalog_of
 from clusterproof.plugins.watch.notify.receiver import NoReceiver
 from clusterproof.plugins.watch.notify.services import (
@@ -57,15 +59,19 @@ def _lines(results: Sequence[Result], changes: Changes, catalog: Catalog) -> Ite
         yield headline(results)
     if changes:
         yield f"since the last run: {what_changed(changes)}"
-        for kind, changed in changes.kinds:
-            if kind in (NEW, GONE):
-                yield from folded(kind, changed)
-    for finding in findings(results, Verdict.FAIL, catalog):
-        yield f"FAIL {finding.first.title}: {finding.where(nodeset.within(finding.nodes, MAX_NODES))}" + (
-            f" → {finding.owner}" if finding.owner else ""
-        )
+        yield from folded(NEW, changes.new)
+    yield from _findings(results, Verdict.FAIL, catalog)
     for gap in gaps(results):
         yield f"INCOMPLETE {nodeset.within(gap.nodes, MAX_NODES)}: {gap.cause} ({gap.what})"
+    yield from _findings(results, Verdict.CONCERN, catalog)
+    yield from folded(GONE, changes.gone)
+
+
+def _findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> Iterator[str]:
+    for finding in findings(results, verdict, catalog):
+        owner = f" → {finding.owner}" if finding.owner else ""
+        where = finding.where(nodeset.within(finding.nodes, MAX_NODES))
+        yield f"{verdict.name} {finding.first.title}: {where}{owner}"
 
 
 class NotifyReporter:
@@ -95,7 +101,8 @@ class NotifyReporter:
         catalog = catalog_of(session.config)
         reporting = session.config.pluginmanager.get_plugin("clusterproof-reporting")
         page = reporting.page if reporting else ""
-        message = message_of(self.cluster, self.results, int(session.exitstatus), changes, catalog, page)
+        outcomes: Any = session.config.pluginmanager.get_plugin("clusterproof-outcomes")
+        message = message_of(self.cluster, outcomes.told, code_so_far(session), changes, catalog, page)
         if message:
             with silenced():
                 problems = within(TIMEOUT_S, [partial(send, message) for _, send in self._services])

@@ -1,0 +1,58 @@
+"""What a run found beside what it could not read: the history keeps both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.result import Finding, grouped, with_findings
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.document.trend import counts
+from clusterproof.reports.history.changes import between, headline, marked, since_last
+from clusterproof.reports.history.past import read_before
+from tests.reports.history.kept import CONCERN, ECC, FAIL, INCOMPLETE, PASS, add, past, result
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "history.sqlite"
+
+
+HALF_READ = replace(
+    with_findings(result("gpu001", PASS), grouped([Finding(INCOMPLETE, "GPU 3 is lost"), Finding(CONCERN, "warm")])),
+    title="ECC",
+)
+
+
+def test_a_failure_stands_where_a_run_measured_only_some_of_the_devices_and_has_a_concern(file: Path) -> None:
+    add(file, result("gpu001", FAIL))
+    add(file, HALF_READ)
+    assert read_before(file, "small")[1] == {(ECC, "gpu001"): FAIL}
+
+
+@pytest.mark.parametrize("first", [PASS, INCOMPLETE])
+def test_a_concern_beside_a_gap_is_new_on_the_terminal_and_in_the_history(first: Verdict, file: Path) -> None:
+    add(file, result("gpu001", first))
+    now = marked(HALF_READ, read_before(file, "small")[1])
+    add(file, HALF_READ)
+    for changes in (since_last([now], {(ECC, "gpu001"): first}), between(past(file), 1, 2)):
+        assert headline(changes) == "1 finding new on gpu001"
+        assert [change.now for change in changes.new] == [CONCERN]
+
+
+def test_a_node_alone_that_fails_is_not_fit_in_the_bars_though_its_cluster_is_called_so_too(file: Path) -> None:
+    add(file, result("small", FAIL))
+    assert counts(past(file), nodes={"small"}) == [(1, 0, 0)]
+
+
+def test_pairs_and_training_runs_that_fail_are_no_nodes_in_the_bars(file: Path) -> None:
+    pair, rank = replace(result("gpu1~gpu2", FAIL), subject="pair"), replace(result("llama", FAIL), subject="run")
+    add(file, result("gpu1", PASS), result("gpu2", PASS), pair, rank)
+    assert counts(past(file), others={"llama"}) == [(0, 0, 2)]
+
+
+def test_a_node_to_which_no_check_applies_is_not_fit_in_the_bars(file: Path) -> None:
+    add(file, result("gpu1", PASS), result("gpu2", Verdict.NOT_APPLICABLE))
+    assert counts(past(file)) == [(0, 0, 1)]
