@@ -78,6 +78,18 @@ def test_nodes_of_one_name_are_distinguished_by_their_ids(service: Service) -> N
     ]
 
 
+def test_a_node_that_two_pages_list_is_one_node(service: Service) -> None:
+    with_cluster(service, WORKERS)
+    listed = service.served["ListClusterNodes"]
+
+    def shifted(asked: dict[str, Any]) -> dict[str, Any]:
+        data: Any = listed(asked)
+        return {"ClusterNodeSummaries": [*data["ClusterNodeSummaries"], data["ClusterNodeSummaries"][0]]}
+
+    service.serves("ListClusterNodes", shifted)
+    assert len({target.name for target in resolve(NAME).targets}) == len(resolve(NAME).targets) == 3
+
+
 def test_a_cluster_that_is_not_there_is_one_line_with_those_that_are(service: Service) -> None:
     with_cluster(service, WORKERS)
     assert refused("ml-clusters") == (
@@ -180,6 +192,13 @@ def test_instances_are_found_by_their_ids(service: Service) -> None:
     found = resolve(f"ec2:{','.join(ids[:2])}")
     assert shown(found) == [(instance, "p5.48xlarge") for instance in ids[:2]]
     assert [target.name for target in found.targets] == ids[:2]  # all are called gpu
+
+
+def test_an_instance_that_is_called_by_the_id_of_another_does_not_take_its_place(service: Service) -> None:
+    ids = launched(service, 3, Name="gpu")
+    client(service, "ec2").create_tags(Resources=ids[:1], Tags=[{"Key": "Name", "Value": ids[2]}])
+    found = resolve(f"ec2:{','.join(ids)}")
+    assert [(target.name, target.address) for target in found.targets] == [(one, one) for one in ids]
 
 
 def test_a_stopped_instance_is_left_out_and_noted(service: Service) -> None:

@@ -95,11 +95,11 @@ def _target(instance: Mapping[str, Any]) -> Target:
 
 
 def named_apart(targets: tuple[Target, ...]) -> tuple[Target, ...]:
-    """The same, with what ends its address for a name where two have one: Name tags often are all alike."""
-    counts = Counter(target.name for target in targets)
+    """Each once, called by what ends its address where others have its name: Name tags often are all alike."""
+    by_id = {target.address.rpartition("_")[2]: target for target in targets}
+    taken = Counter(name for own_id, target in by_id.items() for name in {target.name, own_id})
     return tuple(
-        target if counts[target.name] == 1 else replace(target, name=target.address.rpartition("_")[2])
-        for target in targets
+        target if taken[target.name] == 1 else replace(target, name=own_id) for own_id, target in by_id.items()
     )
 
 
