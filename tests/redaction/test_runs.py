@@ -64,6 +64,14 @@ def test_a_redacted_recording_replays_with_the_same_verdicts(runs: Runs) -> None
     assert [evidence.node for evidence in recorded] == ["node1", "node2", "node3"]
 
 
+def test_a_redacted_recording_lies_beside_nothing_that_has_names(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.over([saying("gpu001", "pass")], "--record", "kept")
+    data = runs.over([saying("gpu001", "pass")], "--redact", "--record", "kept")
+    assert data.ret == pytest.ExitCode.USAGE_ERROR
+    data.stderr.fnmatch_lines(["*--record kept with --redact: files are there*expected a new folder"])
+
+
 def test_the_cluster_and_this_machine_are_not_named(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUILD_URL", "https://ci7.example.com/job")
     monkeypatch.setattr("platform.node", lambda: "operators-laptop")

@@ -71,6 +71,13 @@ def write_cluster(folder: Path, cluster: Cluster) -> None:
     write_whole(folder / "cluster.json", json.dumps(record, indent=1) + "\n")
 
 
+def begin_recording(folder: Path, cluster: Cluster) -> None:
+    """Write `folder/cluster.json`, where nothing says any more what its nodes once answered. Raises OSError."""
+    for old in (CONTROL_PLANE_FILE, *(f"nodes/{recording_file(target.name)}" for target in cluster.targets)):
+        (folder / old).unlink(missing_ok=True)
+    write_cluster(folder, cluster)
+
+
 def write_node(folder: Path, evidence: NodeEvidence) -> None:
     """Write what one node reported into `folder/nodes/`, whole or not at all. Raises OSError."""
     nodes = folder / "nodes"

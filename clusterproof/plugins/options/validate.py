@@ -49,6 +49,8 @@ def check_options(option: Options) -> None:
         check_namespace(option.cloudwatch)
     _check_gate(option)
     _check_files(option)
+    if option.record and is_folder(option.record):
+        _check_recording(option, Path(option.record))
     try:
         window(option.since)
     except ValueError as why:
@@ -129,6 +131,17 @@ def _check_files(option: Options) -> None:
             raise pytest.UsageError(f"{flag_as_typed} {named}: {why}; expected a place that may be written")
     if option.baseline and not is_file(option.baseline):
         raise pytest.UsageError(f"--baseline {option.baseline}: no such file; expected one that --save-baseline wrote")
+
+
+def _check_recording(option: Options, folder: Path) -> None:
+    """Refuse a folder that is read itself, or has what a reader of the redacted evidence is not to see."""
+    kind, _, replayed = (option.cluster or "").partition(":")
+    if kind == "replay" and os.path.realpath(replayed) == os.path.realpath(folder):
+        raise pytest.UsageError(f"--record {folder} is the recording that is replayed; expected another folder")
+    if option.redact and any(folder.iterdir()):
+        raise pytest.UsageError(
+            f"--record {folder} with --redact: files are there, with names in them; expected a new folder"
+        )
 
 
 def _check_report_url(option: Options) -> None:
