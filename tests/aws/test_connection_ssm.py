@@ -55,11 +55,14 @@ def test_instances_answer(manager: SystemsManager) -> None:
     assert data[2].collectors["boot"].value["uptime_s"] > 0
 
 
-def test_more_than_fifty_take_several_commands(manager: SystemsManager, service: Service) -> None:
+@pytest.mark.parametrize(("fanout", "sizes"), [(64, [20, 50, 50]), (50, [20, 50, 50]), (40, [40, 40, 40])])
+def test_a_command_takes_fifty_instances_or_as_many_as_may_be_asked_at_once(
+    manager: SystemsManager, fanout: int, sizes: list[int]
+) -> None:
     calm = manager.run("", ["/bin/true"])
     manager.run = lambda _target, _words: calm
-    asked(120)
-    assert sorted(len(command) for command in manager.commands.values()) == [20, 50, 50]
+    asked(120, replace(LIMITS, fanout=fanout))
+    assert sorted(len(command) for command in manager.commands.values()) == sizes
 
 
 def long_report(folder: Path, count: int, characters: int) -> Mapping[str, NodeEvidence]:

@@ -201,10 +201,12 @@ def test_an_instance_that_is_called_by_the_id_of_another_does_not_take_its_place
     assert [(target.name, target.address) for target in found.targets] == [(one, one) for one in ids]
 
 
-def test_a_stopped_instance_is_left_out_and_noted(service: Service) -> None:
-    ids = launched(service, 2, Name="gpu")
+@pytest.mark.parametrize("by_tag", [False, True], ids=["by id", "by tag"])
+def test_a_stopped_instance_is_left_out_and_noted(service: Service, by_tag: bool) -> None:
+    ids = launched(service, 3, Name="gpu")
     client(service, "ec2").stop_instances(InstanceIds=ids[:1])
-    found = resolve(f"ec2:{','.join(ids)}")
+    client(service, "ec2").terminate_instances(InstanceIds=ids[2:])
+    found = resolve("ec2:tag:Name=gpu" if by_tag else f"ec2:{','.join(ids[:2])}")
     assert [target.name for target in found.targets] == ["gpu"]
     assert found.notes == ("not validated: 1 that do not run",)
 

@@ -15,6 +15,7 @@ from clusterproof.plugins.core.cluster import INSTANCE_ID, Cluster, InventoryErr
 INSTANCE = re.compile(INSTANCE_ID)
 TAG = re.compile(r"tag:(?P<key>[^=]{1,128})=(?P<value>.{0,256})")
 FORMS = "ec2:tag:Key=Value or ec2:i-0123456789abcdef0,…"
+THERE = ["pending", "running", "stopping", "stopped"]  # states; what was terminated is listed for an hour, and is gone
 EFA_INTERFACES = ("efa", "efa-only")  # kinds of network interfaces that have an EFA device
 
 
@@ -52,7 +53,7 @@ def asg(rest: str, options: Mapping[str, str]) -> Cluster:
 
 
 def _by_tag(account: Account, key: str, value: str) -> Iterator[Mapping[str, Any]]:
-    filters = [{"Name": f"tag:{key}", "Values": [value]}, {"Name": "instance-state-name", "Values": ["running"]}]
+    filters = [{"Name": f"tag:{key}", "Values": [value]}, {"Name": "instance-state-name", "Values": THERE}]
     return reserved(account, Filters=filters)
 
 

@@ -66,7 +66,8 @@ class Ssm(Connection):
         for target in targets:
             if target.address not in online:
                 answered(target, Answer(unreached=Unreached.NOT_CONNECTED, detail=NOT_REGISTERED))
-        batches = [reached[first : first + AT_ONCE] for first in range(0, len(reached), AT_ONCE)]
+        size = min(AT_ONCE, limits.fanout)  # of a batch: no instance waits for its turn while its time runs
+        batches = [reached[first : first + size] for first in range(0, len(reached), size)]
         is_over = threading.Event()
         with ThreadPoolExecutor(BATCHES) as pool:
             try:
@@ -137,7 +138,6 @@ def _send(account: Account, batch: Sequence[Target], program: Program, limits: L
         DocumentName=DOCUMENT,
         Comment="clusterproof: reads the state of the node",
         TimeoutSeconds=LEAST_DELIVERY_S,
-        MaxConcurrency=str(limits.fanout),
         MaxErrors="100%",  # one bad node does not keep the others from being asked
         Parameters={"commands": [program.command], "executionTimeout": [str(int(limits.answer_s) + 1)]},
         **output,
