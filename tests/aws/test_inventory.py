@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.evidence.recording import write_cluster
 from clusterproof.plugins.inventory import Cluster, InventoryError, resolve
 from tests.aws.clusters import ARN, ID, NAME, client, instance_id, with_cluster
 from tests.aws.service import DENIED, THROTTLED, Service
@@ -192,6 +193,12 @@ def test_instances_are_found_by_their_ids(service: Service) -> None:
     found = resolve(f"ec2:{','.join(ids[:2])}")
     assert shown(found) == [(instance, "p5.48xlarge") for instance in ids[:2]]
     assert [target.name for target in found.targets] == ids[:2]  # all are called gpu
+
+
+def test_a_recording_of_an_instance_whose_name_has_two_lines_is_read_back(service: Service, tmp_path: Path) -> None:
+    launched(service, 1, Name="gpu\n 1 ")
+    write_cluster(tmp_path, resolve("ec2:tag:Name=gpu*"))
+    assert [target.name for target in resolve(f"replay:{tmp_path}").targets] == ["gpu 1"]
 
 
 def test_an_instance_that_is_called_by_the_id_of_another_does_not_take_its_place(service: Service) -> None:

@@ -87,7 +87,7 @@ def _target(instance: Mapping[str, Any]) -> Target:
     tags = {str(tag["Key"]): str(tag["Value"]) for tag in instance.get("Tags", ())}
     dns = str(instance.get("PrivateDnsName", "")).partition(".")[0]
     return Target(
-        name=tags.get("Name", "").strip() or dns or str(instance["InstanceId"]),
+        name=" ".join(tags.get("Name", "").split()) or dns or str(instance["InstanceId"]),
         address=str(instance["InstanceId"]),
         group=tags.get("aws:autoscaling:groupName", ""),
         instance_type=str(instance.get("InstanceType", "")),
