@@ -49,8 +49,6 @@ def check_options(option: Options) -> None:
         check_namespace(option.cloudwatch)
     _check_gate(option)
     _check_files(option)
-    if option.record and is_folder(option.record):
-        _check_recording(option, Path(option.record))
     try:
         window(option.since)
     except ValueError as why:
@@ -133,12 +131,16 @@ def _check_files(option: Options) -> None:
         raise pytest.UsageError(f"--baseline {option.baseline}: no such file; expected one that --save-baseline wrote")
 
 
-def _check_recording(option: Options, folder: Path) -> None:
-    """Refuse a folder that is read itself, or has what a reader of the redacted evidence is not to see."""
+def check_recording(option: Options) -> None:
+    """Refuse a folder that is read itself, or has what a reader of the redacted evidence is not to see.
+
+    Raises pytest.UsageError.
+    """
+    folder = Path(option.record or "")
     kind, _, replayed = (option.cluster or "").partition(":")
-    if kind == "replay" and os.path.realpath(replayed) == os.path.realpath(folder):
+    if kind == "replay" and option.record and os.path.realpath(replayed) == os.path.realpath(folder):
         raise pytest.UsageError(f"--record {folder} is the recording that is replayed; expected another folder")
-    if option.redact and any(folder.iterdir()):
+    if option.redact and option.record and is_folder(folder) and any(folder.iterdir()):
         raise pytest.UsageError(
             f"--record {folder} with --redact: files are there, with names in them; expected a new folder"
         )
