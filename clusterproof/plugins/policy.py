@@ -5,6 +5,7 @@ Its form is in docs/policy.md. Whatever it says that means nothing is one clear 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -39,17 +40,19 @@ TABLES = (
 def find_policy(named: str | None, folder: Path, inventory: str = "") -> Policy:
     """The policy that the command line names, or that lies in the folder; an empty one where there is none.
 
-    What lies in the folder must be the caller's own, or root's. One beside an inventory elsewhere is not
+    What lies in the folder must be a file of the caller's own, or root's. One beside an inventory elsewhere is not
     read, and said. Raises InventoryError.
     """
     if named:
         return read_policy(folder / named)
-    name = next((name for name in (OWN_FILE, PYPROJECT) if is_file(folder / name)), None)
+    name = next((name for name in (OWN_FILE, PYPROJECT) if os.path.lexists(folder / name)), None)
     beside = Path(inventory).parent / OWN_FILE
     is_beside = inventory.endswith(".toml") and is_file(folder / beside)
     none = Policy(ignored=f"{beside} is not read; --policy {beside} does that") if is_beside else NO_POLICY
     if not name:
         return none
+    if not is_file(folder / name):
+        return Policy(ignored=f"{name} is ignored: it leads to no file; expected one, or --policy FILE")
     try:
         record = _toml(folder / name, is_own=True)
     except NotOwnError as why:

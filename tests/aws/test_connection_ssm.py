@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ReadTimeoutError
+from botocore.response import StreamingBody
 
 from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.agent.program import ProbeOptions
@@ -18,9 +20,9 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits
+from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program
 from clusterproof.plugins.transport.gather import evidence_of
-from clusterproof.plugins.transport.ssm import Ssm
+from clusterproof.plugins.transport.ssm import AT_ONCE, Ssm
 from tests.aws.clusters import client
 from tests.aws.service import DENIED, Service
 from tests.aws.systems_manager import SystemsManager, here
@@ -53,11 +55,14 @@ def test_instances_answer(manager: SystemsManager) -> None:
     assert data[2].collectors["boot"].value["uptime_s"] > 0
 
 
-def test_more_than_fifty_take_several_commands(manager: SystemsManager, service: Service) -> None:
+@pytest.mark.parametrize(("fanout", "sizes"), [(64, [20, 50, 50]), (50, [20, 50, 50]), (40, [40, 40, 40])])
+def test_a_command_takes_fifty_instances_or_as_many_as_may_be_asked_at_once(
+    manager: SystemsManager, fanout: int, sizes: list[int]
+) -> None:
     calm = manager.run("", ["/bin/true"])
     manager.run = lambda _target, _words: calm
-    asked(120)
-    assert sorted(len(command) for command in manager.commands.values()) == [20, 50, 50]
+    asked(120, replace(LIMITS, fanout=fanout))
+    assert sorted(len(command) for command in manager.commands.values()) == sizes
 
 
 def long_report(folder: Path, count: int, characters: int) -> Mapping[str, NodeEvidence]:
@@ -132,6 +137,16 @@ def test_an_answer_longer_than_ssm_shows_is_cut_and_says_what_helps(manager: Sys
     assert "--ssm-output s3://BUCKET" in data.detail
 
 
+def test_an_answer_whose_rest_is_not_to_be_had_from_s3_keeps_what_ssm_shows(manager: SystemsManager) -> None:
+    manager.run = lambda _target, words: here("", words) + b"noise\n" * 5000
+    (data,) = asked(limits=replace(LIMITS, settings=LIMITS.settings | {"ssm_output": "s3://nowhere/probe"}))
+    assert (data.unreached, list(data.collectors)) == (None, ["boot"])
+    manager.run = lambda _target, words: run_with_noise(words)
+    (data,) = asked(limits=replace(LIMITS, settings=LIMITS.settings | {"ssm_output": "s3://nowhere/probe"}))
+    assert data.unreached is Unreached.CUT
+    assert "that SSM shows; of --ssm-output: s3:GetObject: NoSuchBucket" in data.detail
+
+
 def by_s3(manager: SystemsManager, service: Service, stored: Callable[[bytes], bytes]) -> NodeEvidence:
     """What an instance is found to answer whose output in S3 is this."""
     manager.run = lambda _target, words: run_with_noise(words)
@@ -154,6 +169,30 @@ def by_s3(manager: SystemsManager, service: Service, stored: Callable[[bytes], b
 
 def test_an_answer_longer_than_ssm_shows_is_read_from_s3(manager: SystemsManager, service: Service) -> None:
     assert not by_s3(manager, service, bytes).unreached
+
+
+def test_an_answer_in_s3_that_breaks_off_costs_its_own_node_alone(
+    manager: SystemsManager, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(_body: StreamingBody, _size: int | None = None) -> bytes:
+        raise ReadTimeoutError(endpoint_url="https://s3", error="silent")
+
+    monkeypatch.setattr(StreamingBody, "read", breaks)
+    assert "s3:GetObject: Read timeout" in by_s3(manager, service, bytes).detail
+
+
+def test_a_run_that_is_interrupted_waits_for_no_command(manager: SystemsManager) -> None:
+    first, *others = targets(AT_ONCE + 1)
+    manager.statuses = {target.address: "InProgress" for target in others}
+    answered: list[str] = []
+
+    def interrupted(target: Target, _answer: Answer) -> None:
+        answered.append(target.name)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Ssm().run([first, *others], Program("true"), replace(LIMITS, connect_s=0, answer_s=1), interrupted)
+    assert answered == [first.name]
 
 
 @pytest.mark.parametrize(

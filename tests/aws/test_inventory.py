@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.evidence.recording import write_cluster
 from clusterproof.plugins.inventory import Cluster, InventoryError, resolve
 from tests.aws.clusters import ARN, ID, NAME, client, instance_id, with_cluster
 from tests.aws.service import DENIED, THROTTLED, Service
@@ -76,6 +77,18 @@ def test_nodes_of_one_name_are_distinguished_by_their_ids(service: Service) -> N
     assert [target.name for target in resolve(NAME).targets] == [
         f"workers-{instance_id(f'workers-{number}')}" for number in range(3)
     ]
+
+
+def test_a_node_that_two_pages_list_is_one_node(service: Service) -> None:
+    with_cluster(service, WORKERS)
+    listed = service.served["ListClusterNodes"]
+
+    def shifted(asked: dict[str, Any]) -> dict[str, Any]:
+        data: Any = listed(asked)
+        return {"ClusterNodeSummaries": [*data["ClusterNodeSummaries"], data["ClusterNodeSummaries"][0]]}
+
+    service.serves("ListClusterNodes", shifted)
+    assert len({target.name for target in resolve(NAME).targets}) == len(resolve(NAME).targets) == 3
 
 
 def test_a_cluster_that_is_not_there_is_one_line_with_those_that_are(service: Service) -> None:
@@ -182,10 +195,25 @@ def test_instances_are_found_by_their_ids(service: Service) -> None:
     assert [target.name for target in found.targets] == ids[:2]  # all are called gpu
 
 
-def test_a_stopped_instance_is_left_out_and_noted(service: Service) -> None:
-    ids = launched(service, 2, Name="gpu")
-    client(service, "ec2").stop_instances(InstanceIds=ids[:1])
+def test_a_recording_of_an_instance_whose_name_has_two_lines_is_read_back(service: Service, tmp_path: Path) -> None:
+    launched(service, 1, Name="gpu\n 1 ")
+    write_cluster(tmp_path, resolve("ec2:tag:Name=gpu*"))
+    assert [target.name for target in resolve(f"replay:{tmp_path}").targets] == ["gpu 1"]
+
+
+def test_an_instance_that_is_called_by_the_id_of_another_does_not_take_its_place(service: Service) -> None:
+    ids = launched(service, 3, Name="gpu")
+    client(service, "ec2").create_tags(Resources=ids[:1], Tags=[{"Key": "Name", "Value": ids[2]}])
     found = resolve(f"ec2:{','.join(ids)}")
+    assert [(target.name, target.address) for target in found.targets] == [(one, one) for one in ids]
+
+
+@pytest.mark.parametrize("by_tag", [False, True], ids=["by id", "by tag"])
+def test_a_stopped_instance_is_left_out_and_noted(service: Service, by_tag: bool) -> None:
+    ids = launched(service, 3, Name="gpu")
+    client(service, "ec2").stop_instances(InstanceIds=ids[:1])
+    client(service, "ec2").terminate_instances(InstanceIds=ids[2:])
+    found = resolve("ec2:tag:Name=gpu" if by_tag else f"ec2:{','.join(ids[:2])}")
     assert [target.name for target in found.targets] == ["gpu"]
     assert found.notes == ("not validated: 1 that do not run",)
 

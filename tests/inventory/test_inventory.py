@@ -179,6 +179,12 @@ def test_a_narrowing_that_cannot_be_meant_is_refused(nodes: str, exclude: str, d
         narrow(CLUSTER, nodes, exclude)
 
 
+def test_two_nodes_of_one_name_in_another_authors_inventory_are_refused() -> None:
+    twins = Cluster("mine", "ssh", (Target("gpu1", "10.0.0.1"), Target("gpu1", "10.0.0.2")))
+    with pytest.raises(InventoryError, match="mine has the node 'gpu1' twice; expected it once"):
+        narrow(twins)
+
+
 def _literal(text: str) -> str:
     return "".join(f"[{c}]" if c in "()?" else "\\" + c if c in "[]." else c for c in text)
 

@@ -10,9 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, load, to_json
-from clusterproof.plugins.evidence.recording import read_cluster, recording_file, write_cluster, write_node
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached, load, to_json
+from clusterproof.plugins.evidence.recording import (
+    begin_recording,
+    read_cluster,
+    read_control_plane,
+    recording_file,
+    write_cluster,
+    write_control_plane,
+    write_node,
+)
 from clusterproof.plugins.inventory import narrow, resolve
+from clusterproof.plugins.transport.gather import replay
 from tests.inventory.refused import refusal
 
 RECORDED = Cluster(
@@ -118,6 +127,16 @@ def test_each_name_has_a_file_of_its_own_on_any_file_system(names: list[str]) ->
 def test_a_broken_recording_is_one_line_that_says_where(tmp_path: Path, record: object, data: str) -> None:
     (tmp_path / "cluster.json").write_text(record if isinstance(record, str) else json.dumps(record))
     assert data in refusal(f"replay:{tmp_path}")
+
+
+def test_a_recording_has_nothing_that_its_nodes_answered_to_an_older_run(tmp_path: Path) -> None:
+    write_cluster(tmp_path, RECORDED)
+    for target in RECORDED.targets:
+        write_node(tmp_path, NodeEvidence(target.name))
+    write_control_plane(tmp_path, NodeEvidence("prod", detail="of then"))
+    begin_recording(tmp_path, RECORDED)
+    assert {each.unreached for each in replay(tmp_path, RECORDED).values()} == {Unreached.UNRECORDED}
+    assert read_control_plane(tmp_path, "prod") == NodeEvidence("prod")
 
 
 def test_a_recording_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:

@@ -115,6 +115,14 @@ def test_its_nodes_are_those_of_its_pods_whoever_made_them(kubernetes: Bed, labe
     assert [target.name for target in cluster.targets] == ["gpu009"]
 
 
+def test_a_node_of_its_that_kubernetes_has_no_more_is_one_of_them(kubernetes: Bed) -> None:
+    label = {LABELS[0]: "llama"}
+    lost = pod(kubernetes, "worker-1", "gpu008", **label)
+    with kubernetes.node("gpu009"), pod(kubernetes, "worker-0", "gpu009", **label), lost:
+        cluster = resolve("k8s:bed/job:default/llama")
+    assert [target.name for target in cluster.targets] == ["gpu009", "gpu008"]
+
+
 def test_one_whose_pods_end_is_over_unless_others_begin_in_time(kubernetes: Bed) -> None:
     now, moved = [0.0], list[str]()
     label = {LABELS[1]: "llama"}

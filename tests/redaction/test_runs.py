@@ -30,7 +30,7 @@ def test_the_demo_cluster_has_the_same_verdicts_and_no_name_anywhere(runs: Runs,
     for option in ([], ["--redact"]):
         data[bool(option)] = runs.run(
             *("--cluster=demo", str(ROOT / "checks"), f"--rootdir={ROOT}", "-p", "no:cacheprovider", "-v", "-rA"),
-            *("--results=results.jsonl", "--record=kept", "--junitxml=junit.xml", "--html=page.html"),
+            *("--results=results.jsonl", f"--record=kept{bool(option)}", "--junitxml=junit.xml", "--html=page.html"),
             *("-o", "strict_markers=true", "--import-mode=importlib", *option, *workers),
         )
         runs.results_file.rename(runs.folder / f"results{bool(option)}.jsonl")
@@ -44,8 +44,7 @@ def test_the_demo_cluster_has_the_same_verdicts_and_no_name_anywhere(runs: Runs,
     assert {"gpu001", "gpu016"} < names
     assert len(names) > 200
     output = "\n".join(line for line in data[True].outlines if not line.startswith(("rootdir", "configfile")))
-    kept = "".join(path.read_text(encoding="utf-8") for path in sorted((runs.folder / "kept").rglob("node*.json")))
-    kept += (runs.folder / "kept" / "cluster.json").read_text(encoding="utf-8")
+    kept = "".join(path.read_text(encoding="utf-8") for path in sorted((runs.folder / "keptTrue").rglob("*.json")))
     files = [runs.folder / name for name in ("resultsTrue.jsonl", "junit.xml", "page.html")]
     for written in (output, kept, *(file.read_text(encoding="utf-8") for file in files)):
         assert written
@@ -62,6 +61,14 @@ def test_a_redacted_recording_replays_with_the_same_verdicts(runs: Runs) -> None
     assert set(before) == {"node1", "node2", "node3"}
     recorded = [load(path.read_bytes()) for path in sorted((runs.folder / "kept" / "nodes").iterdir())]
     assert [evidence.node for evidence in recorded] == ["node1", "node2", "node3"]
+
+
+def test_a_redacted_recording_lies_beside_nothing_that_has_names(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.over([saying("gpu001", "pass")], "--record", "kept")
+    data = runs.over([saying("gpu001", "pass")], "--redact", "--record", "kept")
+    assert data.ret == pytest.ExitCode.USAGE_ERROR
+    data.stderr.fnmatch_lines(["*--record kept with --redact: files are there*expected a new folder"])
 
 
 def test_the_cluster_and_this_machine_are_not_named(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,21 @@ def test_collect_only_asks_no_node(runs: Runs, workers: list[str]) -> None:
         data.stdout.fnmatch_lines([f"test_it.py::test_word?{name}?" for name in VERDICTS])
 
 
+def test_a_recording_has_no_answer_of_an_older_run_where_no_node_is_asked(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.over([saying("gpu001", "pass")], "--record", "kept")
+    runs.over([saying("gpu001", "pass")], "--record", "kept", str(ROOT / "checks"), "-k", "k8s_node_ready")
+    assert not list((runs.folder / "kept" / "nodes").iterdir())
+
+
+def test_a_recording_is_not_recorded_in_its_own_place(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.over([saying("gpu001", "pass")], "--record", "kept")
+    data = runs.run("--cluster=replay:kept", "--record", "./kept/")
+    assert data.ret == pytest.ExitCode.USAGE_ERROR
+    data.stderr.fnmatch_lines(["*--record kept is the recording that is replayed; expected another folder"])
+
+
 OCCASIONS = """
     import pytest
 

@@ -155,6 +155,12 @@ def test_a_policy_that_others_may_write_is_ignored_and_that_is_said(folder: Path
     assert "ignored" not in run(folder, "check", "demo", *QUIET)
 
 
+def test_a_policy_that_leads_nowhere_is_ignored_and_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.clusterproof.expect]\ngpus = 3\n")
+    (tmp_path / "clusterproof.toml").symlink_to("unmounted/clusterproof.toml")
+    assert find_policy(None, tmp_path).ignored.startswith("clusterproof.toml is ignored: it leads to no file")
+
+
 @needs_root
 @pytest.mark.parametrize("is_link", [False, True], ids=["a file", "a link to a file of root's"])
 def test_a_policy_of_another_user_is_ignored(folder: Path, is_link: bool) -> None:

@@ -151,3 +151,20 @@ def test_a_policy_with_such_numbers_is_one_line(tmp_path: Path, capsys: pytest.C
     assert capsys.readouterr().err.endswith(
         "site.toml: watch.opens_ticks is 9; expected at most watch.window_ticks, which is 5\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[verdicts."gpu.persistence_mod"]\nconcern = "fail"\n', "did you mean gpu.persistence_mode?"),
+        ("", "site.toml is empty; expected a policy"),
+    ],
+    ids=["a slip", "empty"],
+)
+def test_a_policy_by_which_nothing_would_be_read_is_refused_as_by_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    policy = tmp_path / "site.toml"
+    policy.write_text(text, encoding="utf-8")
+    assert main(["watch", "--cluster", "local", "--for", "1s", "--policy", str(policy)]) == 4
+    assert said in capsys.readouterr().err

@@ -24,6 +24,7 @@ T = TypeVar("T")
 ATTEMPTS = 8  # of one call, throttled ones waited for: adaptive retries slow the client down to what AWS allows
 CONNECT_S, READ_S = 5, 30
 MAX_PAGES = 200  # of one listing: 20,000 nodes
+PIECE = 1 << 20  # bytes of an object
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthFailure", "NotAuthorized")
 _THROTTLED = ("Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequestsException")
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException")
@@ -104,6 +105,11 @@ class Account:
                 if number == MAX_PAGES:
                     raise AwsError(f"{action} returned more than {MAX_PAGES} pages; expected fewer", "TooMany")
                 yield from page.get(key, ())
+
+    def stored(self, bucket: str, key: str) -> Iterator[bytes]:
+        """An object of S3, piece by piece. Raises as `call` does, also in the middle."""
+        with _errors_of(_action("s3", "get_object")):
+            yield from self.call("s3", "get_object", Bucket=bucket, Key=key)["Body"].iter_chunks(PIECE)
 
     def endpoint(self, service: str) -> str:
         """Where a service of this region is asked."""

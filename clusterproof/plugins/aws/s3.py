@@ -11,7 +11,6 @@ from clusterproof.plugins.aws import Account, AwsError
 S3 = "s3://"
 MAX_OBJECTS = 20_000
 MAX_BYTES = 64 << 30  # of all together
-PIECE = 1 << 20
 
 
 def fetched(account: Account, url: str, folder: Path) -> Path:
@@ -55,9 +54,8 @@ def _place(root: Path, key: str, prefix: str) -> Path:
 def _fetch(account: Account, bucket: str, key: str, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        body = account.call("s3", "get_object", Bucket=bucket, Key=key)["Body"]
         with path.open("xb") as file:
-            while piece := body.read(PIECE):
+            for piece in account.stored(bucket, key):
                 file.write(piece)
     except OSError as wrong:
         raise AwsError(f"s3://{bucket}/{key}: {wrong.strerror or wrong}; expected room for a copy", "NoRoom") from None

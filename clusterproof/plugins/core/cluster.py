@@ -84,6 +84,16 @@ class InventoryError(ClusterproofError, ValueError):
     """An X that names no cluster; the message is one line that says what was wrong and what is right."""
 
 
+def each_once(targets: tuple[Target, ...], where: str) -> tuple[Target, ...]:
+    """The same nodes. Raises InventoryError where two have one name: one's evidence would stand for the other's."""
+    seen: set[str] = set()
+    for target in targets:
+        if target.name in seen:
+            raise InventoryError(f"{where} has the node {target.name!r:.80} twice; expected it once")
+        seen.add(target.name)
+    return targets
+
+
 def is_of_aws(cluster: Cluster) -> bool:
     """Whether AWS knows the cluster: its inventory came from there, now or when it was recorded."""
     return "region" in cluster.settings

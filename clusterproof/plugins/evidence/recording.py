@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_from_bytes
 
-from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target, each_once
 from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, load, to_json
 from clusterproof.plugins.core.opened import created, read_whole
 from clusterproof.plugins.core.strict import Table, read_text
@@ -71,6 +71,13 @@ def write_cluster(folder: Path, cluster: Cluster) -> None:
     write_whole(folder / "cluster.json", json.dumps(record, indent=1) + "\n")
 
 
+def begin_recording(folder: Path, cluster: Cluster) -> None:
+    """Write `folder/cluster.json`, where nothing says any more what its nodes once answered. Raises OSError."""
+    for old in (CONTROL_PLANE_FILE, *(f"nodes/{recording_file(target.name)}" for target in cluster.targets)):
+        (folder / old).unlink(missing_ok=True)
+    write_cluster(folder, cluster)
+
+
 def write_node(folder: Path, evidence: NodeEvidence) -> None:
     """Write what one node reported into `folder/nodes/`, whole or not at all. Raises OSError."""
     nodes = folder / "nodes"
@@ -108,14 +115,9 @@ def _cluster(table: Table, folder: Path) -> Cluster:
     schema = table.values.get("schema")
     if schema != SCHEMA:
         raise InventoryError(f"{table.where}: schema is {schema!r:.30}; expected {SCHEMA}")
-    targets = tuple(_target(node) for node in table.tables("nodes"))
+    targets = each_once(tuple(_target(node) for node in table.tables("nodes")), table.where)
     if not targets:
         raise InventoryError(f"{table.where} has no nodes; expected at least one")
-    seen: set[str] = set()
-    for target in targets:
-        if target.name in seen:
-            raise InventoryError(f"{table.where} has the node {target.name!r:.80} twice; expected it once")
-        seen.add(target.name)
     return Cluster(
         name=table.text("cluster", default=None),
         connection="replay",

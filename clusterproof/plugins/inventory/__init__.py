@@ -6,7 +6,7 @@ import importlib
 import os.path
 from collections.abc import Callable, Mapping
 
-from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target, each_once
 from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind, forms
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.strict import nearest, parse_expect
@@ -42,9 +42,9 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
 def narrow(cluster: Cluster, nodes: str = "", exclude: str = "") -> Cluster:
     """The cluster with only `nodes` and without `exclude`: nodesets; empty ones change nothing.
 
-    Raises InventoryError where one names a stranger, or nothing is left.
+    Raises InventoryError where one names a stranger, nothing is left, or another author's inventory has a name twice.
     """
-    kept = cluster.targets
+    kept = each_once(cluster.targets, f"{cluster.name:.80}")
     if nodes:
         chosen = _members(cluster, nodes, "--nodes")
         kept = tuple(target for target in kept if target.name in chosen)

@@ -15,6 +15,7 @@ from clusterproof.plugins.core.cluster import INSTANCE_ID, Cluster, InventoryErr
 INSTANCE = re.compile(INSTANCE_ID)
 TAG = re.compile(r"tag:(?P<key>[^=]{1,128})=(?P<value>.{0,256})")
 FORMS = "ec2:tag:Key=Value or ec2:i-0123456789abcdef0,…"
+THERE = ["pending", "running", "stopping", "stopped"]  # states; what was terminated is listed for an hour, and is gone
 EFA_INTERFACES = ("efa", "efa-only")  # kinds of network interfaces that have an EFA device
 
 
@@ -52,7 +53,7 @@ def asg(rest: str, options: Mapping[str, str]) -> Cluster:
 
 
 def _by_tag(account: Account, key: str, value: str) -> Iterator[Mapping[str, Any]]:
-    filters = [{"Name": f"tag:{key}", "Values": [value]}, {"Name": "instance-state-name", "Values": ["running"]}]
+    filters = [{"Name": f"tag:{key}", "Values": [value]}, {"Name": "instance-state-name", "Values": THERE}]
     return reserved(account, Filters=filters)
 
 
@@ -86,7 +87,7 @@ def _target(instance: Mapping[str, Any]) -> Target:
     tags = {str(tag["Key"]): str(tag["Value"]) for tag in instance.get("Tags", ())}
     dns = str(instance.get("PrivateDnsName", "")).partition(".")[0]
     return Target(
-        name=tags.get("Name", "").strip() or dns or str(instance["InstanceId"]),
+        name=" ".join(tags.get("Name", "").split()) or dns or str(instance["InstanceId"]),
         address=str(instance["InstanceId"]),
         group=tags.get("aws:autoscaling:groupName", ""),
         instance_type=str(instance.get("InstanceType", "")),
@@ -95,11 +96,11 @@ def _target(instance: Mapping[str, Any]) -> Target:
 
 
 def named_apart(targets: tuple[Target, ...]) -> tuple[Target, ...]:
-    """The same, with what ends its address for a name where two have one: Name tags often are all alike."""
-    counts = Counter(target.name for target in targets)
+    """Each once, called by what ends its address where others have its name: Name tags often are all alike."""
+    by_id = {target.address.rpartition("_")[2]: target for target in targets}
+    taken = Counter(name for own_id, target in by_id.items() for name in {target.name, own_id})
     return tuple(
-        target if counts[target.name] == 1 else replace(target, name=target.address.rpartition("_")[2])
-        for target in targets
+        target if taken[target.name] == 1 else replace(target, name=own_id) for own_id, target in by_id.items()
     )
 
 

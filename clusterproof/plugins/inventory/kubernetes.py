@@ -111,7 +111,7 @@ def _cluster(shown: str, name: str, settings: Mapping[str, str], selector: str, 
 
 
 def _cluster_of_job(shown: str, name: str, settings: Mapping[str, str], selector: str) -> Cluster:
-    """The nodes on which the pods of a job are; raises as above."""
+    """The nodes on which the pods of a job are, also those that Kubernetes has no more; raises as above."""
     job = selector.removeprefix(OF_JOB)
     if not selector.startswith(OF_JOB):
         raise InventoryError(f"{shown}: a job's nodes are those of its pods; expected no labels beside it")
@@ -119,9 +119,11 @@ def _cluster_of_job(shown: str, name: str, settings: Mapping[str, str], selector
     names = {pod.node for pod in job_named(api, job)[1]}
     listed = [node for node in nodes(api, with_images=False) if node.name in names]
     kept = [node for node in listed if not node.without_host]
-    if not kept:
+    gone = tuple(map(Target, sorted(names.difference(node.name for node in listed))))
+    if not (kept or gone):
         raise InventoryError(f"{shown}: {_none(listed, selector)}; expected {FORMS}")
-    return _made(f"{name}/{selector}", settings, listed, [node for node in kept if has_accelerators(node)] or kept)
+    made = _made(f"{name}/{selector}", settings, listed, [node for node in kept if has_accelerators(node)] or kept)
+    return replace(made, targets=(*made.targets, *gone))
 
 
 def _made(name: str, settings: Mapping[str, str], nodes: Sequence[ApiNode], kept: Sequence[ApiNode]) -> Cluster:

@@ -131,6 +131,21 @@ def _check_files(option: Options) -> None:
         raise pytest.UsageError(f"--baseline {option.baseline}: no such file; expected one that --save-baseline wrote")
 
 
+def check_recording(option: Options) -> None:
+    """Refuse a folder that is read itself, or has what a reader of the redacted evidence is not to see.
+
+    Raises pytest.UsageError.
+    """
+    folder = Path(option.record or "")
+    kind, _, replayed = (option.cluster or "").partition(":")
+    if kind == "replay" and option.record and os.path.realpath(replayed) == os.path.realpath(folder):
+        raise pytest.UsageError(f"--record {folder} is the recording that is replayed; expected another folder")
+    if option.redact and option.record and is_folder(folder) and any(folder.iterdir()):
+        raise pytest.UsageError(
+            f"--record {folder} with --redact: files are there, with names in them; expected a new folder"
+        )
+
+
 def _check_report_url(option: Options) -> None:
     """Refuse what no page can be linked below. Raises pytest.UsageError."""
     if not re.fullmatch(r"https?://[^\s?#]+", option.report_url or ""):

@@ -32,11 +32,14 @@ class Names:
             self._most_pieces = max(self._most_pieces, len(pieces))
         else:
             self._odd.append(re.escape(name))
+            self._odd.sort(key=len, reverse=True)  # the name of one may begin with that of another
 
     def replaced(self, text: str) -> str:
         """The text with every name's word in its place."""
         if self._odd:
-            text = re.sub("|".join(self._odd), lambda match: self._words[match[0].lower()], text)
+            text = re.sub(
+                rf"(?<![^\W_])(?:{'|'.join(self._odd)})(?![^\W_])", lambda match: self._words[match[0].lower()], text
+            )
         return _TOKEN.sub(self._token, text) if self._first else text
 
     def _token(self, match: re.Match[str]) -> str:

@@ -19,7 +19,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evaluation.routing import mark_lines
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.options.perf_validate import check_pair_options
-from clusterproof.plugins.options.validate import check_options, check_root
+from clusterproof.plugins.options.validate import check_options, check_recording, check_root
 from clusterproof.plugins.policy import find_policy, refuse_empty, refuse_unknown
 from clusterproof.plugins.suite import collect, report, run_loop
 from clusterproof.plugins.suite.collect import load_chosen, with_every_node
@@ -50,6 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(fixtures, "clusterproof-fixtures")
     check_root(config)
     check_options(config.option)
+    if not hasattr(config, "workerinput"):
+        check_recording(config.option)
     check_load_options(config.option)
     check_pair_options(config.option)
     check_pair_files(config.option)

@@ -22,8 +22,8 @@ from clusterproof.plugins.evidence.cluster import NOT_OF_AWS
 from clusterproof.plugins.evidence.fact import LOADING, OF_A_JOB, ONLY_CAPTURED
 from clusterproof.plugins.evidence.recording import (
     PAIRWISE_FILES,
+    begin_recording,
     read_control_plane,
-    write_cluster,
     write_control_plane,
     write_node,
 )
@@ -202,7 +202,7 @@ class ClusterSession:
         `loads` are the collectors that load the nodes: for those they are visited a second time.
         """
         folders = [folder for folder in (self._record_folder(), shared) if folder]
-        self._write(folders, write_cluster, self.config.stash[CLUSTER])
+        self._write(folders, begin_recording, self.config.stash[CLUSTER])
         kept: dict[str, NodeEvidence] = {}
         discovered = Discovered()
         self.config.stash[EVIDENCE] = kept

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from clusterproof.plugins.agent.program import MAX_ANSWER_BYTES
 from clusterproof.plugins.aws import Account, AwsDenied, AwsError
@@ -66,9 +66,14 @@ class Ssm(Connection):
         for target in targets:
             if target.address not in online:
                 answered(target, Answer(unreached=Unreached.NOT_CONNECTED, detail=NOT_REGISTERED))
-        batches = [reached[first : first + AT_ONCE] for first in range(0, len(reached), AT_ONCE)]
+        size = min(AT_ONCE, limits.fanout)  # of a batch: no instance waits for its turn while its time runs
+        batches = [reached[first : first + size] for first in range(0, len(reached), size)]
+        is_over = threading.Event()
         with ThreadPoolExecutor(BATCHES) as pool:
-            list(pool.map(lambda batch: _run_batch(account, batch, program, limits, answered), batches))
+            try:
+                list(pool.map(lambda batch: _run_batch(account, batch, program, limits, answered, is_over), batches))
+            finally:
+                is_over.set()  # interrupted: nobody waits for what is under way
 
 
 NOT_REGISTERED = "not registered with Systems Manager; expected its agent online, and an instance profile that lets it"
@@ -100,6 +105,7 @@ def _run_batch(
     program: Program,
     limits: Limits,
     answered: Callable[[Target, Answer], None],
+    is_over: threading.Event,
 ) -> None:
     started = time.monotonic()
     try:
@@ -114,8 +120,8 @@ def _run_batch(
         for instance, status in _ended(account, sent):
             if instance in waiting:
                 answered(waiting.pop(instance), _answer(account, sent, instance, status, time.monotonic() - started))
-        if waiting:
-            time.sleep(LOOK_S)
+        if waiting and is_over.wait(LOOK_S):
+            return
     for target in waiting.values():
         detail = f"no end after {time.monotonic() - started:.0f} s"
         answered(target, Answer(unreached=Unreached.TIMED_OUT, detail=detail))
@@ -132,7 +138,6 @@ def _send(account: Account, batch: Sequence[Target], program: Program, limits: L
         DocumentName=DOCUMENT,
         Comment="clusterproof: reads the state of the node",
         TimeoutSeconds=LEAST_DELIVERY_S,
-        MaxConcurrency=str(limits.fanout),
         MaxErrors="100%",  # one bad node does not keep the others from being asked
         Parameters={"commands": [program.command], "executionTimeout": [str(int(limits.answer_s) + 1)]},
         **output,
@@ -158,27 +163,31 @@ def _answer(account: Account, sent: _Sent, instance: str, status: str, seconds: 
         return Answer(unreached=failure, detail=f"{why} ({status})", seconds=seconds)
     try:
         invocation = account.call("ssm", "get_command_invocation", CommandId=sent.command_id, InstanceId=instance)
-        output = _whole_output(account, sent, instance, invocation)
     except AwsError as problem:
         return Answer(unreached=_why(problem), detail=str(problem), seconds=seconds)
-    if _is_cut(output) and not sent.bucket:
-        return Answer(output.encode(), Unreached.CUT, TOO_LONG, seconds, too_long=True)
-    return Answer(output.encode(), seconds=seconds)
-
-
-TOO_LONG = (
-    f"its answer is longer than the {SHOWN_CHARACTERS:,} characters that SSM shows; give --ssm-output s3://BUCKET"
-)
-
-
-def _whole_output(account: Account, sent: _Sent, instance: str, invocation: Mapping[str, Any]) -> str:
-    """The whole output: as shown, or where that is cut from S3. Raises AwsError."""
     shown = str(invocation.get("StandardOutputContent", ""))
-    if not (_is_cut(shown) and sent.bucket):
-        return shown + str(invocation.get("StandardErrorContent", ""))
+    if not _is_cut(shown):
+        return Answer((shown + str(invocation.get("StandardErrorContent", ""))).encode(), seconds=seconds)
+    if not sent.bucket:
+        return Answer(shown.encode(), Unreached.CUT, f"{LONGER}; give --ssm-output s3://BUCKET", seconds, too_long=True)
+    try:
+        return Answer(_stored(account, sent, instance), seconds=seconds)
+    except AwsError as problem:
+        return Answer(shown.encode(), Unreached.CUT, f"{LONGER}; of --ssm-output: {problem}", seconds)
+
+
+LONGER = f"its answer is longer than the {SHOWN_CHARACTERS:,} characters that SSM shows"
+
+
+def _stored(account: Account, sent: _Sent, instance: str) -> bytes:
+    """The whole output, out of S3: whoever may write there can put anything. Raises AwsError."""
     key = f"{sent.prefix}/{sent.command_id}/{instance}/awsrunShellScript/0.awsrunShellScript/stdout"
-    body = account.call("s3", "get_object", Bucket=sent.bucket, Key=key)["Body"]
-    return str(body.read(MAX_ANSWER_BYTES).decode("utf-8", "replace"))  # whoever may write there can put anything
+    output = bytearray()
+    for piece in account.stored(sent.bucket, key):
+        output += piece
+        if len(output) > MAX_ANSWER_BYTES:
+            break
+    return bytes(output[:MAX_ANSWER_BYTES])
 
 
 def _is_cut(output: str) -> bool:

@@ -20,12 +20,13 @@ from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
 from clusterproof.plugins.core.opened import keep_private
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.options import LEAST_S, MOST_S
 from clusterproof.plugins.options.table import Joined
-from clusterproof.plugins.policy import find_policy
+from clusterproof.plugins.policy import find_policy, refuse_empty, refuse_unknown
 from clusterproof.plugins.training_run.formats.placement import write_pods
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.srun import submit_host
@@ -202,6 +203,9 @@ def watch(arguments: Sequence[str]) -> tuple[int, str]:
         if option.steps and not option.job:
             raise Refused("--steps is for a job; expected --job ID with it")
         policy = find_policy(option.policy, Path.cwd(), option.cluster or "")
+        if option.policy:
+            refuse_empty(option.policy, Path.cwd())
+        refuse_unknown(policy, frozenset(all_checks()))
         if policy.ignored:
             sys.stderr.write(f"clusterproof watch: {printable(policy.ignored)}\n")
         cluster = cluster_to_watch(option, policy)
