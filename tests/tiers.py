@@ -22,6 +22,7 @@ PROGRAMS = frozenset(
 )  # fixtures that start them
 _SAID: pytest.StashKey[list[str]] = pytest.StashKey()  # how much is left out
 FEW = 5  # cases of a test that `--quick` has
+FEW_LONG = 3  # cases of a long test, where there is no `--all`
 STARTING = frozenset({"packaging", "scripts", "untrusted"})  # folders of tests that have no package of their own
 MEETS_SYSTEM = re.compile(
     r"^\s*(?:import|from) (?:ctypes|fcntl|grp|mmap|pwd|resource|select|signal|socket|subprocess|tarfile)\b"
@@ -44,7 +45,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="only tests of packages that start programs, signal them, open sockets, or lock or guard files: what"
         " another user or another build of Python may change",
     )
-    group.addoption("--all", action="store_true", help="every case of tests whose cases otherwise take turns")
+    group.addoption(
+        "--all",
+        action="store_true",
+        help="every case of long tests, and of tests whose cases otherwise take turns",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -72,7 +77,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Gener
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is not chosen, and begin with files of long tests, so that no worker ends with one."""
-    long = {item for item in items if is_long(item)}
+    long = [item for item in items if is_long(item)]
     left_out = set(long) if config.getoption("--quick") else set()
     said = []
     if not config.getoption("--all"):
@@ -82,6 +87,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         said += [f"of {in_turn} cases that take turns {in_turn - len(waiting)} had theirs; --all runs each"] * bool(
             in_turn
         )
+        running = (item for item in long if item not in left_out and not is_skipped(item))
+        beyond = set(beyond_a_few(running, FEW_LONG))
+        left_out |= beyond
+        said += [f"{len(beyond)} cases of long tests that have more than {FEW_LONG} ran not; --all runs each"] * bool(
+            beyond
+        )
     if config.getoption("--system"):
         same = {item for item in items if item.get_closest_marker("any_user")}
         left_out |= same
@@ -89,7 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             same
         )
     if config.getoption("--quick"):
-        further = set(beyond_a_few(item for item in items if item not in left_out))
+        further = set(beyond_a_few((item for item in items if item not in left_out), FEW))
         left_out |= further
         said += [f"{len(further)} cases of tests that have more than {FEW} ran not; without --quick they do"]
     _say_at_the_end(config, said)
@@ -160,13 +171,13 @@ def out_of_turn(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
         yield from (case for name in running if name != chosen for case in named[name])
 
 
-def beyond_a_few(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
-    """The cases of tests that have many, but for a few that lie evenly among them."""
+def beyond_a_few(items: Iterable[pytest.Item], few: int) -> Iterator[pytest.Item]:
+    """The cases of tests that have more, but for a few that lie evenly among them."""
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
-        kept = {at * len(cases) // FEW for at in range(FEW)} if len(cases) > FEW else range(FEW)
+        kept = {at * len(cases) // few for at in range(few)} if len(cases) > few else range(few)
         yield from (case for at, case in enumerate(cases) if at not in kept)
 
 

@@ -45,5 +45,5 @@ def judged_by(*words: str) -> tuple[int, list[Case]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluating, "_findings", remembered)
-        ended = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *words])
+        ended = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "--all", *words])
     return ended, [Case(f"{owner.name} of the tests", owner, checks) for owner, checks in kept.values()]

@@ -58,7 +58,7 @@ def killers(root: Path, package: Path, mutants: Sequence[Mutant], patterns: Iter
     """
     trials = _Trials(package, mutants)
     files = [str(file) for file in _files(root, patterns)]
-    ended = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "--no-summary", *files], plugins=[trials])
+    ended = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "--no-summary", "--all", *files], plugins=[trials])
     if ended is not pytest.ExitCode.OK:
         raise RuntimeError(f"the tests could not be tried: {ended!r}")
     return trials.found, len(trials.ran)
