@@ -49,7 +49,7 @@ def test_the_expression_of_every_call_is_told_but_for_what_tables_and_names_have
         "catalog.node: ''.join(row.pattern.split())",
         "catalog.node: self.pattern",
         "evidence.software.collect_versions: pattern",
-        "redaction.naming: '|'.join(self._odd)",
+        "redaction.naming: whole",
     ]
 
 

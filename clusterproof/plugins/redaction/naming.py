@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -31,15 +32,13 @@ class Names:
             self._first.add(pieces[0])
             self._most_pieces = max(self._most_pieces, len(pieces))
         else:
-            self._odd.append(re.escape(name))
-            self._odd.sort(key=len, reverse=True)  # the name of one may begin with that of another
+            insort(self._odd, re.escape(name), key=lambda odd: -len(odd))  # one may begin with another
 
     def replaced(self, text: str) -> str:
         """The text with every name's word in its place."""
         if self._odd:
-            text = re.sub(
-                rf"(?<![^\W_])(?:{'|'.join(self._odd)})(?![^\W_])", lambda match: self._words[match[0].lower()], text
-            )
+            whole = rf"(?<![^\W_])(?:{'|'.join(self._odd)})(?![^\W_])"
+            text = re.sub(whole, lambda match: self._words[match[0].lower()], text)
         return _TOKEN.sub(self._token, text) if self._first else text
 
     def _token(self, match: re.Match[str]) -> str:
