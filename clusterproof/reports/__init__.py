@@ -79,7 +79,7 @@ def with_broken(results: Sequence[Result], broken: int, cluster: str) -> list[Re
     if not broken:
         return list(results)
     words = f"{number_of(broken, 'test')} broke"
-    message = f"{words}, and nobody knows what of: pytest says where; expected a verdict of each"
+    message = f"{words}, and what they check is not known; expected a verdict of each; pytest's own lines say where"
     of_broken = Result(BROKEN, cluster, Verdict.INCOMPLETE, "Tests that broke", message, cause=words, subject="cluster")
     return [*results, of_broken]
 
