@@ -41,6 +41,7 @@ class Node:
         log_cursor: tuple[str, int, float] = NO_CURSOR,
         mounts: tuple[str, ...] = (),
         settings: dict[str, str] = {},  # noqa: B006 - only read
+        is_hurried: bool = False,
     ) -> None:
         self.root = root.rstrip("/")  # empty: the machine's own
         self.at = at
@@ -48,6 +49,7 @@ class Node:
         self.mount_s = mount_s
         self.checkpoints = checkpoints  # folders of the node that its jobs save to
         self.mounts = mounts  # mount points that the policy expects
+        self.is_hurried = is_hurried  # whoever raises TimedOut is asked once more, with more time
         self.settings = settings  # what the user chose of the collectors that load the hardware
         self.log_cursor = log_cursor  # what of the kernel log was looked at before: boot id, sequence number, seconds
 

@@ -46,7 +46,7 @@ def main(request: Request, nonce: str, sudo: str) -> None:
     """Answer one request and end this process: all collectors at once, those that are quick in few processes."""
     collectors, root = request["collectors"], request["root"]
 
-    def node(collector_s: float) -> Node:
+    def node(collector_s: float, is_hurried: bool = False) -> Node:
         return Node(
             root,
             str,
@@ -55,6 +55,7 @@ def main(request: Request, nonce: str, sudo: str) -> None:
             request["checkpoints"],
             request["log_cursor"],
             request["mounts"],
+            is_hurried=is_hurried,
         )
 
     def read(running: list[Running]) -> None:
@@ -62,7 +63,7 @@ def main(request: Request, nonce: str, sudo: str) -> None:
         together = [{name: nodes.pop(name) for name in names if name in nodes} for names in (QUICK, MOSTLY_QUICK)]
         start(running, lambda: [Running(name, own, module) for name, (module, own) in nodes.items()])
         least_s = min((collector_s for _, collector_s in collectors.values()), default=TOGETHER_S)
-        start(running, lambda: [Together(own, node(min(TOGETHER_S, least_s))) for own in together if own])
+        start(running, lambda: [Together(own, node(min(TOGETHER_S, least_s), True)) for own in together if own])
         collect(running)
 
     answer(read, request["whole_s"], root, nonce, sudo, request["room"])

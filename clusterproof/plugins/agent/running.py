@@ -203,7 +203,7 @@ class Running:
 
 
 class Together(Running):
-    """Collectors that are read in no time, by one process; where that hangs or breaks, each is started alone."""
+    """Collectors that one process reads in no time; each is started alone where that hangs or breaks, or it is late."""
 
     def __init__(self, nodes: dict[str, tuple[str, Node]], node: Node) -> None:
         """Start them as `node`; each has its module and a node of its own, should it have to run alone."""
@@ -213,8 +213,11 @@ class Together(Running):
     def parts(self) -> list[Running]:
         """The collectors with the records that it sent, or started again."""
         values = self.record.get("value")
+        records = values if isinstance(values, dict) else {}
         return [
-            Known(name, values[name]) if isinstance(values, dict) else Running(name, node, module)
+            Known(name, records[name])
+            if name in records and records[name]["status"] != "timed_out"
+            else Running(name, node, module)
             for name, (module, node) in self.nodes.items()
         ]
 

@@ -74,7 +74,12 @@ def _take(name: str, node: Node, builder: CaseBuilder, ended: float | None) -> N
         builder.lack(f"{name}: its kernel log of then: it was booted since; journalctl -k -b -1 may have it")
         return
     if is_cut:
-        builder.lack(f"{name}: the beginning of its kernel log, which is lost")
+        part = (
+            "end of its kernel log, which was not read in time"
+            if node.kernel_log_is_unfinished
+            else "beginning of its kernel log, which is lost"
+        )
+        builder.lack(f"{name}: the {part}")
     dated = [
         replace(event, time=time + booted) if (time := getattr(event, "time", None)) and time < CALENDAR_S else event
         for event in events

@@ -174,6 +174,7 @@ class Node:
     kernel_events = kernel_log.kernel_events
     users_write_the_log = kernel_log.users_write_the_log
     kernel_log_is_cut = kernel_log.kernel_log_is_cut
+    kernel_log_is_unfinished = kernel_log.kernel_log_is_unfinished
     kernel_lines_cut = kernel_log.kernel_lines_cut
     kernel_lines_folded = kernel_log.kernel_lines_folded
     kernel_lines_uncounted = kernel_log.kernel_lines_uncounted

@@ -55,9 +55,11 @@ class Run:
 
 
 def run(bed: Testbed, folder: Path, *options: str) -> Run:
-    """Type `pytest OPTIONS -m perf` on the cluster's network."""
+    """Type `pytest OPTIONS -m perf` on the cluster's network, recorded unless it is a replay."""
     results, recording = folder / "results.jsonl", folder / "recording"
-    kept = [] if "--record" in options else ["--record", str(recording)]
+    results.unlink(missing_ok=True)
+    recorded = "--record" in options or any(option.startswith("replay:") for option in options)
+    kept = [] if recorded else ["--record", str(recording)]
     words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml")]
     words += ["--results", str(results), *kept, "--no-report", "-p", "no:cacheprovider", "-m", "perf", "-v"]
     ran = bed.run([*words, *options, *(() if set(CHECKS) & {*options} else CHECKS)], timeout=600)

@@ -202,3 +202,18 @@ def test_records_that_are_overwritten_while_they_are_read_are_lost(
 
 def without_kmsg() -> NodeImage:
     return with_file(healthy_cpu(), "/dev/kmsg", ABSENT)
+
+
+def test_a_log_that_is_written_faster_than_it_is_read_says_what_was_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "kmsg").touch()
+    monkeypatch.setattr(
+        "clusterproof.plugins.evidence.kernel_log.collect.os.read", lambda _log, _size: b"3,1,500000,-;NVRM: x\n"
+    )
+    data = collector.read(ProbedNode(str(tmp_path), collector_s=0.5))
+    monkeypatch.undo()
+    assert isinstance(data, dict)
+    assert data["lines"][0] == [0.5, "NVRM: x", 0, 3]
+    assert (data["unfinished"], data["truncated"], data["whole_from"]) == (True, True, None)

@@ -64,6 +64,36 @@ def test_a_journal_that_does_not_end_costs_only_what_it_would_have_added() -> No
 
 
 @needs_nodes
+@needs_nodes
+def test_a_journal_that_begins_late_has_all_the_time_of_its_collector() -> None:
+    journal = (
+        "#!/bin/sh\nsleep 1\necho '[    0.0] gpu001 kernel: NVRM: early'\necho '[ 7200.0] gpu001 kernel: NVRM: x'\n"
+    )
+    image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", LOST), "journalctl", journal)
+    data = value(image, "kernel_log")
+    assert [text for _, text in data["lines"]] == ["NVRM: early", "NVRM: first that is left"]
+    assert data["truncated"] is False
+
+
+@pytest.mark.parametrize("tool", ["journalctl", "dmesg"])
+@needs_nodes
+def test_what_a_tool_printed_before_it_hung_is_said_and_proves_nothing_of_the_rest(tool: str) -> None:
+    host = " gpu001 kernel:" if tool == "journalctl" else ""
+    image = with_tool(with_tool(without_kmsg(), "journalctl", DENIED), "dmesg", DENIED)
+    hangs = f"#!/bin/sh\necho '[    0.0]{host} NVRM: Xid (PCI:0000:c5:00): 79, x'\n{FOR_EVER}\n"
+    data = value(with_tool(image, tool, hangs), "kernel_log", ProbeOptions(collector_s=4.0))
+    assert [text for _, text in data["lines"]] == ["NVRM: Xid (PCI:0000:c5:00): 79, x"]
+    assert (data["unfinished"], data["truncated"], data["whole_from"]) == (True, True, None)
+
+
+@needs_nodes
+def test_where_the_journal_hangs_the_ring_buffer_is_read_by_dmesg() -> None:
+    image = with_tool(without_kmsg(), "journalctl", f"#!/bin/sh\n{FOR_EVER}\n")
+    image = with_tool(image, "dmesg", "#!/bin/sh\necho '[    0.0] NVRM: x'\n")
+    data = value(image, "kernel_log", ProbeOptions(collector_s=4.0))
+    assert (data["source"], data["lines"]) == ("dmesg", [[0.0, "NVRM: x"]])
+
+
 @pytest.mark.parametrize("indent", ["[   12.500000] ", " " * 15], ids=["from syslog(2)", "from /dev/kmsg"])
 def test_only_the_head_of_a_record_that_dmesg_prints_is_the_kernels_word(indent: str) -> None:
     lines = (

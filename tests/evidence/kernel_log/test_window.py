@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from clusterproof.plugins.core.evidence import NodeEvidence
@@ -10,7 +12,7 @@ from clusterproof.plugins.evidence.kernel_log.facts import Cleared, XidEvent
 from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window, window
 from clusterproof.plugins.evidence.node import Node
 from tests.builders.runs import LIGHT, Runs, saying
-from tests.evidence.kernel_log.logged import HOUR, NOW, UPTIME_S, node, verdict
+from tests.evidence.kernel_log.logged import HOUR, NOW, UPTIME_S, node, result, verdict
 
 XID = "NVRM: Xid (PCI:0000:53:00): 79, GPU has fallen off the bus."
 OOM = "Out of memory: Killed process 39 (python3) total-vm:1kB"
@@ -113,6 +115,14 @@ def test_a_log_that_lost_only_what_is_before_the_window_is_whole_enough(
 ) -> None:
     cut = node(since=since, truncated=True, whole_from=whole_from)
     assert verdict("host.no_oom_kill", cut) is expected
+
+
+@pytest.mark.parametrize("since", ["boot", "24h"])
+def test_a_log_that_was_not_read_to_its_end_still_fails_and_proves_nothing(since: str) -> None:
+    unfinished: dict[str, Any] = {"truncated": True, "whole_from": None, "unfinished": True}
+    said = result("host.no_oom_kill", node(since=since, **unfinished))
+    assert (said.verdict, "not read to its end" in said.message) == (Verdict.INCOMPLETE, True)
+    assert verdict("host.no_oom_kill", node((UPTIME_S - 10, OOM), since=since, **unfinished)) is Verdict.FAIL
 
 
 def test_a_window_on_a_node_of_unknown_uptime_is_incomplete() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 
-from clusterproof.plugins.agent.reading import NO_CURSOR, Absent, Broke, Denied, Node
+from clusterproof.plugins.agent.reading import NO_CURSOR, Absent, Broke, Denied, Node, TimedOut
 from clusterproof.plugins.agent.tools import Tool
 from clusterproof.plugins.evidence.kernel_log.collect_lines import BOOT_S, UNKNOWN, Kept
 
@@ -21,37 +22,61 @@ RECORD = re.compile(rb"(\d+),(\d+),(\d+),[^;]*;(.*)")  # priority and facility, 
 PRINTED = re.compile(rb"\[ *(\d+\.\d+)\] (.*)")  # as dmesg prints a line
 JOURNALED = re.compile(rb"\[ *(\d+\.\d+)\] \S+ kernel: (.*)")
 ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
-SHARE = 0.6  # of the collector's time, at most, for what the journal has to add
+JOURNAL_SHARE = 0.6  # of the collector's time, at most, for what the journal has to add, or a tool to print
+READING_SHARE = 0.8  # of the collector's time: then what was read is sent, and the rest of the log is not known
 KERNEL_FACILITY = 8  # priorities from here on are of programs that wrote to the log
 
 
 def read(node: Node) -> object:
     """The lines of this boot that name what matters, from the first source that may be read.
 
-    Raises Absent, Broke, Denied.
+    Raises Absent, Broke, Denied, TimedOut.
     """
+    until = time.monotonic() + READING_SHARE * node.collector_s
     text = node.text(BOOT_ID, absent="")
     boot_id = text if isinstance(text, str) else ""
     begins = node.log_cursor if node.log_cursor[0] == boot_id else NO_CURSOR
-    refused, empty = [], []
+    refused, empty, late = [], [], []
     for source, lines in SOURCES.items():
         node.at(source)
         try:
             kept = Kept(*begins[1:])
-            read = kept.of(lines(node, kept))
+            read = kept.of(_in_time(lines(node, kept), kept, node, until))
         except Denied as why:
             refused.append(str(why))
+        except Broke as why:
+            late.append(str(why))
         except Absent:
             continue
         else:
             if read["read"] or kept.has_cursor:
                 return {"source": source, **read, "cursor": [boot_id, kept.sequence, kept.seconds]}
             empty.append(f"{source} holds nothing")  # where a container has put something else in its place
+    if late:
+        raise TimedOut("; ".join(late + refused + empty))
     if refused:
         raise Denied("; ".join(refused + empty))
     if empty:
         raise Broke("; ".join(empty))
     raise Absent(f"no {KMSG}, journalctl or dmesg")
+
+
+def _in_time(lines: Iterator[Line], kept: Kept, node: Node, until: float) -> Iterator[Line]:
+    """The lines that come in time. Raises Broke where none does; TimedOut where a second try will have more time."""
+    is_begun = False
+    try:
+        for line in lines:
+            yield line
+            is_begun = True
+            if time.monotonic() > until:
+                kept.is_unfinished = True
+                break
+    except Broke:
+        if not is_begun:
+            raise
+        kept.is_unfinished = True
+    if kept.is_unfinished and node.is_hurried:
+        raise TimedOut("the kernel log is long")
 
 
 def _kmsg(node: Node, kept: Kept) -> Iterator[Line]:
@@ -69,12 +94,15 @@ def _journal_until(node: Node, seconds: float, kept: Kept) -> Iterator[Line]:
     """The journal up to a moment; where it does not reach that far, what lies between is lost."""
     node.at("journalctl -k -b, for what /dev/kmsg no longer holds")
     try:
-        for line in _journal(node, kept, SHARE * node.collector_s):
+        for line in _journal(node, kept):
             if line[0] >= seconds:
                 return
             yield line
-    except (Absent, Broke, Denied):
+    except (Absent, Denied):
         pass
+    except Broke as why:
+        if node.is_hurried:
+            raise TimedOut(str(why)) from None
     kept.is_lost = True
 
 
@@ -119,9 +147,8 @@ def _records(node: Node, kept: Kept) -> Iterator[bytes]:
     os.close(log)
 
 
-def _journal(node: Node, _kept: Kept, timeout_s: float | None = None) -> Iterator[Line]:
-    tool = Tool(node, "journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager")
-    return _printed(tool, JOURNALED, timeout_s)
+def _journal(node: Node, _kept: Kept) -> Iterator[Line]:
+    return _printed(node, JOURNALED, "journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager")
 
 
 def _after(lines: Iterable[Line], kept: Kept) -> Iterator[Line]:
@@ -137,15 +164,15 @@ def _after(lines: Iterable[Line], kept: Kept) -> Iterator[Line]:
 
 
 def _dmesg(node: Node, _kept: Kept) -> Iterator[Line]:
-    return _printed(Tool(node, "dmesg"), PRINTED)
+    return _printed(node, PRINTED, "dmesg")
 
 
-def _printed(tool: Tool, form: re.Pattern[bytes], timeout_s: float | None = None) -> Iterator[Line]:
+def _printed(node: Node, form: re.Pattern[bytes], *command: str) -> Iterator[Line]:
     """The lines that a program prints. Raises Denied with its last words where there are none; Broke, when late."""
-    seen = False
+    tool, seen = Tool(node, *command), False
     other = b""
     stamp, head = b"", b""
-    for line in _lines(tool.chunks(timeout_s)):
+    for line in _lines(tool.chunks(JOURNAL_SHARE * node.collector_s)):
         printed = form.match(line)
         if printed:
             seen = True

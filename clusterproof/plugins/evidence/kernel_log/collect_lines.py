@@ -63,6 +63,7 @@ class Kept:
         self._alike: dict[str, _Alike] = {}  # by their kind
         self.truncated = False  # whether records of this boot are lost
         self.is_lost = False  # whether some are lost before the next that comes
+        self.is_unfinished = False  # whether there was no time for the rest
         self._whole_from = 0.0  # seconds since boot from which on none is lost
 
     def of(self, lines: Iterable[Read]) -> dict[str, object]:
@@ -87,8 +88,9 @@ class Kept:
             "dropped": matter - len(kept),
             "uncounted": sum(self._alike[kind].left_out for kind in self._kinds.mixed),
             "folded": self._folded(),
-            "truncated": self.truncated,
-            "whole_from": self._whole_from,
+            "truncated": self.truncated or self.is_unfinished,
+            "whole_from": None if self.is_unfinished else self._whole_from,
+            **({"unfinished": True} if self.is_unfinished else {}),
         }
 
     def _keep(self, entries: Iterable[Entry], topic: str) -> None:

@@ -214,6 +214,12 @@ def kernel_log_is_cut(node: Node, log: CollectorData) -> bool:
 
 
 @collected_by("kernel_log")
+def kernel_log_is_unfinished(node: Node, log: CollectorData) -> bool:
+    """Whether there was no time to read what it says last."""
+    return bool(log.get("unfinished", optional(flag)))
+
+
+@collected_by("kernel_log")
 def kernel_lines_cut(node: Node, log: CollectorData) -> Mapping[str, int]:
     """How many lines that may count were cut from the node's log, by their class: `file_servers`, `others`, …"""
     cut = {name: read(row, values, name) for name, row in (log.get("cut", optional(table)) or {}).items()}

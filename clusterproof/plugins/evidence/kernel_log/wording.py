@@ -87,6 +87,10 @@ def require_whole_log(node: Node, of: str = "") -> None:
             f"{node.kernel_lines_uncounted} lines of the kernel log were left out, each unlike the others; "
             f"expected all that was logged {due}"
         )
+    if node.kernel_log_is_unfinished:
+        incomplete(
+            f"the kernel log was not read to its end in time; expected all that was logged {due} (--probe-timeout)"
+        )
     if node.kernel_log_is_cut:
         incomplete(f"{RECORDS_LOST}, and no journal has it; expected all that was logged {due}", cause=RECORDS_LOST)
 
