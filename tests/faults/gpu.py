@@ -62,7 +62,7 @@ FAULTS = (
     Fault(
         "a driver that hangs in the kernel",
         lambda image: with_stuck_nvml(image, gpu=5),
-        {"node.evidence_complete": FAIL, "gpu.driver_answers_in_time": FAIL, **OF_THE_DRIVER},
+        {"node.evidence_complete": FAIL, "gpu.driver_answers_in_time": FAIL, **OF_A_GPU, "gpu.gpu_answers": INCOMPLETE},
         "nvml",
         collector_s=1.0,
         marks=(needs_frozen,),
@@ -70,7 +70,12 @@ FAULTS = (
     Fault(
         "a driver that does not answer",
         lambda image: with_nvml(image, gpu=5, hang="memory_info"),
-        {"node.evidence_complete": CONCERN, "gpu.driver_answers_in_time": FAIL, **OF_THE_DRIVER},
+        {
+            "node.evidence_complete": CONCERN,
+            "gpu.driver_answers_in_time": FAIL,
+            **OF_A_GPU,
+            "gpu.gpu_answers": INCOMPLETE,
+        },
         "nvml",
         collector_s=1.0,
     ),

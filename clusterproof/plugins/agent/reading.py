@@ -53,6 +53,9 @@ class Node:
         self.settings = settings  # what the user chose of the collectors that load the hardware
         self.log_cursor = log_cursor  # what of the kernel log was looked at before: boot id, sequence number, seconds
 
+    def so_far(self, values: dict[str, object]) -> None:
+        """Keep these values for the case that what is read next never answers; lists are added to those kept."""
+
     def path(self, path: str) -> str:
         """Where a path of the node lies for this process; an absolute link stays under the root."""
         full = self.root + path

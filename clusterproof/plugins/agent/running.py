@@ -17,6 +17,7 @@ ALARM_GRACE_S = 2  # a collector whose runner is gone ends by itself
 
 MAX_RECORD_BYTES = 4 * 1024 * 1024
 NOTE_BYTES = 1024
+SO_FAR = "so_far"  # the status of a record before the last
 GIVE_UP_S = 0.5  # from SIGKILL to giving a process up
 
 
@@ -32,6 +33,7 @@ def live(module: str, node: Node, pipe: int, parts: Mapping[str, str] = {}) -> N
             values = {name: _timed(of_collector, node) for name, of_collector in parts.items()}
             _send({"status": "read", "value": values}, pipe)
         else:
+            node.so_far = lambda values: _send({"status": SO_FAR, "value": values}, pipe)  # type: ignore[method-assign]
             _send(_record(module, node), pipe)
     finally:
         os._exit(0)
@@ -93,6 +95,7 @@ class Running:
         self._status: int | None = None  # of the process, once it is reaped
         self._outcome = ("", "")  # the status and detail that it will have when its end has come
         self._record = bytearray()
+        self._so_far: dict[str, object] = {}
         self._starved = False
         self._note = mmap(-1, NOTE_BYTES)  # shared: what it was reading is known even where it cannot speak
         self._began = time.monotonic()
@@ -121,7 +124,7 @@ class Running:
         piece = os.read(self.pipe, 65536)
         self._record += piece
         if piece.endswith(b"\n"):
-            self._settle_answered()
+            self._take_records()
         elif not piece:
             self.end("broke", "")
         elif len(self._record) > MAX_RECORD_BYTES:
@@ -142,10 +145,11 @@ class Running:
             return False
         left, waits = ("", []) if gone else living(self._pid)
         if left or self._status is None:
-            self._settle("stuck", f"{self.reading()}: SIGKILL does not end {left or f'process {self._pid}'}")
+            detail = f"{self.reading()}: SIGKILL does not end {left or f'process {self._pid}'}"
+            self._settle("stuck", detail, self._so_far or None)
             self.record["waits"] = waits
         else:
-            self._settle(self._outcome[0], self._outcome[1] or self._death())
+            self._settle(self._outcome[0], self._outcome[1] or self._death(), self._so_far or None)
             if self._starved:
                 self.record["starved"] = True
         return True
@@ -174,13 +178,24 @@ class Running:
         written = text.encode("utf-8", "replace")[: NOTE_BYTES - 1] + b"\0"
         self._note[: len(written)] = written
 
-    def _settle_answered(self) -> None:
+    def _take_records(self) -> None:
         try:
-            record = json.loads(self._record)
-            self._settle(record["status"], record.get("detail", ""), record.get("value"))
+            for line in self._record.splitlines():
+                record = json.loads(line)
+                if record["status"] == SO_FAR:
+                    self._keep(record["value"])
+                else:
+                    self._settle(record["status"], record.get("detail", ""), record.get("value"))
         except (ValueError, KeyError):
             self._settle("broke", "sent no record")
-        self.kill()  # with what it may have left behind
+        self._record.clear()
+        if self.record:
+            self.kill()  # with what it may have left behind
+
+    def _keep(self, values: dict[str, object]) -> None:
+        for key, value in values.items():
+            known = self._so_far.get(key)
+            self._so_far[key] = known + value if isinstance(known, list) and isinstance(value, list) else value
 
     def _settle(self, status: str, detail: str, value: object = None) -> None:
         self.record = {"status": status, "seconds": round(time.monotonic() - self._began, 4)}

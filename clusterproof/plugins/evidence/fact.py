@@ -35,6 +35,7 @@ _WHY = {
     Status.UNCOLLECTED: "was not collected",
     Status.NOT_ASKED: "was not requested",
 }
+UNFINISHED = (Status.TIMED_OUT, Status.STUCK, Status.BROKE)  # what it had sent by then is known
 EXPECTED = "; expected "
 SAME_CHOICE = "; expected a run, or a recording of one, with the same -m and -k"
 NOT_COLLECTED = "evidence was not collected"  # one gap of a capture, however many commands it lacks
@@ -224,8 +225,11 @@ def list_collected_as(
 
 
 def answer_of(name: str, collector: Collected, if_denied: str = "") -> CollectorData:
-    """What a collector returned; `if_denied` ends the message where access was denied. Raises Absent, Incomplete."""
-    if collector.status is Status.READ:
+    """What a collector returned, if only before it hung; `if_denied` ends the message where access was denied.
+
+    Raises Absent, Incomplete.
+    """
+    if collector.status is Status.READ or (collector.status in UNFINISHED and collector.value):
         return CollectorData(read(collector.value, table, name), name)
     detail = f" ({collector.detail[:300]})" if collector.detail else ""
     if collector.status is Status.ABSENT:

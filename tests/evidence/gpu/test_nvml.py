@@ -9,7 +9,12 @@ import pytest
 
 from clusterproof.plugins.agent import minify, payload
 from clusterproof.plugins.agent.program import ProbeOptions, collector_names
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Status
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
+from clusterproof.plugins.evidence.node import Node
 from tests.builders.probed import PATIENT, probe_node
 from tests.evidence.gpu.nvml import changed, collected, healthy, value
 from tests.testbed.needs import needs_nodes
@@ -203,6 +208,19 @@ def test_a_call_that_hangs_names_its_gpu_and_value() -> None:
     collector = collected(with_nvml(healthy_p5(), 5, hang="memory_info"), SHORT)
     assert collector.status is Status.TIMED_OUT
     assert collector.detail == "GPU 5: memory_used_mib memory_total_mib: no answer within 2.1 s"
+
+
+@needs_nodes
+def test_what_other_gpus_said_before_one_hung_is_said_and_the_rest_is_unread() -> None:
+    image = with_nvml(with_nvml(healthy_p5(), 0, ecc_uncorrected_dram=14), 5, hang="memory_info")
+    with entered(image) as node:
+        evidence = probe_node(node, ["nvml"], SHORT)
+    of = Node(Target("gpu001"), evidence)
+    assert [gpu.index for gpu in of.gpus] == list(range(8))
+    said = evaluate(node_checks()["gpu.no_uncorrected_ecc"], of)
+    assert (said.verdict, "GPU 0: uncorrected ECC errors: 14" in said.message) == (Verdict.FAIL, True)
+    assert "GPU 5" in evaluate(node_checks()["gpu.row_remap"], of).message
+    assert evaluate(node_checks()["gpu.driver_answers_in_time"], of).verdict is Verdict.FAIL
 
 
 @needs_nodes

@@ -8,16 +8,22 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.agent.reading import Absent, Node
-from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.verdict import Incomplete, Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.network import collect_efa_counters as efa_counters
 from clusterproof.plugins.evidence.network import collect_interfaces as interfaces
 from clusterproof.plugins.evidence.network import collect_rdma as rdma
 from clusterproof.plugins.evidence.network.facts import Counters, RdmaDevice
-from tests.builders.probed import PATIENT, probe_node
+from clusterproof.plugins.evidence.node import Node as EvaluatedNode
+from tests.builders.probed import PATIENT, SOON, probe_node
 from tests.builders.samples import sample
-from tests.testbed.needs import needs_nodes
-from tests.testbed.node import entered, healthy_p5
+from tests.testbed.needs import needs_hung_mount, needs_nodes
+from tests.testbed.node import entered, healthy_p5, with_file, with_hung_mount
 from tests.testbed.pci import EFA_NAMES
+
+FAIL, INCOMPLETE = Verdict.FAIL, Verdict.INCOMPLETE
 
 
 @pytest.fixture(autouse=True)
@@ -162,3 +168,17 @@ def test_a_node_of_32_devices_with_dots_in_its_name_is_reported_whole() -> None:
     assert collectors["boot"].value["hostname"] == name
     assert [device["name"] for device in collectors["rdma"].value["devices"]] == sorted(EFA_NAMES)
     assert len(collectors["efa_counters"].value["devices"]) == len(collectors["rdma"].value["uverbs"]) == 32
+
+
+@needs_hung_mount
+def test_a_device_that_never_answers_hides_no_port_of_the_others() -> None:
+    first, last = sorted(EFA_NAMES)[0], sorted(EFA_NAMES)[-1]
+    image = with_file(healthy_p5(), f"/sys/class/infiniband/{first}/ports/1/state", "1: DOWN\n")
+    device = f"/sys/devices/pci0000:00/0000:{int(last[5:-2]):02x}:00.0/infiniband/{last}"
+    with entered(with_hung_mount(image, f"{device}/ports/1")) as node:
+        evidence = probe_node(node, ["rdma"], SOON)
+    of = EvaluatedNode(Target("gpu001"), evidence)
+    assert [device.name for device in of.efa_devices] == sorted(EFA_NAMES)
+    said = evaluate(node_checks()["network.efa_port_active"], of)
+    assert (said.verdict, f"{first}: port 1 is 1: DOWN" in said.message, last in said.message) == (FAIL, True, True)
+    assert evaluate(node_checks()["network.efa_rate"], of).verdict is INCOMPLETE

@@ -51,18 +51,22 @@ def read(node: Node) -> object:
         return {"init": init, "init_s": init_s}
     node.at("nvmlDeviceGetCount")
     count = answer_to(pynvml.nvmlDeviceGetCount)
-    gpus = [gpu(node, index) for index in range(count if isinstance(count, int) else 0)]
-    add_slowdowns(node, gpus)
-    return {
+    driver = {
         "init": None,
         "init_s": init_s,
         "driver": answer_to(pynvml.nvmlSystemGetDriverVersion),
         "cuda": answer_to(pynvml.nvmlSystemGetCudaDriverVersion_v2),
         "count": count,
         "hidden": _hidden(node, count),
-        "gpus": gpus,
         "daemon_users": sorted(daemon_users(node)),
     }
+    node.so_far({**driver, "gpus": [], "unfinished": True})
+    gpus = []
+    for index in range(count if isinstance(count, int) else 0):
+        gpus.append(gpu(node, index))
+        node.so_far({"gpus": gpus[-1:]})
+    add_slowdowns(node, gpus)
+    return {**driver, "gpus": gpus}
 
 
 def _hidden(node: Node, count: object) -> list[str]:
