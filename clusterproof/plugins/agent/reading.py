@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 PIECE_BYTES = 1024 * 1024  # at once: /proc/sys refuses 4 MiB
@@ -55,6 +59,25 @@ class Node:
 
     def so_far(self, values: dict[str, object]) -> None:
         """Keep these values for the case that what is read next never answers; lists are added to those kept."""
+
+    def each(
+        self,
+        key: str,
+        names: Iterable[Any],
+        read: Callable[[Any], object],
+        others: dict[str, Any] = {},  # noqa: B006 - only read
+        by: str = "name",
+    ) -> dict[str, Any]:
+        """The `others` and, as a list under `key`, what `read` returns of each of these.
+
+        Where one never answers, what those before it said is sent, and of the rest only their names.
+        """
+        entries: list[object] = []
+        self.so_far({**others, key: entries, f"all_{key}": [{by: name} for name in names]})
+        for name in names:
+            entries.append(read(name))
+            self.so_far({key: entries[-1:]})
+        return {**others, key: entries}
 
     def path(self, path: str) -> str:
         """Where a path of the node lies for this process; an absolute link stays under the root."""

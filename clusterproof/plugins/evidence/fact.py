@@ -224,13 +224,21 @@ def list_collected_as(
     return Fact((collector,), decode)
 
 
+def _with_unread(value: Mapping[str, Any]) -> dict[str, Any]:
+    """What a collector returned before it hung: in each list, behind what it came to, the names of the rest."""
+    lists = {key: (value[key], names) for key in value if isinstance(names := value.get(f"all_{key}"), list)}
+    return {**value, **{key: read + names[len(read) :] for key, (read, names) in lists.items() if type(read) is list}}
+
+
 def answer_of(name: str, collector: Collected, if_denied: str = "") -> CollectorData:
     """What a collector returned, if only before it hung; `if_denied` ends the message where access was denied.
 
     Raises Absent, Incomplete.
     """
-    if collector.status is Status.READ or (collector.status in UNFINISHED and collector.value):
+    if collector.status is Status.READ:
         return CollectorData(read(collector.value, table, name), name)
+    if collector.status in UNFINISHED and collector.value:
+        return CollectorData(_with_unread(read(collector.value, table, name)), name)
     detail = f" ({collector.detail[:300]})" if collector.detail else ""
     if collector.status is Status.ABSENT:
         raise Absent(f"{name}: not on this node{detail}", cause=f"{name} is not on the node")

@@ -51,6 +51,7 @@ def read(node: Node) -> object:
         return {"init": init, "init_s": init_s}
     node.at("nvmlDeviceGetCount")
     count = answer_to(pynvml.nvmlDeviceGetCount)
+    counted = range(count if isinstance(count, int) else 0)
     driver = {
         "init": None,
         "init_s": init_s,
@@ -60,13 +61,9 @@ def read(node: Node) -> object:
         "hidden": _hidden(node, count),
         "daemon_users": sorted(daemon_users(node)),
     }
-    node.so_far({**driver, "gpus": [], "unfinished": True})
-    gpus = []
-    for index in range(count if isinstance(count, int) else 0):
-        gpus.append(gpu(node, index))
-        node.so_far({"gpus": gpus[-1:]})
-    add_slowdowns(node, gpus)
-    return {**driver, "gpus": gpus}
+    values = node.each("gpus", counted, lambda index: gpu(node, index), driver, by="index")
+    add_slowdowns(node, values["gpus"])
+    return values
 
 
 def _hidden(node: Node, count: object) -> list[str]:

@@ -8,7 +8,7 @@ from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.typed import Any
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.fact import GPUS, MOST, believed
+from clusterproof.plugins.evidence.fact import GPUS, believed
 from clusterproof.plugins.evidence.field import (
     UNSUPPORTED,
     Field,
@@ -261,10 +261,8 @@ class Nvml(Reported):
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """Every GPU that it counts, unread from the one on that did not answer. Raises Incomplete."""
-        entries = list(believed(read(self.data.get("gpus"), objects, GPUS), GPUS))
-        if self.data.get("unfinished"):
-            entries += [{"index": index} for index in range(len(entries), min(self.count, MOST[GPUS]))]
+        """Every GPU that it counts. Raises Incomplete."""
+        entries = believed(read(self.data.get("gpus"), objects, GPUS), GPUS)
         return tuple(
             Gpu(read(entry.get("index", index), whole, "GPU index"), entry) for index, entry in enumerate(entries)
         )

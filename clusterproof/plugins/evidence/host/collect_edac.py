@@ -11,7 +11,7 @@ MODULES = ("dimm", "rank", "csrow")  # how kernels name memory modules; a contro
 def read(node: Node) -> object:
     """Every memory controller; none on a machine without such counters, as most virtual ones are."""
     names = [name for name in node.names(FOLDER) if _is(name, "mc")]
-    return {"controllers": [_controller(node, name) for name in names]}
+    return node.each("controllers", names, lambda name: _controller(node, name))
 
 
 def _controller(node: Node, name: str) -> dict[str, object]:

@@ -11,7 +11,7 @@ def read(node: Node) -> object:
     """The names of all interfaces, and what those are like that have a device of their own."""
     names = [name for name in node.names(FOLDER) if node.exists(f"{FOLDER}/{name}/mtu")]
     physical = [name for name in names if node.exists(f"{FOLDER}/{name}/device")]
-    return {"names": names, "physical": [_interface(node, name) for name in physical]}
+    return node.each("physical", physical, lambda name: _interface(node, name), {"names": names})
 
 
 def _interface(node: Node, name: str) -> dict[str, object]:

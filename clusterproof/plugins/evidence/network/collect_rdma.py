@@ -25,19 +25,13 @@ MODULES = (
 
 def read(node: Node) -> object:
     """Every RDMA device with its ports, which modules are loaded, and the verbs devices."""
-    names = node.names(FOLDER)
     others = {
         "modules": [name for name in MODULES if node.exists(f"/sys/module/{name}")],
         "uverbs": [name for name in node.names("/dev/infiniband") if name.startswith("uverbs")],
         "nvidia_taint": node.text("/sys/module/nvidia/taint", absent=""),
         "efa_version": node.text("/sys/module/efa/version", absent=""),
     }
-    node.so_far({**others, "devices": [], "names": names})
-    devices = []
-    for name in names:
-        devices.append(_device(node, name))
-        node.so_far({"devices": devices[-1:]})
-    return {**others, "devices": devices}
+    return node.each("devices", node.names(FOLDER), lambda name: _device(node, name), others)
 
 
 def _device(node: Node, name: str) -> dict[str, object]:

@@ -47,9 +47,7 @@ LEAST_S = 0.01  # between two looks at a counter: less says nothing of a rate
 @collected_by("rdma")
 def rdma_devices(_node: Node, rdma: CollectorData) -> tuple[RdmaDevice, ...]:
     """The RDMA devices of hardware: soft RoCE and soft iWARP are not what a cluster is built with."""
-    devices = list(rdma.get("devices", objects))
-    names = rdma.get("names", optional(texts)) or ()  # of all, where one never answered
-    devices = believed([*devices, *({"name": name} for name in names[len(devices) :])], NICS)
+    devices = believed(rdma.get("devices", objects), NICS)
     return tuple(RdmaDevice(entry) for entry in devices if entry.get("vendor") != "")
 
 

@@ -22,11 +22,8 @@ def read(node: Node) -> object:
     on_bus = sum(1 for address in node.names(BUS) if _is_neuron(node, f"{BUS}/{address}"))
     if not (names or on_bus or node.exists(MODULE)):
         raise Absent("no Neuron device on the PCI bus, and no module neuron is loaded")
-    return {
-        "driver": node.text(f"{MODULE}/version", absent=""),
-        "on_bus": on_bus,
-        "devices": [_device(node, index, names[index]) for index in sorted(names)],
-    }
+    others = {"driver": node.text(f"{MODULE}/version", absent=""), "on_bus": on_bus}
+    return node.each("devices", sorted(names), lambda index: _device(node, index, names[index]), others, by="index")
 
 
 def _is_neuron(node: Node, path: str) -> bool:

@@ -28,7 +28,7 @@ def read(node: Node) -> object:
     names = [name for name in node.names(CONTROLLERS) if node.text(f"{CONTROLLERS}/{name}/model", absent="") == MODEL]
     if not names:
         raise Absent(f"no volume of EBS in {CONTROLLERS}")
-    return {"volumes": [_volume(node, name) for name in names]}
+    return node.each("volumes", names, lambda name: _volume(node, name))
 
 
 def _volume(node: Node, name: str) -> dict[str, object]:

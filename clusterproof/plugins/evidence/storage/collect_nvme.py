@@ -22,7 +22,7 @@ def read(node: Node) -> object:
     for mount in mounted(node):
         for key in (mount["device"], mount["source"]):
             places.setdefault(key, []).append(mount["path"])
-    return {"controllers": [_controller(node, name, places) for name in names]}
+    return node.each("controllers", names, lambda name: _controller(node, name, places))
 
 
 def _controller(node: Node, name: str, places: dict[str, list[str]]) -> dict[str, object]:
