@@ -69,13 +69,13 @@ def test_slurm_starts_the_ranks_and_the_slow_node_is_named(tmp_path: Path, versi
             where = ("--cluster", "slurm:gpu", "--via", f"ssh:{CONTROLLER}")
             ran = run(bed.bed, tmp_path, *where, *QUICK_NCCL, "--groups", "all")
         left = bed.output_of("squeue", "-h", "-t", "PD,R", "-o", "%A").split()
+        again = run(bed.bed, tmp_path, "--cluster", f"replay:{ran.recording}")
     assert ran.failed("not_a_straggler") == ["gpu004"], ran.output
     assert ran.verdicts("pairwise_groups") == {
         name: Verdict.NOT_APPLICABLE if name == "gpu004" else Verdict.PASS for name in names
     }, ran.output
     assert "groups: measuring 5 nodes together, gpu[001-003,005-006]" in ran.output
     assert left == []
-    again = run(bed.bed, tmp_path, "--cluster", f"replay:{ran.recording}")
     assert again.verdicts("pairwise_groups") == ran.verdicts("pairwise_groups")
 
 

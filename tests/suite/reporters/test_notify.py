@@ -34,6 +34,7 @@ class Webhook:
 
     port: int = 0
     status: int = 200
+    away: int = 0  # so many posts first are answered with 503
     posted: list[dict[str, Any]] = field(default_factory=list)
     location: str = ""
     got: list[str] = field(default_factory=list)
@@ -60,7 +61,7 @@ def webhook() -> Iterator[Webhook]:
             if hook.awaits:
                 hook.was_there.append(hook.awaits.is_file())
             hook.posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(hook.status)
+            self.send_response(503 if len(hook.posted) <= hook.away else hook.status)
             if hook.location:
                 self.send_header("Location", hook.location)
             self.end_headers()
@@ -189,6 +190,12 @@ def test_a_redacted_run_sends_no_names(runs: Runs, webhook: Webhook) -> None:
     (posted,) = webhook.posted
     assert "hidden" not in json.dumps(posted)
     assert posted["title"].startswith("cluster: ")
+
+
+def test_what_a_service_could_not_take_at_first_is_sent_again(runs: Runs, webhook: Webhook) -> None:
+    webhook.away = 2
+    over(runs, "--notify", webhook.url, gpu001="bad").stdout.no_fnmatch_line("*was not delivered*")
+    assert len(webhook.posted) == 3
 
 
 def test_what_is_not_delivered_costs_a_line_without_the_url_and_no_verdict(runs: Runs, webhook: Webhook) -> None:

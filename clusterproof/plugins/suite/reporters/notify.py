@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,7 @@ from clusterproof.reports.to_do import to_do_within
 
 MAX_NODES = 200  # characters of a nodeset
 TIMEOUT_S = 30.0  # for all services together
+PAUSES_S = (1.0, 2.0, 4.0)  # before what a service did not take is sent to it again
 QUIET_EXITS = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
@@ -105,7 +107,7 @@ class NotifyReporter:
         message = message_of(self.cluster, outcomes.told, code_so_far(session), changes, catalog, page)
         if message:
             with silenced():
-                problems = within(TIMEOUT_S, [partial(send, message) for _, send in self._services])
+                problems = within(TIMEOUT_S, [partial(_delivered, send, message) for _, send in self._services])
             self.warnings = [
                 f"notification {number} ({scheme}) was not delivered: {problem}"
                 for number, ((scheme, _), problem) in enumerate(zip(self._services, problems), start=1)  # noqa: B905
@@ -116,6 +118,15 @@ class NotifyReporter:
         """Say what did not arrive."""
         for warning in self.warnings:
             terminalreporter.write_line(f"warning: {warning}", yellow=True)
+
+
+def _delivered(send: Callable[[ServiceMessage], str], message: ServiceMessage) -> str:
+    """What went wrong with the last attempt; empty where the service took the message."""
+    for pause_s in PAUSES_S:
+        if not send(message):
+            return ""
+        time.sleep(pause_s)
+    return send(message)
 
 
 def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> NotifyReporter:
