@@ -178,7 +178,8 @@ class Runs:
         return self.pytester.runpytest_inprocess(*plugins, *loaded, *arguments)
 
     def over(self, nodes: Iterable[NodeEvidence], *arguments: str) -> pytest.RunResult:
-        """Record these nodes, and run the checks over them with `--results`."""
+        """Record these nodes, and run the checks over them with `--results`, into a new file."""
+        self.results_file.unlink(missing_ok=True)
         return self.run("--cluster", self.cluster(nodes), "--results", str(self.results_file), *arguments)
 
     def started(self, *arguments: str) -> subprocess.Popen[str]:

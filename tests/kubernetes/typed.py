@@ -26,6 +26,7 @@ class Typed:
 def typed(folder: Path, *options: str) -> Typed:
     """Type it in a folder."""
     results = folder / "results.jsonl"
+    results.unlink(missing_ok=True)
     words = ["-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", "--results", str(results), "-m", "perf"]
     command = [sys.executable, *words, "--no-report", *options, str(ROOT / "checks")]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)

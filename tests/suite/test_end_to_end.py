@@ -81,6 +81,7 @@ class Run:
 def run(bed: Testbed, folder: Path, *options: str) -> Run:
     """Type `pytest OPTIONS` in the checkout, on the cluster's network."""
     results, recording = folder / "results.jsonl", folder / "recording"
+    results.unlink(missing_ok=True)
     written = ["--results", str(results), "--record", str(recording), "--no-report", "-p", "no:cacheprovider"]
     ran = bed.run([sys.executable, "-m", "pytest", f"--rootdir={ROOT}", *written, *options, CHECKS], timeout=600)
     output = (ran.stdout + ran.stderr).decode()

@@ -41,6 +41,7 @@ def bed() -> Iterator[Testbed]:
 def run(bed: Testbed, folder: Path, *options: str) -> tuple[dict[str, dict[str, Verdict]], str]:
     """Type `pytest OPTIONS` in the checkout; every verdict by node and check, and what was printed."""
     results = folder / "results.jsonl"
+    results.unlink(missing_ok=True)
     words = ["-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", "--results", str(results), *options]
     ran = bed.run([sys.executable, *words, str(ROOT / "checks")], timeout=600)
     data: dict[str, dict[str, Verdict]] = {}
