@@ -104,3 +104,8 @@ def test_a_daemon_that_has_not_read_the_list_again_is_named(own: int) -> None:
 def test_an_address_that_the_list_has_twice_is_one_tray_of_the_domain() -> None:
     trays = [tray(number, nodes=(*ADDRESSES, ADDRESSES[3])) for number in range(18)]
     assert evaluated("imex_domain", *trays).verdict is PASS
+
+
+def test_a_domain_is_judged_where_the_list_is_unknown_as_in_captures() -> None:
+    output = {"command": "nvidia-imex-ctl -N", "exit": 0, "output": WHOLE}
+    assert evaluated("imex_domain", tray(0, imex={"domain": output}), *rack(first=1)).verdict is PASS

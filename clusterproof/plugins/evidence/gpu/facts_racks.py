@@ -1,4 +1,4 @@
-"""The racks of a run: which of its nodes are trays of one, whatever their groups, and which IMEX lists name them."""
+"""The racks of a run: which of its nodes are trays of one, whatever their groups, and whose IMEX list is another."""
 
 from __future__ import annotations
 
@@ -119,3 +119,43 @@ def _listing(run: Group[Node]) -> dict[str, list[tuple[str, Node]]]:
             for listed in listed_with(tray):
                 by_listed[listed].append((tray.name, tray))
     return by_listed
+
+
+def is_most(node: Node, unlike: int, compared: int) -> bool:
+    """Whether those that are unlike a tray are more than half of all with it."""
+    return unlike > (compared + 1) * node.threshold("group.majority")
+
+
+def lists_beside(node: Node) -> dict[str, tuple[str, ...]]:
+    """The lists that a tray's is compared with: of the trays in it, and of those that have this tray in theirs."""
+    trays = {**listed_with(node), **listing(node)}
+    return {name: nodes for name, tray in trays.items() if (nodes := imex_list(tray))}
+
+
+def has_another_list(node: Node) -> bool:
+    """Whether most trays that are in a tray's list, or have it in theirs, have one other list with this tray in it.
+
+    Where all trays of its list have the same, they are a job's. Raises Incomplete.
+    """
+    own, lists = imex_list(node), lists_beside(node)
+    with_it = [lists[name] for name in listed_with(node) if name in lists]
+    if with_it and all(nodes == own for nodes in with_it):
+        return False
+    against = Counter(nodes for nodes in lists.values() if nodes != own)
+    return any(is_most(node, count, len(lists)) and names(node, nodes) for nodes, count in against.items())
+
+
+def at_fault_of(run: Group[Node]) -> frozenset[str]:
+    """The trays of which their own check says that their list is the wrong one."""
+    at_fault = set()
+    for node in run.nodes:
+        with suppress(Exception), Recording():
+            at_fault |= {node.name} if imex_list(node) and has_another_list(node) else set()
+    return frozenset(at_fault)
+
+
+def names(node: Node, nodes: tuple[str, ...]) -> bool:
+    """Whether a list has this tray in it. Raises Incomplete where its addresses are unknown, and IMEX names none."""
+    if any((there := called(node, address)) and there.name == node.name for address in nodes):
+        return True
+    return not addresses(node) and node.imex_self.host in nodes
