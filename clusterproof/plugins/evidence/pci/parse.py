@@ -208,7 +208,7 @@ def read_settings(text: str) -> Mapping[str, object]:
     functions: list[dict[str, Any]] = []
     for line in text.split("\n"):
         if match := _DEVICE.match(line):
-            kind, model = _kind(match[2], match[3]), match[3].partition(" (rev")[0].strip()
+            kind, model = _kind(match[2], match[3]), match[3].partition(" (rev")[0]
             functions.append({"address": _whole(match[1]), "kind": kind, "model": model, "settings": {}})
         elif functions:
             functions[-1]["settings"].update(_setting(line))
