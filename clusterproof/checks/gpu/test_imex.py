@@ -243,7 +243,7 @@ def test_imex_nodes(node: Node) -> None:
     compared = lists if is_own else {name: trays for name, trays in lists.items() if name in others}
     require_compared(node, nodes, bool(compared))
     at_fault = () if is_own else node.run.once("trays with another list", at_fault_of)
-    unlike = [name for name, trays in compared.items() if trays != nodes and name not in at_fault]
+    unlike = [name for name, trays in compared.items() if trays != imex_list(node) and name not in at_fault]
     expected = f"expected the same list on all {len(compared) + 1} trays in it"
     seen = f"nodes_config.cfg differs from that of {some(unlike)}; {expected}"
     is_fault = is_own and not known(lambda: may_be_of_a_job(node), False)

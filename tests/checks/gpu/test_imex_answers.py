@@ -109,3 +109,20 @@ def test_an_address_that_the_list_has_twice_is_one_tray_of_the_domain() -> None:
 def test_a_domain_is_judged_where_the_list_is_unknown_as_in_captures() -> None:
     output = {"command": "nvidia-imex-ctl -N", "exit": 0, "output": WHOLE}
     assert evaluated("imex_domain", tray(0, imex={"domain": output}), *rack(first=1)).verdict is PASS
+
+
+def test_a_list_of_names_is_that_of_the_same_trays_by_address() -> None:
+    trays = [tray(number, nodes=NAMES if number == 0 else ADDRESSES) for number in range(18)]
+    assert evaluated("imex_nodes", *trays).verdict is PASS
+    assert evaluated("imex_nodes", *trays[1:], trays[0]).verdict is PASS
+    odd = [tray(0, nodes=NAMES[::-1]), *trays[1:]]
+    expect(evaluated("imex_nodes", *odd), FAIL, "differs from that of tray17, tray16")
+
+
+def test_addresses_of_ipv6_are_known_by_the_answers_of_imex() -> None:
+    listed = tuple(f"fd00::{number}" for number in range(18))
+    printed = domain(DRIVER, addresses=listed, names=NAMES)
+    trays = [tray(number, nodes=listed, output=printed) for number in range(18)]
+    assert evaluated("imex_nodes", *trays).verdict is PASS
+    odd = tray(0, nodes=listed[::-1], output=printed)
+    expect(evaluated("imex_nodes", odd, *trays[1:]), FAIL, "differs from that of tray17, tray16")

@@ -83,22 +83,24 @@ def _by_host(group: Group[Node]) -> dict[str, Node | None]:
             for host in addresses(node) | {node.name, name, host_name_of(node)}:
                 by_host[host] = None if host in by_host else node
     for node in group.nodes:
-        with suppress(Exception), Recording():
-            if not addresses(node):  # what its IMEX calls it stands in for them
-                by_host.setdefault(node.imex_self.host, node)
+        with suppress(Exception), Recording():  # others than of IPv4 are only known by its IMEX
+            by_host.setdefault(node.imex_self.host, node)
     return by_host
 
 
 def imex_list(node: Node) -> tuple[str, ...]:
-    """The nodes_config.cfg of a tray; empty where it is unknown, which is for its own check to say."""
+    """The trays in the nodes_config.cfg of one, by their names, else as it calls them.
+
+    Empty where it is unknown, which is for its own check to say.
+    """
     lists = node.run.once("IMEX lists", lambda run: {tray.name: _list_of(tray) for tray in run.nodes})
     return lists[node.name] if node.name in lists else _list_of(node)
 
 
 def _list_of(node: Node) -> tuple[str, ...]:
     imex = readings(node, "imex")[0].get("imex")
-    trays: tuple[str, ...] = readings(imex, "nodes")[0].get("nodes", ()) if imex else ()
-    return trays
+    hosts: tuple[str, ...] = readings(imex, "nodes")[0].get("nodes", ()) if imex else ()
+    return tuple(tray.name if (tray := called(node, host)) else host for host in hosts)
 
 
 def listed_with(node: Node) -> Mapping[str, Node]:
