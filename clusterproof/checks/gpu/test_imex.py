@@ -108,7 +108,7 @@ def test_imex_domain(node: Node) -> None:
     with part:
         evaluate_connections(node, own)
     with part:
-        listed, running = imex_list(node), len(node.imex_domain.nodes)
+        listed, running = node.imex.nodes, len(node.imex_domain.nodes)
         seen = f"{running} trays in the running domain, {len(listed)} in nodes_config.cfg"
         is_stale = listed and running not in (len(listed), len(set(listed)))
         concern_if(is_stale, f"{seen}; expected as many, since nvidia-imex reads it once")

@@ -98,14 +98,18 @@ def imex_list(node: Node) -> tuple[str, ...]:
 
 
 def _list_of(node: Node) -> tuple[str, ...]:
+    return tuple(tray.name if (tray := called(node, host)) else host for host in _hosts_of(node))
+
+
+def _hosts_of(node: Node) -> tuple[str, ...]:
     imex = readings(node, "imex")[0].get("imex")
     hosts: tuple[str, ...] = readings(imex, "nodes")[0].get("nodes", ()) if imex else ()
-    return tuple(tray.name if (tray := called(node, host)) else host for host in hosts)
+    return hosts
 
 
 def listed_with(node: Node) -> Mapping[str, Node]:
     """The other trays that its nodes_config.cfg names, by their names."""
-    trays = (called(node, address) for address in dict.fromkeys(imex_list(node)))
+    trays = (called(node, host) for host in dict.fromkeys(_hosts_of(node)))
     return {tray.name: tray for tray in trays if tray and tray.name != node.name}
 
 
@@ -158,6 +162,4 @@ def at_fault_of(run: Group[Node]) -> frozenset[str]:
 
 def names(node: Node, nodes: tuple[str, ...]) -> bool:
     """Whether a list has this tray in it. Raises Incomplete where its addresses are unknown, and IMEX names none."""
-    if any((there := called(node, address)) and there.name == node.name for address in nodes):
-        return True
-    return not addresses(node) and node.imex_self.host in nodes
+    return node.name in nodes or (not addresses(node) and node.imex_self.host in nodes)
