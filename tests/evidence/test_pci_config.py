@@ -106,3 +106,27 @@ def test_access_control_is_read_in_lspci_s_words() -> None:
     (one,) = data["pci_config"]["functions"]  # type: ignore[index]
     assert one["settings"] == {"max_payload": 256, "max_read_request": 4096, "relaxed_ordering": True, "acs": 0x1D}
     assert PciSettings(one["settings"]).redirects == ("SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd")
+
+
+VMD = (
+    "10000:e0:06.0 PCI bridge: Intel Corporation Device 352a (rev 04) (prog-if 00 [Normal decode])\n"
+    "\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-\n"
+    "\n"
+    "18:00.0 Infiniband controller: Mellanox Technologies MT2910 Family [ConnectX-7]\n"
+    "\tNUMA node: 1\n"
+    "\t\t\tRlxdOrd+ ExtTag+ PhantFunc- AuxPwr- NoSnoop+ FLReset-\n"
+    "\t\t\tMaxPayload 256 bytes, MaxReadReq 4096 bytes\n"
+    "\t\tLnkSta:\tSpeed 32GT/s, Width x16\n"
+    "\tKernel driver in use: mlx5_core\n"
+)
+
+
+@pytest.mark.parametrize("text", [VMD, VMD.expandtabs()])
+def test_a_pasted_lspci_reads_the_same_with_spaces_for_tabs(text: str) -> None:
+    data: Any = read_text(text)[0]
+    port, nic = data["pci_config"]["functions"]
+    assert (port["address"], port["settings"]["acs"]) == ("10000:e0:06.0", 0x1D)  # behind Intel's VMD
+    assert (nic["address"], nic["model"]) == ("0000:18:00.0", "Mellanox Technologies MT2910 Family [ConnectX-7]")
+    assert (nic["settings"]["relaxed_ordering"], nic["settings"]["max_read_request"]) == (True, 4096)
+    (device,) = data["pci"]["devices"]
+    assert (device["width"], device["numa"], device["driver"]) == (16, 1, "mlx5_core")

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.typed import TYPE_CHECKING
-from clusterproof.plugins.core.verdict import Recording, concern, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.gpu.facts_rack import (
     FABRIC,
     NO_CLUSTER,
-    addresses,
     imex_daemon,
     is_address,
     place_of,
@@ -23,8 +21,17 @@ from clusterproof.plugins.evidence.gpu.facts_rack import (
     runs_imex,
     starts_imex,
 )
-from clusterproof.plugins.evidence.gpu.facts_racks import called, imex_list, listed_with, listing
-from clusterproof.plugins.evidence.group import Group, Values
+from clusterproof.plugins.evidence.gpu.facts_racks import (
+    at_fault_of,
+    called,
+    has_another_list,
+    imex_list,
+    is_most,
+    listed_with,
+    listing,
+    lists_beside,
+)
+from clusterproof.plugins.evidence.group import Values
 from clusterproof.plugins.evidence.host.facts_node import service_state
 from clusterproof.plugins.evidence.node import Node
 
@@ -95,25 +102,16 @@ def test_imex_domain(node: Node) -> None:
     if "imex_self" not in readings(node, "imex_self")[0]:
         evaluate_all(node.imex_domain.nodes, node)
     own = node.imex_self
-    fail_if(own.status != READY, f"nvidia-imex is {own.status or 'in no known state'}; expected {READY}")
+    if not own.status:
+        incomplete(f"no state is shown for nvidia-imex of this tray; expected {READY}")
+    fail_if(own.status != READY, f"nvidia-imex is {own.status}; expected {READY}")
     with part:
-        is_alone = node.name in node.run.once("trays with another list", at_fault_of) and not listed_with(node)
-        due = {peer.number: peer for peer in node.imex_domain.nodes if is_due(node, peer, own)}
-        missing = {number: word for number in due if (word := own.links.get(number, "unknown")) != CONNECTED}
-        named = ", ".join(
-            f"{word} with {some(name_of(node, due[number]) for number in missing if missing[number] == word)}"
-            for word in dict.fromkeys(missing.values())
-        )
-        away = {number for number, word in missing.items() if not is_of_one_domain(node, due[number], word)}
-        is_cut_off = is_most(node, len(missing) - len(away), len(due) - len(away))
-        seen = f"{len(missing)} of {len(due)} IMEX connections to other trays are not up: {named}"
-        fail_if(missing and is_cut_off, f"{seen}; expected {CONNECTED}")
-        concern_if(missing and not is_cut_off, f"{seen}; expected {CONNECTED}")
-        if is_alone and not due:
-            incomplete(
-                "nodes_config.cfg lists no other tray, but other trays list this one; "
-                "expected the same list on all of them"
-            )
+        evaluate_connections(node, own)
+    with part:
+        listed, running = node.imex.nodes, len(node.imex_domain.nodes)
+        seen = f"{running} trays in the running domain, {len(listed)} in nodes_config.cfg"
+        is_stale = listed and running not in (len(listed), len(set(listed)))
+        concern_if(is_stale, f"{seen}; expected as many, since nvidia-imex reads it once")
     with part:
         is_other = own.version and own.version != NO_GPU and not node.nvml.driver.startswith(own.version)
         concern_if(own.version == NO_GPU, "nvidia-imex runs without GPUs; expected it to see this tray's GPUs")
@@ -122,11 +120,39 @@ def test_imex_domain(node: Node) -> None:
         )
 
 
+def evaluate_connections(node: Node, own: ImexNode) -> None:
+    """What a tray's own connections say: of it, if it lacks most of those that are due, else of the others."""
+    is_alone = node.name in node.run.once("trays with another list", at_fault_of) and not listed_with(node)
+    due = {peer.number: peer for peer in node.imex_domain.nodes if is_due(node, peer, own)}
+    words = {number: word for number in due if (word := own.links.get(number))}
+    missing = {number: word for number, word in words.items() if word != CONNECTED}
+    named = ", ".join(
+        f"{word} with {some(name_of(node, due[number]) for number in missing if missing[number] == word)}"
+        for word in dict.fromkeys(missing.values())
+    )
+    away = {number for number, word in missing.items() if not is_of_one_domain(node, due[number], word)}
+    is_cut_off = is_most(node, len(missing) - len(away), len(due) - len(away))
+    seen = f"{len(missing)} of {len(due)} IMEX connections to other trays are not up: {named}"
+    fail_if(missing and is_cut_off, f"{seen}; expected {CONNECTED}")
+    concern_if(missing and not is_cut_off, f"{seen}; expected {CONNECTED}")
+    unshown = some(name_of(node, due[number]) for number in due if number not in words)
+    if unshown:
+        seen = f"no state is shown for {len(due) - len(words)} of {len(due)} IMEX connections to other trays"
+        incomplete(f"{seen}: {unshown}; expected {CONNECTED}")
+    if is_alone and not due:
+        incomplete(
+            "nodes_config.cfg lists no other tray, but other trays list this one; expected the same list on all of them"
+        )
+
+
 def evaluate_all(trays: Iterable[ImexNode], node: Node) -> None:
     """What all trays of a domain have in common, for one that is not known to be this or that of them."""
     states, versions = {tray.status for tray in trays}, {tray.version for tray in trays}
-    status = ", ".join(sorted(state or "in no known state" for state in states))
-    fail_if(states and READY not in states, f"nvidia-imex is {status} on all trays of the domain; expected {READY}")
+    status = ", ".join(sorted(states))
+    fail_if(
+        "" not in states and READY not in states,
+        f"nvidia-imex is {status} on all trays of the domain; expected {READY}",
+    )
     with part:
         version = next(iter(versions), "") if len(versions) == 1 else ""
         is_other = version and version != NO_GPU and not node.nvml.driver.startswith(version)
@@ -164,11 +190,6 @@ def is_of_one_domain(node: Node, other: ImexNode, word: str) -> bool:
 def status_of(node: Node) -> Values:
     """What a tray's own nvidia-imex says that it is. Raises Incomplete where that is unknown."""
     return {READY: node.imex_self.status if runs_imex(node) else "not running"}
-
-
-def is_most(node: Node, unlike: int, compared: int) -> bool:
-    """Whether those that are unlike a tray are more than half of all with it."""
-    return unlike > (compared + 1) * node.threshold("group.majority")
 
 
 def name_of(node: Node, other: ImexNode) -> str:
@@ -222,40 +243,12 @@ def test_imex_nodes(node: Node) -> None:
     compared = lists if is_own else {name: trays for name, trays in lists.items() if name in others}
     require_compared(node, nodes, bool(compared))
     at_fault = () if is_own else node.run.once("trays with another list", at_fault_of)
-    unlike = [name for name, trays in compared.items() if trays != nodes and name not in at_fault]
+    unlike = [name for name, trays in compared.items() if trays != imex_list(node) and name not in at_fault]
     expected = f"expected the same list on all {len(compared) + 1} trays in it"
     seen = f"nodes_config.cfg differs from that of {some(unlike)}; {expected}"
     is_fault = is_own and not known(lambda: may_be_of_a_job(node), False)
     fail_if(unlike and is_fault, seen)
     concern_if(unlike and not is_fault, seen)
-
-
-def lists_beside(node: Node) -> dict[str, tuple[str, ...]]:
-    """The lists that a tray's is compared with: of the trays in it, and of those that have this tray in theirs."""
-    trays = {**listed_with(node), **listing(node)}
-    return {name: nodes for name, tray in trays.items() if (nodes := imex_list(tray))}
-
-
-def has_another_list(node: Node) -> bool:
-    """Whether most trays that are in a tray's list, or have it in theirs, have one other list with this tray in it.
-
-    Where all trays of its list have the same, they are a job's. Raises Incomplete.
-    """
-    own, lists = imex_list(node), lists_beside(node)
-    with_it = [lists[name] for name in listed_with(node) if name in lists]
-    if with_it and all(nodes == own for nodes in with_it):
-        return False
-    against = Counter(nodes for nodes in lists.values() if nodes != own)
-    return any(is_most(node, count, len(lists)) and names(node, nodes) for nodes, count in against.items())
-
-
-def at_fault_of(run: Group[Node]) -> frozenset[str]:
-    """The trays of which their own check says that their list is the wrong one."""
-    at_fault = set()
-    for node in run.nodes:
-        with suppress(Exception), Recording():
-            at_fault |= {node.name} if imex_list(node) and has_another_list(node) else set()
-    return frozenset(at_fault)
 
 
 def may_be_of_a_job(node: Node) -> bool:
@@ -272,13 +265,6 @@ def require_compared(node: Node, nodes: tuple[str, ...], are_others_known: bool)
     if all((there := called(node, address)) and there.name == node.name for address in nodes):
         not_applicable("nodes_config.cfg lists no other tray")
     incomplete("nodes_config.cfg was not read on any other tray of the list; expected it from all of them")
-
-
-def names(node: Node, nodes: tuple[str, ...]) -> bool:
-    """Whether a list has this tray in it. Raises Incomplete where its addresses are unknown, and IMEX names none."""
-    if any((there := called(node, address)) and there.name == node.name for address in nodes):
-        return True
-    return not addresses(node) and node.imex_self.host in nodes
 
 
 def known_place(other: Node) -> str | None:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 
 from clusterproof.checks.gpu.test_fabric import fabric_of
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
@@ -22,9 +23,9 @@ def test_rack_trays(node: Node) -> None:
     """Trays of the NVLink domain.
 
     The trays of a rack form one cluster of the NVLink fabric. --expect trays=N says how many there should be: more is a
-    fault; fewer is a concern, since one may be out for repair, or incomplete if the run covers only some nodes. Without
-    it, a domain larger than its type allows is a concern, and so is one that is short of trays when most domains here
-    are complete.
+    fault; fewer is a concern, since one may be out for repair, or incomplete if nodes that the run left out, or whose
+    fabric could not be read, may be the others. Without it, a domain larger than its type allows is a concern, and a
+    domain is short of trays only when most domains here are complete.
 
     Remedy (investigate): Look for trays that did not answer or are missing from the inventory, and compare the
     partitions of the rack's fabric manager. Reset a tray that is in a cluster of its own.
@@ -34,24 +35,27 @@ def test_rack_trays(node: Node) -> None:
 
     own = own_cluster(node)
     trays, due = tuple(tray.name for tray in rack_of(node).nodes), node.target.expect.get("trays")
-    unknown, sizes = racks_of(node.run).unread_like(node), sizes_of(node)
-    seen = f"{own} has {len(trays)} trays here ({fold(trays)})"
+    seen, sizes = f"{own} has {number_of(len(trays), 'tray')} here ({fold(trays)})", sizes_of(node)
     if due is not None:
         fail_if(len(trays) > due, f"{seen}; expected {due}")
-        is_less = len(trays) + unknown < due
-        if is_less and node.group.is_part:
-            incomplete(f"{seen}; expected {due}, but this run does not cover the whole inventory")
-        concern_if(is_less, f"{seen}; expected {due}")
+        evaluate_less(node, seen, due, str(due))
         return
     concern_if(len(trays) > max(sizes), f"{seen}; expected at most {max(sizes)}")
     domains = node.run.once("domains by the sizes of their type", domains_of).get(sizes, Counter())
     count = sum(domains[size] for size in sizes)
-    is_less = len(trays) not in sizes and len(trays) + unknown < max(sizes)
-    largest = max((size for size in sizes if domains[size]), default=0)
-    concern_if(
-        is_less and count > domains.total() * node.threshold("group.majority"),
-        f"{seen}; expected {largest}, as in {count} of {domains.total()} domains here",
-    )
+    if len(trays) not in sizes and count > domains.total() * node.threshold("group.majority"):
+        largest = max(size for size in sizes if domains[size])
+        evaluate_less(node, seen, max(sizes), f"{largest}, as in {count} of {domains.total()} domains here")
+
+
+def evaluate_less(node: Node, seen: str, due: int, expected: str) -> None:
+    """Nothing where a domain has the trays that are due; else a concern, or incomplete if others may be of it."""
+    trays, unknown = len(rack_of(node).nodes), racks_of(node.run).unread_like(node)
+    if trays < due and node.group.is_part:
+        incomplete(f"{seen}; expected {expected}, but this run does not cover the whole inventory")
+    if trays < due <= trays + unknown:
+        incomplete(f"{seen}, and the rack of {number_of(unknown, 'node')} is unknown; expected {expected}")
+    concern_if(trays < due, f"{seen}; expected {expected}")
 
 
 def own_cluster(node: Node) -> str:

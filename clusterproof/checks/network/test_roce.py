@@ -26,22 +26,27 @@ SETTINGS: Mapping[str, Callable[[RocePort], str]] = {
     "ECN notification": lambda port: port.notifies,
     "ECN reaction": lambda port: port.reacts,
     "traffic class": lambda port: port.traffic_class,
+    "PFC": lambda port: port.pfc or "",
+    "trust": lambda port: port.trust,
 }
 
 
-@evidence("show_gids; grep . /sys/class/net/*/ecn/roce_[nr]p/enable/* /sys/class/infiniband/*/tc/*/traffic_class")
+@evidence(
+    "show_gids; grep . /sys/class/net/*/ecn/roce_[nr]p/enable/* /sys/class/infiniband/*/tc/*/traffic_class; "
+    "mlnx_qos -i INTERFACE"
+)
 def test_roce_settings(node: Node) -> None:
     """RoCE settings of ports.
 
     NCCL uses all rails in the same way: a rail without a routable RoCE v2 GID at the same index as the others makes a
-    job fail at start, and one without congestion control, or in another traffic class, loses packets under load. Active
-    ports of the same model and speed are compared with each other, unless most nodes of the group have the same
-    deviation, and each port with the same port on other nodes. A node without InfiniBand or EFA whose fastest ports
-    have no such GID has no rail, unless all nodes of the group are like that and have virtual functions that may hold
-    the addresses.
+    job fail at start, and one without congestion control or PFC, or in another traffic class, loses packets under load.
+    PFC acts by priority, which packets have by their DSCP or by their VLAN tag (PCP). Active ports of the same model
+    and speed are compared with each other, unless most nodes of the group have the same deviation, and each port with
+    the same port on other nodes. A node without InfiniBand or EFA whose fastest ports have no such GID has no rail,
+    unless all nodes of the group are like that and have virtual functions that may hold the addresses.
 
-    Remedy (fix configuration): Give the interface its IP address. Set ECN and the traffic class as on the other ports,
-    also in the script that sets them at boot.
+    Remedy (fix configuration): Give the interface its IP address. Set ECN, PFC, trust and the traffic class as on the
+    other ports, also in the script that sets them at boot.
     """
     ports = active_ports(node)
     if not ports:

@@ -48,14 +48,55 @@ def test_a_domain_has_as_many_trays_as_expected(trays: int, due: int | None, ver
 
 def test_trays_that_a_run_leaves_out_are_not_missed() -> None:
     found = evaluated("rack_trays", tray(0), expect={"trays": 18}, is_part=True)
-    expect(found, INCOMPLETE, "has 1 trays here (tray00); expected 18, but this run does not cover")
+    expect(found, INCOMPLETE, "has 1 tray here (tray00); expected 18, but this run does not cover")
     assert evaluated("rack_trays", *rack(trays=18), expect={"trays": 9}, is_part=True).verdict is FAIL
 
 
-def test_a_tray_that_did_not_answer_may_be_of_any_domain() -> None:
+MAY_BE_OF_IT = "has 17 trays here (tray[00-16]), and the rack of 1 node is unknown; expected 18"
+UNREAD = {"error": "UNKNOWN"}
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        node("tray17", boot=boot(), nvml=Collected(Status.TIMED_OUT)),
+        tray(17, fabric={"error": "UNKNOWN"}),
+        tray(17, fabric={"error": "GPU_IS_LOST"}),
+    ],
+)
+def test_a_tray_of_which_nothing_is_known_may_be_of_any_domain(lost: NodeEvidence) -> None:
     one, *others = rack(trays=17)
-    lost = node("tray17", boot=boot(), nvml=Collected(Status.TIMED_OUT))
-    assert evaluated("rack_trays", one, *others, lost, expect={"trays": 18}).verdict is PASS
+    expect(evaluated("rack_trays", one, *others, lost, expect={"trays": 18}), INCOMPLETE, MAY_BE_OF_IT)
+    one, *others = rack()
+    assert evaluated("rack_trays", one, *others, replace(lost, node="lost"), expect={"trays": 18}).verdict is PASS
+
+
+IN_PROGRESS = {  # as nvidia-smi -q prints it
+    "state": 2,
+    **{name: {"error": "NOT_SUPPORTED", "text": "N/A"} for name in ("status", "clique", "cluster_uuid")},
+    "health_mask": 0,
+    "health_summary": 0,
+}
+
+
+@pytest.mark.parametrize("fabric", [IN_PROGRESS, {"error": "UNKNOWN"}, {"state": 3, "cluster_uuid": UNREAD}])
+def test_a_gpu_whose_place_is_unknown_leaves_the_others_of_its_tray_in_their_rack(fabric: dict[str, Any]) -> None:
+    one, *others = rack()
+    nvml: Any = one.collectors["nvml"]
+    *gpus, last = nvml.value["gpus"]
+    nvml = replace(nvml, value={**nvml.value, "gpus": [*gpus, {**last, "fabric": fabric}]})
+    one = replace(one, collectors={**one.collectors, "nvml": nvml})
+    for check in ("rack_trays", "rack_uniform", "imex_nodes"):
+        assert evaluated(check, one, *others, expect={"trays": 18}).verdict is PASS
+        assert evaluated(check, others[0], one, *others[1:], expect={"trays": 18}).verdict is PASS
+
+
+def test_a_tray_whose_gpus_have_not_registered_yet_is_missing_in_its_rack() -> None:
+    one, *others = rack()
+    absent = tray(17, fabric=IN_PROGRESS)
+    found = evaluated("rack_trays", one, *others[:-1], absent, expect={"trays": 18})
+    expect(found, CONCERN, "has 17 trays here (tray[00-16]); expected 18")
+    expect(evaluated("rack_trays", absent, one, *others[:-1]), NA, "no GPU here is known to be in a cluster")
 
 
 @pytest.mark.long
@@ -63,6 +104,12 @@ def test_a_rack_that_is_not_whole_where_most_are() -> None:
     one, *others = [*rack(RACK_1, 0, 17), *rack(RACK_2, 20), *rack("3" * 32, 40), *rack("4" * 32, 60)]
     expect(evaluated("rack_trays", one, *others), CONCERN, "has 17 trays here (tray[00-16]); expected 18, as in 3 of 4")
     assert evaluated("rack_trays", others[-1], *others[:-1], one).verdict is PASS
+    lost = node("lost", boot=boot(), nvml=Collected(Status.TIMED_OUT))
+    expect(
+        evaluated("rack_trays", one, *others, lost),
+        INCOMPLETE,
+        "and the rack of 1 node is unknown; expected 18, as in 3 of 4 domains here",
+    )
 
 
 def test_a_tray_is_compared_with_those_of_its_own_rack() -> None:
@@ -158,7 +205,7 @@ def in_groups(*groups: tuple[str, str, list[NodeEvidence]]) -> Result:
 @pytest.mark.long
 def test_an_unreached_node_of_unknown_type_may_be_a_tray_of_the_racks_that_its_group_is_of() -> None:
     lost = [NodeEvidence("lost", unreached=Unreached.TIMED_OUT)]
-    assert in_groups(("rack", P6E, rack(trays=17)), ("rack", "", lost)).verdict is PASS
+    expect(in_groups(("rack", P6E, rack(trays=17)), ("rack", "", lost)), INCOMPLETE, MAY_BE_OF_IT)
     expect(in_groups(("rack", P6E, rack(trays=17)), ("login", "", lost)), CONCERN, "has 17 trays here")
     expect(in_groups(("rack", "", rack(trays=17)), ("login", "", lost)), CONCERN, "has 17 trays here")
-    assert in_groups(("rack", P6E, rack(trays=17)), ("other half", P6E, lost)).verdict is PASS
+    expect(in_groups(("rack", P6E, rack(trays=17)), ("other half", P6E, lost)), INCOMPLETE, MAY_BE_OF_IT)

@@ -41,6 +41,7 @@ def roce_port(number: int, **more: Any) -> dict[str, Any]:
     """An active RoCE port of a rail."""
     gids = [{"index": 3, "type": "RoCE v2", "kind": "ipv4"}]
     ecn = {"notifies": "1" * 8, "reacts": "1" * 8, "traffic_class": "106", "gids": gids}
+    ecn |= {"pfc": "00010000", "dscp": "".join(str(dscp >> 3) for dscp in range(64))}
     rail = {"model": "15b3:1021", "rate": "400 Gb/sec (4X NDR)", "state": "4: ACTIVE"}
     return {"device": f"mlx5_{number}", "port": 1, **rail, **ecn, **more}
 

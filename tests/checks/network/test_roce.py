@@ -31,6 +31,9 @@ STORAGE = {"model": "15b3:101d", "rate": "100 Gb/sec (4X EDR)", "reacts": "0" * 
         ([port(0), port(1, traffic_class="0")], PASS, ""),  # which of the two is right?
         ([port(0), port(1), port(2, traffic_class="")], CONCERN, "traffic class of mlx5_2 port 1 is not set; expected"),
         ([port(0), port(1), port(2, gids=[])], CONCERN, "RoCE v2 GID index of mlx5_2 port 1 is none; expected 3, like"),
+        ([port(0), port(1), port(2, pfc="0" * 8)], CONCERN, "PFC of mlx5_2 port 1 is 00000000; expected 00010000"),
+        ([port(0), port(1), port(2, dscp="")], CONCERN, "trust of mlx5_2 port 1 is PCP; expected DSCP, like 2 of 3"),
+        ([port(0), port(1), port(2, pfc={"error": "EIO"})], INCOMPLETE, "pfc could not be read (EIO)"),
         ([port(0), port(1), port(2, gids=None)], INCOMPLETE, "gids was not reported"),
         ([], NA, "no active RoCE port on this node"),
     ],

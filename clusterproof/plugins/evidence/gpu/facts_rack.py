@@ -16,6 +16,7 @@ from clusterproof.plugins.evidence.field import (
     one,
     optional,
     readings,
+    require,
     text,
     texts,
     values,
@@ -184,12 +185,19 @@ def place_of(node: Node) -> Values:
 
 
 def cluster_of(node: Node) -> Values:
-    """The cluster that most of its GPUs are in; None where it is unknown, or they are in none."""
+    """The cluster that most of its GPUs are in; None where they are in none. Raises Incomplete."""
     domain = _most(node, cluster)
     return {CLUSTER: None if domain is None or domain.endswith(NO_CLUSTER) else domain}
 
 
 def _most(node: Node, name_of: Callable[[Fabric], str]) -> str | None:
-    read = [readings(gpu, "fabric")[0] for gpu in node.gpus]
-    names = [name_of(reading["fabric"]) for reading in read if reading]
+    """What most of the GPUs are in that are known to be in any. Raises Incomplete where nothing is known of any."""
+    names, unread = [], []
+    for gpu in node.gpus:
+        try:
+            names.append(name_of(gpu.fabric))
+        except (Incomplete, NotApplicable) as why:
+            unread.append(why)
+    if not names:
+        require(why for why in unread if isinstance(why, Incomplete))
     return max(names, key=names.count) if names else None

@@ -1,4 +1,4 @@
-"""The racks of a run: which of its nodes are trays of one, whatever their groups, and which IMEX lists name them."""
+"""The racks of a run: which of its nodes are trays of one, whatever their groups, and whose IMEX list is another."""
 
 from __future__ import annotations
 
@@ -83,27 +83,33 @@ def _by_host(group: Group[Node]) -> dict[str, Node | None]:
             for host in addresses(node) | {node.name, name, host_name_of(node)}:
                 by_host[host] = None if host in by_host else node
     for node in group.nodes:
-        with suppress(Exception), Recording():
-            if not addresses(node):  # what its IMEX calls it stands in for them
-                by_host.setdefault(node.imex_self.host, node)
+        with suppress(Exception), Recording():  # others than of IPv4 are only known by its IMEX
+            by_host.setdefault(node.imex_self.host, node)
     return by_host
 
 
 def imex_list(node: Node) -> tuple[str, ...]:
-    """The nodes_config.cfg of a tray; empty where it is unknown, which is for its own check to say."""
+    """The trays in the nodes_config.cfg of one, by their names, else as it calls them.
+
+    Empty where it is unknown, which is for its own check to say.
+    """
     lists = node.run.once("IMEX lists", lambda run: {tray.name: _list_of(tray) for tray in run.nodes})
     return lists[node.name] if node.name in lists else _list_of(node)
 
 
 def _list_of(node: Node) -> tuple[str, ...]:
+    return tuple(tray.name if (tray := called(node, host)) else host for host in _hosts_of(node))
+
+
+def _hosts_of(node: Node) -> tuple[str, ...]:
     imex = readings(node, "imex")[0].get("imex")
-    trays: tuple[str, ...] = readings(imex, "nodes")[0].get("nodes", ()) if imex else ()
-    return trays
+    hosts: tuple[str, ...] = readings(imex, "nodes")[0].get("nodes", ()) if imex else ()
+    return hosts
 
 
 def listed_with(node: Node) -> Mapping[str, Node]:
     """The other trays that its nodes_config.cfg names, by their names."""
-    trays = (called(node, address) for address in dict.fromkeys(imex_list(node)))
+    trays = (called(node, host) for host in dict.fromkeys(_hosts_of(node)))
     return {tray.name: tray for tray in trays if tray and tray.name != node.name}
 
 
@@ -119,3 +125,41 @@ def _listing(run: Group[Node]) -> dict[str, list[tuple[str, Node]]]:
             for listed in listed_with(tray):
                 by_listed[listed].append((tray.name, tray))
     return by_listed
+
+
+def is_most(node: Node, unlike: int, compared: int) -> bool:
+    """Whether those that are unlike a tray are more than half of all with it."""
+    return unlike > (compared + 1) * node.threshold("group.majority")
+
+
+def lists_beside(node: Node) -> dict[str, tuple[str, ...]]:
+    """The lists that a tray's is compared with: of the trays in it, and of those that have this tray in theirs."""
+    trays = {**listed_with(node), **listing(node)}
+    return {name: nodes for name, tray in trays.items() if (nodes := imex_list(tray))}
+
+
+def has_another_list(node: Node) -> bool:
+    """Whether most trays that are in a tray's list, or have it in theirs, have one other list with this tray in it.
+
+    Where all trays of its list have the same, they are a job's. Raises Incomplete.
+    """
+    own, lists = imex_list(node), lists_beside(node)
+    with_it = [lists[name] for name in listed_with(node) if name in lists]
+    if with_it and all(nodes == own for nodes in with_it):
+        return False
+    against = Counter(nodes for nodes in lists.values() if nodes != own)
+    return any(is_most(node, count, len(lists)) and names(node, nodes) for nodes, count in against.items())
+
+
+def at_fault_of(run: Group[Node]) -> frozenset[str]:
+    """The trays of which their own check says that their list is the wrong one."""
+    at_fault = set()
+    for node in run.nodes:
+        with suppress(Exception), Recording():
+            at_fault |= {node.name} if imex_list(node) and has_another_list(node) else set()
+    return frozenset(at_fault)
+
+
+def names(node: Node, nodes: tuple[str, ...]) -> bool:
+    """Whether a list has this tray in it. Raises Incomplete where its addresses are unknown, and IMEX names none."""
+    return node.name in nodes or (not addresses(node) and node.imex_self.host in nodes)

@@ -24,13 +24,18 @@ LETTERS = {  # of the table's legend, in the words of the JSON
 _NODE = re.compile(
     r"^Node #(\d{1,4})\s{1,8}- (\S{1,100})\s{1,80}- ([A-Z_]{2,40})\s{0,60}(?:- Version: (\S{1,40}))?", re.MULTILINE
 )
-_ROW = re.compile(r"^\s{1,12}(\d{1,4})\s{1,12}((?:(?:[INRDAC]|!V!|!M!)\s{0,8}){1,1024})$", re.MULTILINE)
+_ROW = re.compile(r"^\s{1,12}(\d{1,4})((?:\s{1,12}[^\s\d]{1,4}){1,1024})\s*$", re.MULTILINE)
 _STATE = re.compile(r"^Domain State: ([A-Z_]{2,40})\s*$", re.MULTILINE)
+_WORD = re.compile(r"[A-Z_]{2,40}")
+_VERSION = re.compile(r"\d[\w.-]{0,39}|NO_GPU")
 
 
 @record
 class ImexNode:
-    """One node of a domain as another one sees it; `links` has a word for each of its connections, by their numbers."""
+    """One node of a domain as another one sees it; what is not shown is empty.
+
+    `links` has a word for each of its connections, by their numbers.
+    """
 
     number: int
     host: str
@@ -71,12 +76,19 @@ def _number(row: tuple[int, Mapping[str, object]]) -> int:
 
 def _node(number: int, entry: Mapping[str, object]) -> ImexNode:
     links = {
-        int(key): short(link.get("status"))
+        int(key): _shown(_WORD, link.get("status"))
         for key, link in _entries(entry.get("connections"))
         if key.isdecimal() and len(key) <= 4
     }
-    host, host_name, status, version = (short(entry.get(key)) for key in ("host", "hostName", "status", "version"))
+    host, host_name = (short(entry.get(key)) for key in ("host", "hostName"))
+    status, version = _shown(_WORD, entry.get("status")), _shown(_VERSION, entry.get("version"))
     return ImexNode(number, host, host_name, status, version, links)
+
+
+def _shown(form: re.Pattern[str], value: object) -> str:
+    """A value of this form; empty where it is none, as `N/A`."""
+    word = short(value)
+    return word if form.fullmatch(word) else ""
 
 
 def _entries(data: object) -> list[tuple[str, Mapping[str, object]]]:
@@ -89,18 +101,20 @@ def _entries(data: object) -> list[tuple[str, Mapping[str, object]]]:
 def _of_table(text: str) -> ImexDomain:
     rows = {int(row[1]): row[2].split() for row in _ROW.finditer(text)}
     state = _STATE.search(text)
+    if not state:
+        raise CaptureError("it has no line of the domain's state, it may be cut")
     nodes = tuple(
         ImexNode(
             int(row[1]),
             row[2],
             "",
             row[3],
-            row[4] or "",
-            {at: LETTERS[letter] for at, letter in enumerate(rows.get(int(row[1]), ()))},
+            _shown(_VERSION, row[4]),
+            {at: LETTERS.get(letter, "") for at, letter in enumerate(rows.get(int(row[1]), ()))},
         )
         for row in _NODE.finditer(text)
     )
-    return ImexDomain(state[1] if state else "", nodes[:MAX_NODES])
+    return ImexDomain(state[1], nodes[:MAX_NODES])
 
 
 def is_imex(text: str) -> bool:

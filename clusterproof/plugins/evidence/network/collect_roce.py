@@ -1,12 +1,25 @@
-"""How RoCE is set on the ports of network cards: GIDs, ECN, traffic class; /sys/class/infiniband and net."""
+"""How RoCE is set on the ports of network cards: GIDs, ECN, traffic class, PFC, and which priority a DSCP has.
+
+From /sys/class/infiniband and net; the last two from the kernel, as mlnx_qos and dcb ask it by netlink.
+"""
 
 from __future__ import annotations
 
-from clusterproof.plugins.agent.reading import Node
+import errno
+import socket
+import struct
+from collections.abc import Iterator
+
+from clusterproof.plugins.agent.reading import Node, error
 
 FOLDER = "/sys/class/infiniband"
 MAX_GIDS = 16  # of a port: what NCCL and perftest choose from are among the first
 PRIORITIES = range(8)
+DSCPS = range(64)
+RTM_GETDCB, NLM_F_REQUEST, NLMSG_ERROR, IEEE_GET = 78, 1, 2, 21  # of linux/netlink.h, rtnetlink.h and dcbnl.h
+IFNAME, IEEE, PFC, APPS, BY_DSCP = 1, 13, 2, 3, 5  # its attributes, and what selects entries of the last by DSCP
+ANSWER_S, MAX_ANSWER = 1.0, 32 * 1024
+WITHOUT = (errno.EOPNOTSUPP, errno.ENODEV, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
 
 
 def read(node: Node) -> object:
@@ -33,6 +46,7 @@ def _port(node: Node, name: str, port: str) -> dict[str, object]:
         "notifies": _switches(node, f"{ecn}/roce_np/enable"),
         "reacts": _switches(node, f"{ecn}/roce_rp/enable"),
         "traffic_class": node.text(f"{FOLDER}/{name}/tc/{port}/traffic_class", absent=""),
+        **read_priorities(node, interface),
     }
 
 
@@ -50,3 +64,55 @@ def _switches(node: Node, folder: str) -> str:
     """One digit for each priority: whether congestion control is on; empty where the driver has no such files."""
     bits = [str(node.text(f"{folder}/{priority}", absent="")) for priority in PRIORITIES]
     return "".join(bits) if all(word in ("0", "1") for word in bits) else ""
+
+
+def read_priorities(node: Node, interface: str) -> dict[str, object]:
+    """A digit for each priority, whether PFC is on; and the priority of each DSCP. Empty where the driver has none."""
+    try:
+        return priorities(_asked(interface) if interface and not node.root else b"")
+    except OSError as problem:
+        if problem.errno in WITHOUT:
+            return priorities(b"")
+        why = error(OSError(problem.errno or errno.EIO, "", f"priorities of {interface}"))
+        return {"pfc": why, "dscp": why}
+
+
+def _asked(interface: str) -> bytes:
+    """The attributes that the kernel answers with. Raises OSError."""
+    name = interface.encode()[:15] + b"\0"
+    attribute = struct.pack("=HH", 4 + len(name), IFNAME) + name + bytes(-len(name) % 4)
+    head = struct.pack("=IHHII", 20 + len(attribute), RTM_GETDCB, NLM_F_REQUEST, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:
+        kernel.settimeout(ANSWER_S)
+        kernel.send(head + struct.pack("=BBH", 0, IEEE_GET, 0) + attribute)
+        answer, (sender, _) = kernel.recvfrom(MAX_ANSWER)
+    if sender or len(answer) < 20:  # else it is not the kernel's
+        raise OSError(errno.EIO, "")
+    length, kind = struct.unpack_from("=IH", answer)
+    if kind == NLMSG_ERROR:
+        raise OSError(-struct.unpack_from("=i", answer, 16)[0], "")
+    return answer[20:length]
+
+
+def priorities(data: bytes) -> dict[str, object]:
+    """The same from these attributes."""
+    ieee = dict(_attributes(dict(_attributes(data)).get(IEEE, b"")))
+    pfc, by_dscp = ieee.get(PFC, b""), {}
+    for _, entry in _attributes(ieee.get(APPS, b"")):
+        selector, priority, dscp = struct.unpack_from("=BBH", entry) if len(entry) >= 4 else (0, 0, 0)
+        if selector == BY_DSCP and dscp in DSCPS and priority in PRIORITIES:
+            by_dscp[dscp] = str(priority)
+    return {
+        "pfc": "".join(str(pfc[1] >> priority & 1) for priority in PRIORITIES) if len(pfc) > 1 else "",
+        "dscp": "".join(by_dscp.get(dscp, "-") for dscp in DSCPS) if by_dscp else "",
+    }
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + 4 <= len(data):
+        length, kind = struct.unpack_from("=HH", data, at)
+        if length < 4:
+            return
+        yield kind & 0x3FFF, data[at + 4 : at + length]
+        at += -(-length // 4) * 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import groupby
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import TYPE_CHECKING
@@ -229,6 +230,8 @@ class RocePort(Reported):
     notifies = Field(text)  # ECN as the receiver, a digit for each priority; empty where the driver does not show it
     reacts = Field(text)  # ECN as the sender
     traffic_class = Field(text)
+    pfc = Field(optional(text))  # a digit for each priority; empty where the driver has none, None in older recordings
+    dscp = Field(optional(text))  # the priority of each DSCP; empty where packets have that of their VLAN tag (PCP)
 
     @property
     def label(self) -> str:
@@ -242,6 +245,23 @@ class RocePort(Reported):
         routed = [gid for gid in self.gids if gid.type == ROCE_V2 and gid.kind != "link"]
         best = sorted(routed, key=lambda gid: (gid.kind != "ipv4", gid.index))
         return str(best[0].index) if best else "none"
+
+    @property
+    def trust(self) -> str:
+        """What gives packets their priority: `PCP`, or `DSCP`, with these where they are not the usual ones.
+
+        Empty where the driver does not show it. Raises Incomplete.
+        """
+        if not self.dscp:
+            return "PCP" if self.pfc else ""
+        if all(priority == str(dscp >> 3) for dscp, priority in enumerate(self.dscp)):
+            return "DSCP"
+        begin, runs = 0, []
+        for priority, alike in groupby(self.dscp):
+            end = begin + len(list(alike)) - 1
+            runs.append(f"{begin}-{end}: {priority}" if end > begin else f"{begin}: {priority}")
+            begin = end + 1
+        return f"DSCP ({', '.join(runs)})"
 
 
 roce_ports = list_collected_as("roce", "ports", RocePort, NICS)

@@ -27,14 +27,16 @@ _NUMBERS = re.compile(rf"^{_ADDRESS} ([0-9a-f]{{4}}): ([0-9a-f]{{4}}):([0-9a-f]{
 _NAMED = re.compile(rf"^{_ADDRESS} ([A-Z0-9][^:\[]{{2,60}}?)(?: \[([0-9a-f]{{4}})\])?: (.{{1,300}})")
 _IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\](?!.{0,200}\[[0-9a-f]{4}:)")
 _LINK = re.compile(
-    r"\s{1,8}Lnk(Cap|Sta):\s.{0,100}?\bSpeed (\d{1,3}(?:\.\d)?)GT/s(?: \([a-z]{1,12}\))?, Width x(\d{1,2})\b"
+    r"\s{1,40}Lnk(Cap|Sta):\s.{0,100}?\bSpeed (\d{1,3}(?:\.\d)?)GT/s(?: \([a-z]{1,12}\))?, Width x(\d{1,2})\b"
 )
 _MODEL = re.compile(r"Mellanox Technologies (MT[\w ]{1,40}(?:\[[^\[\]]{1,60}\])?)")
 _NEURON = re.compile(rf"7[0-9]6[0-9]|{NEURON}")
-_NUMA = re.compile(r"\s{1,8}NUMA node: (\d{1,4})\s*\Z")
-_DRIVER = re.compile(r"\s{1,8}Kernel driver in use: (\S{1,60})")
+_NUMA = re.compile(r"\s{1,40}NUMA node: (\d{1,4})\s*\Z")
+_DRIVER = re.compile(r"\s{1,40}Kernel driver in use: (\S{1,60})")
 _GONE = re.compile(r"\(rev ff\)")
-_AVAILABLE = re.compile(r"\s{1,8}Kernel modules: \S")  # which lspci prints behind the driver in use, where there is one
+_AVAILABLE = re.compile(
+    r"\s{1,40}Kernel modules: \S"
+)  # which lspci prints behind the driver in use, where there is one
 _SLOT = re.compile(rf"^Slot:\s{{1,8}}{_ADDRESS}[ \t]*$", re.MULTILINE)
 _TREE = re.compile(r"^\s{0,4}[-\\|+ ]{0,8}-?\[(?:([0-9a-f]{4}):)?([0-9a-f]{2})\]", re.MULTILINE)
 _COLLECTOR = re.compile(r"[-+\\]-{1,4}([0-9a-f]{2}\.[0-7])  (.{1,200})")
@@ -77,10 +79,15 @@ def _by_name(title: str) -> str:
 def _device(address: str, kind: str, vendor: str, device: str) -> dict[str, Any]:
     """What is unknown is left out."""
     ids = {"class": kind, "vendor": vendor, "device": device}
-    full = address if address.count(":") == 2 else f"0000:{address}"
     is_neuron = vendor == AMAZON and bool(_NEURON.fullmatch(device))
     marked = {"neuron": True} if is_neuron else {}
-    return {"address": full[-12:], **{key: value for key, value in ids.items() if value}, **marked}
+    return {"address": _whole(address), **{key: value for key, value in ids.items() if value}, **marked}
+
+
+def _whole(address: str) -> str:
+    """An address with its domain, in four digits at least: `0000:53:00.0`."""
+    domain, bus, function = ("0:" * (2 - address.count(":")) + address).split(":")
+    return f"{domain.lstrip('0'):0>4}:{bus}:{function}"
 
 
 def _all_ones(line: str) -> dict[str, Any]:
@@ -186,9 +193,9 @@ ACS_NAMES = (
 )  # bit 0 first
 
 _DEVICE = re.compile(r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ([^:]{2,60}): (.{1,200})")
-_ORDER = re.compile(r"\s{1,8}RlxdOrd([+-])")
-_SIZES = re.compile(r"\s{1,8}MaxPayload (\d{3,4}) bytes, MaxReadReq (\d{3,4}) bytes")
-_ACS = re.compile(r"\s{1,8}ACSCtl:\s{1,4}((?:[A-Za-z]{8,12}[+-] ?){1,7})")
+_ORDER = re.compile(r"\s{1,40}RlxdOrd([+-])")
+_SIZES = re.compile(r"\s{1,40}MaxPayload (\d{3,4}) bytes, MaxReadReq (\d{3,4}) bytes")
+_ACS = re.compile(r"\s{1,40}ACSCtl:\s{1,4}((?:[A-Za-z]{8,12}[+-] ?){1,7})")
 
 
 def is_settings(text: str) -> bool:
@@ -202,7 +209,7 @@ def read_settings(text: str) -> Mapping[str, object]:
     for line in text.split("\n"):
         if match := _DEVICE.match(line):
             kind, model = _kind(match[2], match[3]), match[3].partition(" (rev")[0]
-            functions.append({"address": f"0000:{match[1]}"[-12:], "kind": kind, "model": model, "settings": {}})
+            functions.append({"address": _whole(match[1]), "kind": kind, "model": model, "settings": {}})
         elif functions:
             functions[-1]["settings"].update(_setting(line))
     nothing = {"max_payload": None, "max_read_request": None, "relaxed_ordering": None, "acs": None}
