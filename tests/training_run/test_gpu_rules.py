@@ -91,6 +91,23 @@ def test_a_power_cap_on_all_gpus_alike_is_nothing() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("without", [(), (of_run.CLOCK,)])
+@pytest.mark.parametrize("healthy", [0, 1, 3])
+def test_gpus_that_hardware_slows_down_with_most_others_are_named_though_nothing_is_left_to_compare_with(
+    healthy: int, without: tuple[str, ...]
+) -> None:
+    def change(node: str, gpu: int, _time_s: float) -> Mapping[str, float]:
+        is_slowed = gpu >= (healthy if node == "gpu001" else 0)
+        return {of_run.CLOCK: 1_200.0, of_run.SLOWED: 100.0} if is_slowed else {}
+
+    result = said("run.slow_clock", watched(change, without=without))
+    first = "gpu001 gpu3" if healthy else "gpu001 gpu0"
+    assert result.verdict.value == "fail", result.message
+    assert f"{first} busy for 60 min, slowed by hardware 100 % of it" in result.message
+    assert all(f"gpu001 gpu{index} busy" not in result.message for index in range(healthy))
+
+
+@pytest.mark.long
 def test_a_clock_that_is_low_for_four_minutes_is_nothing() -> None:
     def briefly(node: str, gpu: int, time_s: float) -> Mapping[str, float]:
         is_slow = (node, gpu) == ("gpu001", 0) and time_s % 600 < 240

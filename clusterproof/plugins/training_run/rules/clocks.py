@@ -1,4 +1,4 @@
-"""Clocks of GPUs: those below the clocks of others that are as busy."""
+"""Clocks of GPUs: those below the clocks of others that are as busy, and those that hardware slows down together."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from clusterproof.plugins.training_run.samples import CAPPED, CLOCK, GPU, SLOWED
 
 BUSY_PERCENT = 90.0
 LEAST_CLOCKS = 4
+MOSTLY_PERCENT = 50.0  # of a moment in which hardware slows a GPU down: then it is nothing to compare others with
 
 Key = tuple[str, str]  # node, device
 
@@ -18,12 +19,12 @@ Key = tuple[str, str]  # node, device
 class SlowClock:
     """A GPU that was slow for so long: its clock as a share of its peers', and of the time how long it was held.
 
-    The latter are None where that was not sampled.
+    The latter are None where that was not sampled; so is the share of one that too few others can be compared with.
     """
 
     name: str
     seconds: float
-    share: float
+    share: float | None
     capped_percent: float | None
     slowed_percent: float | None
 
@@ -31,6 +32,27 @@ class SlowClock:
 def most_peers(samples: Samples) -> int:
     """How many busy GPUs at most had their clocks sampled at once, beside one of them."""
     return max((len(clocks) - 1 for clocks in _clocks(samples).values()), default=0)
+
+
+def slowed_together(samples: Samples) -> list[SlowClock]:
+    """Busy GPUs that hardware slows down while it leaves too few others alone to compare with; longest first."""
+    slowed = samples.of(SLOWED)
+    moments: dict[int, dict[Key, bool]] = {}
+    for key, series in samples.of(GPU).items():
+        for at, use in series.items():
+            if use.mean > BUSY_PERCENT and (held := slowed.get(key, {}).get(at)):
+                moments.setdefault(at, {})[key] = held.mean > MOSTLY_PERCENT
+    together: dict[Key, list[tuple[int, bool]]] = {}
+    for at, gpus in sorted(moments.items()):
+        are_many = list(gpus.values()).count(False) < LEAST_CLOCKS
+        for key, is_slowed in gpus.items():
+            together.setdefault(key, []).append((at, is_slowed and are_many))
+    slowest = []
+    for key, held_at in together.items():
+        if times := longest(held_at, samples.bin_s):
+            seconds = (times[-1] - times[0] + 1) * samples.bin_s
+            slowest.append(SlowClock(" ".join(key), seconds, None, None, _percent(slowed[key], times)))
+    return sorted(slowest, key=lambda clock: -clock.seconds)
 
 
 def slow_clocks(samples: Samples, below: float) -> list[SlowClock]:
