@@ -86,6 +86,19 @@ LINES = (
         3.13,
     ),
     Printed(
+        "bars of Lightning, diffusers and kohya",
+        "\rEpoch 0:   5%|▌         | {0}/18 [00:08<02:29,  8.77s/it]"
+        "\rEpoch 0:   5%|▌         | {0}/18 [00:08<02:29,  8.77s/it, v_num=1, train_loss={1}, val_loss=nan.0]",
+    ),
+    Printed(
+        "bars of Lightning, diffusers and kohya",
+        "\rSteps:   2%|▍    | {0}/5900000 [19:15:43<1185:20:02,  1.36it/s, data=0.0079, loss={1}, lr=4.99e-5, vae=0.1]",
+    ),
+    Printed(
+        "bars of Lightning, diffusers and kohya",
+        "\rsteps:  50%|█████ | {0}/800 [05:43<05:43,  1.17it/s, avr_loss={1}]",
+    ),
+    Printed(
         "torchtune",
         "Step {0} | loss:{1} lr:5e-07 time_per_step_s:21.6 tokens_per_second_per_gpu:91 grad_norm:131.0\n",
         21.6,
@@ -130,6 +143,24 @@ def test_a_loss_that_is_no_number_fails(tmp_path: Path, printed: Printed) -> Non
     result = said("run.loss_finite", read(tmp_path, text))
     assert result.verdict.value == "fail"
     assert f"the loss is nan from step {6 * printed.times} on, in 3 of 8 lines" in result.message
+
+
+@pytest.mark.parametrize("name", ["NeMo 1", "bars of Lightning, diffusers and kohya"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_loss_that_a_bar_pads_fails_too(tmp_path: Path, name: str, value: str) -> None:
+    line = next(printed.line for printed in LINES if printed.name == name)
+    text = "".join(line.format(step, f"{value}.0" if step > 5 else "2.35") for step in range(1, 9))
+    result = said("run.loss_finite", read(tmp_path, text))
+    assert result.message.startswith(f"rank 0: the loss is {value} from step 6 on, in 3 of 8 lines"), result.message
+
+
+def test_a_number_with_commas_counts_whole(tmp_path: Path) -> None:
+    line = next(printed.line for printed in LINES if "total grad norm=0.0044" in printed.line)
+    text = "".join(
+        line.format(step, "2.5").replace("0.0044", "1,234" if step == 150 else "1.5") for step in range(1, 201)
+    )
+    message = said("run.loss_spikes", read(tmp_path, text)).message
+    assert "the norm of the gradients is 1.23e+03 at step 150, 822.7 times the largest" in message, message
 
 
 @pytest.mark.long
@@ -183,6 +214,18 @@ def test_steps_are_counted_through_all_epochs(tmp_path: Path) -> None:
     assert list(run.data.steps[0]) == [14710]
 
 
+def test_the_steps_of_a_bar_are_counted_through_all_epochs(tmp_path: Path) -> None:
+    line = next(printed.line for printed in LINES if "v_num" in printed.line)
+    text = "".join(
+        line.replace("Epoch 0", f"Epoch {epoch}").format(step, "nan.0" if epoch == 2 else "2.5")
+        for epoch in range(3)
+        for step in range(1, 19)
+    )
+    message = said("run.loss_finite", read(tmp_path, text)).message
+    assert message.startswith("rank 0: the loss is nan from step 37 on, in 18 of 54 lines"), message
+
+
 def test_losses_of_an_evaluation_are_none_of_training(tmp_path: Path) -> None:
-    text = LINES[12].line.format(7, "2.5") + "[eval_step=3/16]\n    eval/books_val/CrossEntropyLoss=nan\n"
+    line = next(printed.line for printed in LINES if printed.name.startswith("OLMo"))
+    text = line.format(7, "2.5") + "[eval_step=3/16]\n    eval/books_val/CrossEntropyLoss=nan\n"
     assert said("run.loss_finite", read(tmp_path, text)).verdict.value == "pass"

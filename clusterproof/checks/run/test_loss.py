@@ -16,7 +16,7 @@ pytestmark = [mark.run]
 
 
 @mark.hyperpod_performance_debugger
-@evidence("grep -iE 'loss: *(nan|inf)' train.log")
+@evidence("grep -iE 'loss\\W{1,4}(nan|inf)|nan iterations: +[1-9]' train.log")
 def test_loss_finite(run: TrainingRun) -> None:
     """Loss and norm of the gradients.
 

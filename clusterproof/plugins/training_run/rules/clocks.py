@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 
 from clusterproof.plugins.core.record import record
@@ -35,24 +35,26 @@ def most_peers(samples: Samples) -> int:
 
 
 def slowed_together(samples: Samples) -> list[SlowClock]:
-    """Busy GPUs that hardware slows down while it leaves too few others alone to compare with; longest first."""
-    slowed = samples.of(SLOWED)
-    moments: dict[int, dict[Key, bool]] = {}
-    for key, series in samples.of(GPU).items():
-        for at, use in series.items():
-            if use.mean > BUSY_PERCENT and (held := slowed.get(key, {}).get(at)):
-                moments.setdefault(at, {})[key] = held.mean > MOSTLY_PERCENT
-    together: dict[Key, list[tuple[int, bool]]] = {}
-    for at, gpus in sorted(moments.items()):
-        are_many = list(gpus.values()).count(False) < LEAST_CLOCKS
-        for key, is_slowed in gpus.items():
-            together.setdefault(key, []).append((at, is_slowed and are_many))
+    """Busy GPUs that hardware slows down while too few others, with clocks to compare with, are not; longest first."""
+    clocks, busy, slowed = _clocks(samples), samples.of(GPU), samples.of(SLOWED)
+    mostly = {
+        key: {at for at, held in series.items() if held.mean > MOSTLY_PERCENT and _is_busy(busy, key, at)}
+        for key, series in slowed.items()
+    }
+    alone = {at: sum(at not in mostly.get(key, ()) for key in known) for at, known in clocks.items()}
     slowest = []
-    for key, held_at in together.items():
-        if times := longest(held_at, samples.bin_s):
+    for key, moments in mostly.items():
+        seen = sorted(at for at in slowed[key] if _is_busy(busy, key, at))
+        together = ((at, at in moments and (alone.get(at, 0) < LEAST_CLOCKS or key not in clocks[at])) for at in seen)
+        if times := longest(together, samples.bin_s):
             seconds = (times[-1] - times[0] + 1) * samples.bin_s
             slowest.append(SlowClock(" ".join(key), seconds, None, None, _percent(slowed[key], times)))
     return sorted(slowest, key=lambda clock: -clock.seconds)
+
+
+def _is_busy(busy: Mapping[Key, Series], key: Key, at: int) -> bool:
+    use = busy.get(key, {}).get(at)
+    return use is not None and use.mean > BUSY_PERCENT
 
 
 def slow_clocks(samples: Samples, below: float) -> list[SlowClock]:
@@ -93,7 +95,6 @@ def _clocks(samples: Samples) -> dict[int, dict[Key, float]]:
     busy = samples.of(GPU)
     for key, series in samples.of(CLOCK).items():
         for at, clock in series.items():
-            use = busy.get(key, {}).get(at)
-            if use and use.mean > BUSY_PERCENT:
+            if _is_busy(busy, key, at):
                 clocks.setdefault(at, {})[key] = clock.mean
     return clocks
