@@ -39,6 +39,7 @@ def test_gpu_memory_growth(run: TrainingRun) -> None:
     fail_if(soon, f"{listed(gpu.words for gpu in soon)}; expected memory that does not grow")
     later = [gpu for gpu in growing if fail_h <= gpu.hours_left < concern_h]
     concern_if(later, f"{listed(gpu.words for gpu in later)}; expected memory that does not grow")
+    run.sampled.require_settled()
 
 
 @mark.hyperpod_performance_debugger
@@ -59,6 +60,7 @@ def test_batch_size(run: TrainingRun) -> None:
         and (unused := run.sampled.unused(run.threshold("run.batch_p95_percent"))) is not None
     ):
         hardly_used(run, unused)
+        run.sampled.require_all()
         return
     tensor = run.sampled.tensor_percent
     most, least = run.threshold("run.batch_memory_percent"), run.threshold("run.batch_tensor_percent")
@@ -67,6 +69,7 @@ def test_batch_size(run: TrainingRun) -> None:
             f"at most {used:.0f} % of the GPUs' memory used, tensor cores busy {tensor:.0f} % of the time; "
             f"expected {most:g} % or {least:g} %"
         )
+    run.sampled.require_all()
 
 
 def hardly_used(run: TrainingRun, unused: Sequence[Unused]) -> None:
@@ -131,6 +134,7 @@ def test_slow_clock(run: TrainingRun) -> None:
             f"{in_words(unknown, below)}: {RECORD}, or nvidia-smi's clocks_event_reasons.active, says what holds "
             "it down"
         )
+    run.sampled.require_all()
 
 
 def in_words(slow: list[SlowClock], below: float) -> str:
@@ -183,7 +187,7 @@ def test_gpu_lost(run: TrainingRun) -> None:
         more = f" and {len(unseen) - MAX_GPUS} more" if len(unseen) > MAX_GPUS else ""
         incomplete(f"{'; '.join(messages)}{more}; expected samples, as from the others: check whether it is lost")
     if not lost:
-        _ = run.sampled.gpus
+        run.sampled.require_all()
 
 
 def lost_in_words(run: TrainingRun, lost: Sequence[GpuLost]) -> str:
