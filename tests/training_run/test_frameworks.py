@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from clusterproof.plugins.training_run.formats import logs
 from clusterproof.plugins.training_run.formats.frameworks import FRAMEWORKS
 from tests.training_run.builders import said
 from tests.training_run.logs import lasting, read
@@ -51,6 +53,12 @@ LINES = (
         "(TaskRunner pid=247607) step:{0} - global_seqlen/min:159906 - actor/entropy:0.09 - actor/pg_loss:{1} - "
         "actor/ppo_kl:0.0001 - actor/grad_norm:np.float64(0.2057) - timing_s/gen:74.0 - timing_s/step:96.551\n",
         96.551,
+        has_norm=True,
+    ),
+    Printed(
+        "slime",
+        "step {0}: {{'train/loss': {1}, 'train/pg_loss': 0.102, 'train/ppo_kl': 0.0, 'train/grad_norm': 295.5, "
+        "'train/lr-pg_0': 1e-07, 'train/step': {0}}}\n",
         has_norm=True,
     ),
     Printed(
@@ -161,6 +169,17 @@ def test_a_number_with_commas_counts_whole(tmp_path: Path) -> None:
     )
     message = said("run.loss_spikes", read(tmp_path, text)).message
     assert "the norm of the gradients is 1.23e+03 at step 150, 822.7 times the largest" in message, message
+
+
+def test_the_date_of_a_line_with_a_thousand_drawings_of_a_bar_is_looked_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[int] = []
+    monkeypatch.setattr(logs, "_DATE", SimpleNamespace(search=lambda line: looked_at.append(len(line))))
+    line = next(printed.line for printed in LINES if "v_num" in printed.line)
+    text = "".join(line.format(step, "2.35") for step in range(1, 2_000))
+    assert read(tmp_path, text).data.losses.losses[0, 0].lines == 1_999
+    assert sum(looked_at) <= len(text)
 
 
 @pytest.mark.long

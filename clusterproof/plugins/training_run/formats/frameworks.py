@@ -112,6 +112,16 @@ FRAMEWORKS = (
         ),
     ),
     Framework(
+        "slime",
+        "THUDM/slime; NVIDIA-NeMo/ProRL-Agent-Server#40",
+        "'train/step': ",
+        re.compile(r"'train/step': ([0-9]{1,18})\b"),
+        re.compile(rf"'train/loss':{VALUE}", re.IGNORECASE),
+        re.compile(rf"'train/grad_norm':{VALUE}", re.IGNORECASE),
+        late=("'train/step': ",),
+        may_grow=True,
+    ),
+    Framework(
         "fairseq",
         "facebookresearch/fairseq logging/progress_bar.py; a log of 2023-06-13",
         "| train_inner | ",

@@ -54,8 +54,7 @@ def read_log(path: RunFile) -> Iterator[Step | Loss]:
     log = _Log(rank, bar_of(_COLOUR.sub("", head_of(path).decode("utf-8", "replace"))))
     for line in lines:
         try:
-            for fact in log.take(_COLOUR.sub("", line), lines.where):
-                yield _dated(fact, line) if isinstance(fact, Loss) else fact
+            yield from _dated(log.take(_COLOUR.sub("", line), lines.where), line)
         except ValueError as wrong:
             if lines.is_cut:
                 break
@@ -64,9 +63,12 @@ def read_log(path: RunFile) -> Iterator[Step | Loss]:
     yield from log.rest()
 
 
-def _dated(loss: Loss, line: str) -> Loss:
-    date = _DATE.search(line)
-    return replace(loss, time=f"{date[1]} {date[2]}") if date else loss
+def _dated(facts: Iterator[Step | Loss], line: str) -> Iterator[Step | Loss]:
+    """The same, with the date on their line, which may be of a thousand drawings of a bar: it is looked for once."""
+    date = None
+    for number, fact in enumerate(facts):
+        date = date if number else _DATE.search(line)
+        yield replace(fact, time=f"{date[1]} {date[2]}") if date and isinstance(fact, Loss) else fact
 
 
 class _Log:
