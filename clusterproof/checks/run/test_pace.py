@@ -146,12 +146,17 @@ def test_work_uneven(run: TrainingRun) -> None:
 
 
 def fast_ranks(run: TrainingRun) -> list[RankPace]:
-    """The ranks of a stage that compute far less than most of it, where these are too many to be named as slow."""
+    """The ranks of a stage that compute far less than most of it, where these are too many to be named as slow.
+
+    Where work swings from step to step, nothing is certain.
+    """
     most, errors = run.threshold("run.slow_rank_fail"), run.threshold("run.certain_errors")
+    if run.usual_swing >= run.threshold("run.work_swing_strict"):
+        return []
     for stage in sorted({pace.position.stage for pace in run.paces.values()}):
         paces = [pace for pace in run.paces.values() if pace.position.stage == stage]
         fast = [pace for pace in paces if pace.is_far_below(most, errors)]
-        if len(fast) >= max(2, FAST_SHARE * len(paces)) and all(pace.ratio < most for pace in paces):
+        if max(2, FAST_SHARE * len(paces)) <= len(fast) < len(paces) / 2 and all(pace.ratio < most for pace in paces):
             return fast
     return []
 
