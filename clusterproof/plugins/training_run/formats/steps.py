@@ -102,6 +102,7 @@ def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | 
             raise RunError(f"{lines.where}: {wrong}; expected values between commas") from None
         yield Cut()
     yield from table.clock.rest() if table else ()
+    yield from [Cut()] if lines.has_gap else []
 
 
 class _Table:
