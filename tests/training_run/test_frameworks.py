@@ -88,6 +88,12 @@ LINES = (
         parts={"data": 0.047},
     ),
     Printed(
+        "torchvision's references, DETR, DINO and MAE",
+        "[03:23:49.951215] Epoch: [0]  [   {0}/1504]  lr: 0.000026  closs: {1} (1.1317)  grad_norm: 0.4995 (1.1826)  "
+        "time: 4.5833  data: 0.0002  max mem: 51710\n",
+        has_norm=True,
+    ),
+    Printed(
         "NeMo 1",
         "\rEpoch 0: : 100%|██████████| {0}/100 [10:48<00:00, reduced_train_loss={1}, global_step={0}.00, "
         "consumed_samples=25600.0, train_step_timing in s=3.130]",

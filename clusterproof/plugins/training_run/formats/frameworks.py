@@ -148,6 +148,17 @@ FRAMEWORKS = (
         is_mean=True,
     ),
     Framework(
+        "torchvision's references, DETR, DINO and MAE",
+        "pytorch/vision references/detection/utils.py; Alpha-VLLM/LLaMA2-Accessory#48; its times are those of 20 steps",
+        "  data: ",
+        re.compile(
+            r"\bEpoch: \[(?P<past>[0-9]{1,9})(?:/[0-9]{1,9})?\] {1,4}"
+            r"\[ {0,12}(?P<step>[0-9]{1,12})/(?P<of>[0-9]{1,12})\]"
+        ),
+        re.compile(rf"  c?loss:{VALUE}", re.IGNORECASE),
+        re.compile(rf"  grad_norm:{VALUE}", re.IGNORECASE),
+    ),
+    Framework(
         "NeMo 1",
         "the bar of PyTorch Lightning, as NVIDIA's dgxc-benchmarking quotes it",
         "train_step_timing in s=",

@@ -171,6 +171,7 @@ def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
         values = _values(zip(names, cells, strict=True), lines.where)
         time_s = last_s if clock else times[name] * EVERY_S
         yield from GpuReading(node, name, time_s, values).samples(lines.where)
+    yield from [Cut()] if lines.has_gap else []
 
 
 def _values(cells: Iterable[tuple[str, str]], where: str) -> dict[str, float]:
