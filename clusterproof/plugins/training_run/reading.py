@@ -39,9 +39,8 @@ _NUMBER = re.compile(r"([0-9]{1,18})")
 _ROTATED = re.compile(r"(.+\.[a-z]+)[.-]([0-9]{1,8})(?:\.(?:gz|zst))?")  # train.log.1, train.log-20250616.gz
 MANY = 10_000  # from which on the number of such a file is a date
 _PRINTED = re.compile(r"\.(?:out|err)$|^std(?:out|err)\.log$")  # by ranks and launchers
-_NAMES = ", ".join(file_format.name for file_format in FORMATS)
 
-_EXPECTED = "expected a file that a training run wrote (docs/training-runs.md)"
+_EXPECTED = "expected a log, trace, table, dump or samples of a training run (docs/training-runs.md lists their forms)"
 
 
 @record
@@ -101,7 +100,7 @@ def _nothing_known(unread: _Unread) -> str:
     for what, name in unread.others.items():
         return f"{name} is {what}"
     files = f"none of its files ({_named(unread.unknown)}) has a form that is known" if unread.unknown else ""
-    return f"{files or 'no file in it'}; expected {_NAMES}"
+    return f"{files or 'no file in it'}; {_EXPECTED}"
 
 
 def _notes(recorded: RunData, unread: _Unread) -> Iterator[str]:
@@ -136,7 +135,7 @@ def _not_known(file: RunFile) -> str:
         return f" is empty; {_EXPECTED}"
     if b"\0" in head:
         return f" is neither text nor a form that is known; {_EXPECTED}"
-    return f": its form is not known; expected {_NAMES}"
+    return f": its form is not known; {_EXPECTED}"
 
 
 def _read(file: RunFile, file_format: Format, recorded: RunData) -> None:

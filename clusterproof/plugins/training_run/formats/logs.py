@@ -22,7 +22,6 @@ _NEMO = re.compile(  # a line of a step, with the time of that one
     r"\bglobal_step: ([0-9]{1,18}) \|(?:(?!\bTraining epoch |\bglobal_step: ).)*?"
     rf"\btrain_step_timing in s: {NUMBER}"
 )
-_NAMES = ", ".join(framework.name for framework in frameworks.FRAMEWORKS)
 _FORMS = (megatron.ITERATION, megatron.START, torchtitan.STEP, _NEMO, deepspeed.STEP)
 
 
@@ -116,7 +115,7 @@ class _Log:
 
 FORMATS = (
     Format(
-        f"a log of Megatron-LM, NeMo, torchtitan, DeepSpeed, Hugging Face's Trainer, {_NAMES}",
+        "a log of a training program",
         is_log,
         read_log,
         is_tried_last=True,
