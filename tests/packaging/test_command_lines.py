@@ -98,7 +98,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["--run", "nowhere"], "nowhere: No such file or directory; expected a file that can be read"),
     (
         ["--run", "reports"],
-        "none of its files (summary.md) has a form that is known; expected a dump of PyTorch's Flight",
+        "none of its files (summary.md) has a form that is known; expected a log, trace, table, dump",
     ),
     ([*DEMO, "--nodez", "gpu001"], "--nodez is not an option (did you mean --nodes?)"),
     ([*DEMO, "--nodes", "gpu[1-"], "--nodes"),

@@ -42,7 +42,9 @@ def test_without_a_cluster_a_check_of_the_suite_says_what_is_missing(runs: Runs,
 
 def test_in_a_folder_without_checks_it_says_where_clusterproofs_own_are(runs: Runs) -> None:
     data = runs.over([saying("gpu001", "pass")])
-    data.stdout.fnmatch_lines(["no check was collected here; clusterproof's own: clusterproof check X, or *"])
+    data.stdout.fnmatch_lines(
+        ["no check was collected here; clusterproof's own: clusterproof check X, clusterproof --run PATH, or *"]
+    )
     assert data.ret == 5
 
 

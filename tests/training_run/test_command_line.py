@@ -143,7 +143,7 @@ def test_a_policy_overrules_thresholds_and_readings(runs: Runs) -> None:
     ("words", "said"),
     [
         (("--run", "nowhere"), "*--run: nowhere: No such file or directory; expected a file that can be read"),
-        (("--run", "notes.md"), "*--run: notes.md: its form is not known; expected *a table of operations*"),
+        (("--run", "notes.md"), "*--run: notes.md: its form is not known; expected a log, trace, table, *"),
         (
             ("--run", "et.json"),
             "*et.json: an execution trace of PyTorch, which has operators and no steps; expected the profiler's trace*",

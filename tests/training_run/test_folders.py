@@ -105,8 +105,11 @@ def test_what_a_job_printed_is_said_to_be_read_by_another_command(tmp_path: Path
     [
         ("none.csv", "No such file or directory"),
         ("notes.md", "its form is not known; expected "),
-        ("empty.toml", r"empty.toml is empty; expected a file that a training run wrote \([^)]*\)$"),
-        ("program", r"program is neither text nor a form that is known; expected a file that [^,]*$"),
+        (
+            "empty.toml",
+            r"empty.toml is empty; expected a log, trace, table, dump or samples of a training run \([^)]*\)$",
+        ),
+        ("program", r"program is neither text nor a form that is known; expected a log, trace, table"),
     ],
 )
 def test_a_file_that_is_named_and_not_understood_is_an_error(tmp_path: Path, name: str, words: str) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from clusterproof.plugins.training_run.formats import logs
 from clusterproof.plugins.training_run.formats.frameworks import FRAMEWORKS
 from tests.training_run.builders import said
 from tests.training_run.logs import lasting, read
@@ -54,6 +56,12 @@ LINES = (
         has_norm=True,
     ),
     Printed(
+        "slime",
+        "step {0}: {{'train/loss': {1}, 'train/pg_loss': 0.102, 'train/ppo_kl': 0.0, 'train/grad_norm': 295.5, "
+        "'train/lr-pg_0': 1e-07, 'train/step': {0}}}\n",
+        has_norm=True,
+    ),
+    Printed(
         "fairseq",
         "2023-06-13 17:31:08 | INFO | train_inner | epoch 143:     85 / 282 loss={1}, nll_loss=1.236, ppl=8.86, "
         "wps=72384.3, ups=1.25, wpb=59997.9, bsz=2186.3, num_updates={0}00, lr=0.0001, gnorm=0.489, clip=0, "
@@ -80,10 +88,29 @@ LINES = (
         parts={"data": 0.047},
     ),
     Printed(
+        "torchvision's references, DETR, DINO and MAE",
+        "[03:23:49.951215] Epoch: [0]  [   {0}/1504]  lr: 0.000026  closs: {1} (1.1317)  grad_norm: 0.4995 (1.1826)  "
+        "time: 4.5833  data: 0.0002  max mem: 51710\n",
+        has_norm=True,
+    ),
+    Printed(
         "NeMo 1",
         "\rEpoch 0: : 100%|██████████| {0}/100 [10:48<00:00, reduced_train_loss={1}, global_step={0}.00, "
         "consumed_samples=25600.0, train_step_timing in s=3.130]",
         3.13,
+    ),
+    Printed(
+        "bars of Lightning, diffusers and kohya",
+        "\rEpoch 0:   5%|▌         | {0}/18 [00:08<02:29,  8.77s/it]"
+        "\rEpoch 0:   5%|▌         | {0}/18 [00:08<02:29,  8.77s/it, v_num=1, train_loss={1}, val_loss=nan.0]",
+    ),
+    Printed(
+        "bars of Lightning, diffusers and kohya",
+        "\rSteps:   2%|▍    | {0}/5900000 [19:15:43<1185:20:02,  1.36it/s, data=0.0079, loss={1}, lr=4.99e-5, vae=0.1]",
+    ),
+    Printed(
+        "bars of Lightning, diffusers and kohya",
+        "\rsteps:  50%|█████ | {0}/800 [05:43<05:43,  1.17it/s, avr_loss={1}]",
     ),
     Printed(
         "torchtune",
@@ -130,6 +157,35 @@ def test_a_loss_that_is_no_number_fails(tmp_path: Path, printed: Printed) -> Non
     result = said("run.loss_finite", read(tmp_path, text))
     assert result.verdict.value == "fail"
     assert f"the loss is nan from step {6 * printed.times} on, in 3 of 8 lines" in result.message
+
+
+@pytest.mark.parametrize("name", ["NeMo 1", "bars of Lightning, diffusers and kohya"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_loss_that_a_bar_pads_fails_too(tmp_path: Path, name: str, value: str) -> None:
+    line = next(printed.line for printed in LINES if printed.name == name)
+    text = "".join(line.format(step, f"{value}.0" if step > 5 else "2.35") for step in range(1, 9))
+    result = said("run.loss_finite", read(tmp_path, text))
+    assert result.message.startswith(f"rank 0: the loss is {value} from step 6 on, in 3 of 8 lines"), result.message
+
+
+def test_a_number_with_commas_counts_whole(tmp_path: Path) -> None:
+    line = next(printed.line for printed in LINES if "total grad norm=0.0044" in printed.line)
+    text = "".join(
+        line.format(step, "2.5").replace("0.0044", "1,234" if step == 150 else "1.5") for step in range(1, 201)
+    )
+    message = said("run.loss_spikes", read(tmp_path, text)).message
+    assert "the norm of the gradients is 1.23e+03 at step 150, 822.7 times the largest" in message, message
+
+
+def test_the_date_of_a_line_with_a_thousand_drawings_of_a_bar_is_looked_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[int] = []
+    monkeypatch.setattr(logs, "_DATE", SimpleNamespace(search=lambda line: looked_at.append(len(line))))
+    line = next(printed.line for printed in LINES if "v_num" in printed.line)
+    text = "".join(line.format(step, "2.35") for step in range(1, 2_000))
+    assert read(tmp_path, text).data.losses.losses[0, 0].lines == 1_999
+    assert sum(looked_at) <= len(text)
 
 
 @pytest.mark.long
@@ -183,6 +239,18 @@ def test_steps_are_counted_through_all_epochs(tmp_path: Path) -> None:
     assert list(run.data.steps[0]) == [14710]
 
 
+def test_the_steps_of_a_bar_are_counted_through_all_epochs(tmp_path: Path) -> None:
+    line = next(printed.line for printed in LINES if "v_num" in printed.line)
+    text = "".join(
+        line.replace("Epoch 0", f"Epoch {epoch}").format(step, "nan.0" if epoch == 2 else "2.5")
+        for epoch in range(3)
+        for step in range(1, 19)
+    )
+    message = said("run.loss_finite", read(tmp_path, text)).message
+    assert message.startswith("rank 0: the loss is nan from step 37 on, in 18 of 54 lines"), message
+
+
 def test_losses_of_an_evaluation_are_none_of_training(tmp_path: Path) -> None:
-    text = LINES[12].line.format(7, "2.5") + "[eval_step=3/16]\n    eval/books_val/CrossEntropyLoss=nan\n"
+    line = next(printed.line for printed in LINES if printed.name.startswith("OLMo"))
+    text = line.format(7, "2.5") + "[eval_step=3/16]\n    eval/books_val/CrossEntropyLoss=nan\n"
     assert said("run.loss_finite", read(tmp_path, text)).verdict.value == "pass"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 import pytest
 
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run import samples as of_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import Sample, Samples
 from tests.training_run.builders import said
-from tests.training_run.watched import Change, leaking, of_every_gpu, of_gpu, readings, stuck, watched
+from tests.training_run.watched import BEGAN_S, Change, as_ever, leaking, of_every_gpu, of_gpu, readings, stuck, watched
 
 
 def verdict(check: str, run: TrainingRun) -> str:
@@ -88,6 +90,47 @@ def test_a_clock_is_slow_beside_busy_peers_and_where_something_holds_it(
 @pytest.mark.long
 def test_a_power_cap_on_all_gpus_alike_is_nothing() -> None:
     assert verdict("run.slow_clock", watched(of_every_gpu(clock=1_300.0, power_cap=95.0))) == "pass"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("without", [(), (of_run.CLOCK,)])
+@pytest.mark.parametrize("healthy", [0, 1, 3])
+def test_gpus_that_hardware_slows_down_with_most_others_are_named_though_nothing_is_left_to_compare_with(
+    healthy: int, without: tuple[str, ...]
+) -> None:
+    def change(node: str, gpu: int, _time_s: float) -> Mapping[str, float]:
+        is_slowed = gpu >= (healthy if node == "gpu001" else 0)
+        return {of_run.CLOCK: 1_200.0, of_run.SLOWED: 100.0} if is_slowed else {}
+
+    result = said("run.slow_clock", watched(change, without=without))
+    first = "gpu001 gpu3" if healthy else "gpu001 gpu0"
+    assert result.verdict.value == "fail", result.message
+    assert f"{first} busy for 60 min, slowed by hardware 100 % of it" in result.message
+    assert all(f"gpu001 gpu{index} busy" not in result.message for index in range(healthy))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("check", "change", "verdict_of_fault"),
+    [
+        ("run.slow_clock", of_gpu("gpu001", 2, clock=1_200.0, hardware_slowdown=60.0), "fail"),
+        ("run.gpu_memory_growth", leaking(35.0), "fail"),
+        ("run.load_balance", of_gpu("gpu001", 2, gpu=20.0), "concern"),
+        ("run.gpu_busy", of_every_gpu(gpu=40.0), "concern"),
+    ],
+)
+def test_a_node_that_was_sampled_for_three_minutes_hides_nothing_of_the_others_and_does_not_pass(
+    check: str, change: Change, verdict_of_fault: str
+) -> None:
+    for of_run_, expected in ((change, verdict_of_fault), (as_ever, "incomplete")):
+        late = (
+            replace(one, node="gpu009") for one in readings() if one.node == "gpu002" and one.time_s > BEGAN_S + 3_420
+        )
+        data = RunData()
+        data.add(chain(readings(of_run_), late), "made up")
+        result = said(check, TrainingRun("made-up", data))
+        assert result.verdict.value == expected, result.message
+        assert expected != "incomplete" or "gpu009 gpu0" in result.message, result.message
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""`metrics.csv`, as PyTorch Lightning's CSVLogger writes it, gives losses and norms of gradients."""
+"""Tables and JSON lines without durations, as `metrics.csv` of Lightning's CSVLogger, give losses and norms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.files import RunFile
-from clusterproof.plugins.training_run.reading import FORMATS, format_of, read_run
+from clusterproof.plugins.training_run.reading import format_of, read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import said
 
@@ -54,21 +54,50 @@ def test_a_later_version_of_the_folder_is_not_compared_with_the_one_before(tmp_p
     assert said("run.loss_spikes", run).verdict.value == "pass"
 
 
-@pytest.mark.parametrize("head", ["epoch,step,val_loss\n", "step,train_loss\n", "epoch,step,duration,loss\n"])
-def test_other_tables_are_none_of_lightnings(tmp_path: Path, head: str) -> None:
+@pytest.mark.parametrize("head", ["epoch,step,val_loss\n", "epoch,batch,train_loss\n", "name,step,loss\n"])
+def test_tables_without_a_step_or_a_loss_of_training_are_none_of_these(tmp_path: Path, head: str) -> None:
     (tmp_path / "a.csv").write_text(head + "0,1,2\n", encoding="utf-8")
-    found = format_of(RunFile(tmp_path / "a.csv"))
-    assert found is None or "Lightning" not in found.name
-    assert any("Lightning" in one.name for one in FORMATS)
+    assert format_of(RunFile(tmp_path / "a.csv")) is None
+
+
+OWN_JSON = '{{"step": {step}, "loss": {loss}, "lr": 1e-05, "time": "2026-11-29T10:{minute:02}:00"}}\n'
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "none"),
+    [
+        ("step,loss\n", "{step},{loss}\n", "nan"),
+        ("rank,step,timestamp,loss\n", "0,{step},1764000{step},{loss}\n", "nan"),
+        ("", '{{"step": {step}, "loss": {loss}}}\n', "NaN"),
+        ("", '{{"step": {step}, "train_loss": {loss}, "_timestamp": 1764000000.5}}\n', '"nan"'),
+        ("", OWN_JSON, "NaN"),
+        ("", OWN_JSON + '{{"event": "saved", "path": "/fsx/{step}"}}\n', "NaN"),
+    ],
+)
+def test_losses_of_ones_own_code_are_read_without_the_durations_of_steps(
+    tmp_path: Path, head: str, line: str, none: str
+) -> None:
+    text = "".join(line.format(step=step, loss=none if step > 50 else 2.5, minute=step - 10) for step in range(10, 60))
+    result = said("run.loss_finite", read(tmp_path, head + text, "own.log"))
+    assert result.message == "rank 0: the loss is nan from step 51 on, in 9 of 50 lines; expected a number"
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "none"),
+    [("step,loss\n", "{step},{loss}\n", "****"), ("", '{{"step": {step}, "loss": {loss}}}\n', "null")],
+)
+def test_a_loss_that_is_no_number_any_more_does_not_pass(tmp_path: Path, head: str, line: str, none: str) -> None:
+    text = "".join(line.format(step=step, loss=none if step > 50 else 2.5) for step in range(10, 60))
+    result = said("run.loss_finite", read(tmp_path, head + text, "own.log"))
+    assert result.message.startswith("rank 0: the last 9 of its lines have no loss"), result.message
 
 
 @pytest.mark.parametrize(
     ("row", "words"),
     [
         ("0,0.9,one,,2.0,", "step is 'one'; expected a whole number"),
-        ("0,0.9,1,,much,", "'much' is no number; expected metrics.csv"),
         ("0,0.9,1", "3 values; expected 6, as the first line names them"),
-        ('0,0.9,1,,"2"0,', "expected metrics.csv"),
+        ('0,0.9,1,,"2"0,', "expected values between commas"),
     ],
 )
 def test_a_wrong_row_is_one_error_with_its_line(tmp_path: Path, row: str, words: str) -> None:

@@ -234,7 +234,18 @@ def resumed(value: str) -> tuple[str, str]:
     return "".join(lines), "".join(iteration(step, loss=f"lm loss: {value} |") for step in range(380, 601))
 
 
-@pytest.mark.parametrize("names", [("train.log",), ("slurm-10.out", "slurm-11.out")])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train.log",),
+        ("slurm-10.out", "slurm-11.out"),
+        ("slurm-9.out", "slurm-10.out"),
+        ("train.log.1", "train.log"),
+        ("train.log.10", "train.log.9"),
+        ("train.log-20250616", "train.log-20250617"),
+        ("train.log-20250616", "train.log"),
+    ],
+)
 @pytest.mark.parametrize(("value", "verdict"), [("30.0", "concern"), ("2.2", "pass")])
 def test_a_loss_is_compared_with_that_before_the_checkpoint_it_goes_on_from(
     tmp_path: Path, names: tuple[str, ...], value: str, verdict: str

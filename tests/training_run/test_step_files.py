@@ -183,7 +183,7 @@ def test_a_last_row_that_was_cut_lacks_no_loss(tmp_path: Path) -> None:
     assert said("run.loss_finite", read_run([str(tmp_path)])).verdict.value == "pass"
 
 
-@pytest.mark.parametrize("when", [{"time": "2026-11-28T01:00:00Z"}, {"time": None}, {"seconds": {"a": 1}}])
+@pytest.mark.parametrize("when", [{"time": "yesterday"}, {"time": None}, {"seconds": {"a": 1}}])
 def test_lines_whose_time_is_no_number_are_not_understood_and_hide_no_other_file(
     tmp_path: Path, when: dict[str, object]
 ) -> None:
@@ -217,3 +217,17 @@ def test_dates_that_are_written_out_say_how_long_each_step_took(tmp_path: Path, 
 def test_whole_seconds_since_1970_that_repeat_are_no_durations(tmp_path: Path, count: int) -> None:
     run = lines(tmp_path, [{"step": step, "time": 1_700_000_000 + step // 2} for step in range(count)])
     assert sum(one.seconds for one in run.every_step) == (count - 1) // 2
+
+
+@pytest.mark.parametrize("name", ["steps.jsonl", "steps.csv"])
+@pytest.mark.parametrize("after", ["", "the rest"])
+@pytest.mark.parametrize("torn", ["", '{"step": 41, "d', "41,"])
+def test_what_a_node_s_crash_has_filled_with_nuls_hides_nothing_before_and_behind_it(
+    tmp_path: Path, name: str, after: str, torn: str
+) -> None:
+    lines = [f'{{"step": {step}, "dur": 1.5}}\n' if "json" in name else f"{step},1.5\n" for step in range(1, 81)]
+    head, gap = ("" if "json" in name else "step,duration\n"), "\0" * 5_000
+    (tmp_path / name).write_text(head + "".join(lines[:40]) + torn + gap + "".join(lines[60:] if after else ""))
+    run = read_run([str(tmp_path)])
+    assert list(run.data.steps[0]) == [*range(1, 41), *(range(61, 81) if after else ())]
+    assert run.data.notes == [f"cut: {tmp_path / name}"]

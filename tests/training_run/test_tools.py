@@ -108,6 +108,22 @@ def test_dmon_of_nvidia_smi_is_read(tmp_path: Path) -> None:
     assert means(run, CLOCK) == {("gpu007", "gpu0"): 1683, ("gpu007", "gpu1"): 1733}
 
 
+@pytest.mark.parametrize(
+    ("violations", "verdict"),
+    [("     0      1", "fail"), ("    40      0", "concern"), ("     0      0", "incomplete")],
+)
+def test_violations_that_dmon_of_nvidia_smi_prints_hold_a_slow_clock_down(
+    tmp_path: Path, violations: str, verdict: str
+) -> None:
+    head = "# gpu    pwr     sm   mclk   pclk  pviol  tviol\n# Idx      W      %    MHz    MHz      %   bool\n"
+    rows = "".join(
+        f"    {gpu}    650     99   2619   {'1200' + violations if gpu == 3 else '1980      0      0'}\n"
+        for gpu in range(8)
+    )
+    result = said("run.slow_clock", read(tmp_path, head + rows * 900, "gpu007.txt"))
+    assert (result.verdict.value, "gpu007 gpu3 at 0.61" in result.message) == (verdict, True), result.message
+
+
 def test_times_of_dmon_count_where_it_prints_them_also_behind_midnight(tmp_path: Path) -> None:
     head = "#Time        gpu    pwr     sm\n#HH:MM:SS    Idx      W      %\n"
     rows = (

@@ -95,3 +95,19 @@ def test_sequences_of_any_length_hide_no_slow_step_unless_they_grow(
 
     assert verdict("run.step_outliers", lambda step: 10 if step % 20 == 0 else 1) == of_outliers
     assert verdict("run.step_drift", lambda step: 2 if step > 300 else 1) == of_drift
+
+
+@pytest.mark.parametrize(
+    ("slow_ranks", "words"),
+    [
+        ((1, 2, 3, 5, 6), " times as long as ranks 0, 4, 7 of 8 in their stage: most are slow, or have more work"),
+        ((0, 1, 2, 3, 4, 5), " times as long as ranks 6, 7 of 8"),
+        ((1, 2, 3, 4, 5, 6, 7), ""),  # a rank with less work costs nothing
+        ((4, 5, 6, 7), ""),  # which run.slow_rank names
+        ((), ""),
+    ],
+)
+def test_a_pace_that_most_ranks_of_a_stage_do_not_keep_is_a_concern(slow_ranks: tuple[int, ...], words: str) -> None:
+    run = computing(lambda position, _: 1.3 if position.rank in slow_ranks else 1.0, replicas=8)
+    result = said("run.work_uneven", run)
+    assert (result.verdict.value, words in result.message) == ("concern" if words else "pass", True), result.message

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.message import apart, listed
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import DATA
-from clusterproof.plugins.training_run.rules.clocks import SlowClock, slow_clocks
+from clusterproof.plugins.training_run.rules.clocks import SlowClock, slow_clocks, slowed_together
 from clusterproof.plugins.training_run.rules.gpus import Unused, back_s, ceased
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, DAYS_S, IO_PRESSURE, IO_WAIT, TENSOR, GpuLost
@@ -39,6 +39,7 @@ def test_gpu_memory_growth(run: TrainingRun) -> None:
     fail_if(soon, f"{listed(gpu.words for gpu in soon)}; expected memory that does not grow")
     later = [gpu for gpu in growing if fail_h <= gpu.hours_left < concern_h]
     concern_if(later, f"{listed(gpu.words for gpu in later)}; expected memory that does not grow")
+    run.sampled.require_settled()
 
 
 @mark.hyperpod_performance_debugger
@@ -59,6 +60,7 @@ def test_batch_size(run: TrainingRun) -> None:
         and (unused := run.sampled.unused(run.threshold("run.batch_p95_percent"))) is not None
     ):
         hardly_used(run, unused)
+        run.sampled.require_all()
         return
     tensor = run.sampled.tensor_percent
     most, least = run.threshold("run.batch_memory_percent"), run.threshold("run.batch_tensor_percent")
@@ -67,6 +69,7 @@ def test_batch_size(run: TrainingRun) -> None:
             f"at most {used:.0f} % of the GPUs' memory used, tensor cores busy {tensor:.0f} % of the time; "
             f"expected {most:g} % or {least:g} %"
         )
+    run.sampled.require_all()
 
 
 def hardly_used(run: TrainingRun, unused: Sequence[Unused]) -> None:
@@ -109,14 +112,17 @@ def test_slow_clock(run: TrainingRun) -> None:
 
     The SM clock of a busy GPU is compared with the other GPUs that are busy at the same time. A lower clock counts if
     the driver's counters show a reason. The power cap alone is a concern, since GPUs differ; a hardware slowdown,
-    thermal or by the power brake, fails. If not all reasons for a slow clock were sampled (the power cap and each
-    slowdown), the check is incomplete.
+    thermal or by the power brake, fails. If it slows so many GPUs that fewer than four are left to compare with, those
+    that it slows most of the time fail by that alone. If not all reasons for a slow clock were sampled (the power cap
+    and each slowdown), the check is incomplete.
 
     Remedy (investigate): Compare the GPU's temperature and power with its neighbours', then check the node's cooling
     and power supplies. If the GPU stays slow, drain the node and have it replaced.
     """
-    _ = run.sampled.clock_peers
     below, least_s = run.threshold("run.slow_clock_share"), run.threshold("run.slow_clock_s")
+    together = [gpu for gpu in slowed_together(run.data.samples) if gpu.seconds >= least_s]
+    fail_if(together, f"{each_in_words(together, below)}; expected no GPU that heat or a power brake slows down")
+    _ = run.sampled.clock_peers
     slow = [gpu for gpu in slow_clocks(run.data.samples, below) if gpu.seconds >= least_s]
     slowed = [gpu for gpu in slow if gpu.slowed_percent]
     fail_if(slowed, in_words(slowed, below))
@@ -128,19 +134,25 @@ def test_slow_clock(run: TrainingRun) -> None:
             f"{in_words(unknown, below)}: {RECORD}, or nvidia-smi's clocks_event_reasons.active, says what holds "
             "it down"
         )
+    run.sampled.require_all()
 
 
 def in_words(slow: list[SlowClock], below: float) -> str:
     """`gpu001 gpu3 at 0.81 of its peers' clock for 12 min, slowed by hardware 40 % of it; expected at least 0.95`."""
+    return f"{each_in_words(slow, below)}; expected at least {below:g}"
+
+
+def each_in_words(slow: list[SlowClock], below: float) -> str:
+    """The same without what is expected."""
     seen = []
     for gpu in slow[:MAX_GPUS]:
         by = "slowed by hardware" if gpu.slowed_percent else "held by the power cap"
         percent = gpu.slowed_percent or gpu.capped_percent
         held = f", {by} {percent:.0f} % of it" if percent else ""
-        shown = apart(gpu.share, below, 2)[0]
-        seen.append(f"{gpu.name} at {shown} of its peers' clock for {gpu.seconds / 60:.0f} min{held}")
+        at = "busy" if gpu.share is None else f"at {apart(gpu.share, below, 2)[0]} of its peers' clock"
+        seen.append(f"{gpu.name} {at} for {gpu.seconds / 60:.0f} min{held}")
     more = f" and {len(slow) - MAX_GPUS} more" if len(slow) > MAX_GPUS else ""
-    return f"{'; '.join(seen)}{more}; expected at least {below:g}"
+    return f"{'; '.join(seen)}{more}"
 
 
 @mark.hyperpod_node_debugger("G")
@@ -175,7 +187,7 @@ def test_gpu_lost(run: TrainingRun) -> None:
         more = f" and {len(unseen) - MAX_GPUS} more" if len(unseen) > MAX_GPUS else ""
         incomplete(f"{'; '.join(messages)}{more}; expected samples, as from the others: check whether it is lost")
     if not lost:
-        _ = run.sampled.gpus
+        run.sampled.require_all()
 
 
 def lost_in_words(run: TrainingRun, lost: Sequence[GpuLost]) -> str:

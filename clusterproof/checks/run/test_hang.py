@@ -130,3 +130,4 @@ def test_hung(run: TrainingRun) -> None:
         f"compute nothing for {spin.seconds / 60:.0f} min, and nothing passes between them; "
         f"expected less than {least_s / 60:g} min"
     )
+    run.sampled.require_all()

@@ -16,7 +16,7 @@ pytestmark = [mark.run]
 
 
 @mark.hyperpod_performance_debugger
-@evidence("grep -iE 'loss: *(nan|inf)' train.log")
+@evidence("grep -iE 'loss\\W{1,4}(nan|inf)|nan iterations: +[1-9]' train.log")
 def test_loss_finite(run: TrainingRun) -> None:
     """Loss and norm of the gradients.
 
@@ -45,7 +45,7 @@ def test_loss_finite(run: TrainingRun) -> None:
 
 
 @mark.hyperpod_performance_debugger
-@evidence("grep -oiE '(loss|grad[ _]norm): *[0-9.e+-]+' train.log")
+@evidence("grep -oiE '(loss|grad[ _]norm)\\W{1,4}[0-9.,e+-]+' train.log")
 def test_loss_spikes(run: TrainingRun) -> None:
     """Spikes of the loss and of the gradients.
 

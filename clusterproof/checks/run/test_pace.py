@@ -8,12 +8,14 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart, listed
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.training_run import rank_names
 from clusterproof.plugins.training_run.rules.silent_ranks import require_all
 from clusterproof.plugins.training_run.rules.stragglers import RankPace, common_to_stages, cpu_pressure
 from clusterproof.plugins.training_run.run import RankOfRun, TrainingRun
 
 pytestmark = [mark.run]
 
+FAST_SHARE = 0.25  # of the ranks of a stage, from which on a few with less work do not explain it
 BY_HAND = "the seconds of each rank's forward and backward, step by step"
 
 
@@ -114,12 +116,14 @@ def test_work_uneven(run: TrainingRun) -> None:
     In each step the slowest rank holds up all others. It differs from step to step if sequences are distributed at
     random, or if programs pause or share CPUs; it stays the same if one replica always gets more work. Ranks of
     different stages with the same data-parallel rank share their work but no CPU: if at least half of the variation is
-    common to them, the work is uneven. If that is unknown, both causes are named.
+    common to them, the work is uneven. If that is unknown, both causes are named. If at least a quarter of the ranks of
+    a stage compute far less in each step, the others are slow or have more work.
 
     Remedy (investigate): If the work is uneven, give each rank the same number of tokens: pack sequences, sort them
     into buckets, distribute them by length. If CPUs are shared, keep other programs off them, and look for CPU limits
     (nr_throttled in cpu.stat) and garbage collection (gc.freeze). Stages and data-parallel ranks in the trace, or
-    clusterproof watch --record, tell which it is. A replica that is slow in every stage may also be on a slow node.
+    clusterproof watch --record, tell which it is. If most ranks are slow, compare the clocks of their GPUs. A replica
+    that is slow in every stage may also be on a slow node.
     """
     swing, most = run.usual_swing, run.threshold("run.work_uneven_concern")
     least = run.threshold("run.slow_rank_concern")
@@ -128,10 +132,33 @@ def test_work_uneven(run: TrainingRun) -> None:
         for replica, ratio in busy_replicas(run, least)
     ]
     concern_if(busy, f"{listed(busy)} as others, in several stages; expected less than {least:g}")
+    if fast := fast_ranks(run):
+        times, limit = apart(1 / max(pace.ratio for pace in fast), run.threshold("run.slow_rank_fail"), 2)
+        numbers = sorted(pace.position.rank for pace in fast)
+        seen = (
+            f"most ranks compute {times} times as long as {rank_names(numbers)} of {fast[0].peers + 1} in their stage"
+        )
+        concern_if(fast, f"{seen}: most are slow, or have more work; expected less than {limit}")
     if swing >= most:
         times = apart(swing, most, 2)[0]
         seen = f"ranks compute {times} times as long as usual in one step of ten"
         concern(f"{seen}: {why_uneven(run)}; expected less than {most:g}")
+
+
+def fast_ranks(run: TrainingRun) -> list[RankPace]:
+    """The ranks of a stage that compute far less than most of it, where these are too many to be named as slow.
+
+    Where work swings from step to step, nothing is certain.
+    """
+    most, errors = run.threshold("run.slow_rank_fail"), run.threshold("run.certain_errors")
+    if run.usual_swing >= run.threshold("run.work_swing_strict"):
+        return []
+    for stage in sorted({pace.position.stage for pace in run.paces.values()}):
+        paces = [pace for pace in run.paces.values() if pace.position.stage == stage]
+        fast = [pace for pace in paces if pace.is_far_below(most, errors)]
+        if max(2, FAST_SHARE * len(paces)) <= len(fast) < len(paces) / 2 and all(pace.ratio < most for pace in paces):
+            return fast
+    return []
 
 
 def busy_replicas(run: TrainingRun, least: float) -> list[tuple[int, float]]:

@@ -45,6 +45,7 @@ def test_gpu_busy(run: TrainingRun) -> None:
         idlest = min(gpus, key=lambda gpu: gpu.percent)
         shown, limit = apart(busy, least)
         concern(f"{shown} % of the time, {idlest.name} {idlest.percent:.0f} %; expected at least {limit} %")
+    run.sampled.require_all()
 
 
 def kernels_busy(run: TrainingRun, ranks: Sequence[TimeShare]) -> None:
@@ -73,6 +74,7 @@ def test_gpu_fluctuates(run: TrainingRun) -> None:
     if idle > most:
         shown, limit = apart(idle, most, 1)
         concern(f"idle {shown} % of the time; expected at most {limit} %")
+    run.sampled.require_all()
 
 
 @mark.hyperpod_performance_debugger
@@ -87,12 +89,14 @@ def test_load_balance(run: TrainingRun) -> None:
     """
     gpus, points = run.sampled.gpus, run.threshold("run.load_balance_points")
     if len(gpus) < 2:
+        run.sampled.require_all()
         not_applicable("only one GPU: nothing to compare it with")
     far = apart_from_most(gpus, points)
     if far:
         names = ", ".join(f"{gpu.name} {gpu.percent:.0f} %" for gpu in far[:MAX_GPUS])
         more = f" and {len(far) - MAX_GPUS} more" if len(far) > MAX_GPUS else ""
         concern(f"{names}{more}; expected all within {points:g} percentage points of the median")
+    run.sampled.require_all()
 
 
 @mark.hyperpod_performance_debugger
@@ -112,6 +116,7 @@ def test_cpu_bound(run: TrainingRun) -> None:
     if share > most:
         shown, limit = apart(share, most, 1)
         concern(f"{shown} % of the time GPUs wait while the CPUs are busy; expected at most {limit} %")
+    run.sampled.require_all()
 
 
 @mark.hyperpod_performance_debugger("B")
@@ -131,3 +136,4 @@ def test_io_bound(run: TrainingRun) -> None:
     if share > most:
         shown, limit = apart(share, most, 1)
         concern(f"{shown} % of the time GPUs wait while the CPUs wait for I/O; expected at most {limit} %")
+    run.sampled.require_all()

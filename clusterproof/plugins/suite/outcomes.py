@@ -40,7 +40,10 @@ from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
 from clusterproof.reports.topology import lines
 
-NONE_HERE = "no check was collected here; clusterproof's own: clusterproof check X, or --pyargs clusterproof.checks"
+NONE_HERE = (
+    "no check was collected here; clusterproof's own: clusterproof check X, clusterproof --run PATH, "
+    "or --pyargs clusterproof.checks"
+)
 DEFAULT_REPORTCHARS = "fE"  # pytest's own
 NO_LETTERS_ABOVE = 2_000  # results from which on none gets a letter
 

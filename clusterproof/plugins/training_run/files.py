@@ -128,6 +128,7 @@ def head_of(file: RunFile, size: int = HEAD) -> bytes:
 
 
 MAX_LINE = 1 << 20  # bytes
+_GAP = "\0" * 8  # what a file system has in place of what a node's crash has lost
 
 
 class Lines:
@@ -139,6 +140,7 @@ class Lines:
         self.has_bars = has_bars  # drawn over one another, each behind a carriage return: a long line comes in parts
         self.number = 0
         self.is_cut = False  # in the line that was last read, as far as can be seen
+        self.has_gap = False  # whether something was lost before a line
 
     @property
     def where(self) -> str:
@@ -171,6 +173,8 @@ class Lines:
             text = line.decode("utf-8", "replace" if self.is_cut else self.errors)
         except UnicodeDecodeError as wrong:
             raise RunError(f"{self.where}: byte {wrong.start} is not UTF-8; expected text") from None
+        if self.errors == "strict" and _GAP in text:
+            self.has_gap, text = True, text.rpartition("\0")[2]
         return text.removeprefix("\ufeff").rstrip("\r") if self.number == 1 else text.rstrip("\r")
 
 
@@ -188,7 +192,7 @@ def json_lines(lines: Lines, expected: str) -> Iterator[Any]:
             broken = f"{lines.where}: {line!r:.60} is not JSON; {expected}"
             continue
         yield document
-    lines.is_cut = bool(broken)
+    lines.is_cut = bool(broken) or lines.has_gap
 
 
 MAX_NUMBER = 2**63

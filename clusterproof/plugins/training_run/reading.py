@@ -35,10 +35,12 @@ def _formats() -> tuple[Format, ...]:
 
 
 FORMATS = _formats()
+_NUMBER = re.compile(r"([0-9]{1,18})")
+_ROTATED = re.compile(r"(.+\.[a-z]+)[.-]([0-9]{1,8})(?:\.(?:gz|zst))?")  # train.log.1, train.log-20250616.gz
+MANY = 10_000  # from which on the number of such a file is a date
 _PRINTED = re.compile(r"\.(?:out|err)$|^std(?:out|err)\.log$")  # by ranks and launchers
-_NAMES = ", ".join(file_format.name for file_format in FORMATS)
 
-_EXPECTED = "expected a file that a training run wrote (docs/training-runs.md)"
+_EXPECTED = "expected a log, trace, table, dump or samples of a training run (docs/training-runs.md lists their forms)"
 
 
 @record
@@ -98,7 +100,7 @@ def _nothing_known(unread: _Unread) -> str:
     for what, name in unread.others.items():
         return f"{name} is {what}"
     files = f"none of its files ({_named(unread.unknown)}) has a form that is known" if unread.unknown else ""
-    return f"{files or 'no file in it'}; expected {_NAMES}"
+    return f"{files or 'no file in it'}; {_EXPECTED}"
 
 
 def _notes(recorded: RunData, unread: _Unread) -> Iterator[str]:
@@ -133,7 +135,7 @@ def _not_known(file: RunFile) -> str:
         return f" is empty; {_EXPECTED}"
     if b"\0" in head:
         return f" is neither text nor a form that is known; {_EXPECTED}"
-    return f": its form is not known; expected {_NAMES}"
+    return f": its form is not known; {_EXPECTED}"
 
 
 def _read(file: RunFile, file_format: Format, recorded: RunData) -> None:
@@ -174,14 +176,14 @@ def _is_of(file_format: Format, head: bytes) -> bool:
 
 
 def _files(folder: Path, links: list[str]) -> Iterator[Path]:
-    """The files under a folder, in the order of their names, without links, which are noted. Raises RunError."""
+    """The files under a folder, those of a series in order, without links, which are noted. Raises RunError."""
     files: list[Path] = []
     for where, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = (name for name in folders if not (name.startswith(".") or name == OF_FILE_SYSTEM))
         files += (Path(where, name) for name in names if not name.startswith("."))
     if len(files) > MAX_FILES:
         raise RunError(f"{folder}: more than {MAX_FILES:,} files; expected the folder of one run")
-    for path in sorted(files):
+    for path in sorted(files, key=_in_series):
         try:
             mode = path.lstat().st_mode
         except FileNotFoundError:  # of a run that goes on
@@ -192,6 +194,15 @@ def _files(folder: Path, links: list[str]) -> Iterator[Path]:
             links.append(path.name)
         elif stat.S_ISREG(mode):
             yield path
+
+
+def _in_series(path: Path) -> tuple[tuple[str | int, ...], bool, int]:
+    """By which files are in the order in which they were written: slurm-9, slurm-10; train.log.2.gz, .1, train.log."""
+    rotated = _ROTATED.fullmatch(path.name)
+    name = path.with_name(rotated[1]) if rotated else path
+    number = int(rotated[2]) if rotated else 0
+    words = tuple(int(word) if at % 2 else word for at, word in enumerate(_NUMBER.split(str(name))))
+    return words, not rotated, number if number >= MANY else -number
 
 
 def _refuse(wrong: OSError) -> NoReturn:

@@ -48,21 +48,25 @@ class SampledGpus:
 
     @cached_property
     def gpus(self) -> list[Gpu]:
-        """Its GPUs, each sampled often enough. Raises Incomplete, NotApplicable."""
+        """Its GPUs that were sampled often enough. Raises Incomplete where none was, NotApplicable."""
         if not self.samples.series:
             raise Incomplete(NO_SAMPLES, cause=NO_SAMPLES)
         if not self.samples.of(GPU):
             raise NotApplicable("no GPU was sampled on these nodes")
-        gone = {gpu.name for gpu in ceased(self.samples)}  # which run.gpu_lost names
         every = gpus(self.samples)
-        sampled = [gpu for gpu in every if not _is_short(gpu) or gpu.name not in gone]
-        if not sampled or any(map(_is_short, sampled)):
-            few = (
-                f"a GPU was sampled {min((gpu.samples for gpu in every), default=0)} times since the run began; "
-                f"expected at least {LEAST_SAMPLES} times and {LEAST_S // 60} minutes: sample a longer part"
-            )
-            raise Incomplete(few, cause=few)
+        sampled = [gpu for gpu in every if not _is_short(gpu)]
+        if not sampled:
+            raise _too_few("a GPU", min((gpu.samples for gpu in every), default=0))
         return sampled
+
+    def require_all(self) -> None:
+        """Raise Incomplete where one was not sampled often enough: the end of a check, so that it hides no finding."""
+        _ = self.gpus
+        gone = {gpu.name for gpu in ceased(self.samples)}  # which run.gpu_lost names
+        short = [gpu for gpu in gpus(self.samples) if _is_short(gpu) and gpu.name not in gone]
+        if short:
+            more = f" and {len(short) - 1} more" if len(short) > 1 else ""
+            raise _too_few(f"{short[0].name}{more}", short[0].samples)
 
     @property
     def unused_at_end(self) -> str:
@@ -88,15 +92,20 @@ class SampledGpus:
     def growing(self) -> list[Growth]:
         """The GPUs whose memory grows, the soonest full first. Raises as `gpus`."""
         _ = self.gpus
-        seconds = observed_s(self.samples)
-        if seconds is None:
+        if not observed_s(self.samples):
             raise _not_sampled("the memory of GPUs", "nvidia-smi's memory.used")
-        if seconds < LEAST_GROWTH_S:
+        return growing(self.samples, LEAST_GROWTH_S)
+
+    def require_settled(self) -> None:
+        """Raise Incomplete where the memory of a GPU was not sampled for long enough to see growth."""
+        seconds = observed_s(self.samples)
+        name = min(seconds, key=lambda gpu: seconds[gpu])
+        if seconds[name] < LEAST_GROWTH_S:
+            of = f" of {name}" if max(seconds.values()) >= LEAST_GROWTH_S else ""
             raise Incomplete(
-                f"memory was sampled for {seconds / 60:.0f} min behind the run's first ten; "
+                f"memory{of} was sampled for {seconds[name] / 60:.0f} min behind the run's first ten; "
                 f"expected at least {LEAST_GROWTH_S // 60}: sample a longer part"
             )
-        return growing(self.samples)
 
     @property
     def peak_memory(self) -> float:
@@ -138,6 +147,7 @@ class SampledGpus:
         """The samples that show whether it hangs. Raises as `gpus`."""
         _ = self.gpus
         if len(self.gpus) < 2:
+            self.require_all()
             raise NotApplicable("one GPU: it waits for no other")
         look = HangEvidence(self.samples)
         if look.lacks:
@@ -147,6 +157,14 @@ class SampledGpus:
 
 def _is_short(gpu: Gpu) -> bool:
     return gpu.samples < LEAST_SAMPLES or gpu.seconds < LEAST_S
+
+
+def _too_few(who: str, times: int) -> Incomplete:
+    few = (
+        f"{who} was sampled {times} times since the run began; "
+        f"expected at least {LEAST_SAMPLES} times and {LEAST_S // 60} minutes: sample a longer part"
+    )
+    return Incomplete(few, cause=few)
 
 
 def _not_sampled(what: str, where: str) -> Incomplete:

@@ -125,6 +125,12 @@ FAULTS = (
         "gpu001 gpu2 at 0.69 of its peers' clock for 60 min, slowed by hardware 60 % of it",
     ),
     RunFault(
+        "heat that slows all GPUs down",
+        lambda: watched(of_every_gpu(clock=1_200.0, hardware_slowdown=100.0)),
+        {"run.slow_clock": FAIL},
+        "gpu001 gpu0 busy for 60 min, slowed by hardware 100 % of it",
+    ),
+    RunFault(
         "a GPU that its power cap holds further down than the others",
         lambda: watched(of_gpu("gpu002", 0, clock=1_600.0, power_cap=100.0)),
         {"run.slow_clock": CONCERN},

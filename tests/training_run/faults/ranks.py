@@ -40,6 +40,12 @@ HEALTHY = {
 
 FAULTS = (
     RunFault(
+        "a pace that six of eight ranks do not keep",
+        lambda: computing(lambda position, _: 1.0 if position.rank in (2, 5) else 1.3, replicas=8),
+        {"run.work_uneven": CONCERN},
+        " times as long as ranks 2, 5 of 8 in their stage: most are slow, or have more work",
+    ),
+    RunFault(
         "a rank that computes 1.3 times as long",
         lambda: computing(slow(2, 1.3), replicas=8),
         {"run.slow_rank": FAIL},

@@ -25,7 +25,10 @@ _NUMPY = r"(?:np\.float(?:32|64)\()?"  # as some print what is no Python number
 
 @record
 class Framework:
-    """How a program prints its steps; `unit` is that of its durations in seconds, 0 of a rate of steps a second."""
+    """How a program prints its steps; `unit` is that of its durations in seconds, 0 of a rate of steps a second.
+
+    Where its steps begin anew in each epoch, `step` has the group `epoch` if the first one is 1, and `past` if it is 0.
+    """
 
     name: str
     source: str
@@ -109,6 +112,16 @@ FRAMEWORKS = (
         ),
     ),
     Framework(
+        "slime",
+        "THUDM/slime; NVIDIA-NeMo/ProRL-Agent-Server#40",
+        "'train/step': ",
+        re.compile(r"'train/step': ([0-9]{1,18})\b"),
+        re.compile(rf"'train/loss':{VALUE}", re.IGNORECASE),
+        re.compile(rf"'train/grad_norm':{VALUE}", re.IGNORECASE),
+        late=("'train/step': ",),
+        may_grow=True,
+    ),
+    Framework(
         "fairseq",
         "facebookresearch/fairseq logging/progress_bar.py; a log of 2023-06-13",
         "| train_inner | ",
@@ -135,6 +148,17 @@ FRAMEWORKS = (
         is_mean=True,
     ),
     Framework(
+        "torchvision's references, DETR, DINO and MAE",
+        "pytorch/vision references/detection/utils.py; Alpha-VLLM/LLaMA2-Accessory#48; its times are those of 20 steps",
+        "  data: ",
+        re.compile(
+            r"\bEpoch: \[(?P<past>[0-9]{1,9})(?:/[0-9]{1,9})?\] {1,4}"
+            r"\[ {0,12}(?P<step>[0-9]{1,12})/(?P<of>[0-9]{1,12})\]"
+        ),
+        re.compile(rf"  c?loss:{VALUE}", re.IGNORECASE),
+        re.compile(rf"  grad_norm:{VALUE}", re.IGNORECASE),
+    ),
+    Framework(
         "NeMo 1",
         "the bar of PyTorch Lightning, as NVIDIA's dgxc-benchmarking quotes it",
         "train_step_timing in s=",
@@ -142,6 +166,18 @@ FRAMEWORKS = (
         re.compile(rf"\breduced_train_loss={VALUE}", re.IGNORECASE),
         duration=re.compile(rf"\btrain_step_timing in s={NUMBER}"),
         late=("train_step_timing in s=",),
+    ),
+    Framework(
+        "bars of Lightning, diffusers and kohya",
+        "Lightning-AI/pytorch-lightning#4225 and #7672, TMElyralab/MuseTalk#230: tqdm's, with the loss behind the rate",
+        "%|",
+        re.compile(
+            r"(?:\bEpoch (?P<past>[0-9]{1,9})|\b[Ss]teps): {1,4}[0-9]{1,3}%\|[^|]{0,1000}\| {0,4}"
+            r"(?P<step>[0-9]{1,12})/(?P<of>[0-9]{1,12}) \[[0-9:?<]{3,40}, {1,4}[0-9.?]{1,12}(?:it/s|s/it), "
+        ),
+        re.compile(rf"[ ,](?:(?:train|training|avr|step)[_/])?loss(?:_step)?={VALUE}", re.IGNORECASE),
+        re.compile(rf"\bgrad_norm(?:_step)?={VALUE}", re.IGNORECASE),
+        late=("it/s, loss=", "s/it, loss=", "it/s, v_num=", "s/it, v_num=", "it/s, avr_loss=", "s/it, avr_loss="),
     ),
     Framework(
         "torchtune",
@@ -229,7 +265,9 @@ def _number(match: re.Match[str], where: str) -> int:
     if not groups:
         return whole(match[1], "step", where)
     step, of = (whole(groups[name], "step", where) for name in ("step", "of"))
-    return step + (max(1, whole(groups["epoch"], "epoch", where)) - 1) * of if groups["epoch"] else step
+    if groups.get("past"):
+        return step + whole(groups["past"], "epoch", where) * of
+    return step + (max(1, whole(groups["epoch"], "epoch", where)) - 1) * of if groups.get("epoch") else step
 
 
 def _seconds(framework: Framework, timed: re.Match[str], where: str) -> float | None:

@@ -118,7 +118,12 @@ OF_DCGM: Mapping[str, tuple[str, float]] = {  # short names of fields: what they
     "POWER": (DRAW, 1),  # 155
     "PMLMT": (LIMIT, 1),  # 160
 }
-OF_SMI: Mapping[str, tuple[str, float]] = {"sm": (UTIL, 1), "pclk": (CLOCKS, 1)}
+OF_SMI: Mapping[str, tuple[str, float]] = {
+    "sm": (UTIL, 1),
+    "pclk": (CLOCKS, 1),
+    "pviol": (CAP, 1),
+    "tviol": (SLOW, 100),  # 1 or 0
+}
 EXPECTED = "expected what dcgmi dmon -e 203,1004,100,252,251 prints, or nvidia-smi dmon"
 _DEVICE = re.compile(r"\s*(?:GPU\s+)?([0-9]{1,4})\s+")
 _OTHER = re.compile(r"\s*(?:GPU-I|GPU-CI|Switch|CPU|Core|Link|NvSwitch|Hostname)\b", re.IGNORECASE)  # other entities
@@ -166,6 +171,7 @@ def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
         values = _values(zip(names, cells, strict=True), lines.where)
         time_s = last_s if clock else times[name] * EVERY_S
         yield from GpuReading(node, name, time_s, values).samples(lines.where)
+    yield from [Cut()] if lines.has_gap else []
 
 
 def _values(cells: Iterable[tuple[str, str]], where: str) -> dict[str, float]:
@@ -174,7 +180,10 @@ def _values(cells: Iterable[tuple[str, str]], where: str) -> dict[str, float]:
     read = {column: real(cell, column, where) for column, cell in cells if column in known and cell not in ("N/A", "-")}
     if "GPUTL" in read:  # of a GPU with MIG it has none
         read.pop("GRACT", None)
-    return {known[column][0]: known[column][1] * value for column, value in read.items()}
+    if not read.get("tviol"):  # that it is not hot does not say that nothing else slows it down
+        read.pop("tviol", None)
+    values = {known[column][0]: known[column][1] * value for column, value in read.items()}
+    return {name: min(value, 100.0) if name in (CAP, SLOW) else value for name, value in values.items()}
 
 
 def _names(line: str) -> list[str]:

@@ -22,7 +22,6 @@ _NEMO = re.compile(  # a line of a step, with the time of that one
     r"\bglobal_step: ([0-9]{1,18}) \|(?:(?!\bTraining epoch |\bglobal_step: ).)*?"
     rf"\btrain_step_timing in s: {NUMBER}"
 )
-_NAMES = ", ".join(framework.name for framework in frameworks.FRAMEWORKS)
 _FORMS = (megatron.ITERATION, megatron.START, torchtitan.STEP, _NEMO, deepspeed.STEP)
 
 
@@ -54,8 +53,7 @@ def read_log(path: RunFile) -> Iterator[Step | Loss]:
     log = _Log(rank, bar_of(_COLOUR.sub("", head_of(path).decode("utf-8", "replace"))))
     for line in lines:
         try:
-            for fact in log.take(_COLOUR.sub("", line), lines.where):
-                yield _dated(fact, line) if isinstance(fact, Loss) else fact
+            yield from _dated(log.take(_COLOUR.sub("", line), lines.where), line)
         except ValueError as wrong:
             if lines.is_cut:
                 break
@@ -64,9 +62,12 @@ def read_log(path: RunFile) -> Iterator[Step | Loss]:
     yield from log.rest()
 
 
-def _dated(loss: Loss, line: str) -> Loss:
-    date = _DATE.search(line)
-    return replace(loss, time=f"{date[1]} {date[2]}") if date else loss
+def _dated(facts: Iterator[Step | Loss], line: str) -> Iterator[Step | Loss]:
+    """The same, with the date on their line, which may be of a thousand drawings of a bar: it is looked for once."""
+    date = None
+    for number, fact in enumerate(facts):
+        date = date if number else _DATE.search(line)
+        yield replace(fact, time=f"{date[1]} {date[2]}") if date and isinstance(fact, Loss) else fact
 
 
 class _Log:
@@ -114,7 +115,7 @@ class _Log:
 
 FORMATS = (
     Format(
-        f"a log of Megatron-LM, NeMo, torchtitan, DeepSpeed, Hugging Face's Trainer, {_NAMES}",
+        "a log of a training program",
         is_log,
         read_log,
         is_tried_last=True,

@@ -79,6 +79,7 @@ def read_smi(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
             many = f"{len(cells)} values; expected {len(table.columns)}, as the first line names them"
             raise RunError(f"{lines.where}: {many}")
         yield from table.take(dict(zip(table.columns, cells, strict=True)), lines.where)
+    yield from [Cut()] if lines.has_gap else []
 
 
 @dataclass

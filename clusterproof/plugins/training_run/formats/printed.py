@@ -11,7 +11,8 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run.losses import Loss
 
 NUMBER = r"([0-9][0-9.eE+-]{0,30})"
-VALUE = r" *([-+]?(?:nan|inf|[0-9][0-9.eE+-]{0,30}))(?![\w.])"
+# Lightning's bar pads `nan` to `nan.0`, and OLMo writes 1,234 where the norm is so high.
+VALUE = r" *([-+]?(?:(?:nan|inf)(?:\.0)?|[0-9](?:,(?=[0-9]{3})|[0-9.eE+-]){0,30}))(?![\w.])"
 _LOSS = re.compile(rf"(?<!mtp_[0-9] )(?<!mtp_[0-9][0-9] )\b(?:lm_|reduced_train_)?loss:{VALUE}", re.IGNORECASE)
 _NORM = re.compile(rf"\bgrad[_ ]norm:{VALUE}", re.IGNORECASE)
 
@@ -73,7 +74,7 @@ def losses(line: str, rank: int, step: int) -> Iterator[Loss]:
 def value_of(text: str) -> float | None:
     """A number, or one that is none; None for a number that was cut."""
     try:
-        return float(text)
+        return float(text.replace(",", "").removesuffix(".0"))
     except ValueError:
         return None
 

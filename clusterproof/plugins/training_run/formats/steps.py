@@ -1,4 +1,8 @@
-"""Steps and operations that training code logs itself as tables with a line of names (CSV)."""
+"""Steps and operations that training code logs itself as tables with a line of names (CSV).
+
+A table may have the losses alone, as `metrics.csv` of Lightning's CSVLogger, in which rows of training and of
+validation alternate: a row has what was logged at its step, and its other cells are empty.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +51,7 @@ UNITS = {"_s": 1.0, "_sec": 1.0, "_seconds": 1.0, "_ms": 1e-3, "_us": 1e-6, "_ns
 _NO_TIME = re.compile(  # what other columns have
     r"(?:^|[\W_])(?:(?:tokens?|samples?|batches|norm|loss|lr|rate|percent|memory|count|size|bytes|lengths?|acc)$|per[\W_])"
 )
-EXPECTED_COLUMNS = "expected columns step and duration, with rank and operation where each operation has a row"
+EXPECTED_COLUMNS = "expected columns step and duration or loss, with rank and operation where each operation has a row"
 
 
 @record
@@ -60,7 +64,7 @@ class Columns:
     at: Mapping[str, tuple[int, float]]
     parts: Mapping[str, tuple[int, float]]
     count: int
-    duration: str  # what its column is called, without the unit
+    duration: str  # what its column is called, without the unit; empty where the table has losses alone
     phases: tuple[int, ...]
 
     @property
@@ -98,6 +102,7 @@ def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | 
             raise RunError(f"{lines.where}: {wrong}; expected values between commas") from None
         yield Cut()
     yield from table.clock.rest() if table else ()
+    yield from [Cut()] if lines.has_gap else []
 
 
 class _Table:
@@ -118,12 +123,14 @@ class _Table:
         if any(OTHERS.match(row[phase].strip()) for phase in self.head.phases) or not row[at["step"][0]].strip():
             return
         position, step = self._position(row, where), whole(row[at["step"][0]], "step", where)
-        index, unit = at["duration"]
+        index, unit = at.get("duration") or at["loss"]
         if "operation" not in at:
             loss, norm = (value_of(row[at[what][0]]) if what in at else None for what in ("loss", "norm"))
             is_expected = "loss" in at and row[index].strip() != "" and not is_cut  # others are of a validation
             yield from losses_of(Loss(position.rank, step, loss, norm), self.gaps, is_expected=is_expected)
-        if is_no_duration(row[index]):
+        if not self.head.duration:
+            pass
+        elif is_no_duration(row[index]):
             yield NoDuration()
         elif row[index].strip():
             lasted = lasted_s(row[index], self.head.duration, unit, where, is_unclear=self.head.is_unclear)
@@ -192,10 +199,11 @@ def columns(names: list[str]) -> Columns | None:
         for index, full in enumerate(names)
         if index not in used and kind_of(full) != UNKNOWN and not _NO_TIME.search(full)
     }
-    is_known = {"step", "duration"} <= at.keys() and ("operation" not in at or "rank" in at)
-    if not is_known:
+    needed = {"step", "duration", "rank"} if "operation" in at else {"step"}
+    if not (needed <= at.keys() and at.keys() & {"duration", "loss"}):
         return None
-    return Columns(at, {} if "operation" in at else parts, len(names), chosen["duration"], phases)
+    has_parts = "duration" in at and "operation" not in at
+    return Columns(at, parts if has_parts else {}, len(names), chosen.get("duration", ""), phases)
 
 
 def _chosen(meaning: str, by_name: Mapping[str, tuple[int, float]]) -> str:
@@ -217,4 +225,4 @@ def _cells(line: str) -> list[str]:
         return []
 
 
-FORMATS = (Format("a table of operations or steps (CSV)", is_table, read_table),)
+FORMATS = (Format("a table of operations, steps or losses (CSV)", is_table, read_table),)

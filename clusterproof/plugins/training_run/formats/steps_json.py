@@ -24,7 +24,7 @@ from clusterproof.plugins.training_run.formats.steps import (
 from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.placement import Placement, number_of
 
-EXPECTED_STEP = 'expected {"rank": 0, "step": 1, "dur": 1.3}, with "stages" where they are known'
+EXPECTED_STEP = 'expected {"rank": 0, "step": 1, "dur": 1.3}, with "stages" and "loss" where they are known'
 MAX_PARTS = 100
 
 
@@ -34,9 +34,14 @@ def are_steps(head: bytes) -> bool:
         first = json.loads(head.partition(b"\n")[0])
     except (ValueError, RecursionError):
         return False
-    duration = _duration(first) if isinstance(first, dict) and "step" in first else None
-    lasted = number_or_none(first[duration[0]]) if duration else None
-    return lasted is not None and isfinite(lasted)
+    if not (isinstance(first, dict) and "step" in first):
+        return False
+    if duration := _duration(first):
+        lasted = number_or_none(first[duration[0]])
+        if lasted is None and duration[0] in elapsed.NAMES:
+            lasted = elapsed.since_1970_s(first[duration[0]])
+        return lasted is not None and isfinite(lasted)
+    return _value_in(first, NAMES["loss"]) is not None
 
 
 def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | Cut | NoDuration]:
@@ -47,17 +52,17 @@ def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | C
     clock: elapsed.Elapsed | None = None
     gaps: dict[int, LossGap] = {}
     for entry in json_lines(lines, EXPECTED_STEP):
+        if isinstance(entry, dict) and _is_other(entry):
+            continue
         if not isinstance(entry, dict) or "step" not in entry:
             raise RunError(f"{lines.where}: {str(entry)!r:.60} is not a step; {EXPECTED_STEP}")
-        if any(OTHERS.match(str(entry[phase])) for phase in PHASES if phase in entry):
-            continue
         if not is_told and "rank" not in entry and entry.get("stages"):
             is_told = True
             yield Unranked()
         position, number = _position_of(entry, rank or 0, lines.where), whole(entry["step"], "step", lines.where)
         duration = _duration(entry)
         loss, norm = (_value_in(entry, NAMES[what]) for what in ("loss", "norm"))
-        is_expected = duration is not None and any(key in entry for key in NAMES["loss"])
+        is_expected = any(key in entry for key in NAMES["loss"])
         yield from losses_of(Loss(position.rank, number, loss, norm), gaps, is_expected=is_expected)
         if duration and is_no_duration(entry[duration[0]]):
             yield NoDuration()
@@ -75,6 +80,13 @@ def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | C
     yield from clock.rest() if clock else ()
     if lines.is_cut:
         yield Cut()
+
+
+def _is_other(entry: Mapping[str, Any]) -> bool:
+    """Whether a line is of a validation, or has nothing that is logged of a step."""
+    if any(OTHERS.match(str(entry[phase])) for phase in PHASES if phase in entry):
+        return True
+    return not (entry.keys() & {"step", "rank", *NAMES["loss"]} or _duration(entry))
 
 
 def _duration(entry: Mapping[str, Any]) -> tuple[str, float] | None:

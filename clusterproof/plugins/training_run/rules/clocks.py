@@ -1,8 +1,8 @@
-"""Clocks of GPUs: those below the clocks of others that are as busy."""
+"""Clocks of GPUs: those below the clocks of others that are as busy, and those that hardware slows down together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 
 from clusterproof.plugins.core.record import record
@@ -10,6 +10,7 @@ from clusterproof.plugins.training_run.samples import CAPPED, CLOCK, GPU, SLOWED
 
 BUSY_PERCENT = 90.0
 LEAST_CLOCKS = 4
+MOSTLY_PERCENT = 50.0  # of a moment in which hardware slows a GPU down: then it is nothing to compare others with
 
 Key = tuple[str, str]  # node, device
 
@@ -18,12 +19,12 @@ Key = tuple[str, str]  # node, device
 class SlowClock:
     """A GPU that was slow for so long: its clock as a share of its peers', and of the time how long it was held.
 
-    The latter are None where that was not sampled.
+    The latter are None where that was not sampled; so is the share of one that too few others can be compared with.
     """
 
     name: str
     seconds: float
-    share: float
+    share: float | None
     capped_percent: float | None
     slowed_percent: float | None
 
@@ -31,6 +32,29 @@ class SlowClock:
 def most_peers(samples: Samples) -> int:
     """How many busy GPUs at most had their clocks sampled at once, beside one of them."""
     return max((len(clocks) - 1 for clocks in _clocks(samples).values()), default=0)
+
+
+def slowed_together(samples: Samples) -> list[SlowClock]:
+    """Busy GPUs that hardware slows down while too few others, with clocks to compare with, are not; longest first."""
+    clocks, busy, slowed = _clocks(samples), samples.of(GPU), samples.of(SLOWED)
+    mostly = {
+        key: {at for at, held in series.items() if held.mean > MOSTLY_PERCENT and _is_busy(busy, key, at)}
+        for key, series in slowed.items()
+    }
+    alone = {at: sum(at not in mostly.get(key, ()) for key in known) for at, known in clocks.items()}
+    slowest = []
+    for key, moments in mostly.items():
+        seen = sorted(at for at in slowed[key] if _is_busy(busy, key, at))
+        together = ((at, at in moments and (alone.get(at, 0) < LEAST_CLOCKS or key not in clocks[at])) for at in seen)
+        if times := longest(together, samples.bin_s):
+            seconds = (times[-1] - times[0] + 1) * samples.bin_s
+            slowest.append(SlowClock(" ".join(key), seconds, None, None, _percent(slowed[key], times)))
+    return sorted(slowest, key=lambda clock: -clock.seconds)
+
+
+def _is_busy(busy: Mapping[Key, Series], key: Key, at: int) -> bool:
+    use = busy.get(key, {}).get(at)
+    return use is not None and use.mean > BUSY_PERCENT
 
 
 def slow_clocks(samples: Samples, below: float) -> list[SlowClock]:
@@ -71,7 +95,6 @@ def _clocks(samples: Samples) -> dict[int, dict[Key, float]]:
     busy = samples.of(GPU)
     for key, series in samples.of(CLOCK).items():
         for at, clock in series.items():
-            use = busy.get(key, {}).get(at)
-            if use and use.mean > BUSY_PERCENT:
+            if _is_busy(busy, key, at):
                 clocks.setdefault(at, {})[key] = clock.mean
     return clocks

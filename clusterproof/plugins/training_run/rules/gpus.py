@@ -59,15 +59,14 @@ def peak(samples: Samples) -> float | None:
     return max(every, default=None)
 
 
-def observed_s(samples: Samples) -> float | None:
-    """For how long memory was sampled behind the first ten minutes, of the GPU of which least is known."""
-    spans = [points[-1][0] - points[0][0] if points else 0.0 for _, points in _settled(samples)]
-    return min(spans, default=None)
+def observed_s(samples: Samples) -> dict[str, float]:
+    """For how long the memory of each GPU was sampled behind the first ten minutes."""
+    return {name: _span_s(points) for name, points in _settled(samples)}
 
 
-def growing(samples: Samples) -> list[Growth]:
-    """The GPUs whose memory grows by more than its scatter, the soonest full first."""
-    growths = (_growth(name, points) for name, points in _settled(samples))
+def growing(samples: Samples, least_s: float) -> list[Growth]:
+    """The GPUs, sampled for so long, whose memory grows by more than its scatter, the soonest full first."""
+    growths = (_growth(name, points) for name, points in _settled(samples) if _span_s(points) >= least_s)
     return sorted((growth for growth in growths if growth), key=lambda growth: growth.hours_left)
 
 
@@ -79,6 +78,10 @@ def _settled(samples: Samples) -> Iterator[tuple[str, Points]]:
             f"{node} {device}",
             [(at * samples.bin_s, cell.mean) for at, cell in sorted(series.items()) if start <= at <= end],
         )
+
+
+def _span_s(points: Points) -> float:
+    return points[-1][0] - points[0][0] if points else 0.0
 
 
 def _growth(name: str, points: Points) -> Growth | None:

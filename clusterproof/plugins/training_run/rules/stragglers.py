@@ -61,6 +61,10 @@ class RankPace:
         """Whether so many standard errors less would still be slower than the peers."""
         return log(self.ratio) > errors * self.error
 
+    def is_far_below(self, times: float, errors: float) -> bool:
+        """Whether the peers compute so many times as long as it, and certainly longer."""
+        return self.ratio * times < 1 and -log(self.ratio) > errors * self.error
+
     def excludes(self, slower: float, errors: float) -> bool:
         """Whether so many standard errors more would still be less than so many times as long as the peers."""
         return log(self.ratio) + errors * self.error < log(slower)
