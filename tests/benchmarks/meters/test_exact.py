@@ -140,4 +140,4 @@ def test_real_ranks_of_two_ends_meet_and_agree_on_every_element_but_are_no_gpus(
 def test_ends_without_gpus_say_so_and_measure_nothing() -> None:
     found = of_two_ends(METER)
     assert (found.is_correct, found.busbw_gb_per_s) == (None, None)
-    assert "PyTorch does not count its GPUs: torch.cuda.is_available() is False" in found.problem
+    assert "PyTorch does not count its GPUs: AssertionError: Torch not compiled with CUDA enabled" in found.problem

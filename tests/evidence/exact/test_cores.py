@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from clusterproof.plugins.evidence.exact.on_node import cores
 
+CORES = os.sched_getaffinity(0)
 REQUEST: dict[str, Any] = {"kinds": "", "budget_s": 0.1, "seed": 1, "within_s": 600.0, "most_mib": 8}
 
 
@@ -34,6 +37,15 @@ def test_a_chain_of_hashes_that_ends_elsewhere_is_found(monkeypatch: pytest.Monk
     assert cores.hashes()["wrong"] == []
     monkeypatch.setattr(cores, "FIRST", b"exacu")
     assert cores.hashes()["wrong"][0]["where"] == "a chain of hashes"
+
+
+def test_what_a_core_had_wrong_before_its_process_died_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "FIRST", b"exacu")
+    monkeypatch.setattr(cores, "memory", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {min(CORES)})
+    found = cores.measured(REQUEST)
+    assert [(wrong["core"], wrong["where"]) for wrong in found["wrong"]] == [(min(CORES), "a chain of hashes")]
+    assert found["errors"] == [{"core": min(CORES), "error": "its process ended with signal 9 and no answer"}]
 
 
 class Memory(bytearray):

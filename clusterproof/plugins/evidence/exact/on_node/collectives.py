@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
+from clusterproof.plugins.evidence.exact.on_node.on_gpus import count
 from clusterproof.plugins.evidence.exact.on_node.operands import Kind, of_settings
 from clusterproof.plugins.evidence.exact.on_node.payload import (
     UNWRITTEN,
@@ -112,9 +113,7 @@ def ranks_of(asked: int, backend: str, within_s: float) -> tuple[int, str]:
 
 
 def _gpus() -> dict[str, Any]:
-    if not torch.cuda.is_available():
-        return {"error": "torch.cuda.is_available() is False"}
-    return {"gpus": torch.cuda.device_count()}
+    return {"gpus": count()}
 
 
 def _outlast(address: str, port: int) -> None:

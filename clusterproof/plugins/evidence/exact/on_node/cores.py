@@ -7,7 +7,7 @@ import json
 import mmap
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from operator import mul
 from random import Random
@@ -41,7 +41,7 @@ def measured(request: dict[str, Any]) -> dict[str, Any]:
     cores = sorted(os.sched_getaffinity(0))
     bytes_each = min(available_bytes() // SHARE // len(cores), request["most_mib"] * MIB) // BLOCK * BLOCK
 
-    def job(core: int) -> Callable[[], dict[str, Any]]:
+    def job(core: int) -> Callable[[], Iterator[dict[str, Any]]]:
         return lambda: of_core(core, request, bytes_each)
 
     answers = dict(zip(cores, forked([job(core) for core in cores], request["within_s"])))
@@ -62,10 +62,14 @@ def measured(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def of_core(core: int, request: dict[str, Any], bytes_of_memory: int) -> dict[str, Any]:
-    """What one core computes, in a process that is bound to it."""
+def of_core(core: int, request: dict[str, Any], bytes_of_memory: int) -> Iterator[dict[str, Any]]:
+    """What one core computes, in a process that is bound to it: all that is known, each time that this is more."""
     os.sched_setaffinity(0, {core})
     types = [dot_products(request["seed"] + core, request["budget_s"] / 4), hashes()]
+    yield {"types": types}
+    types.append(memory(bytes_of_memory, request["seed"] + core))
+    done = {"types": types, "memory_mib": bytes_of_memory // MIB}
+    yield done
     if request["kinds"]:
         import torch
 
@@ -73,10 +77,9 @@ def of_core(core: int, request: dict[str, Any], bytes_of_memory: int) -> dict[st
 
         torch.set_num_threads(1)
         kinds = of_settings(request["kinds"])
-        found = examine("cpu", kinds, SIZE, LONGEST, request["budget_s"], request["seed"] + core)
-        types += [{name: one[name] for name in KEPT if name in one} for one in found["types"]]
-    types.append(memory(bytes_of_memory, request["seed"] + core))
-    return {"types": types, "memory_mib": bytes_of_memory // MIB}
+        for found in examine("cpu", kinds, SIZE, LONGEST, request["budget_s"], request["seed"] + core):
+            more = [{name: one[name] for name in KEPT if name in one} for one in found["types"]]
+            yield {**done, "types": [*types, *more]}
 
 
 def dot_products(seed: int, seconds: float) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -22,11 +23,12 @@ def main(request: dict[str, Any]) -> None:
     print(json.dumps({"torch": torch.__version__, "gpus": answers}))  # noqa: T201
 
 
-def found(gpu: int, request: dict[str, Any]) -> dict[str, Any]:
+def found(gpu: int, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What is wrong with the products of one GPU, of matrices as large as its memory has room for."""
     free, _ = torch.cuda.mem_get_info(gpu)
     size = next((size for size in SIZES if BYTES_EACH * size * LONGEST <= free), 0)
     if not size:
-        return {"error": f"{free >> 20} MiB of its memory are free"}
+        yield {"error": f"only {free >> 20} MiB of its memory are free"}
+        return
     kinds = of_settings(request["kinds"])
-    return examine(f"cuda:{gpu}", kinds, size, LONGEST, request["budget_s"], request["seed"] + gpu)
+    yield from examine(f"cuda:{gpu}", kinds, size, LONGEST, request["budget_s"], request["seed"] + gpu)
