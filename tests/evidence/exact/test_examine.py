@@ -66,6 +66,13 @@ def test_what_was_wrong_before_a_device_broke_down_is_kept(python: str) -> None:
     assert (found["float64"]["wrong"][0]["where"], found["float64"]["wrong"][0]["bits"]) == ("row 5, column 11", [40])
 
 
+def test_what_results_are_held_against_is_made_again_where_its_checksums_disagree(python: str) -> None:
+    found = examined(python, "reference")["float32"]
+    wrong = found["wrong"][0]
+    assert (wrong["set"], wrong["where"]) == ("float64 for wide by narrow", "row 3, column 4")
+    assert (wrong["again"], wrong["of"], wrong["alike"], found["products"] > 0) == (2, 2, True, True)
+
+
 @pytest.mark.parametrize("case", ["blind", "imagining"])
 def test_a_device_that_compares_wrong_has_not_multiplied_right(python: str, case: str) -> None:
     found = examined(python, case)["float64"]

@@ -101,6 +101,19 @@ def comparing(compare: Callable[[Any, Any], Any]) -> dict[str, Any]:
     return told(KINDS[:1])
 
 
+def reference() -> dict[str, Any]:
+    """A device that has one element wrong in each product of float64 that others are held against."""
+    right = torch.Tensor.__matmul__
+
+    def wrong(one: Any, other: Any) -> Any:
+        product = right(one, other)
+        product[3, 4] += 1
+        return product
+
+    torch.Tensor.__matmul__ = wrong
+    return told(KINDS[1:])
+
+
 def imagined(got: Any, expected: Any) -> Any:
     """One element that differs, which does not."""
     found = products.differing(got, expected)
@@ -138,6 +151,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "lacking": lambda: told([*KINDS, Kind("float8_e9m9", 4, 14)]),
     "short": short_accumulator,
     "lost": lambda: told(KINDS, Lost()),
+    "reference": reference,
     "blind": lambda: comparing(lambda got, _: torch.zeros_like(got, dtype=torch.bool)),
     "imagining": lambda: comparing(imagined),
     "nothing but zeros": lambda: probed(lambda left, right: torch.zeros(len(left), right.shape[1])),

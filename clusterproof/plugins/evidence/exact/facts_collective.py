@@ -172,6 +172,7 @@ class Blame:
     @classmethod
     def of(cls, nodes: Sequence[NodeResult], names: Sequence[str] = ("this node",)) -> Blame:
         """From all that these nodes say. What cannot be read is left out; of it the check is incomplete."""
+        names = names if len({*names}) == len(names) else [f"node {number}" for number in range(len(names))]
         blocks = [block for node in nodes for block in wrong_blocks(node)]
         each_node = min(max(each(nodes, lambda node: node.of_each_node), default=1), MAX_RANKS // len(names))
         ranks = Ranks([name for name in names for _ in range(each_node)])
