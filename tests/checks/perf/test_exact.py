@@ -116,6 +116,19 @@ def test_a_type_that_every_core_has_wrong_each_time_is_a_matter_of_its_library_a
     assert "float32: wrong each time on every core (first lane 9 of 32" in result.message
 
 
+@pytest.mark.parametrize("garbled", [None, "x", float("nan"), []])
+def test_what_is_garbled_of_one_gpu_or_type_hides_no_other(garbled: object) -> None:
+    def gpu(data: dict[str, Any]) -> None:
+        data["gpus"]["gpus"][1] = garbled
+
+    def of_type(data: dict[str, Any]) -> None:
+        data["gpus"]["gpus"][3]["types"][0] = garbled
+
+    for change in (gpu, of_type):
+        result = of_gpus(on_gpu(3, "bfloat16", STUCK), change)
+        assert (result.verdict, "incomplete: " in result.message) == (FAIL, True)
+
+
 def fewer_than_none(data: dict[str, Any]) -> None:
     """GPU 2 has made no products of float64, and less."""
     data["gpus"]["gpus"][2]["types"][0].update(products=-5)

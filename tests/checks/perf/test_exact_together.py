@@ -247,6 +247,16 @@ def once(data: dict[str, Any]) -> None:
     data["steps"]["gpus"][2]["types"][0]["passes"] = 1
 
 
+@pytest.mark.parametrize("garbled", [None, "x", float("nan"), []])
+def test_what_is_garbled_of_one_gpu_hides_no_other(garbled: object) -> None:
+    def odd(data: dict[str, Any]) -> None:
+        data["steps"]["gpus"][1] = data["collectives"]["answers"][1] = garbled
+        data["steps"]["gpus"][2]["types"] = garbled
+
+    assert trained((trained_otherwise([6], "bfloat16"), odd)).verdict is FAIL
+    assert exchanged(exchanged_wrong("all_to_all", 5, [0, 2, 3]), odd).verdict is FAIL
+
+
 def no_types(data: dict[str, Any]) -> None:
     """A GPU says nothing of any type."""
     data["steps"]["gpus"][2]["types"] = []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.typed import Any
+from clusterproof.plugins.core.typed import Any, TypeVar
 from clusterproof.plugins.core.verdict import Recording, part
 from clusterproof.plugins.evidence.field import (
     Field,
@@ -23,12 +23,18 @@ from clusterproof.plugins.evidence.field import (
 from clusterproof.plugins.evidence.perf.facts import Ran
 from clusterproof.plugins.evidence.perf.gpu_speed import document
 
+T = TypeVar("T")
 TILE = 256 * 128  # elements that one block of threads computes, at most
 
 
 def small_numbers(data: object) -> tuple[int, ...]:
     """A list of whole numbers, empty where there is none."""
     return tuple(whole(entry) for entry in values([] if data is None else data))
+
+
+def every_alone(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ...]]:
+    """A decoder as `every`, in which one that is no JSON object hides no other: of it nothing was reported."""
+    return lambda data: tuple(kind(entry if isinstance(entry, dict) else {}) for entry in values(data))
 
 
 @record
@@ -90,7 +96,7 @@ class ExactGpu(Reported):
     sms = Field(optional(whole))
     size = Field(optional(whole))  # rows and columns of its products
     error = Field(optional(text))  # why it made no more than these
-    _made = Field(optional(every(TypeProducts)), "types")
+    _made = Field(optional(every_alone(TypeProducts)), "types")
 
     @property
     def types(self) -> tuple[TypeProducts, ...]:
@@ -140,7 +146,7 @@ def wrong_everywhere(gpus: Iterable[ExactGpu]) -> Mapping[str, list[Wrong]]:
 
 @record
 class _Gpus(Reported):
-    gpus = Field(every(ExactGpu))
+    gpus = Field(every_alone(ExactGpu))
 
 
 @record
@@ -168,8 +174,8 @@ class Cores(Reported):
         return found
 
     cores = Field(whole)
-    types = Field(every(TypeProducts))
-    wrong = Field(every(Wrong))
+    types = Field(every_alone(TypeProducts))
+    wrong = Field(every_alone(Wrong))
     errors = Field(every(CoreError))
     without_torch = Field(optional(text))
 

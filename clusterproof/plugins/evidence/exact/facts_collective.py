@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import part
-from clusterproof.plugins.evidence.exact.facts import small_numbers
+from clusterproof.plugins.evidence.exact.facts import every_alone, small_numbers
 from clusterproof.plugins.evidence.exact.suspects import Ranks, Suspect, seen, suspects
 from clusterproof.plugins.evidence.field import (
     Field,
@@ -75,7 +75,7 @@ class RankResult(Reported):
     rounds = Field(whole)
     gb_per_s = Field(number)
     error = Field(optional(text))  # why it did no more than its operations
-    _made = Field(optional(every(OperationResult)), "operations")
+    _made = Field(optional(every_alone(OperationResult)), "operations")
 
     @property
     def operations(self) -> tuple[OperationResult, ...]:
@@ -94,7 +94,7 @@ class NodeResult(Reported):
     of_each_node = Field(whole)
     node = Field(whole)
     message_bytes = Field(whole)
-    answers = Field(every(RankResult))
+    answers = Field(every_alone(RankResult))
 
     @property
     def gap(self) -> str:

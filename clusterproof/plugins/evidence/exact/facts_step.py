@@ -8,8 +8,19 @@ from enum import Enum
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.field import Field, Reported, at_least_one, each, every, optional, text, texts, whole
+from clusterproof.plugins.core.verdict import Incomplete, part
+from clusterproof.plugins.evidence.exact.facts import every_alone
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    at_least_one,
+    every,
+    known,
+    optional,
+    text,
+    texts,
+    whole,
+)
 from clusterproof.plugins.evidence.perf.facts import Ran
 from clusterproof.plugins.evidence.perf.gpu_speed import document
 
@@ -79,7 +90,7 @@ class StepGpu(Reported):
     sms = Field(whole)
     libraries = Field(texts)
     error = Field(optional(text))  # why it made no more than these
-    _made = Field(optional(every(TypeDigests)), "types")
+    _made = Field(optional(every_alone(TypeDigests)), "types")
 
     @property
     def types(self) -> tuple[TypeDigests, ...]:
@@ -93,7 +104,7 @@ class StepGpu(Reported):
 class _Printed(Reported):
     torch = Field(text)
     cuda = Field(optional(text))
-    gpus = Field(every(StepGpu))
+    gpus = Field(every_alone(StepGpu))
 
 
 @record
@@ -133,9 +144,10 @@ class ExactStep(Reported):
         """Of every GPU that made any. Of what is unread that part of a check is incomplete."""
         printed = self.printed
         for number, gpu in enumerate(self.gpus):
-            for of_type in each(gpu.types, lambda of_type: of_type):
-                if not of_type.why:
-                    yield from each([of_type], lambda of_type: self._of(printed, number, gpu, of_type))  # noqa: B023
+            for of_type in known(lambda: gpu.types, ()):  # noqa: B023
+                with part:
+                    if not of_type.why:
+                        yield self._of(printed, number, gpu, of_type)
 
     def _of(self, printed: _Printed, number: int, gpu: StepGpu, of_type: TypeDigests) -> Steps:
         if not of_type.digests:
