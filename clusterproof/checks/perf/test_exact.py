@@ -52,7 +52,7 @@ def test_gpu_exact(node: Node) -> None:
                         untested.setdefault((kind.gap, kind.type), []).append(number)
         with part:
             if gpu.gap:
-                incomplete(f"{called}: {gpu.gap}")
+                incomplete(f"{called}: {gpu.gap}; expected products of every type, on all SMs")
     say_wrong_everywhere(everywhere, "every GPU")
     with part:
         require_every_gpu(node, len(gpus), node.gpu_exact.given)
@@ -104,8 +104,10 @@ def say_wrong(unit: str, kind: TypeProducts) -> None:
 def say_wrong_everywhere(everywhere: Mapping[str, list[Wrong]], units: str) -> None:
     """A concern where a library multiplies wrong, which no hardware is to be replaced for."""
     for name, found in everywhere.items():
-        message = f"{name}: wrong each time on {units} (first {found[0].words}): differs by software, none is named"
-        concern_if(found, f"{message}; expected every bit right")
+        first = f"{units} (first {found[0].words})"
+        concern_if(
+            found, f"{name}: wrong each time on {first}: differs by software, none is named; expected every bit right"
+        )
 
 
 def say_untested(untested: Mapping[tuple[str, str], list[int]], unit: str) -> None:

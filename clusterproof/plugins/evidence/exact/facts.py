@@ -109,11 +109,11 @@ class ExactGpu(Reported):
     def gap(self) -> str:
         """Why its products do not prove all of it; empty where they do. Raises Incomplete."""
         if self.error:
-            return f"{self.error[:200]}; expected products of every type"
+            return self.error[:200]
         size, busy = self.size or 0, (self.size or 0) ** 2 // TILE
         if not size or busy >= (self.sms or 0):
             return ""
-        return f"products of {size} x {size} keep {busy} of {self.sms} SMs busy; expected all: free more of its memory"
+        return f"products of {size} x {size} keep {busy} of {self.sms} SMs busy, as little of its memory is free"
 
 
 @record
