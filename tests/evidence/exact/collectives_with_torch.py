@@ -6,6 +6,7 @@ The words say how many ranks there are and which fault; the last line that it pr
 from __future__ import annotations
 
 import json
+import os
 import stat
 import sys
 import tempfile
@@ -113,6 +114,11 @@ def silent() -> None:
     time.sleep(600)
 
 
+def show_end() -> None:
+    """Fail unless NCCL leaves alone what a rank waits for, whatever the site has set."""
+    assert {os.environ[f"{name}NCCL_ASYNC_ERROR_HANDLING"] for name in ("", "TORCH_")} == {"3"}
+
+
 LOOKS = {"no GPU": torch.cuda.init, "GPUs that are not counted": silent, "fewer GPUs": lambda: None}
 CASES: dict[str, Change] = {
     "clean": lambda _, way: way,
@@ -133,6 +139,7 @@ CASES: dict[str, Change] = {
     ),
     "a rank that hangs": lambda rank, way: time.sleep(600) or way if rank == RANK else way,
     "where ranks meet": lambda _, way: show_folder() or way,
+    "how ranks end": lambda _, way: show_end() or way,
     "a rank that dies": of_one(RANK, all_gather=lambda _: lambda *_: sys.exit(3)),
 }
 

@@ -108,6 +108,13 @@ def test_without_a_gpu_for_each_rank_nothing_is_exchanged(python: str, case: str
     assert (found["backend"], found["answers"]) == ("nccl", [{"error": why}] * 4)
 
 
+def test_no_result_is_compared_of_a_collective_that_nccl_has_aborted(
+    python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as sites set it
+    assert [one.get("error") for one in collectives(python, 2, "how ranks end")["answers"]] == [None, None]
+
+
 def test_ranks_of_one_node_meet_in_a_folder_of_their_own_that_does_not_stay(
     python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ Runs in a Python that has PyTorch, over NCCL: without a GPU for each rank none i
 from __future__ import annotations
 
 import json
+import os
 import socket
 import tempfile
 import time
@@ -42,6 +43,8 @@ LEAVES_S = 10.0  # for the first of them to end after the others
 NO_SUMS = ("tfloat32", "float8_e4m3fn", "float8_e5m2")  # of these none is made by NCCL, or by all of its versions
 MAX_WRONG = 16  # blocks of an operation that one rank describes
 TIMED = "float32"
+HANDLING = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")  # the latter before PyTorch 2.2
+ENDS = "3"  # a rank ends, and aborts nothing: what is half done would look like another's fault
 
 
 class RankPlace(NamedTuple):
@@ -139,6 +142,7 @@ def joined(
     group: RankPlace, backend: str, meet: Meeting, request: dict[str, Any], change: Change
 ) -> Iterator[dict[str, Any]]:
     """One rank, from its meeting the others to its end: each time that it has found more, all that it has found."""
+    os.environ.update(dict.fromkeys(HANDLING, ENDS))
     if backend == NCCL:
         torch.cuda.set_device(group.device)
     else:
