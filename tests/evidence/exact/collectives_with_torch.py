@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from clusterproof.plugins.evidence.exact.on_node.collectives import Change, Collectives, measured
+from clusterproof.plugins.evidence.exact.on_node.collectives import Change, measured
+from clusterproof.plugins.evidence.exact.on_node.exchanges import Collectives
 
 KINDS = "float32:24:24,bfloat16:8:24,int8:7:31"
 RANK, OTHER = 2, 1

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import gelu, layer_norm, softmax
 
-from clusterproof.plugins.evidence.exact.on_node.on_gpus import on_each_gpu
+from clusterproof.plugins.evidence.exact.on_node.gpus import on_each_gpu
 from clusterproof.plugins.evidence.exact.on_node.payload import drawn, key_of
 from clusterproof.plugins.evidence.exact.on_node.products import FLOAT32, Unit, choose
 
