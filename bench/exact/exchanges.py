@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from clusterproof.plugins.evidence.exact.on_node.collectives import (
+from clusterproof.plugins.evidence.exact.on_node.exchanges import (
     GLOO,
     NCCL,
     Collectives,

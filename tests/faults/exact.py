@@ -64,6 +64,20 @@ FAULTS = (
         on_gpu(0, "int8", MEMORY),
     ),
     fault(
+        "a library that multiplies wrong on every GPU",
+        GPU,
+        CONCERN,
+        "float16: wrong each time on every GPU (first lane 9 of 32 (128 columns), bit 12 (wide by narrow; 8 of 8",
+        *(on_gpu(gpu, "float16", STUCK) for gpu in range(8)),
+    ),
+    fault(
+        "a GPU whose memory is in use",
+        GPU,
+        INCOMPLETE,
+        "GPU 2: products of 512 x 512 keep 8 of 132 SMs busy, as little of its memory is free",
+        lambda data: data["gpus"]["gpus"][2].update(size=512),
+    ),
+    fault(
         "a PyTorch without products of FP8",
         GPU,
         INCOMPLETE,

@@ -9,10 +9,10 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.exact.facts import TypeProducts
+from clusterproof.plugins.evidence.exact.facts import TypeProducts, Wrong, wrong_everywhere
 from clusterproof.plugins.evidence.exact.facts_collective import Blame
 from clusterproof.plugins.evidence.exact.facts_step import Ballot, Opinion, Steps, votes_of
-from clusterproof.plugins.evidence.field import each
+from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts_node import require_every_gpu
 
@@ -34,20 +34,28 @@ def test_gpu_exact(node: Node) -> None:
     not. NaN values and loss spikes reveal only about one in a hundred of these silent faults.
 
     Remedy (replace): Drain the node: the GPU computes wrong results without any error. Run the check again on this node
-    for longer (--exact-s 600), and have the GPU replaced even if the fault does not show again.
+    for longer (--exact-s 600), and have the GPU replaced even if the fault does not show again. If the message mentions
+    software, compare PyTorch and the CUDA libraries with other nodes instead.
     """
     untested: dict[tuple[str, str], list[int]] = {}
-    for number, gpu in enumerate(node.gpu_exact.gpus):
+    gpus = node.gpu_exact.gpus
+    everywhere = wrong_everywhere(gpus)
+    for number, gpu in enumerate(gpus):
+        called = f"GPU {number}{f' ({gpu.address})' if gpu.address else ''}"
         with part:
-            if gpu.error:
-                incomplete(f"GPU {number}: {gpu.error[:200]}; expected products of every type")
-            for kind in each(gpu.types, lambda kind: kind):
+            for kind in gpu.types:
                 with part:
-                    say_wrong(f"GPU {number}", kind)
-                    if not kind.products and not kind.has_none:
-                        untested.setdefault((kind.why or "no result could be verified", kind.type), []).append(number)
+                    if kind.type not in everywhere:
+                        say_wrong(called, kind)
+                with part:
+                    if kind.gap and not gpu.error:
+                        untested.setdefault((kind.gap, kind.type), []).append(number)
+        with part:
+            if gpu.gap:
+                incomplete(f"{called}: {gpu.gap}; expected products of every type, on all SMs")
+    say_wrong_everywhere(everywhere, "every GPU")
     with part:
-        require_every_gpu(node, len(node.gpu_exact.gpus), node.gpu_exact.given)
+        require_every_gpu(node, len(gpus), node.gpu_exact.given)
     say_untested(untested, "GPU")
 
 
@@ -64,21 +72,20 @@ def test_cpu_exact(node: Node) -> None:
     replaced: a core or its memory gives wrong results without any error.
     """
     cores = node.cpu_exact.found
+    everywhere = cores.wrong_everywhere
+    say_wrong_everywhere(everywhere, "every core")
     for wrong in each(cores.wrong, lambda wrong: wrong):
         with part:
-            fail_if(wrong.where, f"core {wrong.core}, {wrong.type}: {wrong.words}; expected every bit right")
+            is_own = wrong.type not in everywhere
+            fail_if(is_own, f"core {wrong.core}, {wrong.type}: {wrong.words}; expected every bit right")
     for why, numbers in by_why((error.error, error.core) for error in each(cores.errors, lambda error: error)).items():
         with part:
             incomplete(f"{number_of(len(numbers), 'core')} ({listed(map(str, numbers))}): {why}; expected an answer")
     with part:
         if cores.without_torch:
             incomplete(f"vector units not tested: {cores.without_torch[:200]}; expected a Python with PyTorch")
-    untested: dict[tuple[str, str], list[int]] = {}
-    for kind in each(cores.types, lambda kind: kind):
-        with part:
-            if not kind.products and not kind.has_none:
-                untested[kind.why or "no result could be verified", kind.type] = []
-    say_untested(untested, "core")
+    gaps = each(cores.types, lambda kind: (kind.gap, kind.type))
+    say_untested({gap: [] for gap in gaps if gap[0]}, "core")
     if not cores.types:
         incomplete("no core computed anything; expected products of every type")
 
@@ -87,9 +94,20 @@ def say_wrong(unit: str, kind: TypeProducts) -> None:
     """Fail where products of a type were wrong, with the place of the first."""
     if kind.why or kind.has_none:
         return
-    shares = f"{kind.wrong_products} wrong in {number_of(kind.products or 0, 'product')}"
-    positions = listed(wrong.words for wrong in each(kind.wrong, lambda wrong: wrong))
-    fail_if(kind.wrong_products, f"{unit}, {kind.type}: {shares}: {positions}; expected every bit right")
+    described = known(lambda: kind.wrong, ())
+    positions = listed(wrong.words for wrong in each(described, lambda wrong: wrong))
+    count = max(known(lambda: kind.wrong_products, 0), len(described))
+    shares = f"{count} wrong in {number_of(kind.products or 0, 'product')}"
+    fail_if(count, f"{unit}, {kind.type}: {shares}: {positions}; expected every bit right")
+
+
+def say_wrong_everywhere(everywhere: Mapping[str, list[Wrong]], units: str) -> None:
+    """A concern where a library multiplies wrong, which no hardware is to be replaced for."""
+    for name, found in everywhere.items():
+        first = f"{units} (first {found[0].words})"
+        concern_if(
+            found, f"{name}: wrong each time on {first}: differs by software, none is named; expected every bit right"
+        )
 
 
 def say_untested(untested: Mapping[tuple[str, str], list[int]], unit: str) -> None:
@@ -137,7 +155,7 @@ def test_exact_collective(node: Node) -> None:
                 failed.setdefault(gpu.error[:200], []).append(number)
             for operation in gpu.operations:
                 with part:
-                    if operation.why or not operation.rounds:
+                    if operation.why or operation.rounds < 1:
                         why = (operation.why or "no round was made")[:200]
                         lacking.setdefault((operation.name, why), []).append(number)
     for why, numbers in failed.items():
@@ -182,12 +200,13 @@ def test_exact_step(node: Node) -> None:
         require_every_gpu(node, len(own.gpus), own.given)
     for number, gpu in enumerate(own.gpus):
         with part:
-            if gpu.error:
-                incomplete(f"GPU {number}: {gpu.error[:200]}; expected the digest of each step")
-            for of_type in each(gpu.types, lambda of_type: of_type):
+            for of_type in gpu.types:
                 with part:
                     if of_type.why:
                         incomplete(f"GPU {number}, {of_type.type}: {of_type.why}; expected the digest of each step")
+        with part:
+            if gpu.error:
+                incomplete(f"GPU {number}: {gpu.error[:200]}; expected the digest of each step")
 
 
 def votes_of_node(node: Node) -> Mapping[str, str | None]:
@@ -197,9 +216,9 @@ def votes_of_node(node: Node) -> Mapping[str, str | None]:
 
 def say_differs(steps: Steps, others: Ballot) -> None:
     """Fail where a GPU differs from all others, or from itself where they do not."""
-    unsteady = not steps.is_steady and others.is_unsteady_alone(steps)
+    unsteady = others.is_unsteady_alone(steps)
     fail_if(unsteady, f"GPU {steps.gpu}, {steps.type}: other results when it repeats its steps; expected the same bits")
-    if others.of(steps) is Opinion.WRONG:
+    if others.of(steps) is Opinion.WRONG and (steps.is_steady or unsteady):
         _, count = others.count(steps)
         where = f"from step {others.first_step(steps)} on another result than most of {count} GPUs of its kind"
         fail_if(steps, f"GPU {steps.gpu}, {steps.type}: {where} with the same software; expected the same bits")
@@ -218,12 +237,8 @@ def say_software(steps: list[Steps], others: Ballot) -> None:
         if message:
             differing.setdefault(f"{gpu_steps.type}: {message}", []).append(gpu_steps.gpu)
         if not gpu_steps.is_steady and not others.is_unsteady_alone(gpu_steps):
-            where = (
-                "and no GPU beside it repeats them: its software or the GPU"
-                if others.is_steady_elsewhere(gpu_steps)
-                else "on most GPUs: differs by software, no GPU is named"
-            )
-            message = f"other results when steps are repeated, {where}"
+            where = f"on {others.unsteady[gpu_steps.alike]} of {count} GPUs"
+            message = f"other results when steps are repeated, {where}: its software or the GPU"
             differing.setdefault(f"{gpu_steps.type}: {message}", []).append(gpu_steps.gpu)
     for message, gpus in differing.items():
         with part:

@@ -67,6 +67,16 @@ def test_wrong_elements_fail_the_pair_and_name_a_node_only_where_all_suspects_ar
     assert words in found.problem
 
 
+def test_nodes_that_call_themselves_the_same_are_two_nodes() -> None:
+    def same(data: dict[str, Any]) -> Output:
+        return Output(json.dumps({**data, "host": "localhost"}), 0)
+
+    change = exchanged_wrong("all_to_all", 2, [6], (0, 1, 2))
+    ends = [same(json.loads(printed(node, change).text.splitlines()[1])) for node in (1, 0)]
+    found = METER.read(MeterSettings(), tuple(ends))
+    assert "the link between GPU 2 of the first node and GPU 2 of the second node" in found.problem
+
+
 @pytest.mark.parametrize(
     ("outputs", "words"),
     [
@@ -140,4 +150,4 @@ def test_real_ranks_of_two_ends_meet_and_agree_on_every_element_but_are_no_gpus(
 def test_ends_without_gpus_say_so_and_measure_nothing() -> None:
     found = of_two_ends(METER)
     assert (found.is_correct, found.busbw_gb_per_s) == (None, None)
-    assert "PyTorch does not count its GPUs: torch.cuda.is_available() is False" in found.problem
+    assert "PyTorch does not count its GPUs: AssertionError: Torch not compiled with CUDA enabled" in found.problem

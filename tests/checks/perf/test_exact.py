@@ -64,6 +64,76 @@ def test_a_type_that_the_gpu_lacks_is_not_asked_for_and_one_that_pytorch_lacks_i
     assert "float8_e4m3fn not tested on GPU 0, 1" in result.message
 
 
+def test_what_a_gpu_had_wrong_before_it_was_lost_is_said_with_its_place_on_the_bus() -> None:
+    def lost(data: dict[str, Any]) -> None:
+        data["gpus"]["gpus"][3].update(
+            error="RuntimeError: CUDA error: unspecified launch failure", address="0000:53:00.0"
+        )
+
+    result = of_gpus(on_gpu(3, "bfloat16", STUCK), lost)
+    assert result.verdict is FAIL
+    assert "GPU 3 (0000:53:00.0), bfloat16: 1 wrong in 30 products" in result.message
+    assert "incomplete: GPU 3 (0000:53:00.0): RuntimeError: CUDA error: unspecified launch failure" in result.message
+
+
+def test_products_that_are_too_small_for_all_of_a_gpu_are_no_pass() -> None:
+    def small(data: dict[str, Any]) -> None:
+        data["gpus"]["gpus"][3]["size"] = 512
+
+    result = of_gpus(small)
+    assert result.verdict is INCOMPLETE
+    assert "GPU 3: products of 512 x 512 keep 8 of 132 SMs busy" in result.message
+
+
+def everywhere(*found: dict[str, Any]) -> tuple[Change, ...]:
+    """All GPUs have the same type wrong."""
+    return tuple(on_gpu(gpu, "float16", *found) for gpu in range(8))
+
+
+def test_a_type_that_every_gpu_has_wrong_each_time_is_a_matter_of_its_library_and_no_gpu_is_named() -> None:
+    result = of_gpus(*everywhere(STUCK))
+    assert result.verdict is Verdict.CONCERN
+    assert "float16: wrong each time on every GPU (first lane 9 of 32 (128 columns), bit 12" in result.message
+    assert of_gpus(*everywhere(STUCK, wrong("row 5, column 9", [3], 0))).verdict is FAIL
+    one_more = of_gpus(*everywhere(STUCK), on_gpu(2, "int8", STUCK))
+    assert (one_more.verdict, "GPU 2, int8: 1 wrong" in one_more.message) == (FAIL, True)
+
+
+@pytest.mark.parametrize("count", [0, "some", None])
+def test_what_is_described_as_wrong_counts_whatever_number_is_given(count: object) -> None:
+    def counted(data: dict[str, Any]) -> None:
+        data["gpus"]["gpus"][3]["types"][4]["wrong_products"] = count
+
+    assert of_gpus(on_gpu(3, "bfloat16", STUCK), counted).verdict is FAIL
+
+
+def test_a_type_that_every_core_has_wrong_each_time_is_a_matter_of_its_library_and_no_core_is_named() -> None:
+    def everywhere(data: dict[str, Any]) -> None:
+        data["cores"]["types"][1]["wrong_cores"] = data["cores"]["types"][1]["cores"]
+
+    result = of_cores(on_core(0, "float32", STUCK), on_core(1, "float32", STUCK), everywhere)
+    assert (result.verdict, "core 0" in result.message) == (Verdict.CONCERN, False)
+    assert "float32: wrong each time on every core (first lane 9 of 32" in result.message
+
+
+@pytest.mark.parametrize("garbled", [None, "x", float("nan"), []])
+def test_what_is_garbled_of_one_gpu_or_type_hides_no_other(garbled: object) -> None:
+    def gpu(data: dict[str, Any]) -> None:
+        data["gpus"]["gpus"][1] = garbled
+
+    def of_type(data: dict[str, Any]) -> None:
+        data["gpus"]["gpus"][3]["types"][0] = garbled
+
+    for change in (gpu, of_type):
+        result = of_gpus(on_gpu(3, "bfloat16", STUCK), change)
+        assert (result.verdict, "incomplete: " in result.message) == (FAIL, True)
+
+
+def fewer_than_none(data: dict[str, Any]) -> None:
+    """GPU 2 has made no products of float64, and less."""
+    data["gpus"]["gpus"][2]["types"][0].update(products=-5)
+
+
 def nothing_verified(data: dict[str, Any]) -> None:
     """GPU 2 has no product of float64 that its checksums agree with."""
     data["gpus"]["gpus"][2]["types"][0].update(products=0, sets={})
@@ -79,7 +149,7 @@ def garbled(data: dict[str, Any]) -> None:
     data["gpus"]["gpus"][2]["types"][0]["wrong_products"] = "some"
 
 
-@pytest.mark.parametrize("change", [nothing_verified, no_types, garbled])
+@pytest.mark.parametrize("change", [nothing_verified, fewer_than_none, no_types, garbled])
 def test_a_type_of_which_no_product_was_verified_is_no_pass(change: Change) -> None:
     assert of_gpus(change).verdict is INCOMPLETE
 

@@ -107,12 +107,19 @@ def no_rounds(data: dict[str, Any]) -> None:
     data["collectives"]["answers"][2]["operations"][3]["rounds"] = 0
 
 
+def fewer_rounds_than_none(data: dict[str, Any]) -> None:
+    """A rank made fewer rounds than none."""
+    data["collectives"]["answers"][2]["operations"][3]["rounds"] = -1
+
+
 def garbled(data: dict[str, Any]) -> None:
     """What a rank says is not understood."""
     data["collectives"]["answers"][2]["operations"][3]["wrong"] = "none"
 
 
-@pytest.mark.parametrize("change", [nothing_answered, half_answered, no_operations, no_rounds, garbled])
+@pytest.mark.parametrize(
+    "change", [nothing_answered, half_answered, no_operations, no_rounds, fewer_rounds_than_none, garbled]
+)
 def test_an_operation_that_was_not_made_everywhere_is_no_pass(change: Change) -> None:
     assert exchanged(change).verdict is INCOMPLETE
 
@@ -157,7 +164,46 @@ def test_a_gpu_that_differs_from_itself_is_wrong_unless_most_do() -> None:
     assert "steps are repeated" not in one.message  # its software is not accused beside it
     most = trained((unsteady([0, 1, 2, 4, 5], "float32"),))
     assert most.verdict is CONCERN
-    assert "float32: other results when steps are repeated, on most GPUs: differs by software" in most.message
+    assert "float32: other results when steps are repeated, on 5 of 8 GPUs: its software or the GPU" in most.message
+
+
+def test_several_gpus_of_a_node_that_differ_from_themselves_may_have_software_that_does() -> None:
+    def otherwise(data: dict[str, Any]) -> None:
+        trained_otherwise([2], "float32", "1111")(data)
+        unsteady([2, 3], "float32")(data)
+
+    result = trained((otherwise,))
+    assert result.verdict is CONCERN
+    assert "GPU 2, 3: float32: other results when steps are repeated, on 2 of 8 GPUs: its software" in result.message
+
+
+def test_of_two_gpus_one_that_differs_from_itself_is_not_most_of_them() -> None:
+    def two(data: dict[str, Any]) -> None:
+        del data["steps"]["gpus"][2:]
+
+    result = trained((unsteady([1], "float32"), two), gpus=2)
+    assert result.verdict is CONCERN
+    assert "GPU 1: float32: other results when steps are repeated, on 1 of 2 GPUs" in result.message
+
+
+def test_what_a_gpu_trained_before_it_was_lost_counts() -> None:
+    def lost(data: dict[str, Any]) -> None:
+        data["steps"]["gpus"][6]["error"] = "no answer in 150 s"
+
+    result = trained((trained_otherwise([6], "bfloat16"), lost))
+    assert result.verdict is FAIL
+    assert "GPU 6, bfloat16: from step 0 on another result" in result.message
+    assert "incomplete: GPU 6: no answer in 150 s" in result.message
+
+
+def test_a_node_that_says_odd_things_hides_no_fault_of_another() -> None:
+    def odd(data: dict[str, Any]) -> None:
+        data["steps"]["gpus"][0]["name"] = "a\x1fb"
+        data["steps"]["gpus"][1]["types"][0]["digests"][3] = "a\x1fb c"
+
+    result = trained((trained_otherwise([6], "bfloat16", other_from=5),), (odd,))
+    assert result.verdict is FAIL
+    assert "GPU 6, bfloat16: from step 5 on another result" in result.message
 
 
 def test_two_gpus_that_differ_leave_open_which_is_wrong() -> None:
@@ -181,7 +227,7 @@ def only_one(data: dict[str, Any]) -> None:
             trained_otherwise([0], "float32"),
             "1 of 3 GPUs of one kind, driver and library have this result, most another",
         ),
-        (unsteady([0], "float32"), "other results when steps are repeated, and no GPU beside it repeats them"),
+        (unsteady([0], "float32"), "other results when steps are repeated, on 1 of 3 GPUs"),
     ],
 )
 def test_the_only_gpu_of_a_node_may_have_other_software_and_is_not_to_be_replaced(change: Change, words: str) -> None:
@@ -194,6 +240,21 @@ def test_the_only_gpu_of_a_node_may_have_other_software_and_is_not_to_be_replace
 def no_digests(data: dict[str, Any]) -> None:
     """A GPU has no digest in one type."""
     data["steps"]["gpus"][2]["types"][0]["digests"] = []
+
+
+def once(data: dict[str, Any]) -> None:
+    """A GPU has not made its steps again."""
+    data["steps"]["gpus"][2]["types"][0]["passes"] = 1
+
+
+@pytest.mark.parametrize("garbled", [None, "x", float("nan"), []])
+def test_what_is_garbled_of_one_gpu_hides_no_other(garbled: object) -> None:
+    def odd(data: dict[str, Any]) -> None:
+        data["steps"]["gpus"][1] = data["collectives"]["answers"][1] = garbled
+        data["steps"]["gpus"][2]["types"] = garbled
+
+    assert trained((trained_otherwise([6], "bfloat16"), odd)).verdict is FAIL
+    assert exchanged(exchanged_wrong("all_to_all", 5, [0, 2, 3]), odd).verdict is FAIL
 
 
 def no_types(data: dict[str, Any]) -> None:
@@ -211,7 +272,7 @@ def no_gpus(data: dict[str, Any]) -> None:
     data["steps"]["gpus"] = []
 
 
-@pytest.mark.parametrize("change", [no_digests, no_types, refused, no_gpus])
+@pytest.mark.parametrize("change", [no_digests, once, no_types, refused, no_gpus])
 def test_a_gpu_without_digests_is_no_pass(change: Change) -> None:
     assert trained((change,)).verdict is INCOMPLETE
 

@@ -6,6 +6,7 @@ The words say how many ranks there are and which fault; the last line that it pr
 from __future__ import annotations
 
 import json
+import os
 import stat
 import sys
 import tempfile
@@ -16,7 +17,8 @@ from typing import Any
 
 import torch
 
-from clusterproof.plugins.evidence.exact.on_node.collectives import Change, Collectives, measured
+from clusterproof.plugins.evidence.exact.on_node.collectives import Change, measured
+from clusterproof.plugins.evidence.exact.on_node.exchanges import Collectives
 
 KINDS = "float32:24:24,bfloat16:8:24,int8:7:31"
 RANK, OTHER = 2, 1
@@ -108,13 +110,17 @@ def show_folder() -> None:
     assert (folder / "store").exists()
 
 
-def silent() -> bool:
+def silent() -> None:
     """GPUs that a driver never counts."""
     time.sleep(600)
-    return True
 
 
-LOOKS = {"no GPU": lambda: False, "GPUs that are not counted": silent, "fewer GPUs": lambda: True}
+def show_end() -> None:
+    """Fail unless NCCL leaves alone what a rank waits for, whatever the site has set."""
+    assert {os.environ[f"{name}NCCL_ASYNC_ERROR_HANDLING"] for name in ("", "TORCH_")} == {"3"}
+
+
+LOOKS = {"no GPU": torch.cuda.init, "GPUs that are not counted": silent, "fewer GPUs": lambda: None}
 CASES: dict[str, Change] = {
     "clean": lambda _, way: way,
     "an element that one rank sends to another": of_one(RANK, all_to_all=sending(flip)),
@@ -134,6 +140,7 @@ CASES: dict[str, Change] = {
     ),
     "a rank that hangs": lambda rank, way: time.sleep(600) or way if rank == RANK else way,
     "where ranks meet": lambda _, way: show_folder() or way,
+    "how ranks end": lambda _, way: show_end() or way,
     "a rank that dies": of_one(RANK, all_gather=lambda _: lambda *_: sys.exit(3)),
 }
 
@@ -148,7 +155,7 @@ if __name__ == "__main__":
         "seed": 11,
     }
     if case in LOOKS:
-        torch.cuda.is_available, torch.cuda.device_count = LOOKS[case], lambda: 2
+        torch.cuda.init, torch.cuda.device_count = LOOKS[case], lambda: 2
     else:
         request["backend"] = "gloo"
     sys.stdout.write(json.dumps(measured(request, CASES.get(case, CASES["clean"]))))

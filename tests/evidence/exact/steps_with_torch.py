@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from clusterproof.plugins.evidence.exact.on_node.processes import forked
 from clusterproof.plugins.evidence.exact.on_node.steps import Change, Size, digest_of, repeated, software
 
 SMALL = Size(2, 8, 32)
@@ -37,6 +38,15 @@ def whole_digests() -> list[str]:
     return [*found, digest_of([matrix.flip(0)]), digest_of([matrix, matrix]), digest_of([matrix * 0, matrix])]
 
 
+def lost(number: int, step: int, name: str, matrices: list[Any]) -> None:
+    """A bit flips in the first type; in the second the device is lost."""
+    begun[0] += (number, step, name) == (0, 0, "gradients")
+    flipped("weights", LATER, 12)(number, step, name, matrices)
+    if begun[0] == 2 and number == 1:
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+
+begun = [0]  # types
 ALWAYS, FIRST, LATER = range(1 << 30), range(1), range(1, 2)
 CASES: dict[str, Change] = {
     "clean": lambda *_: None,
@@ -44,7 +54,15 @@ CASES: dict[str, Change] = {
     "a bit of a weight": flipped("weights", ALWAYS, 3),
     "once in the first pass": flipped("weights", FIRST, 12),
     "once in a later pass": flipped("gradients", LATER, 22),
+    "lost after a bit has flipped": lost,
 }
+
+
+def trained(change: Change) -> dict[str, Any]:
+    """What a process that makes the steps answers."""
+    (found,) = forked([lambda: ({"types": types} for types in repeated("cpu", SMALL, 0.0, change))], 600.0)
+    return found
+
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
@@ -54,5 +72,5 @@ if __name__ == "__main__":
         loaded = [CDLL(path) for path in sys.argv[2:]]
         found: dict[str, Any] = {"software": software()}
     else:
-        found = digests if case == "digests" else {"types": repeated("cpu", SMALL, 0.0, CASES[case])}
+        found = digests if case == "digests" else trained(CASES[case])
     sys.stdout.write(json.dumps(found))

@@ -98,7 +98,7 @@ def test_ranks_that_hang_are_given_up_before_the_whole_time_is_over(python: str)
 @pytest.mark.parametrize(
     ("case", "within_s", "why"),
     [
-        ("no GPU", 240.0, "PyTorch does not count its GPUs: torch.cuda.is_available() is False"),
+        ("no GPU", 240.0, "PyTorch does not count its GPUs: AssertionError: Torch not compiled with CUDA enabled"),
         ("GPUs that are not counted", 8.0, "PyTorch does not count its GPUs: no answer in 3 s"),
         ("fewer GPUs", 240.0, "PyTorch finds 2 GPUs; expected 4"),
     ],
@@ -106,6 +106,13 @@ def test_ranks_that_hang_are_given_up_before_the_whole_time_is_over(python: str)
 def test_without_a_gpu_for_each_rank_nothing_is_exchanged(python: str, case: str, within_s: float, why: str) -> None:
     found = collectives(python, 4, case, within_s=within_s)
     assert (found["backend"], found["answers"]) == ("nccl", [{"error": why}] * 4)
+
+
+def test_no_result_is_compared_of_a_collective_that_nccl_has_aborted(
+    python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as sites set it
+    assert [one.get("error") for one in collectives(python, 2, "how ranks end")["answers"]] == [None, None]
 
 
 def test_ranks_of_one_node_meet_in_a_folder_of_their_own_that_does_not_stay(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clusterproof.plugins.benchmarks.load.tool import MAX_OUTPUT_BYTES
 from clusterproof.plugins.evidence.exact.on_node import cores
 
+CORES = os.sched_getaffinity(0)
 REQUEST: dict[str, Any] = {"kinds": "", "budget_s": 0.1, "seed": 1, "within_s": 600.0, "most_mib": 8}
 
 
@@ -34,6 +38,26 @@ def test_a_chain_of_hashes_that_ends_elsewhere_is_found(monkeypatch: pytest.Monk
     assert cores.hashes()["wrong"] == []
     monkeypatch.setattr(cores, "FIRST", b"exacu")
     assert cores.hashes()["wrong"][0]["where"] == "a chain of hashes"
+
+
+def test_what_a_core_had_wrong_before_its_process_died_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "FIRST", b"exacu")
+    monkeypatch.setattr(cores, "memory", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {min(CORES)})
+    found = cores.measured(REQUEST)
+    assert [(wrong["core"], wrong["where"]) for wrong in found["wrong"]] == [(min(CORES), "a chain of hashes")]
+    assert found["errors"] == [{"core": min(CORES), "error": "its process ended with signal 9 and no answer"}]
+
+
+def test_what_many_cores_have_wrong_stays_within_an_answer_and_hides_no_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = [{"where": "x" * 60, "bits": [*range(8)], "again": 8, "of": 8}] * 9
+    answer = {"types": [{"type": name, "products": 1, "wrong": wrong} for name in ("scalar", "memory")]}
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {*range(192)})
+    monkeypatch.setattr(cores, "forked", lambda *_: [answer] * 192)
+    found = cores.measured(REQUEST)
+    assert {wrong["core"] for wrong in found["wrong"]} == {*range(192)}
+    assert [one["wrong_cores"] for one in found["types"]] == [192, 192]
+    assert len(json.dumps(found)) < MAX_OUTPUT_BYTES
 
 
 class Memory(bytearray):

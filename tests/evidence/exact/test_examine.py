@@ -58,3 +58,39 @@ def test_a_type_that_pytorch_lacks_is_not_passed_over(python: str) -> None:
 
 def test_a_library_that_adds_up_in_fewer_bits_than_the_type_is_no_fault_of_the_device(python: str) -> None:
     assert "adds up in fewer than 40 bits" in examined(python, "short")["why"]
+
+
+def test_what_was_wrong_before_a_device_broke_down_is_kept(python: str) -> None:
+    found = examined(python, "lost")
+    assert found["error"] == "RuntimeError: CUDA error: unspecified launch failure"
+    assert (found["float64"]["wrong"][0]["where"], found["float64"]["wrong"][0]["bits"]) == ("row 5, column 11", [40])
+
+
+def test_what_results_are_held_against_is_made_again_where_its_checksums_disagree(python: str) -> None:
+    found = examined(python, "reference")["float32"]
+    wrong = found["wrong"][0]
+    assert (wrong["set"], wrong["where"]) == ("float64 for wide by narrow", "row 3, column 4")
+    assert (wrong["again"], wrong["of"], wrong["alike"], found["products"] > 0) == (2, 2, True, True)
+
+
+@pytest.mark.parametrize("case", ["blind", "imagining"])
+def test_a_device_that_compares_wrong_has_not_multiplied_right(python: str, case: str) -> None:
+    found = examined(python, case)["float64"]
+    assert found["wrong_products"] > 0
+    assert found["wrong"][0]["where"] == "the comparison of results"
+
+
+def test_a_device_that_has_the_simplest_product_wrong_is_no_matter_of_its_library(python: str) -> None:
+    assert "unit" in examined(python, "nothing but zeros")
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        ("infinite sums", "adds up in fewer than 24 bits"),
+        ("rounded operands", "rounds operands of 24 bits"),
+        ("float32 as tfloat32", "multiplies float32 in place of tfloat32"),
+    ],
+)
+def test_a_library_that_multiplies_otherwise_is_no_fault_of_the_device(python: str, case: str, why: str) -> None:
+    assert why in examined(python, case)["why"]

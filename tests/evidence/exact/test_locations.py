@@ -40,7 +40,13 @@ def test_elements_are_a_row_a_column_a_tile_or_a_lane(places: list[tuple[int, in
 
 def test_the_bits_that_differ_are_numbered_from_the_lowest() -> None:
     assert bits([Wrong(0, 0, 0b1000, 0b0000), Wrong(0, 1, 0, 1 << 63)]) == [3, 63]
-    assert to_report(at((5, 9))) == {"where": "row 5, column 9", "bits": [3, 12], "expected": "0x0", "got": "0x1008"}
+    assert to_report([], "nowhere") == {"where": "nowhere", "bits": []}
+    assert to_report(at((5, 9)), "") == {
+        "where": "row 5, column 9",
+        "bits": [3, 12],
+        "expected": "0x0",
+        "got": "0x1008",
+    }
 
 
 def killed() -> dict[str, object]:

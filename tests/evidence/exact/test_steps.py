@@ -60,6 +60,14 @@ def test_a_bit_that_flips_once_makes_a_gpu_differ_from_itself(python: str, case:
 
 @pytest.mark.long
 @pytest.mark.any_user
+def test_what_differed_before_a_gpu_was_lost_is_kept(python: str) -> None:
+    found = told(python, "lost after a bit has flipped")
+    assert found["error"] == "RuntimeError: CUDA error: unspecified launch failure"
+    assert found["types"][0]["differing"] == [{"pass": 1, "step": STEP}]
+
+
+@pytest.mark.long
+@pytest.mark.any_user
 def test_a_digest_counts_every_bit_and_where_it_is(python: str) -> None:
     digests = told(python, "digests")["digests"]
     assert len(set(digests)) == len(digests) == 36

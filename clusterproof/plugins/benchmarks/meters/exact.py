@@ -49,10 +49,8 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
         meters.object_in(output.text) for output in outputs
     ]  # the client's first, which is the second of the nodes
     nodes = [NodeResult({**document, "node": 1 - end}) for end, document in enumerate(documents) if document]
-    hosts = tuple(
-        str((document or {}).get("host", ""))[:MAX_NAME] or NODES[number]
-        for number, document in enumerate(documents[::-1])
-    )
+    hosts = tuple(str((document or {}).get("host", ""))[:MAX_NAME] for document in documents[::-1])
+    hosts = hosts if all(hosts) and len({*hosts}) == len(hosts) else NODES
     with Recording():  # what cannot be read of one rank hides nothing wrong on another
         blame = Blame.of(nodes, hosts) if nodes else None
     if blame and blame.blocks:
@@ -91,7 +89,7 @@ def _problem(nodes: list[NodeResult], outputs: tuple[Output, ...]) -> str:
             if rank.error:
                 return f"rank {node.number(local_rank)}: {rank.error}"
             for operation in rank.operations:
-                if (operation.why or not operation.rounds) and not node.gap:
+                if (operation.why or operation.rounds < 1) and not node.gap:
                     return f"{operation.name} was not made: {operation.why or 'no round'}"
             if not is_believable(rank.gb_per_s):
                 return f"rank {node.number(local_rank)}: its busbw is {rank.gb_per_s:g} GB/s; expected more than 0"

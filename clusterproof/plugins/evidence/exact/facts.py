@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.typed import Any
-from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.core.typed import Any, TypeVar
+from clusterproof.plugins.core.verdict import Recording, part
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
     at_least_one,
     every,
     flag,
+    known,
     optional,
     text,
     values,
@@ -22,10 +23,18 @@ from clusterproof.plugins.evidence.field import (
 from clusterproof.plugins.evidence.perf.facts import Ran
 from clusterproof.plugins.evidence.perf.gpu_speed import document
 
+T = TypeVar("T")
+TILE = 256 * 128  # elements that one block of threads computes, at most
+
 
 def small_numbers(data: object) -> tuple[int, ...]:
     """A list of whole numbers, empty where there is none."""
     return tuple(whole(entry) for entry in values([] if data is None else data))
+
+
+def every_alone(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ...]]:
+    """A decoder as `every`, in which one that is no JSON object hides no other: of it nothing was reported."""
+    return lambda data: tuple(kind(entry if isinstance(entry, dict) else {}) for entry in values(data))
 
 
 @record
@@ -44,6 +53,11 @@ class Wrong(Reported):
     type = Field(optional(text))
 
     @property
+    def is_steady(self) -> bool:
+        """Whether it came each time that it was computed again, always the same."""
+        return bool(self.of and self.again == self.of and self.alike)
+
+    @property
     def words(self) -> str:
         """`row 5, column 9, bit 3 (wide by narrow; 8 of 8 times again, always alike)`."""
         differing = f", bit{'s' if len(self.bits) > 1 else ''} {listed(map(str, self.bits))}" if self.bits else ""
@@ -59,10 +73,18 @@ class TypeProducts(Reported):
 
     type = Field(text)
     products = Field(optional(whole))
+    cores = Field(optional(whole))  # that multiplied it
+    wrong_cores = Field(optional(whole))
     wrong_products = Field(whole)
     wrong = Field(every(Wrong))
     why = Field(optional(text))  # it was not multiplied
     has_none = Field(optional(text))  # by its make the hardware lacks the type
+
+    @property
+    def gap(self) -> str:
+        """Why nothing is proven of a type that the hardware has; empty where something is. Raises Incomplete."""
+        has_products = (self.products or 0) > 0 or bool(self.has_none)
+        return "" if has_products else self.why or "no result could be verified"
 
 
 @record
@@ -70,14 +92,28 @@ class ExactGpu(Reported):
     """One GPU."""
 
     name = Field(text)
-    error = Field(optional(text))
+    address = Field(optional(text))  # on the PCI bus
+    sms = Field(optional(whole))
+    size = Field(optional(whole))  # rows and columns of its products
+    error = Field(optional(text))  # why it made no more than these
+    _made = Field(optional(every_alone(TypeProducts)), "types")
 
     @property
     def types(self) -> tuple[TypeProducts, ...]:
-        """Products by type, at least one. Raises Incomplete."""
+        """Products by type, at least one but where there is an error. Raises Incomplete."""
         if self.error:
-            raise Incomplete(f"{self.error[:200]}; expected products of every type")
-        return tuple(at_least_one([*Field(every(TypeProducts), "types").__get__(self, ExactGpu)], "type of data"))
+            return self._made or ()
+        return tuple(at_least_one([*(self._made or ())], "type of data"))
+
+    @property
+    def gap(self) -> str:
+        """Why its products do not prove all of it; empty where they do. Raises Incomplete."""
+        if self.error:
+            return self.error[:200]
+        size, busy = self.size or 0, (self.size or 0) ** 2 // TILE
+        if not size or busy >= (self.sms or 0):
+            return ""
+        return f"products of {size} x {size} keep {busy} of {self.sms} SMs busy, as little of its memory is free"
 
 
 @record
@@ -93,9 +129,24 @@ class GpuExact(Reported):
         return tuple(at_least_one([*_Gpus(report.data).gpus], "GPU"))
 
 
+def wrong_everywhere(gpus: Iterable[ExactGpu]) -> Mapping[str, list[Wrong]]:
+    """By type what is wrong on each of several GPUs, each time: no two GPUs break in the same way, a library does."""
+    by_type: dict[str, list[tuple[Wrong, ...]]] = {}
+    with Recording():  # what cannot be read of it, the check says
+        for kind in (kind for gpu in gpus for kind in known(lambda: gpu.types, ())):  # noqa: B023
+            with part:
+                if kind.products or kind.wrong:
+                    by_type.setdefault(kind.type, []).append(kind.wrong)
+    return {
+        name: [wrong for one in found for wrong in one]
+        for name, found in by_type.items()
+        if len(found) > 1 and all(one and all(wrong.is_steady for wrong in one) for one in found)
+    }
+
+
 @record
 class _Gpus(Reported):
-    gpus = Field(every(ExactGpu))
+    gpus = Field(every_alone(ExactGpu))
 
 
 @record
@@ -110,9 +161,21 @@ class CoreError(Reported):
 class Cores(Reported):
     """What all cores computed."""
 
+    @property
+    def wrong_everywhere(self) -> Mapping[str, list[Wrong]]:
+        """By type what is wrong on each of several cores, each time, as of GPUs."""
+        found: dict[str, list[Wrong]] = {}
+        with Recording(), part:
+            for kind in self.types:
+                wrong = [one for one in self.wrong if one.type == kind.type]
+                is_everywhere = (kind.cores or 0) > 1 and kind.wrong_cores == kind.cores
+                if wrong and is_everywhere and all(one.is_steady for one in wrong):
+                    found[kind.type] = wrong
+        return found
+
     cores = Field(whole)
-    types = Field(every(TypeProducts))
-    wrong = Field(every(Wrong))
+    types = Field(every_alone(TypeProducts))
+    wrong = Field(every_alone(Wrong))
     errors = Field(every(CoreError))
     without_torch = Field(optional(text))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import part
-from clusterproof.plugins.evidence.exact.facts import small_numbers
+from clusterproof.plugins.evidence.exact.facts import every_alone, small_numbers
 from clusterproof.plugins.evidence.exact.suspects import Ranks, Suspect, seen, suspects
 from clusterproof.plugins.evidence.field import (
     Field,
@@ -75,7 +75,7 @@ class RankResult(Reported):
     rounds = Field(whole)
     gb_per_s = Field(number)
     error = Field(optional(text))  # why it did no more than its operations
-    _made = Field(optional(every(OperationResult)), "operations")
+    _made = Field(optional(every_alone(OperationResult)), "operations")
 
     @property
     def operations(self) -> tuple[OperationResult, ...]:
@@ -94,7 +94,7 @@ class NodeResult(Reported):
     of_each_node = Field(whole)
     node = Field(whole)
     message_bytes = Field(whole)
-    answers = Field(every(RankResult))
+    answers = Field(every_alone(RankResult))
 
     @property
     def gap(self) -> str:
@@ -172,6 +172,7 @@ class Blame:
     @classmethod
     def of(cls, nodes: Sequence[NodeResult], names: Sequence[str] = ("this node",)) -> Blame:
         """From all that these nodes say. What cannot be read is left out; of it the check is incomplete."""
+        names = names if len({*names}) == len(names) else [f"node {number}" for number in range(len(names))]
         blocks = [block for node in nodes for block in wrong_blocks(node)]
         each_node = min(max(each(nodes, lambda node: node.of_each_node), default=1), MAX_RANKS // len(names))
         ranks = Ranks([name for name in names for _ in range(each_node)])

@@ -199,7 +199,7 @@ def document(ran: Ran) -> Mapping[str, Any]:
     """The JSON object that ours in PyTorch prints. Raises Incomplete."""
     lines = [line for line in ran.output.splitlines() if line.startswith("{")]
     try:
-        data = json.loads(lines[-1], parse_constant=_constant)
+        data = json.loads(lines[-1], parse_constant=str)
     except (IndexError, ValueError, RecursionError):
         raise Incomplete(f"{ran.ended}; expected its measurements") from None
     if isinstance(data, dict) and isinstance(data.get("error"), str):
@@ -213,10 +213,6 @@ def require_end(ran: Ran) -> None:
     """Raise Incomplete where a program that measured did not end well."""
     if ran.exit != 0:
         incomplete(f"{ran.ended}; expected it to end with 0")
-
-
-def _constant(word: str) -> None:
-    raise ValueError(f"{word} is not a measurement")
 
 
 def _of_torch(ran: Ran) -> Mapping[str, Speeds]:

@@ -7,6 +7,7 @@ Runs in a Python that has PyTorch, over NCCL: without a GPU for each rank none i
 from __future__ import annotations
 
 import json
+import os
 import socket
 import tempfile
 import time
@@ -14,52 +15,32 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from clusterproof.plugins.evidence.exact.on_node.operands import Kind, of_settings
-from clusterproof.plugins.evidence.exact.on_node.payload import (
-    UNWRITTEN,
-    BlockError,
-    block,
-    copied,
-    key_of,
-    most_of,
-    summand,
-    summed,
+from clusterproof.plugins.evidence.exact.on_node.exchanges import (
+    GLOO,
+    NCCL,
+    Collectives,
+    RankPlace,
+    copies,
+    sums,
+    way_of,
 )
+from clusterproof.plugins.evidence.exact.on_node.operands import Kind, of_settings
 from clusterproof.plugins.evidence.exact.on_node.processes import forked
 
-NCCL, GLOO = "nccl", "gloo"
 WHOLE = {NCCL: 1 << 25, GLOO: 1 << 15}  # elements that one rank sends: all channels of NCCL have some of them
 MEETS_S = 60.0  # for all ranks to be there
 LOOKS_S = 30.0  # for PyTorch to count its GPUs
 MARGIN_S = 5.0  # of the whole time, for ending ranks that hang and printing what the others saw
 LEAVES_S = 10.0  # for the first of them to end after the others
 NO_SUMS = ("tfloat32", "float8_e4m3fn", "float8_e5m2")  # of these none is made by NCCL, or by all of its versions
-MAX_WRONG = 16  # blocks of an operation that one rank describes
 TIMED = "float32"
-
-
-class RankPlace(NamedTuple):
-    """This rank among all: `length` is how many elements a block has."""
-
-    rank: int
-    ranks: int
-    device: str
-    length: int
-    seed: int
-
-
-class Collectives(NamedTuple):
-    """How the four operations are called."""
-
-    all_reduce: Callable[[Any], Any]
-    all_gather: Callable[[Any, Any], Any]
-    reduce_scatter: Callable[[Any, Any], Any]
-    all_to_all: Callable[[Any, Any], Any]
+HANDLING = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")  # the latter before PyTorch 2.2
+ENDS = "3"  # a rank ends, and aborts nothing: what is half done would look like another's fault
 
 
 Change = Callable[[int, Collectives], Collectives]
@@ -112,8 +93,7 @@ def ranks_of(asked: int, backend: str, within_s: float) -> tuple[int, str]:
 
 
 def _gpus() -> dict[str, Any]:
-    if not torch.cuda.is_available():
-        return {"error": "torch.cuda.is_available() is False"}
+    torch.cuda.init()  # which says why there are none
     return {"gpus": torch.cuda.device_count()}
 
 
@@ -140,6 +120,7 @@ def joined(
     group: RankPlace, backend: str, meet: Meeting, request: dict[str, Any], change: Change
 ) -> Iterator[dict[str, Any]]:
     """One rank, from its meeting the others to its end: each time that it has found more, all that it has found."""
+    os.environ.update(dict.fromkeys(HANDLING, ENDS))
     if backend == NCCL:
         torch.cuda.set_device(group.device)
     else:
@@ -194,105 +175,3 @@ def _goes_on(group: RankPlace, number: int, has_time: bool, store: Any) -> bool:
     if group.rank == 0:
         store.set(f"round {number}", "on" if has_time else "over")
     return bool(store.get(f"round {number}") == b"on")
-
-
-def _note(
-    operations: dict[tuple[str, str], dict[str, Any]], name: str, kind: str, found: list[dict[str, Any]], why: str = ""
-) -> None:
-    one = operations.setdefault((name, kind), {"operation": name, "type": kind, "rounds": 0, "wrong": []})
-    if why:
-        one["why"] = why
-        return
-    one["rounds"] += 1
-    one["wrong"] += found[: MAX_WRONG - len(one["wrong"])]
-
-
-def _described(number: int, sender: int | None, said: BlockError | None) -> list[dict[str, Any]]:
-    return [{"round": number, "sender": sender, **said._asdict()}] if said else []
-
-
-def sums(
-    group: RankPlace, way: Collectives, kind: Kind, number: int, operations: dict[tuple[str, str], dict[str, Any]]
-) -> float:
-    """All-reduce and reduce-scatter in one type; the seconds of the all-reduce."""
-    most = most_of(kind.significand, group.ranks)
-    if not most:
-        return 0.0
-
-    def of(sender: int) -> Any:
-        return summand(key_of(group.seed, number, sender), group.ranks * group.length, most, group.device)
-
-    due = sum(map(of, range(group.ranks)))
-    own = of(group.rank).to(getattr(torch, kind.name))
-    mine = slice(group.rank * group.length, (group.rank + 1) * group.length)
-    try:
-        result = own.clone()
-        began = _now(group)
-        way.all_reduce(result)
-        spent_s = _now(group) - began
-        said = summed(result, due, of, group.ranks)
-        _note(operations, "all_reduce", kind.name, _described(number, said.other if said else None, said))
-        result = torch.full((group.length,), UNWRITTEN, dtype=own.dtype, device=group.device)
-        way.reduce_scatter(result, own.clone())
-        said = summed(result, due[mine], lambda sender: of(sender)[mine], group.ranks)
-        _note(operations, "reduce_scatter", kind.name, _described(number, said.other if said else None, said))
-    except (RuntimeError, ValueError) as refused:
-        if "nvalid scalar type" not in str(refused) and "nsupported" not in str(refused):
-            raise
-        _note(operations, "all_reduce", kind.name, [], " ".join(str(refused).split())[:120])
-        return 0.0
-    return spent_s
-
-
-def _now(group: RankPlace) -> float:
-    if group.device.startswith("cuda"):
-        torch.cuda.synchronize()
-    return time.monotonic()
-
-
-def copies(group: RankPlace, way: Collectives, number: int, operations: dict[tuple[str, str], dict[str, Any]]) -> None:
-    """All-gather and all-to-all of integers in which every bit is random."""
-    everyone, to_all = range(group.ranks), -1
-
-    def sent(sender: int, receiver: int) -> Any:
-        return block(key_of(group.seed, number, sender, receiver + 1), group.length, group.device)
-
-    def instead(sender: int, receiver: int) -> list[tuple[str, int, Any]]:
-        others = [("as sent by rank", rank, sent(rank, receiver)) for rank in everyone if rank != sender]
-        if receiver == to_all:
-            return others
-        return [*others, *(("as meant for rank", to, sent(sender, to)) for to in everyone if to != receiver)]
-
-    gathered = ("all_gather", way.all_gather, [to_all], to_all)
-    for name, call, receivers, receiver in (gathered, ("all_to_all", way.all_to_all, everyone, group.rank)):
-        result = torch.full((group.ranks * group.length,), UNWRITTEN, dtype=torch.int32, device=group.device)
-        call(result, torch.cat([sent(group.rank, to) for to in receivers]))
-        found = []
-        for sender, got in enumerate(result.chunk(group.ranks)):
-            due = sent(sender, receiver)
-            if bool((got != due).any()):
-                found += _described(number, sender, copied(got, due, instead(sender, receiver)))
-        _note(operations, name, "int32", found)
-
-
-def way_of(backend: str, group: RankPlace) -> Collectives:
-    """How PyTorch of this version calls them; gloo has no reduce-scatter: there each block is reduced to its rank."""
-    gather: Any = getattr(dist, "all_gather_into_tensor", None) or getattr(dist, "_all_gather_base", None)
-    scatter: Any = getattr(dist, "reduce_scatter_tensor", None) or getattr(dist, "_reduce_scatter_base", None)
-
-    def gathered(result: Any, given: Any) -> None:
-        dist.all_gather(list(result.chunk(group.ranks)), given)
-
-    def reduced(result: Any, given: Any) -> None:
-        for rank, part in enumerate(given.chunk(group.ranks)):
-            dist.reduce(part, rank)
-            if rank == group.rank:
-                result.copy_(part)
-
-    on_gloo = backend == GLOO or gather is None or scatter is None
-    return Collectives(
-        dist.all_reduce,
-        gathered if on_gloo else gather,
-        reduced if on_gloo else scatter,
-        dist.all_to_all_single,
-    )

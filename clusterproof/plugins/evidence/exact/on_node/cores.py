@@ -7,9 +7,9 @@ import json
 import mmap
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from operator import mul
+from operator import itemgetter, mul
 from random import Random
 from typing import Any
 
@@ -23,7 +23,8 @@ PRIME = (1 << 521) - 1  # of Mersenne's: a^(p-1) is 1 modulo p for every a that 
 BLOCK = 1 << 22  # bytes of memory that are written and read at once
 SHARE = 4  # a fourth of what is available is written at most
 MIB = 1 << 20
-MAX_WRONG = 4  # of a core that are described
+MAX_WRONG = 4  # of a core and a type that are described
+MOST_WRONG = 500  # of all, the first of each core and type before others: an answer has a limit
 FIRST = b"exact"  # what is hashed again and again
 KEPT = ("type", "result", "products", "wrong", "why", "has_none")  # of what PyTorch multiplies
 HASHES, HASHED = 2000, "314d4947a030abaec8be5486ca619d075603807ae8fd9c5833a285a2aec43ff2"
@@ -41,31 +42,37 @@ def measured(request: dict[str, Any]) -> dict[str, Any]:
     cores = sorted(os.sched_getaffinity(0))
     bytes_each = min(available_bytes() // SHARE // len(cores), request["most_mib"] * MIB) // BLOCK * BLOCK
 
-    def job(core: int) -> Callable[[], dict[str, Any]]:
+    def job(core: int) -> Callable[[], Iterator[dict[str, Any]]]:
         return lambda: of_core(core, request, bytes_each)
 
     answers = dict(zip(cores, forked([job(core) for core in cores], request["within_s"])))
     types: dict[str, dict[str, Any]] = {}
-    wrong: list[dict[str, Any]] = []
+    wrong: list[tuple[int, dict[str, Any]]] = []
     for core, answer in answers.items():
         for one in answer.get("types", []):
-            known = types.setdefault(one["type"], {**one, "cores": 0, "products": 0, "wrong": []})
+            known = types.setdefault(one["type"], {**one, "cores": 0, "wrong_cores": 0, "products": 0})
             known["cores"] += "products" in one
             known["products"] += one.get("products", 0)
-            wrong += [{"core": core, "type": one["type"], **each} for each in one.get("wrong", [])[:MAX_WRONG]]
+            known["wrong_cores"] += bool(one.get("wrong"))
+            found = enumerate(one.get("wrong", [])[:MAX_WRONG])
+            wrong += [(number, {"core": core, "type": one["type"], **each}) for number, each in found]
     return {
         "cores": len(cores),
         "memory_mib": sum(answer.get("memory_mib", 0) for answer in answers.values()),
         "types": [{name: value for name, value in one.items() if name != "wrong"} for one in types.values()],
-        "wrong": wrong,
+        "wrong": [one for _, one in sorted(wrong, key=itemgetter(0))[:MOST_WRONG]],
         "errors": [{"core": core, "error": answer["error"]} for core, answer in answers.items() if "error" in answer],
     }
 
 
-def of_core(core: int, request: dict[str, Any], bytes_of_memory: int) -> dict[str, Any]:
-    """What one core computes, in a process that is bound to it."""
+def of_core(core: int, request: dict[str, Any], bytes_of_memory: int) -> Iterator[dict[str, Any]]:
+    """What one core computes, in a process that is bound to it: all that is known, each time that this is more."""
     os.sched_setaffinity(0, {core})
     types = [dot_products(request["seed"] + core, request["budget_s"] / 4), hashes()]
+    yield {"types": types}
+    types.append(memory(bytes_of_memory, request["seed"] + core))
+    done = {"types": types, "memory_mib": bytes_of_memory // MIB}
+    yield done
     if request["kinds"]:
         import torch
 
@@ -73,10 +80,9 @@ def of_core(core: int, request: dict[str, Any], bytes_of_memory: int) -> dict[st
 
         torch.set_num_threads(1)
         kinds = of_settings(request["kinds"])
-        found = examine("cpu", kinds, SIZE, LONGEST, request["budget_s"], request["seed"] + core)
-        types += [{name: one[name] for name in KEPT if name in one} for one in found["types"]]
-    types.append(memory(bytes_of_memory, request["seed"] + core))
-    return {"types": types, "memory_mib": bytes_of_memory // MIB}
+        for found in examine("cpu", kinds, SIZE, LONGEST, request["budget_s"], request["seed"] + core):
+            more = [{name: one[name] for name in KEPT if name in one} for one in found["types"]]
+            yield {**done, "types": [*types, *more]}
 
 
 def dot_products(seed: int, seconds: float) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -31,9 +31,11 @@ from clusterproof.plugins.evidence.exact.on_node.products import (
 BATCH = 4  # products between two looks at how many elements were wrong
 BURST_S = 0.5  # for a data set of a type at most, before the next has its turn
 AGAIN = 8  # times that a product with wrong elements is repeated
+REMADE = 2  # times that one of float64 is which results are held against
 MAX_WRONG = 8  # products of a type that are described
 MAX_ELEMENTS = 4096  # of a product that are looked at
 MAX_ROWS = 64  # that are made anew with integers alone
+COMPARISON = "the comparison of results"  # where no element is wrong, or those are not seen that are
 SAMPLED = 4096  # elements in which it is counted which bits were set and which were not
 
 
@@ -57,6 +59,11 @@ class Tally:
         mask = (1 << width) - 1
         self.bits[side] = [ones & mask, zeros & mask, width]
 
+    def note(self, wrong: dict[str, Any]) -> None:
+        """Take note of a wrong product; the first are described."""
+        self.wrong_products += 1
+        self.wrong += [wrong] if len(self.wrong) < MAX_WRONG else []
+
     def as_reported(self) -> dict[str, Any]:
         """The same as a JSON object."""
         toggled = {side: [bin(ones & zeros).count("1"), width] for side, (ones, zeros, width) in self.bits.items()}
@@ -75,12 +82,42 @@ class Tally:
 def examine(
     device: str, kinds: list[Kind], size: int, longest: int, budget_s: float, seed: int,
     change: Callable[[Kind, Unit], Unit] = lambda _, unit: unit,
-) -> dict[str, Any]:  # fmt: skip
+) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Multiply for so many seconds, but each data set of each type once; `change` lets a test put a fault into a unit.
 
-    Matrices have `size` rows and columns, and sums `longest` terms at most.
+    Matrices have `size` rows and columns, and sums `longest` terms at most. It yields all that it has found each time
+    that more was wrong, as the device may break down next, and at the end.
     """
     began = time.monotonic()
+    tallies, others = _begun(kinds, device, size, change)
+    turns = [(tally, data) for tally in tallies for data in data_sets(tally.kind, longest)]
+    turns_of_round = [(*turn, complement) for complement in (False, True) for turn in turns]
+    burst_s = min(BURST_S, 0.8 * budget_s / max(1, len(turns_of_round)))
+    rounds, said = 0, 0
+
+    def found() -> dict[str, Any]:
+        seconds = round(time.monotonic() - began, 1)
+        types = [*(tally.as_reported() for tally in tallies), *others]
+        return {"seconds": seconds, "rounds": rounds, "size": size, "types": types}
+
+    while turns and (not rounds or time.monotonic() - began < budget_s):
+        for tally, data, complement in turns_of_round:
+            if rounds and time.monotonic() - began >= budget_s:
+                break
+            _turn(tally, data, device, size, seed + rounds, complement, burst_s)
+            wrong = sum(tally.wrong_products for tally in tallies)
+            if wrong > said:
+                said = wrong
+                yield found()
+        else:
+            rounds += 1
+    yield found()
+
+
+def _begun(
+    kinds: list[Kind], device: str, size: int, change: Callable[[Kind, Unit], Unit]
+) -> tuple[list[Tally], list[dict[str, Any]]]:
+    """The types that are multiplied here, and of the others why they are not."""
     tallies: list[Tally] = []
     others: list[dict[str, Any]] = []
     for kind in kinds:
@@ -92,20 +129,7 @@ def examine(
                 tallies.append(Tally(kind, change(kind, unit_of(kind, device, size))))
         except Unavailable as why:
             others.append({"type": kind.name, "why": str(why)})
-    turns = [(tally, data) for tally in tallies for data in data_sets(tally.kind, longest)]
-    burst_s = min(BURST_S, 0.8 * budget_s / max(1, 2 * len(turns)))
-    rounds = 0
-    while turns and (not rounds or time.monotonic() - began < budget_s):
-        for complement in (False, True):
-            for tally, data in turns:
-                _turn(tally, data, device, size, seed + rounds, complement, burst_s)
-        rounds += 1
-    return {
-        "seconds": round(time.monotonic() - began, 1),
-        "rounds": rounds,
-        "size": size,
-        "types": [*(tally.as_reported() for tally in tallies), *others],
-    }
+    return tallies, others
 
 
 def _turn(tally: Tally, data: Operands, device: str, size: int, seed: int, complement: bool, burst_s: float) -> None:
@@ -122,6 +146,8 @@ def _turn(tally: Tally, data: Operands, device: str, size: int, seed: int, compl
     first = tally.unit.multiply(left, right)
     tally.result = str(first.dtype).replace("torch.", "")
     expected = due(integers, given, data, tally.kind, first.dtype)
+    if not _sees_differences(expected):
+        tally.note({"set": name, **locations.to_report([], COMPARISON)})
     tally.sets[name] = tally.sets.get(name, 0) + 1
     until = time.monotonic() + burst_s
     pending = [first]
@@ -142,15 +168,19 @@ def _turn(tally: Tally, data: Operands, device: str, size: int, seed: int, compl
         pending = [tally.unit.multiply(left, right) for _ in range(BATCH)]
 
 
+def _sees_differences(expected: Any) -> bool:
+    """Whether the device counts as many as it is given: one wrong element in each row and column."""
+    altered, places = expected.clone(), torch.arange(len(expected), device=expected.device)
+    altered.view(AS_INTEGERS[altered.element_size()])[places, places] ^= 1
+    return bool(differing(altered, expected).sum().item() == len(expected))
+
+
 def _note(tally: Tally, name: str, count: int, product: Any, expected: Any, again: list[Any], changed: bool) -> None:
-    tally.wrong_products += 1
-    if len(tally.wrong) >= MAX_WRONG:
-        return
-    elements = wrong_elements(product, expected, MAX_ELEMENTS)
-    wrong = [bool(differing(one, expected).any().item()) for one in again]
+    elements = wrong_elements(product, expected, MAX_ELEMENTS) if len(tally.wrong) < MAX_WRONG else []
+    wrong = sum(bool(differing(one, expected).any().item()) for one in again)
     alike = all(not differing(one, product).any().item() for one in again)
-    found = {"set": name, "elements": count, "again": sum(wrong), "of": len(again), "alike": alike}
-    tally.wrong.append({**found, "operands_changed": changed, **locations.to_report(elements)})
+    found = {"set": name, "elements": count, "again": wrong, "of": len(again), "alike": alike}
+    tally.note({**found, "operands_changed": changed, **locations.to_report(elements, COMPARISON)})
 
 
 def _verified(given: Pair, tally: Tally, name: str, seed: int) -> Any:
@@ -164,16 +194,16 @@ def _verified(given: Pair, tally: Tally, name: str, seed: int) -> Any:
     doubtful = rows.nonzero().reshape(-1).tolist()
     if not doubtful and not columns.any().item():
         return product
+    first = product.clone()
     found: list[Wrong] = []
     for row in doubtful[:MAX_ROWS]:
         expected = exact_row(left, right, row)
         for one in wrong_elements(product[row].unsqueeze(0), expected.unsqueeze(0), MAX_ELEMENTS):
             found.append(one._replace(row=row))
         product[row] = expected
-    tally.wrong_products += 1
-    if len(tally.wrong) < MAX_WRONG:
-        said = locations.to_report(found) if found else {"where": "the checksums themselves", "bits": []}
-        kept = {"set": f"float64 for {name}", "elements": len(found), "again": 0, "of": 0, "alike": False}
-        tally.wrong.append({**kept, "operands_changed": False, **said})
+    said = locations.to_report(found, "the checksums themselves")
+    again = [bool(differing(left.double() @ right.double(), first).any().item()) for _ in range(REMADE)]
+    repeated = {"again": sum(not other for other in again), "of": len(again), "alike": not any(again)}
+    tally.note({"set": f"float64 for {name}", "elements": len(found), **repeated, **said})
     rows, columns = disagreeing(left, right, product, seed + 1)
     return None if rows.any().item() or columns.any().item() else product

@@ -1,19 +1,21 @@
-"""Exact products on every GPU at once. Runs in a Python that has PyTorch."""
+"""Each GPU in a process of its own, and exact products on all of them. Runs in a Python that has PyTorch."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from clusterproof.plugins.evidence.exact.on_node.examine import examine
-from clusterproof.plugins.evidence.exact.on_node.on_gpus import on_each_gpu
 from clusterproof.plugins.evidence.exact.on_node.operands import of_settings
+from clusterproof.plugins.evidence.exact.on_node.processes import forked
 
 SIZES = (4096, 2048, 1024, 512)  # rows and columns: the largest has a block of threads for each of any GPU's SMs
 BYTES_EACH = 48  # of GPU memory for each element of a matrix of that size, at most
 LONGEST = 8192  # terms of a sum
+Found = Iterator["dict[str, Any]"]  # all that is known so far, again and again
 
 
 def main(request: dict[str, Any]) -> None:
@@ -22,11 +24,39 @@ def main(request: dict[str, Any]) -> None:
     print(json.dumps({"torch": torch.__version__, "gpus": answers}))  # noqa: T201
 
 
-def found(gpu: int, request: dict[str, Any]) -> dict[str, Any]:
+def found(gpu: int, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What is wrong with the products of one GPU, of matrices as large as its memory has room for."""
     free, _ = torch.cuda.mem_get_info(gpu)
     size = next((size for size in SIZES if BYTES_EACH * size * LONGEST <= free), 0)
     if not size:
-        return {"error": f"{free >> 20} MiB of its memory are free"}
+        yield {"error": f"only {free >> 20} MiB of its memory are free"}
+        return
     kinds = of_settings(request["kinds"])
-    return examine(f"cuda:{gpu}", kinds, size, LONGEST, request["budget_s"], request["seed"] + gpu)
+    yield from examine(f"cuda:{gpu}", kinds, size, LONGEST, request["budget_s"], request["seed"] + gpu)
+
+
+def on_each_gpu(request: dict[str, Any], compute: Callable[[int], Found]) -> list[dict[str, Any]]:
+    """What `compute` finds on each GPU, by its number, with the GPU's name, place and SMs; or why it found no more."""
+
+    def job(gpu: int) -> Callable[[], Found]:
+        return lambda: _computed(gpu, compute)
+
+    return forked([job(gpu) for gpu in range(request["gpus"])], request["within_s"])
+
+
+def _computed(gpu: int, compute: Callable[[int], Found]) -> Found:
+    torch.cuda.init()  # which says why there are none
+    if gpu >= torch.cuda.device_count():
+        yield {"error": f"PyTorch finds no more GPUs than {torch.cuda.device_count()}"}
+        return
+    torch.cuda.set_device(gpu)
+    about = torch.cuda.get_device_properties(gpu)
+    own = {"name": about.name, "sms": about.multi_processor_count, "address": address_of(about)}
+    for found in compute(gpu):
+        yield {**own, **found}
+
+
+def address_of(about: Any) -> str:
+    """Where a GPU is on the PCI bus; empty in a PyTorch that does not say it."""
+    domain, bus, device = (getattr(about, f"pci_{part}_id", -1) for part in ("domain", "bus", "device"))
+    return "" if min(domain, bus, device) < 0 else f"{domain:04x}:{bus:02x}:{device:02x}.0"

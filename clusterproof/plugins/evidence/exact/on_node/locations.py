@@ -51,8 +51,10 @@ def bits(found: Iterable[Wrong]) -> list[int]:
     return [bit for bit in range(64) if differing >> bit & 1][:MAX_BITS]
 
 
-def to_report(found: list[Wrong]) -> dict[str, object]:
-    """All this as a node reports it; `found` has one at least."""
+def to_report(found: list[Wrong], otherwise: str) -> dict[str, object]:
+    """All this as a node reports it; `otherwise` is what is wrong where no element is."""
+    if not found:
+        return {"where": otherwise, "bits": []}
     return {
         "where": location_in_words(found),
         "bits": bits(found),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -13,7 +13,8 @@ from clusterproof.plugins.evidence.exact.on_node.operands import STEP, Kind, Ope
 
 SCALES = 2  # powers of two up and down by which rows and columns are scaled
 WEIGHT_BITS = 62
-LONGEST_PROBE = 4096  # terms of the product that shows how a type is multiplied
+PROBED = 8192  # terms of the products that show how a type is multiplied
+BEYOND_TF32 = 4097.0  # 13 bits, of which TF32 has 11
 AS_INTEGERS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.int8}
 FLOAT32, TF32 = "highest", "high"  # what PyTorch is told of products of float32
 NEEDED = {"bfloat16": (8, 0), "tfloat32": (8, 0), "int8": (7, 5), "float8_e4m3fn": (8, 9), "float8_e5m2": (8, 9)}
@@ -141,34 +142,49 @@ def wrong_elements(got: Any, expected: Any, most: int) -> list[Wrong]:
 def unit_of(kind: Kind, device: str, size: int) -> Unit:
     """How a type is multiplied on a device, its sums as wide as PyTorch gives them. Raises Unavailable.
 
-    A library that adds up in fewer bits than the type's accumulator has makes every element of the probe wrong in the
-    same way: that is no fault of the device.
+    A library that rounds operands, or adds up in fewer bits than the type's accumulator has, makes every element of a
+    probe wrong in the same way: that is no fault of the device, unless it has the simplest of products wrong too.
     """
     problem = f"PyTorch {torch.__version__} has no product of {kind.name}"
-    left, right = _probe(kind, device, size)
     for unit in _multiplications(kind, device):
         try:
             choose(unit)
-            result = unit.multiply(left.to(unit.left), laid(right.to(unit.right), kind)).double()
+            if _is_uniformly_wrong(unit, kind, device, size, [1.0], [1.0]):
+                return unit
+            lost = [why for why, *probe in _probes(kind) if _is_uniformly_wrong(unit, kind, device, size, *probe)]
+            if kind.name == "tfloat32" and not _is_uniformly_wrong(unit, kind, device, size, [BEYOND_TF32], [1.0]):
+                lost.append("multiplies float32 in place of tfloat32")
         except (RuntimeError, TypeError, AttributeError, NotImplementedError, ValueError) as refused:
             problem = " ".join(str(refused).split())[:120]
             continue
-        if not (result == result[0, 0]).all().item() or result[0, 0].item() == 1:
+        if not lost:
             return unit
-        problem = f"PyTorch {torch.__version__} adds up in fewer than {kind.accumulator} bits"
+        problem = f"PyTorch {torch.__version__} {lost[0]}"
     raise Unavailable(problem)
 
 
-def _probe(kind: Kind, device: str, size: int) -> tuple[Any, Any]:
-    """Matrices of equal rows, and columns: 1, the most that an accumulator holds, and that subtracted: the sum is 1."""
-    data = next(data_sets(kind, LONGEST_PROBE))
-    _, wide = magnitudes(data.left_bits)
-    _, narrow = magnitudes(data.right_bits)
+def _probes(kind: Kind) -> Iterator[tuple[str, list[float], list[float]]]:
+    """What a library may do, and a row and a column that show it; zeros follow.
+
+    All bits of an operand; and 1, the most that an accumulator holds, and that subtracted: the sum is 1.
+    """
+    whole = float((1 << kind.significand) - 1)
+    yield f"rounds operands of {kind.significand} bits", [whole], [1.0]
+    data = next(data_sets(kind, PROBED // 2))
+    wide, narrow = (float(magnitudes(bits)[1]) for bits in (data.left_bits, data.right_bits))
     ends = [0.0] * (STEP - 1)
     terms = data.terms - STEP  # that the 1 has room beside them
-    left = torch.tensor([1.0, *ends, *[wide] * 2 * terms], dtype=torch.float64, device=device)
-    right = torch.tensor([1.0, *ends, *[narrow] * terms, *[-narrow] * terms], dtype=torch.float64, device=device)
-    return left.repeat(size, 1), right.unsqueeze(-1).repeat(1, size)
+    signs = [narrow] * terms + [-narrow] * terms
+    yield f"adds up in fewer than {kind.accumulator} bits", [1.0, *ends, *[wide] * 2 * terms], [1.0, *ends, *signs]
+
+
+def _is_uniformly_wrong(unit: Unit, kind: Kind, device: str, size: int, row: list[float], column: list[float]) -> bool:
+    """Whether a product of equal rows and columns, whose sum starts with the only term that stays, is another."""
+    zeros = [0.0] * (PROBED - len(row))
+    left, right = (torch.tensor([*one, *zeros], dtype=torch.float64, device=device) for one in (row, column))
+    rows, columns = left.repeat(size, 1).to(unit.left), right.unsqueeze(-1).repeat(1, size).to(unit.right)
+    result = unit.multiply(rows, laid(columns, kind)).double().nan_to_num(posinf=0.0, neginf=0.0)
+    return bool((result == result[0, 0]).all().item() and result[0, 0].item() != row[0] * column[0])
 
 
 def _multiplications(kind: Kind, device: str) -> list[Unit]:
@@ -211,6 +227,6 @@ def missing_of_gpu(kind: Kind, device: str) -> str:
 def choose(unit: Unit) -> None:
     """Let PyTorch multiply as this unit needs it: no TF32 in place of float32, no sums of half precision."""
     torch.set_float32_matmul_precision(unit.precision)
-    for name in ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction"):
+    for name in ("fp16_reduced_precision_reduction", "bf16_reduced_precision_reduction", "fp16_accumulation"):
         with suppress(AttributeError, AssertionError):  # what a PyTorch has not, it says in one way or the other
-            setattr(torch.backends.cuda.matmul, name, False)
+            setattr(torch.backends.cuda.matmul, f"allow_{name}", False)

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from ctypes import CDLL, byref, c_int, c_size_t
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import gelu, layer_norm, softmax
 
-from clusterproof.plugins.evidence.exact.on_node.on_gpus import on_each_gpu
+from clusterproof.plugins.evidence.exact.on_node.gpus import on_each_gpu
 from clusterproof.plugins.evidence.exact.on_node.payload import drawn, key_of
 from clusterproof.plugins.evidence.exact.on_node.products import FLOAT32, Unit, choose
 
@@ -29,6 +29,7 @@ RATE, MOMENTUM = 0.05, 0.9
 TYPES = ("float32", "bfloat16")
 UNIT_BITS = 20  # of an input: a whole number of this many bits, scaled to about 1
 MAX_DIFFERING = 8  # steps that are described
+FEWEST_PASSES = 2  # before a type counts
 WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS repeats its results only with it
 LIBRARY = re.compile(r"(?P<path>/(?:.*/)?(?P<name>lib(?:cublas|cublasLt|cudnn|cudart)\.so[.\d]{0,40}))$")
 OVERRIDES = (  # variables by which libraries compute otherwise, whatever a program asks for
@@ -57,9 +58,9 @@ def main(request: dict[str, Any]) -> None:
     """Print what each GPU answers, as one JSON object."""
     os.environ[WORKSPACE[0]] = WORKSPACE[1]
 
-    def compute(gpu: int) -> dict[str, Any]:
-        found = repeated(f"cuda:{gpu}", ON_GPU, request["budget_s"])
-        return {"libraries": software(), "types": found}
+    def compute(gpu: int) -> Iterator[dict[str, Any]]:
+        for found in repeated(f"cuda:{gpu}", ON_GPU, request["budget_s"]):
+            yield {"libraries": software(), "types": found}
 
     answers = on_each_gpu(request, compute)
     print(json.dumps({"torch": torch.__version__, "cuda": torch.version.cuda, "gpus": answers}))  # noqa: T201
@@ -90,26 +91,31 @@ def version_of(path: str, name: str) -> list[str]:
 
 def repeated(
     device: str, size: Size, budget_s: float, change: Change = lambda *_: None, types: tuple[str, ...] = TYPES
-) -> list[dict[str, Any]]:
-    """The digests of all steps by type, made again for so many seconds, twice at least, and the steps that differed."""
+) -> Iterator[list[dict[str, Any]]]:
+    """The digests of all steps by type, made again for so many seconds, twice at least, and the steps that differed.
+
+    All that is known, each time that this is more: the device may break down next.
+    """
     deterministic()
     found: list[dict[str, Any]] = []
     for name in types:
-        began, passes = time.monotonic(), 1
+        began = time.monotonic()
         try:
             first = trained(device, size, name, 0, change)
         except (RuntimeError, TypeError) as refused:
             found.append({"type": name, "why": " ".join(str(refused).split())[:120]})
             continue
-        differing: list[dict[str, int]] = []
-        while passes == 1 or time.monotonic() - began < budget_s / len(types):
-            again = trained(device, size, name, passes, change)
-            steps = [step for step, (one, other) in enumerate(zip(first, again)) if one != other]
-            if steps and len(differing) < MAX_DIFFERING:
-                differing.append({"pass": passes, "step": steps[0]})
-            passes += 1
-        found.append({"type": name, "passes": passes, "digests": first, "differing": differing})
-    return found
+        one: dict[str, Any] = {"type": name, "passes": 1, "digests": first, "differing": []}
+        found.append(one)
+        while one["passes"] < FEWEST_PASSES or time.monotonic() - began < budget_s / len(types):
+            again = trained(device, size, name, one["passes"], change)
+            steps = [step for step, (before, after) in enumerate(zip(first, again)) if before != after]
+            if steps and len(one["differing"]) < MAX_DIFFERING:
+                one["differing"].append({"pass": one["passes"], "step": steps[0]})
+            one["passes"] += 1
+            if steps or one["passes"] == FEWEST_PASSES:
+                yield found
+    yield found
 
 
 def deterministic() -> None:
