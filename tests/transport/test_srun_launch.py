@@ -174,25 +174,12 @@ def test_an_error_of_the_task_of_a_node_is_attributed_to_that_node(stand: Stand)
     assert stand.answers("a", "b")["b"][:2] == (Unreached.LOST, "srun: no shell")
 
 
-# what pyxis 0.24 and enroot 4.1 print where an image is missing: after srun's own word
-NO_IMAGE = """on a 0; echo "srun: error: a: task 0: Exited with exit code 1" >&2; sleep 0.2; exec >&2
-echo "0: slurmstepd-a: error: pyxis: child 43 failed with error code: 1"
-echo "0: slurmstepd-a: error: pyxis: failed to create container filesystem for image: /x.sqsh"
-echo "0: slurmstepd-a: error: pyxis: printing enroot log file:"
-echo "0: slurmstepd-a: error: pyxis:     [ERROR] No such file or directory: /x.sqsh"
-"""
-LOG = "pyxis: [ERROR] No such file or directory: /x.sqsh"
-SAID = f"pyxis: failed to create container filesystem for image: /x.sqsh; {LOG}"
-
-
-def test_why_a_container_does_not_begin_is_said_although_srun_is_done_with_its_task(stand: Stand) -> None:
-    stand.srun(NO_IMAGE)
-    assert stand.answers("a")["a"][:2] == (Unreached.LOST, f"srun: {SAID}; task 0: Exited with exit code 1")
-
-
-def test_a_task_that_fails_at_once_had_its_place_on_the_node(stand: Stand) -> None:
-    stand.srun('echo "srun: error: a: task 0: Exited with exit code 1" >&2; exec sleep 60')
-    assert stand.answers("a")["a"][:2] == (Unreached.LOST, "srun: task 0: Exited with exit code 1")
+def test_why_pyxis_begins_no_container_is_said_although_srun_is_done_with_the_task(stand: Stand) -> None:
+    log = '"child 43 failed with error code: 1" "failed to create container" "printing enroot log file:" "    No x"'
+    stand.srun(f"""echo "srun: error: a: task 0: Exited with exit code 1" >&2; sleep 0.2; on a 0
+        for line in {log}; do echo "0: slurmstepd-a: error: pyxis: $line" >&2; done""")
+    said = "pyxis: failed to create container; pyxis: No x; task 0: Exited with exit code 1"
+    assert stand.answers("a")["a"][:2] == (Unreached.LOST, f"srun: {said}")
 
 
 def test_a_name_that_nobody_asked_for_is_nobodys(stand: Stand) -> None:
@@ -245,6 +232,12 @@ def test_a_long_program_reaches_a_node_on_which_srun_starts_nothing(stand: Stand
     limits = Limits(answer_s=60.0, settings={"slurm_wait": "60", "beside": "local"})
     data = reported("srun", [Target("a")], [padded(tmp_path, 300_000)], limits)
     assert data["a"].collectors["padded"].value == 300_000
+
+
+def test_a_job_whose_container_does_not_begin_is_not_answered_for_by_its_node(stand: Stand) -> None:
+    stand.srun("exit 1")
+    data = stand.answers("a", beside="local", srun_options="--container-image=x")
+    assert data["a"][0] is Unreached.LOST
 
 
 def test_an_srun_that_does_not_end_is_cancelled(stand: Stand) -> None:
