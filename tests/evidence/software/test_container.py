@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.agent.reading import Broke
+from clusterproof.plugins.agent.reading import Broke, Node
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.software.collect_container import MAX_DEVICES, read
 from tests.builders.evaluated import expect, said
@@ -23,7 +23,7 @@ from tests.builders.probed import probe
 from tests.builders.runs import Runs
 from tests.testbed import software
 from tests.testbed.base import system
-from tests.testbed.compiled import NEEDED, of_newer_glibc, shared_library
+from tests.testbed.compiled import ABSENT, NEEDED, of_absent_library, of_newer_glibc, shared_library
 from tests.testbed.needs import needs_runc
 from tests.testbed.software import library
 
@@ -172,6 +172,23 @@ def test_a_plug_in_of_the_node_that_needs_a_newer_glibc_is_the_runtimes(containe
     says(container, LOADED, Verdict.FAIL, f"version `{NEEDED}' not found")
 
 
+@pytest.mark.parametrize(
+    ("plug_in", "words"),
+    [
+        (of_absent_library, f"libnccl-net.so does not load: {ABSENT}"),
+        (lambda: library()[:500], "/opt/lib/libnccl-net.so"),
+    ],
+    ids=["one that needs what the image lacks", "one that is cut"],
+)
+def test_a_plug_in_of_the_node_that_does_not_load_is_not_the_images(
+    container: Container, plug_in: Callable[[], bytes], words: str
+) -> None:
+    container.mounted["libnccl-net.so"] = plug_in()
+    container.start()
+    says(container, LOADED, Verdict.FAIL, "runtime: libnccl-net.so does not load: ")
+    says(container, LOADED, Verdict.FAIL, words)
+
+
 def test_a_run_asks_in_the_container_that_the_command_line_begins(container: Container, runs: Runs) -> None:
     container.start()
     words = ("--cluster", "local", "-m", "job", "-k", "container", "--in-container", container.entered)
@@ -181,6 +198,18 @@ def test_a_run_asks_in_the_container_that_the_command_line_begins(container: Con
         DEVICES: Verdict.PASS,
         LOADED: Verdict.PASS,
     }
+
+
+@pytest.mark.parametrize(
+    ("listed", "gpus"),
+    [("0,1", 2), ("GPU-aaaa,GPU-bbbb", 2), ("0,0,1", 2), ("all", None), ("void", None), ("0:0,0:1", None), ("", None)],
+)
+def test_a_job_is_due_each_gpu_that_is_listed_once(
+    listed: str, gpus: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", listed)
+    asked = cast("dict[str, Any]", read(Node()))["gpus_asked"]
+    assert asked.get("NVIDIA_VISIBLE_DEVICES") == gpus
 
 
 def test_more_device_files_than_are_opened_are_said() -> None:

@@ -33,7 +33,8 @@ PLUGIN_NAME = re.compile(r"[\w.+-]{1,80}")
 NOT_THERE = re.compile(
     r"(?:^|: )(\S+): (?:cannot open shared object file: )?No such file|shared library (\S+): No such"
 )
-NEEDED_BY = re.compile(r"\((?:required|needed) by (/[^)]{1,1000})\)")
+# Which file the loader speaks of: the one that others do not fit to, else the one that is not as it should be.
+OF_FILE = (re.compile(r"\((?:required|needed) by (/[^)]{1,1000})\)"), re.compile(r"(/[^:]{1,1000}): "))
 RTLD_DI_LINKMAP, NAME_IN_LINKMAP = 2, ctypes.sizeof(ctypes.c_void_p)  # dlfcn.h, link.h
 CLOSED, UNTRIED = "nobody, as whom root loads it, may not read it", "a process for it could not be made ready"
 NO_DEVICE = "no device"
@@ -67,7 +68,7 @@ def _asked() -> dict[str, int]:
     """How many GPUs the variables ask for that name a number; all may be the image's own word, and MIG shares GPUs."""
     texts = {name: os.environ.get(name, "") for name in ASKED if not any(map(os.environ.get, BINDS))}
     asked = {name: int(text) for name, text in texts.items() if re.fullmatch(r"[1-9][0-9]{0,2}", text)}
-    listed = os.environ.get(LISTS, "").split(",")
+    listed = {*os.environ.get(LISTS, "").split(",")}
     return asked if not all(map(GPU.fullmatch, listed)) else {**asked, LISTS: len(listed)}
 
 
@@ -132,10 +133,10 @@ def _loaded(node: Node, name: str, mounts: list[str]) -> dict[str, object]:
     path, text = _answered(said) or ("", f"{name} ends its process ({status})")
     missing = NOT_THERE.search(text)
     is_there = not (missing and name in (missing[1], missing[2]))
-    is_closed = not os.geteuid() and ("Permission denied" in text or (not is_there and _is_where_told(name)))
+    is_closed = not os.geteuid() and ("Permission denied" in text or (not is_there and bool(_where_told(name))))
     is_untried = not said and not status
-    needs = NEEDED_BY.search(text)
-    at = os.path.realpath(needs[1] if needs else path) if needs or path else ""
+    spoken_of = OF_FILE[0].search(text) or OF_FILE[1].match(text)
+    at = os.path.realpath(spoken_of[1]) if spoken_of else path or _where_told(name)
     return {
         "path": path,
         "mount": next((mount for mount in mounts if f"{at}/".startswith(f"{mount.rstrip('/')}/")), "") if at else "",
@@ -154,9 +155,10 @@ def _answered(said: bytes) -> tuple[str, str] | None:
     return (path, text) if isinstance(path, str) and isinstance(text, str) else None
 
 
-def _is_where_told(name: str) -> bool:
-    """Whether it lies where the environment tells the loader to look, which goes on where it may not."""
-    return any(os.path.exists(f"{folder}/{name}") for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":"))
+def _where_told(name: str) -> str:
+    """Where it lies of what the environment tells the loader, which goes on where it may not look; empty elsewhere."""
+    paths = (f"{folder}/{name}" for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":"))
+    return next((os.path.realpath(path) for path in paths if os.path.exists(path)), "")
 
 
 def _become_nobody() -> None:
