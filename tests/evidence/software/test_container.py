@@ -165,6 +165,22 @@ def test_a_library_writes_to_nothing_but_what_is_asked_of_it(container: Containe
     says(container, LOADED, Verdict.FAIL, "image: libnccl.so.2 does not load: libnccl.so.2 ends its process")
 
 
+def test_a_library_that_never_comes_back_hides_neither_devices_nor_other_libraries(
+    container: Container, tmp_path: Path
+) -> None:
+    source = tmp_path / "hangs.c"
+    source.write_text("int pause(void);\n__attribute__((constructor)) static void begin(void) { for (;;) pause(); }\n")
+    container.in_image["libnccl.so.2"] = shared_library(source, "libnccl.so.2")
+    container.mounted[f"libcuda.so.{DRIVER_BEFORE}"] = container.mounted.pop("libcuda.so.1")
+    container.start()
+    (container.folder / "root" / LIBRARIES[1:] / "libcuda.so.1").symlink_to(f"libcuda.so.{DRIVER_BEFORE}")
+    evidence = probe(COLLECTORS, ProbeOptions(in_container=container.entered))
+    expect(said(DEVICES, evidence, occasion="job"), Verdict.PASS, "")
+    result = said(LOADED, evidence, occasion="job")
+    expect(result, Verdict.FAIL, f"runtime: libcuda.so.1 is of driver {DRIVER_BEFORE}")
+    assert "libnccl.so.2 was not loaded: its loading did not end" in result.message
+
+
 def test_a_plug_in_of_the_node_that_needs_a_newer_glibc_is_the_runtimes(container: Container) -> None:
     container.mounted["libnccl-net.so"] = of_newer_glibc()
     container.start()

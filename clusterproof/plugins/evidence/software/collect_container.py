@@ -15,7 +15,9 @@ import ctypes
 import json
 import os
 import re
+import signal
 import stat
+import time
 
 from clusterproof.plugins.agent.reading import Broke, Denied, Node, error
 
@@ -36,7 +38,9 @@ NOT_THERE = re.compile(
 # Which file the loader speaks of: the one that others do not fit to, else the one that is not as it should be.
 OF_FILE = (re.compile(r"\((?:required|needed) by (/[^)]{1,1000})\)"), re.compile(r"(/[^:]{1,1000}): "))
 RTLD_DI_LINKMAP, NAME_IN_LINKMAP = 2, ctypes.sizeof(ctypes.c_void_p)  # dlfcn.h, link.h
+LOADING_S = 8  # for all libraries: a hang of one is to hide neither devices nor others
 CLOSED, UNTRIED = "nobody, as whom root loads it, may not read it", "a process for it could not be made ready"
+LATE = f"its loading did not end within {LOADING_S} s, or those before it took as long"
 NO_DEVICE = "no device"
 NOBODY, MAX_BYTES, MAX_FILES = 65534, 65536, 4096
 
@@ -48,12 +52,12 @@ def read(node: Node) -> object:
     files = _device_files(node)
     if len(files) > MAX_DEVICES:
         raise Broke(f"{len(files)} device files; expected {MAX_DEVICES} at most")
-    mounts, drivers = _mount_points(node), _drivers(node)
+    mounts, drivers, until = _mount_points(node), _drivers(node), time.monotonic() + LOADING_S
     return {
         "devices": [_opened(node, path, drivers) for path in files],
         "verbs": [name for name in node.names("/sys/class/infiniband_verbs") if name.startswith("uverbs")],
         "gpus_asked": _asked(),
-        "libraries": {name: _loaded(node, name, mounts) for name in (*LIBRARIES, *_plugin())},
+        "libraries": {name: _loaded(node, name, mounts, until) for name in (*LIBRARIES, *_plugin())},
     }
 
 
@@ -107,7 +111,7 @@ def _mount_points(node: Node) -> list[str]:
     return sorted({cells[4] for line in text.splitlines() if len(cells := line.split()) > 4}, key=len, reverse=True)
 
 
-def _loaded(node: Node, name: str, mounts: list[str]) -> dict[str, object]:
+def _loaded(node: Node, name: str, mounts: list[str], until: float) -> dict[str, object]:
     """Load a library in a process of its own, which it may end: where it lies, or what the loader says."""
     node.at(name)
     reading, writing = os.pipe()
@@ -119,6 +123,8 @@ def _loaded(node: Node, name: str, mounts: list[str]) -> dict[str, object]:
             os.closerange(3, writing)  # what the library is not to write to
             os.closerange(writing + 1, MAX_FILES)
             _become_nobody()
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(max(1, int(until - time.monotonic())))
             os.write(writing, json.dumps(_load(name)).encode())
         finally:
             os._exit(0)
@@ -134,14 +140,14 @@ def _loaded(node: Node, name: str, mounts: list[str]) -> dict[str, object]:
     missing = NOT_THERE.search(text)
     is_there = not (missing and name in (missing[1], missing[2]))
     is_closed = not os.geteuid() and ("Permission denied" in text or (not is_there and bool(_where_told(name))))
-    is_untried = not said and not status
+    is_untried, is_late = not said and not status, status & 0x7F == signal.SIGALRM
     spoken_of = OF_FILE[0].search(text) or OF_FILE[1].match(text)
     at = os.path.realpath(spoken_of[1]) if spoken_of else path or _where_told(name)
     return {
         "path": path,
         "mount": next((mount for mount in mounts if f"{at}/".startswith(f"{mount.rstrip('/')}/")), "") if at else "",
         "text": text,
-        "unread": CLOSED if is_closed else UNTRIED if is_untried else "",
+        "unread": CLOSED if is_closed else UNTRIED if is_untried else LATE if is_late else "",
         "is_there": is_there or is_closed,
     }
 
