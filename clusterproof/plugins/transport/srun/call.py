@@ -18,7 +18,7 @@ REFUSED = "Unable to allocate resources"
 LAUNCHED = re.compile(r"srun: launching \S+ on host (\S+), 1 tasks?: (\d+)$")
 OF_NODE = re.compile(r"srun: error: (?:Task launch for \S+ failed on node (\S+): (.*)|([^\s:]+): (tasks? .*))")
 NOISE = "Unable to adjust maximum number of open files"
-NO_REASON = re.compile(r"pyxis: *(child \d+ failed with error code: \d+|printing enroot log file:|)$")
+NO_REASON = re.compile(r"spank: |pyxis: *(child \d+ failed with error code: \d+|printing enroot log file:|)$")
 WORDS_S = 2.0  # for what a task has printed to come, after srun's word that it failed
 LINE = re.compile(rb" *(\d+): ?(.*)", re.DOTALL)  # of a task: srun puts its number before it, whatever the task says
 JOINED = 't=;for p in "$@";do t=$t$p;done;set --;eval "$t"'  # a script that comes as several arguments
