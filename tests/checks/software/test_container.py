@@ -48,6 +48,7 @@ def job(
     verbs: int = 0,
     kind: str = "",
     mig: bool = False,
+    begins_with: int | None = None,
 ) -> NodeEvidence:
     """The evidence of a job that gets these."""
     efa = {"name": "rdmap0s0", "vendor": "1d0f", "device": "efa2", "ports": []}
@@ -66,6 +67,7 @@ def job(
             ],
             "verbs": [f"uverbs{number}" for number in range(verbs)],
             "gpus_asked": asked or {},
+            "cuda_begins_with": begins_with,
             "libraries": {CUDA: NOT_THERE, ML: NOT_THERE, GDRAPI: NOT_THERE} | libraries,
         },
     )
@@ -126,6 +128,11 @@ def job(
         ({"/dev/neuron0": " neuron"}, {"gpus": 0}, PASS, ""),
         (CONTROLS | {"/dev/nvidia0": "EMFILE nvidia"}, {}, INCOMPLETE, "could not be opened just now: /dev/nvidia0"),
         (CONTROLS | EIGHT | {"/dev/gdrdrv": "EPERM"}, {}, FAIL, "the device cgroup refuses /dev/gdrdrv"),
+        (CONTROLS | TWO_OF_EIGHT, {"begins_with": 1}, PASS, ""),
+        (CONTROLS | TWO_OF_EIGHT, {"begins_with": 4, "mig": True}, PASS, ""),
+        (CONTROLS | {"/dev/nvidia0": "", "/dev/nvidia1": "EBUSY"}, {"begins_with": 1}, PASS, ""),
+        (CONTROLS | TWO_OF_EIGHT, {"begins_with": 4}, FAIL, "CUDA_VISIBLE_DEVICES begins with 4, and hides all 2 GPUs"),
+        (CONTROLS | TWO_OF_EIGHT, {"begins_with": -1}, FAIL, "CUDA_VISIBLE_DEVICES names no GPU, and hides all 2 GPUs"),
     ],
 )
 def test_a_job_is_due_the_devices_that_it_asked_for(

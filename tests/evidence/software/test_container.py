@@ -228,6 +228,26 @@ def test_a_job_is_due_each_gpu_that_is_listed_once(
     assert asked.get("NVIDIA_VISIBLE_DEVICES") == gpus
 
 
+@pytest.mark.parametrize(
+    ("visible", "first"),
+    [
+        ("0,1", 0),
+        ("4,5", 4),
+        ("", -1),
+        ("-1", -1),
+        ("none", -1),
+        ("GPU-aaaa", None),
+        ("MIG-aaaa", None),
+        ("NoDevFiles", None),
+    ],
+)
+def test_which_gpu_cuda_begins_with_is_read_where_it_has_a_number(
+    visible: str, first: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert cast("dict[str, Any]", read(Node()))["cuda_begins_with"] == first
+
+
 def test_more_device_files_than_are_opened_are_said() -> None:
     channels = [f"channel{number}" for number in range(MAX_DEVICES + 1)]
     node: Any = SimpleNamespace(root="", names=lambda folder: channels if "imex" in folder else [])

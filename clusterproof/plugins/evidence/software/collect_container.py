@@ -1,12 +1,13 @@
 """What a job's programs get where they run, in a container mostly: device files that open, libraries that load.
 
 `{"devices": [{"path": "/dev/nvidia0", "refused": "" | "EPERM", "driver": "nvidia" | ""}], "verbs": ["uverbs0"],
-"gpus_asked": {"SLURM_GPUS_ON_NODE": 8}, "libraries": {"libcuda.so.1": {"path":
+"gpus_asked": {"SLURM_GPUS_ON_NODE": 8}, "cuda_begins_with": 0, "libraries": {"libcuda.so.1": {"path":
 "/usr/lib/x86_64-linux-gnu/libcuda.so.580.126.09", "mount": "/", "text": "" | "what the loader says", "unread":
 "", "is_there": true}}}`. `driver` is who registered the file's number in /proc/devices, `no device` of a file without
 one. That and `verbs` are the kernel's, which a container shares with its node; `mount` is where the file system with
 the library is mounted, or with the one that needs what others do not have; `unread` is why `text` is nothing against
-it.
+it. `cuda_begins_with` is the first number of CUDA_VISIBLE_DEVICES, -1 of one that lets CUDA see none, null where it
+says neither.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def read(node: Node) -> object:
         "devices": [_opened(node, path, drivers) for path in files],
         "verbs": [name for name in node.names("/sys/class/infiniband_verbs") if name.startswith("uverbs")],
         "gpus_asked": _asked(),
+        "cuda_begins_with": _cuda_begins_with(),
         "libraries": {name: _loaded(node, name, mounts, until) for name in (*LIBRARIES, *_plugin())},
     }
 
@@ -74,6 +76,14 @@ def _asked() -> dict[str, int]:
     asked = {name: int(text) for name, text in texts.items() if re.fullmatch(r"[1-9][0-9]{0,2}", text)}
     listed = {*os.environ.get(LISTS, "").split(",")}
     return asked if not all(map(GPU.fullmatch, listed)) else {**asked, LISTS: len(listed)}
+
+
+def _cuda_begins_with() -> int | None:
+    """As above. Slurm's NoDevFiles is of a step that asked for no GPU."""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "NoDevFiles").partition(",")[0].strip()
+    if first.startswith(("GPU-", "MIG-", "NoDevFiles")):
+        return None
+    return int(first) if re.fullmatch(r"[0-9]{1,3}", first) else -1
 
 
 def _drivers(node: Node) -> dict[int, str]:
