@@ -122,6 +122,10 @@ WRONG: list[tuple[list[str], str]] = [
         "would run on the node itself; expected a command in one",
     ),
     ([*DEMO, "-m", "job", "--in-container", "x"], "--in-container is for local and ssh, and demo is neither"),
+    (
+        [*DEMO, "-m", "job", "--srun-options", "--container-image=x"],
+        "begins a container by srun, and the nodes of demo are not asked by it; expected --via controller",
+    ),
     ([*DEMO, "--since", "yesterday"], "expected boot, a time span such as 90m, 24h or 2d"),
     (
         [*DEMO, "--via", "controller"],

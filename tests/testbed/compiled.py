@@ -48,8 +48,22 @@ def program(source: Path, compiler: str = "gcc") -> bytes:
         return built.read_bytes()
 
 
-NEEDED = "GLIBC_2.99"
 COMPILE = ("gcc", "-shared", "-fPIC", "-nostdlib")
+ABSENT = "libhwloc.so.99"
+
+
+@functools.cache
+def of_absent_library() -> bytes:
+    """A library that needs one that lies nowhere."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "empty.c").write_text("")
+        subprocess.run([*COMPILE, f"-Wl,-soname,{ABSENT}", "-o", ABSENT, "empty.c"], check=True, cwd=folder)
+        words = ["-Wl,--no-as-needed", "-o", "plugin.so", "empty.c", f"./{ABSENT}"]
+        subprocess.run([*COMPILE, *words], check=True, cwd=folder)
+        return Path(folder, "plugin.so").read_bytes()
+
+
+NEEDED = "GLIBC_2.99"
 
 
 @functools.cache

@@ -104,10 +104,24 @@ def test_only_known_connections_have_a_name() -> None:
         connection_for("sssh")
 
 
+def unreached_with(options: ProbeOptions, settings: dict[str, str]) -> list[Unreached | None]:
+    """Why this machine does not answer, as it is told and as it is kept."""
+    cluster, told = Cluster("here", "local", (Target("here"),)), list[NodeEvidence]()
+    limits = Limits(answer_s=1.0, settings=settings)
+    answers = gather(cluster, connection_for("local"), ("kernel",), options, limits, told.append)
+    return [one.unreached for one in (*told, answers["here"])]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("command", ["false", "no-such-runtime run IMAGE", "echo hello #", "sleep 600 #"])
 def test_a_command_that_brings_no_container_is_nothing_against_the_node(command: str) -> None:
-    cluster, options = Cluster("here", "local", (Target("here"),)), ProbeOptions(in_container=command)
-    told: list[NodeEvidence] = []
-    answers = gather(cluster, connection_for("local"), ("kernel",), options, Limits(answer_s=1.0), told.append)
-    assert [one.unreached for one in (*told, answers["here"])] == [Unreached.NO_CONTAINER] * 2
+    assert unreached_with(ProbeOptions(in_container=command), {}) == [Unreached.NO_CONTAINER] * 2
+
+
+@pytest.mark.parametrize("options", ["--gres=gpu:8 --container-image=x", "--container-name=x", "--container=/bundle"])
+def test_a_container_that_srun_does_not_begin_is_nothing_against_the_node(
+    options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clusterproof.plugins.transport.local._SHELL", "/nowhere/sh")
+    assert unreached_with(ProbeOptions(), {"srun_options": options}) == [Unreached.NO_CONTAINER] * 2
+    assert unreached_with(ProbeOptions(), {"srun_options": "--gres=gpu:8"}) == [Unreached.LOST] * 2

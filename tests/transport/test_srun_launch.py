@@ -174,6 +174,14 @@ def test_an_error_of_the_task_of_a_node_is_attributed_to_that_node(stand: Stand)
     assert stand.answers("a", "b")["b"][:2] == (Unreached.LOST, "srun: no shell")
 
 
+def test_why_pyxis_begins_no_container_is_said_although_srun_is_done_with_the_task(stand: Stand) -> None:
+    log = '"child 43 failed with error code: 1" "failed to create container" "printing enroot log file:" "    No x"'
+    stand.srun(f"""echo "srun: error: a: task 0: Exited with exit code 1" >&2; sleep 0.2; on a 0
+        for line in {log}; do echo "0: slurmstepd-a: error: pyxis: $line" >&2; done""")
+    said = "pyxis: failed to create container; pyxis: No x; task 0: Exited with exit code 1"
+    assert stand.answers("a")["a"][:2] == (Unreached.LOST, f"srun: {said}")
+
+
 def test_a_name_that_nobody_asked_for_is_nobodys(stand: Stand) -> None:
     stand.srun('on c 0; echo "0: ${mark}c."; end 0')
     assert stand.answers("a")["a"][0] is Unreached.LOST
@@ -224,6 +232,12 @@ def test_a_long_program_reaches_a_node_on_which_srun_starts_nothing(stand: Stand
     limits = Limits(answer_s=60.0, settings={"slurm_wait": "60", "beside": "local"})
     data = reported("srun", [Target("a")], [padded(tmp_path, 300_000)], limits)
     assert data["a"].collectors["padded"].value == 300_000
+
+
+def test_a_job_whose_container_does_not_begin_is_not_answered_for_by_its_node(stand: Stand) -> None:
+    stand.srun("exit 1")
+    data = stand.answers("a", beside="local", srun_options="--container-image=x")
+    assert data["a"][0] is Unreached.LOST
 
 
 def test_an_srun_that_does_not_end_is_cancelled(stand: Stand) -> None:

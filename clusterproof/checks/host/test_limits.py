@@ -152,7 +152,7 @@ def test_ulimits(node: Node) -> None:
     stack and memlock are both unlimited, glibc gives each thread a stack of only 2 MiB.
 
     Remedy (fix configuration): Set nofile, nproc and stack in /etc/security/limits.conf, and LimitNOFILE, LimitNPROC
-    and LimitSTACK in the daemon's unit, then restart the daemon.
+    and LimitSTACK in the daemon's unit, then restart the daemon. For a container: --ulimit.
     """
     stack_kib, stacks = node.threshold("stack.minimum_kib"), _of(node, "stack")
     small = ", ".join(f"{size // 1024} KiB for {owner}" for owner, size in _less(stacks, stack_kib * 1024))
@@ -172,8 +172,8 @@ def test_ulimits(node: Node) -> None:
 
 
 def _of(node: Node, name: str) -> dict[str, int | None]:
-    """One limit of a login and of each daemon, as far as it could be read; None is unlimited."""
-    return dict(each(node.process_limits.items(), lambda daemon: (daemon[0], daemon[1].soft(name))))
+    """One limit of a job, or of a login and each daemon, as far as it could be read; None is unlimited."""
+    return dict(each(node.job_limits.items(), lambda daemon: (daemon[0], daemon[1].soft(name))))
 
 
 def _less(limits: dict[str, int | None], least: float) -> list[tuple[str, int]]:

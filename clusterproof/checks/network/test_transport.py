@@ -186,12 +186,12 @@ def test_memlock(node: Node) -> None:
     RDMA pins the memory it sends from. Jobs inherit the limit of the daemon that starts them, not a login shell's.
 
     Remedy (fix configuration): Set memlock to unlimited in /etc/security/limits.conf, and LimitMEMLOCK=infinity in the
-    daemon's unit, then restart the daemon.
+    daemon's unit, then restart the daemon. For a container: --ulimit memlock=-1.
     """
     if not _uses_rdma(node):
         not_applicable("no EFA, InfiniBand or RoCE device on this node")
     least_gib = node.threshold("memlock.minimum_gib")
-    limits = each(node.process_limits.items(), lambda item: (item[0], item[1].soft("memlock")))
+    limits = each(node.job_limits.items(), lambda item: (item[0], item[1].soft("memlock")))
     little = [(name, limit) for name, limit in limits if limit is not None and limit < least_gib * 2**30]
     seen = ", ".join(f"{size_in_words(limit)} for {name}" for name, limit in little)
     assert not seen, f"memlock is {seen}; expected at least {least_gib:g} GiB, or unlimited"

@@ -43,13 +43,15 @@ def test_container_devices(node: Node) -> None:
 
     Remedy (fix configuration): For runtime, restart the container with CDI or --device, which survive a daemon-reload,
     and request the devices (--gpus, --device /dev/infiniband, the pod's resources, NVIDIA_VISIBLE_DEVICES). For node,
-    check the driver there.
+    check the driver there. Do not pass the node's CUDA_VISIBLE_DEVICES into a container of some GPUs.
     """
     inside = container.of(node)
     gpus = known(lambda: [device for device in node.pci_devices if device.driver in ("nvidia", "neuron")], None)
     if not gpus and not inside.devices:
         due = node.expected("gpus")  # where nobody knows whether it should have some, nothing is proven
-        fail_if(due, f"node: the kernel shows none of its GPUs; expected {due}")
+        has_bus = known(lambda: bool(node.pci_devices), False)  # a sandbox, as gVisor's, shows none
+        fail_if(due and has_bus, f"node: the kernel shows none of its GPUs; expected {due}")
+        fail_if(due, f"no GPU has a device file here, and nothing here shows the PCI bus; expected {due}")
         not_applicable("the node has no GPU, no Neuron device, and no device file of a network device")
     for device in inside.devices:
         with part:
@@ -87,12 +89,27 @@ def accelerators(node: Node, name: str, files: re.Pattern[str], *, are_due: bool
             require_opened(unopened)
             missing = [path for path in CONTROLS if (opened or refused) and path not in {*controls, *unopened}]
             fail_if(missing, f"runtime: no {' and no '.join(missing)} here; expected what CUDA opens before GPUs")
+        with part:
+            hidden_from_cuda(node, len(opened) + sum(device.refused in BUSY for device in refused.values()))
         wanted = None if shares_gpus(node) else known(lambda: inside.gpus_due, None)
-    due = wanted if wanted is not None else 1 if not refused or not is_container(node) else len(opened) + len(refused)
+    there = len(opened) + len(refused)
+    due = wanted if wanted is not None else 1 if not refused or not is_container(node) else there
     if len(opened) >= due:
         return
     require_opened(refused)
-    fail_if(True, f"runtime: {len(opened)} {name} have a device file here; expected {due}")
+    fail_if(there < due, f"runtime: {there} {name} have a device file here; expected {due}")
+
+
+def hidden_from_cuda(node: Node, opened: int) -> None:
+    """Fail where the job's environment lets CUDA see none of the GPUs that open: it numbers them from 0."""
+    first = known(lambda: container.of(node).cuda_begins_with, None)  # which older probes did not report
+    if first is None or not opened or shares_gpus(node):
+        return
+    seen = f"begins with {first}" if first >= 0 else "names no GPU"
+    fail_if(
+        not 0 <= first < opened,
+        f"the job's CUDA_VISIBLE_DEVICES {seen}, and hides all {opened} GPUs; expected numbers from 0 to {opened - 1}",
+    )
 
 
 def shares_gpus(node: Node) -> bool:

@@ -195,6 +195,7 @@ class Node:
     jobs = host.jobs
     kernel_limits = host.kernel_limits
     process_limits = host.process_limits
+    job_limits = property(host.job_limits)
     services = host.services
     failed_units = host.failed_units
     units_left_out = host.units_left_out

@@ -32,6 +32,7 @@ from clusterproof.plugins.suite.reporting import Reporting
 from clusterproof.plugins.suite.selection import needs_pairs
 from clusterproof.plugins.suite.session import ClusterSession
 from clusterproof.plugins.suite.state import CLUSTER, POLICY, ROUTES, TRAINING_RUN, is_named, requires
+from clusterproof.plugins.transport import begins_container
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
@@ -116,18 +117,35 @@ def _packaged(text: str, option: Options) -> Cluster:
             f"--via {option.via:.80} is for clusters of Slurm, HyperPod and Kubernetes, and {text:.80} is none; "
             "expected slurm:…, k8s:… or the name of a HyperPod cluster"
         )
+    _refuse_container(cluster, text, option)
+    return cluster
+
+
+def _refuse_container(cluster: Cluster, text: str, option: Options) -> None:
+    """Raise InventoryError for a container that nothing would be asked in, or whose answers were taken for a node's."""
+    by_srun, is_by_srun = begins_container(option.srun_options or ""), cluster.connection == "srun"
+    is_of_job = requires(option.markexpr, "job")
+    if by_srun and is_of_job and not is_by_srun:
+        raise InventoryError(
+            f"--srun-options {option.srun_options!r:.80} begins a container by srun, and the nodes of {text:.80} are "
+            "not asked by it; expected --via controller, or --in-container"
+        )
+    if by_srun and is_by_srun and not is_of_job and not is_named(option.markexpr, "perf"):
+        raise InventoryError(
+            f"--srun-options {option.srun_options!r:.80} begins a container; expected -m job with it, or -m perf, as "
+            "all other checks are of nodes"
+        )
     if option.in_container and not (option.in_container.strip() and option.in_container.isprintable()):
         raise InventoryError(
             f"--in-container {option.in_container!r:.80} would run on the node itself; expected a command in one line"
         )
-    if option.in_container and not requires(option.markexpr, "job"):
+    if option.in_container and not is_of_job:
         raise InventoryError("--in-container without -m job: expected both, as all other checks are of nodes")
     if option.in_container and cluster.connection not in ("local", "ssh"):
         raise InventoryError(
             f"--in-container is for local and ssh, and {text:.80} is neither; expected for Slurm with pyxis "
             "--srun-options=--container-image=IMAGE, else `clusterproof check local -m job` in the job itself"
         )
-    return cluster
 
 
 def inventory_settings(option: Options) -> dict[str, str]:

@@ -29,6 +29,11 @@ class Limits:
     settings: dict[str, str] = field(default_factory=dict)
 
 
+def begins_container(srun_options: str) -> bool:
+    """Whether srun begins a container by its own options or by pyxis': what it answers is none of the node's."""
+    return "--container" in srun_options
+
+
 PROGRAM_ENDED = "the program ended"  # what a session says where there is no more to say
 
 

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, EvidenceError, NodeEvidence, Status, Unreached, load
 from clusterproof.plugins.core.opened import Budget, read_whole
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
+from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable, begins_container
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def gather(
     too: every node of the cluster is in the result.
     """
     options = replace(options, room=connection.carries(limits))
-    on_answer = _of_container(on_answer) if options.in_container else on_answer
+    if options.in_container or begins_container(limits.settings.get("srun_options", "")):
+        on_answer = _of_container(on_answer)
     wanted = frozenset({*collectors, *(path.stem for path in further)})
     own = connection.program()
     if own:

@@ -108,6 +108,14 @@ def test_the_command_has_the_settings_of_the_inventory(target: Target, settings:
     assert evaluate(all_checks()["node.reachable"], node).evidence == f"ssh {command} true"
 
 
+def test_a_container_that_srun_begins_is_seen_by_srun() -> None:
+    evidence = {"n1": NodeEvidence("n1", unreached=Unreached.NO_CONTAINER)}
+    settings = {"srun_options": "--gres=gpu:8 --container-image=x"}
+    node = nodes(Cluster("lab", "srun", (Target("n1"),), settings), evidence)["n1"]
+    expected = "srun -w n1 --gres=gpu:8 --container-image=x python3 -V"
+    assert evaluate(all_checks()["node.reachable"], node).evidence == expected
+
+
 @pytest.mark.parametrize(
     ("settings", "command"),
     [({"recording": "a b"}, "ls -lR 'a b'"), ({"capture": "cap"}, "ls -lR cap"), ({}, "ls -lR DIR")],

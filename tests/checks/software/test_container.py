@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import expect, said
@@ -23,6 +23,9 @@ NOT_THERE = {"path": "", "mount": "", "text": "no such file", "unread": "", "is_
 
 
 CUDA, ML, GDRAPI = "libcuda.so.1", "libnvidia-ml.so.1", "libgdrapi.so.2"
+
+
+NIC = {"address": "0000:01:00.0", "vendor": "1d0f", "device": "ec20", "class": "020000", "driver": "ena"}
 
 
 def on_bus(number: int, driver: str = "nvidia") -> dict[str, Any]:
@@ -45,13 +48,14 @@ def job(
     verbs: int = 0,
     kind: str = "",
     mig: bool = False,
+    begins_with: int | None = None,
 ) -> NodeEvidence:
     """The evidence of a job that gets these."""
     efa = {"name": "rdmap0s0", "vendor": "1d0f", "device": "efa2", "ports": []}
     return node(
         "gpu001",
         boot=boot(),
-        pci={"devices": [on_bus(number) for number in range(gpus)]},
+        pci={"devices": [NIC, *(on_bus(number) for number in range(gpus))]},
         rdma={"devices": [efa] if verbs else [], "modules": []},
         nvml=nvml(gpu(0, mig_mode=mig, name="NVIDIA H100 80GB HBM3")),
         platform={"vendor": "Supermicro", "product": ""},
@@ -63,6 +67,7 @@ def job(
             ],
             "verbs": [f"uverbs{number}" for number in range(verbs)],
             "gpus_asked": asked or {},
+            "cuda_begins_with": begins_with,
             "libraries": {CUDA: NOT_THERE, ML: NOT_THERE, GDRAPI: NOT_THERE} | libraries,
         },
     )
@@ -123,6 +128,11 @@ def job(
         ({"/dev/neuron0": " neuron"}, {"gpus": 0}, PASS, ""),
         (CONTROLS | {"/dev/nvidia0": "EMFILE nvidia"}, {}, INCOMPLETE, "could not be opened just now: /dev/nvidia0"),
         (CONTROLS | EIGHT | {"/dev/gdrdrv": "EPERM"}, {}, FAIL, "the device cgroup refuses /dev/gdrdrv"),
+        (CONTROLS | TWO_OF_EIGHT, {"begins_with": 1}, PASS, ""),
+        (CONTROLS | TWO_OF_EIGHT, {"begins_with": 4, "mig": True}, PASS, ""),
+        (CONTROLS | {"/dev/nvidia0": "", "/dev/nvidia1": "EBUSY"}, {"begins_with": 1}, PASS, ""),
+        (CONTROLS | TWO_OF_EIGHT, {"begins_with": 4}, FAIL, "CUDA_VISIBLE_DEVICES begins with 4, and hides all 2 GPUs"),
+        (CONTROLS | TWO_OF_EIGHT, {"begins_with": -1}, FAIL, "CUDA_VISIBLE_DEVICES names no GPU, and hides all 2 GPUs"),
     ],
 )
 def test_a_job_is_due_the_devices_that_it_asked_for(
@@ -136,6 +146,29 @@ def test_a_job_is_due_the_devices_that_it_asked_for(
 def test_network_devices_that_a_job_does_not_get_are_said_once() -> None:
     result = said(DEVICES, job(CONTROLS | EIGHT, {}, verbs=1), occasion="job", expect={"gpus": 8})
     assert result.message.count("network devices") == 1, result.message
+
+
+@pytest.mark.parametrize("pci", [None, {"devices": []}])
+def test_a_container_that_shows_no_pci_bus_says_nothing_of_the_nodes_gpus(pci: Any) -> None:
+    evidence = job({}, {}, gpus=0)
+    collectors = {name: data for name, data in evidence.collectors.items() if name != "pci"}
+    shown = {} if pci is None else {"pci": Collected(Status.READ, pci)}
+    result = said(DEVICES, replace(evidence, collectors=collectors | shown), occasion="job", expect={"gpus": 8})
+    expect(result, FAIL, "no GPU has a device file here, and nothing here shows the PCI bus; expected 8")
+    assert "node:" not in result.message
+
+
+@pytest.mark.parametrize(
+    ("opened", "refused", "words"),
+    [
+        ({"/dev/nvidia0": ""}, {"/dev/nvidia1": "EPERM"}, "the device cgroup refuses /dev/nvidia1"),
+        ({}, {"/dev/nvidia0": "EACCES", "/dev/nvidia1": "EACCES"}, "this user may not open /dev/nvidia0, /dev/nvidia1"),
+    ],
+)
+def test_a_gpu_that_is_refused_has_its_device_file(opened: dict[str, str], refused: dict[str, str], words: str) -> None:
+    result = said(DEVICES, job(CONTROLS | opened | refused, {}, asked={"SLURM_GPUS_ON_NODE": 2}), occasion="job")
+    expect(result, FAIL, words)
+    assert "have a device file" not in result.message
 
 
 @pytest.mark.parametrize("missing", ["pci", "rdma", "versions", "nvml"])

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.agent.reading import Broke
+from clusterproof.plugins.agent.reading import Broke, Node
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.software.collect_container import MAX_DEVICES, read
 from tests.builders.evaluated import expect, said
@@ -23,7 +23,7 @@ from tests.builders.probed import probe
 from tests.builders.runs import Runs
 from tests.testbed import software
 from tests.testbed.base import system
-from tests.testbed.compiled import NEEDED, of_newer_glibc, shared_library
+from tests.testbed.compiled import ABSENT, NEEDED, of_absent_library, of_newer_glibc, shared_library
 from tests.testbed.needs import needs_runc
 from tests.testbed.software import library
 
@@ -165,11 +165,44 @@ def test_a_library_writes_to_nothing_but_what_is_asked_of_it(container: Containe
     says(container, LOADED, Verdict.FAIL, "image: libnccl.so.2 does not load: libnccl.so.2 ends its process")
 
 
+def test_a_library_that_never_comes_back_hides_neither_devices_nor_other_libraries(
+    container: Container, tmp_path: Path
+) -> None:
+    source = tmp_path / "hangs.c"
+    source.write_text("int pause(void);\n__attribute__((constructor)) static void begin(void) { for (;;) pause(); }\n")
+    container.in_image["libnccl.so.2"] = shared_library(source, "libnccl.so.2")
+    container.mounted[f"libcuda.so.{DRIVER_BEFORE}"] = container.mounted.pop("libcuda.so.1")
+    container.start()
+    (container.folder / "root" / LIBRARIES[1:] / "libcuda.so.1").symlink_to(f"libcuda.so.{DRIVER_BEFORE}")
+    evidence = probe(COLLECTORS, ProbeOptions(in_container=container.entered))
+    expect(said(DEVICES, evidence, occasion="job"), Verdict.PASS, "")
+    result = said(LOADED, evidence, occasion="job")
+    expect(result, Verdict.FAIL, f"runtime: libcuda.so.1 is of driver {DRIVER_BEFORE}")
+    assert "libnccl.so.2 was not loaded: its loading did not end" in result.message
+
+
 def test_a_plug_in_of_the_node_that_needs_a_newer_glibc_is_the_runtimes(container: Container) -> None:
     container.mounted["libnccl-net.so"] = of_newer_glibc()
     container.start()
     says(container, LOADED, Verdict.FAIL, "runtime: libnccl-net.so does not load: ")
     says(container, LOADED, Verdict.FAIL, f"version `{NEEDED}' not found")
+
+
+@pytest.mark.parametrize(
+    ("plug_in", "words"),
+    [
+        (of_absent_library, f"libnccl-net.so does not load: {ABSENT}"),
+        (lambda: library()[:500], "/opt/lib/libnccl-net.so"),
+    ],
+    ids=["one that needs what the image lacks", "one that is cut"],
+)
+def test_a_plug_in_of_the_node_that_does_not_load_is_not_the_images(
+    container: Container, plug_in: Callable[[], bytes], words: str
+) -> None:
+    container.mounted["libnccl-net.so"] = plug_in()
+    container.start()
+    says(container, LOADED, Verdict.FAIL, "runtime: libnccl-net.so does not load: ")
+    says(container, LOADED, Verdict.FAIL, words)
 
 
 def test_a_run_asks_in_the_container_that_the_command_line_begins(container: Container, runs: Runs) -> None:
@@ -181,6 +214,38 @@ def test_a_run_asks_in_the_container_that_the_command_line_begins(container: Con
         DEVICES: Verdict.PASS,
         LOADED: Verdict.PASS,
     }
+
+
+@pytest.mark.parametrize(
+    ("listed", "gpus"),
+    [("0,1", 2), ("GPU-aaaa,GPU-bbbb", 2), ("0,0,1", 2), ("all", None), ("void", None), ("0:0,0:1", None), ("", None)],
+)
+def test_a_job_is_due_each_gpu_that_is_listed_once(
+    listed: str, gpus: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", listed)
+    asked = cast("dict[str, Any]", read(Node()))["gpus_asked"]
+    assert asked.get("NVIDIA_VISIBLE_DEVICES") == gpus
+
+
+@pytest.mark.parametrize(
+    ("visible", "first"),
+    [
+        ("0,1", 0),
+        ("4,5", 4),
+        ("", -1),
+        ("-1", -1),
+        ("none", -1),
+        ("GPU-aaaa", None),
+        ("MIG-aaaa", None),
+        ("NoDevFiles", None),
+    ],
+)
+def test_which_gpu_cuda_begins_with_is_read_where_it_has_a_number(
+    visible: str, first: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert cast("dict[str, Any]", read(Node()))["cuda_begins_with"] == first
 
 
 def test_more_device_files_than_are_opened_are_said() -> None:

@@ -47,6 +47,7 @@ def orders(connection: str = "kubernetes", **said: Any) -> Orders:
         ({"stepwise": True}, "with --sw: some checks prove no node"),
         ({"deselect": ["checks/gpu"]}, "with --deselect: some checks prove no node"),
         ({"paths": ["checks/gpu/test_xid.py::test_no_xid"]}, "test_no_xid: some checks prove no node"),
+        ({"markexpr": "job"}, "with -m job: some checks prove no node"),
         ({"markexpr": "prolog"}, "-m 'prolog': there a process that runs is a fault, and pods run"),
         ({"markexpr": "epilog"}, "expected -m 'prolog or epilog'"),
         ({"markexpr": "ami"}, "expected -m 'prolog or epilog'"),

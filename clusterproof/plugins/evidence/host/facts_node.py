@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.typed import Any
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import (
     MEMORY_CONTROLLERS,
@@ -38,6 +38,9 @@ from clusterproof.plugins.evidence.host.facts import (
     Service,
 )
 from clusterproof.plugins.evidence.host.facts_hardware import MainMemory, MemoryController, Processors
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
 
 
 @record
@@ -188,6 +191,13 @@ def inherited(limits: CollectorData) -> Mapping[str, Any]:
         nobody = "nothing that starts jobs runs on the node"
         raise Incomplete(f"{nobody}; expected slurmd, containerd or sshd", cause=nobody)
     return daemons if login is None else {"a login": login, **daemons}
+
+
+def job_limits(node: Node) -> Mapping[str, ProcessLimits]:
+    """The limits that a job has: its own where this is one, else those that it inherits. Raises Incomplete."""
+    limits = node.process_limits
+    is_job = node.occasion == "job" and "a login" in limits
+    return {"this job": limits["a login"]} if is_job else limits
 
 
 @collected_by("services")

@@ -1,12 +1,13 @@
 """What a job's programs get where they run, in a container mostly: device files that open, libraries that load.
 
 `{"devices": [{"path": "/dev/nvidia0", "refused": "" | "EPERM", "driver": "nvidia" | ""}], "verbs": ["uverbs0"],
-"gpus_asked": {"SLURM_GPUS_ON_NODE": 8}, "libraries": {"libcuda.so.1": {"path":
+"gpus_asked": {"SLURM_GPUS_ON_NODE": 8}, "cuda_begins_with": 0, "libraries": {"libcuda.so.1": {"path":
 "/usr/lib/x86_64-linux-gnu/libcuda.so.580.126.09", "mount": "/", "text": "" | "what the loader says", "unread":
 "", "is_there": true}}}`. `driver` is who registered the file's number in /proc/devices, `no device` of a file without
 one. That and `verbs` are the kernel's, which a container shares with its node; `mount` is where the file system with
 the library is mounted, or with the one that needs what others do not have; `unread` is why `text` is nothing against
-it.
+it. `cuda_begins_with` is the first number of CUDA_VISIBLE_DEVICES, -1 of one that lets CUDA see none, null where it
+says neither.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import ctypes
 import json
 import os
 import re
+import signal
 import stat
+import time
 
 from clusterproof.plugins.agent.reading import Broke, Denied, Node, error
 
@@ -33,9 +36,12 @@ PLUGIN_NAME = re.compile(r"[\w.+-]{1,80}")
 NOT_THERE = re.compile(
     r"(?:^|: )(\S+): (?:cannot open shared object file: )?No such file|shared library (\S+): No such"
 )
-NEEDED_BY = re.compile(r"\((?:required|needed) by (/[^)]{1,1000})\)")
+# Which file the loader speaks of: the one that others do not fit to, else the one that is not as it should be.
+OF_FILE = (re.compile(r"\((?:required|needed) by (/[^)]{1,1000})\)"), re.compile(r"(/[^:]{1,1000}): "))
 RTLD_DI_LINKMAP, NAME_IN_LINKMAP = 2, ctypes.sizeof(ctypes.c_void_p)  # dlfcn.h, link.h
+LOADING_S = 8  # for all libraries: a hang of one is to hide neither devices nor others
 CLOSED, UNTRIED = "nobody, as whom root loads it, may not read it", "a process for it could not be made ready"
+LATE = f"its loading did not end within {LOADING_S} s, or those before it took as long"
 NO_DEVICE = "no device"
 NOBODY, MAX_BYTES, MAX_FILES = 65534, 65536, 4096
 
@@ -47,12 +53,13 @@ def read(node: Node) -> object:
     files = _device_files(node)
     if len(files) > MAX_DEVICES:
         raise Broke(f"{len(files)} device files; expected {MAX_DEVICES} at most")
-    mounts, drivers = _mount_points(node), _drivers(node)
+    mounts, drivers, until = _mount_points(node), _drivers(node), time.monotonic() + LOADING_S
     return {
         "devices": [_opened(node, path, drivers) for path in files],
         "verbs": [name for name in node.names("/sys/class/infiniband_verbs") if name.startswith("uverbs")],
         "gpus_asked": _asked(),
-        "libraries": {name: _loaded(node, name, mounts) for name in (*LIBRARIES, *_plugin())},
+        "cuda_begins_with": _cuda_begins_with(),
+        "libraries": {name: _loaded(node, name, mounts, until) for name in (*LIBRARIES, *_plugin())},
     }
 
 
@@ -67,8 +74,16 @@ def _asked() -> dict[str, int]:
     """How many GPUs the variables ask for that name a number; all may be the image's own word, and MIG shares GPUs."""
     texts = {name: os.environ.get(name, "") for name in ASKED if not any(map(os.environ.get, BINDS))}
     asked = {name: int(text) for name, text in texts.items() if re.fullmatch(r"[1-9][0-9]{0,2}", text)}
-    listed = os.environ.get(LISTS, "").split(",")
+    listed = {*os.environ.get(LISTS, "").split(",")}
     return asked if not all(map(GPU.fullmatch, listed)) else {**asked, LISTS: len(listed)}
+
+
+def _cuda_begins_with() -> int | None:
+    """As above. Slurm's NoDevFiles is of a step that asked for no GPU."""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "NoDevFiles").partition(",")[0].strip()
+    if first.startswith(("GPU-", "MIG-", "NoDevFiles")):
+        return None
+    return int(first) if re.fullmatch(r"[0-9]{1,3}", first) else -1
 
 
 def _drivers(node: Node) -> dict[int, str]:
@@ -106,7 +121,7 @@ def _mount_points(node: Node) -> list[str]:
     return sorted({cells[4] for line in text.splitlines() if len(cells := line.split()) > 4}, key=len, reverse=True)
 
 
-def _loaded(node: Node, name: str, mounts: list[str]) -> dict[str, object]:
+def _loaded(node: Node, name: str, mounts: list[str], until: float) -> dict[str, object]:
     """Load a library in a process of its own, which it may end: where it lies, or what the loader says."""
     node.at(name)
     reading, writing = os.pipe()
@@ -118,6 +133,8 @@ def _loaded(node: Node, name: str, mounts: list[str]) -> dict[str, object]:
             os.closerange(3, writing)  # what the library is not to write to
             os.closerange(writing + 1, MAX_FILES)
             _become_nobody()
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(max(1, int(until - time.monotonic())))
             os.write(writing, json.dumps(_load(name)).encode())
         finally:
             os._exit(0)
@@ -132,15 +149,15 @@ def _loaded(node: Node, name: str, mounts: list[str]) -> dict[str, object]:
     path, text = _answered(said) or ("", f"{name} ends its process ({status})")
     missing = NOT_THERE.search(text)
     is_there = not (missing and name in (missing[1], missing[2]))
-    is_closed = not os.geteuid() and ("Permission denied" in text or (not is_there and _is_where_told(name)))
-    is_untried = not said and not status
-    needs = NEEDED_BY.search(text)
-    at = os.path.realpath(needs[1] if needs else path) if needs or path else ""
+    is_closed = not os.geteuid() and ("Permission denied" in text or (not is_there and bool(_where_told(name))))
+    is_untried, is_late = not said and not status, status & 0x7F == signal.SIGALRM
+    spoken_of = OF_FILE[0].search(text) or OF_FILE[1].match(text)
+    at = os.path.realpath(spoken_of[1]) if spoken_of else path or _where_told(name)
     return {
         "path": path,
         "mount": next((mount for mount in mounts if f"{at}/".startswith(f"{mount.rstrip('/')}/")), "") if at else "",
         "text": text,
-        "unread": CLOSED if is_closed else UNTRIED if is_untried else "",
+        "unread": CLOSED if is_closed else UNTRIED if is_untried else LATE if is_late else "",
         "is_there": is_there or is_closed,
     }
 
@@ -154,9 +171,10 @@ def _answered(said: bytes) -> tuple[str, str] | None:
     return (path, text) if isinstance(path, str) and isinstance(text, str) else None
 
 
-def _is_where_told(name: str) -> bool:
-    """Whether it lies where the environment tells the loader to look, which goes on where it may not."""
-    return any(os.path.exists(f"{folder}/{name}") for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":"))
+def _where_told(name: str) -> str:
+    """Where it lies of what the environment tells the loader, which goes on where it may not look; empty elsewhere."""
+    paths = (f"{folder}/{name}" for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":"))
+    return next((os.path.realpath(path) for path in paths if os.path.exists(path)), "")
 
 
 def _become_nobody() -> None:

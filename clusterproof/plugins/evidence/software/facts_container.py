@@ -8,7 +8,18 @@ from collections.abc import Mapping
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import collected_as
-from clusterproof.plugins.evidence.field import Field, Reported, every, flag, readings, table, text, texts, whole
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    every,
+    flag,
+    optional,
+    readings,
+    table,
+    text,
+    texts,
+    whole,
+)
 
 _DRIVERS = ("nvidia", "neuron", "infiniband_verbs", "gdrdrv")
 _OF_NOBODY = ("mem", "no device")  # the driver of /dev/null, and what is no device at all
@@ -61,6 +72,10 @@ def _libraries(data: object) -> Mapping[str, LoadedLibrary]:
     return {name: LoadedLibrary(table(entry)) for name, entry in table(data).items()}
 
 
+def _index(data: object) -> int:
+    return -1 if data == -1 else whole(data)
+
+
 def _numbers(data: object) -> Mapping[str, int]:
     return {name: whole(number) for name, number in table(data).items()}
 
@@ -72,6 +87,7 @@ class Container(Reported):
     devices = Field(every(DeviceFile))
     verbs = Field(texts)  # names of the kernel's RDMA devices, uverbs0 and so on
     gpus_asked = Field(_numbers)  # by the variable that names the number
+    cuda_begins_with = Field(optional(_index))  # by CUDA_VISIBLE_DEVICES; -1: with none
     libraries = Field(_libraries)
 
     def library(self, name: str) -> LoadedLibrary:

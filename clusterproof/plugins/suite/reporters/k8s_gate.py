@@ -40,7 +40,7 @@ from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, keep_verdict
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.write import Written, write
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
-from clusterproof.plugins.suite.state import EVIDENCE, nodes_of, occasion_of
+from clusterproof.plugins.suite.state import EVIDENCE, nodes_of, occasion_of, requires
 from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS
 from clusterproof.plugins.transport.kubernetes.agents import EVERY_S
 from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
@@ -93,6 +93,7 @@ def _refuse_a_part(config: pytest.Config) -> None:
     option: Options = config.option
     parts = {
         "-k": option.keyword,
+        "-m job": requires(option.markexpr, "job"),
         "--lf": config.getoption("lf", False),
         "--sw": config.getoption("stepwise", False),
         "--deselect": config.getoption("deselect", None),

@@ -18,6 +18,8 @@ REFUSED = "Unable to allocate resources"
 LAUNCHED = re.compile(r"srun: launching \S+ on host (\S+), 1 tasks?: (\d+)$")
 OF_NODE = re.compile(r"srun: error: (?:Task launch for \S+ failed on node (\S+): (.*)|([^\s:]+): (tasks? .*))")
 NOISE = "Unable to adjust maximum number of open files"
+NO_REASON = re.compile(r"spank: |pyxis: *(child \d+ failed with error code: \d+|printing enroot log file:|)$")
+WORDS_S = 2.0  # for what a task has printed to come, after srun's word that it failed
 LINE = re.compile(rb" *(\d+): ?(.*)", re.DOTALL)  # of a task: srun puts its number before it, whatever the task says
 JOINED = 't=;for p in "$@";do t=$t$p;done;set --;eval "$t"'  # a script that comes as several arguments
 QUIET = ("-Q", "--quiet")  # srun would refuse these beside the -v that makes it say which task is on which node
@@ -67,6 +69,7 @@ class Srun:
         self.failed: dict[str, str] = {}
         self.tasks: dict[int, bytearray] = {}
         self.errors: dict[int, str] = {}  # the first that each task reports
+        self.words_until = 0.0
         self.node_of: dict[int, str] = {}  # by srun's own word
         self.ended: set[int] = set()
         self.messages: list[str] = []  # its own errors
@@ -107,7 +110,9 @@ class Srun:
 
     def is_waited_for(self) -> bool:
         """Whether it may still bring something: not where Slurm gives it no nodes in time."""
-        return bool(self.pipes and self.waiting) and (self.is_granted or time.monotonic() < self.give_up)
+        now = time.monotonic()
+        may_speak = bool(self.waiting) or now < self.words_until
+        return bool(self.pipes and may_speak) and (self.is_granted or now < self.give_up)
 
     def refusal(self) -> str:
         """Why Slurm gives it no nodes: its own message, or its reason for the job in the queue."""
@@ -120,22 +125,23 @@ class Srun:
 
     def _error_of_task(self, task: int, line: str) -> None:
         """Keep what a task says on its standard error: it speaks for its own node alone."""
-        if "error:" in line:
-            self.errors.setdefault(task, line.partition("error:")[2].strip()[:200])
+        error = " ".join(line.partition("error:")[2].split())
+        if error and not NO_REASON.match(error) and len(self.errors.get(task, "")) < 200:
+            self.errors[task] = "; ".join(filter(None, (self.errors.get(task), error[:200])))
 
     def _of_srun(self, line: str) -> None:
-        self.is_granted = self.is_granted or any(granted in line for granted in GRANTED)
-        launched = LAUNCHED.match(line)
+        launched, failed = LAUNCHED.match(line), OF_NODE.match(line)
+        self.is_granted = self.is_granted or bool(launched or failed) or any(granted in line for granted in GRANTED)
         if launched:
             self.node_of[int(launched[2])] = launched[1]
             if int(launched[2]) in self.ended:
                 self.waiting.discard(launched[1])
             return
-        failed = OF_NODE.match(line)
         if failed:
             name = failed[1] or failed[3]
             self.failed.setdefault(name, (failed[2] or failed[4])[:200])
             self.waiting.discard(name)
+            self.words_until = time.monotonic() + WORDS_S
         elif "error:" in line and NOISE not in line:
             self.messages.append(line.partition("error:")[2].strip()[:200])
 
@@ -155,7 +161,7 @@ class Srun:
                     }
         errors = {node_of[task]: message for task, message in self.errors.items() if task in node_of}
         for name in self.launch["nodes"]:
-            own = self.failed.get(name) or errors.get(name)
+            own = "; ".join(filter(None, (errors.get(name), self.failed.get(name))))
             problem = own or (self.messages or ["started nothing on it in time"])[0]
             answers.setdefault(name, {"why": "failed", "detail": f"srun: {problem}"})
         return answers

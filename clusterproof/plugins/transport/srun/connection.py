@@ -23,6 +23,7 @@ from clusterproof.plugins.transport import (
     Program,
     Received,
     SessionPerNode,
+    begins_container,
     connection_for,
     sessions_for,
 )
@@ -79,15 +80,16 @@ class Srun(Connection):
     ) -> None:
         """Run `program` once on each target. Raises Unusable where Slurm cannot be asked."""
         outcomes = _launched([target.name for target in targets], program, limits)
-        elsewhere = []
+        settings, elsewhere = limits.settings, []
+        has_beside = "beside" in settings and not begins_container(settings.get("srun_options", ""))
         for target in targets:
             answer = _answer(outcomes.get(target.name))
-            if answer.unreached in _ELSEWHERE and "beside" in limits.settings:
+            if answer.unreached in _ELSEWHERE and has_beside:
                 elsewhere.append(target)
             else:
                 answered(target, answer)
         if elsewhere:
-            other_connection = connection_for(limits.settings["beside"])
+            other_connection = connection_for(settings["beside"])
             other_connection.run(
                 elsewhere, _on_stdin(program) if other_connection.takes_stdin else program, limits, answered
             )

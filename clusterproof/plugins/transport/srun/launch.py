@@ -115,6 +115,7 @@ def listen(running: list[Srun], until: float) -> None:
     """Take what comes next, from whichever srun."""
     pipes = {pipe: srun for srun in running for pipe in srun.pipes}
     wakes = [until, *(srun.give_up for srun in running if not srun.is_granted)]
+    wakes += [srun.words_until for srun in running if not srun.waiting]
     ready = select.select(list(pipes), [], [], max(0.0, min(wakes) - time.monotonic()))[0]
     for pipe in ready:
         if not pipes[pipe].hear(pipe):
