@@ -42,8 +42,8 @@ def the_same_way(node: Node) -> str:
     if unreached in OF_KUBERNETES:
         return f"kubectl describe node {quote(node.name)}"
     if unreached is Unreached.NO_CONTAINER:
-        options = node.settings.get("srun_options", "")
-        return f"srun -w {quote(node.name)} {options} python3 -V" if options else "COMMAND python3 -V"
+        by_srun = node.settings.get("srun_options", "")
+        return f"srun -w {quote(node.name)} {by_srun} python3 -V" if by_srun else "COMMAND python3 -V"
     if unreached is Unreached.UNRECORDED:
         return f"ls -lR {quote(node.settings.get('recording') or node.settings.get('capture') or 'DIR')}"
     target, settings = node.target, node.settings

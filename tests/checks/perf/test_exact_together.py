@@ -88,27 +88,22 @@ def test_what_a_rank_saw_before_it_hung_is_said() -> None:
 
 
 def nothing_answered(data: dict[str, Any]) -> None:
-    """No rank is in what was printed."""
     data["collectives"]["answers"] = []
 
 
 def half_answered(data: dict[str, Any]) -> None:
-    """Half of the ranks are missing, without a word."""
     del data["collectives"]["answers"][4:]
 
 
 def no_operations(data: dict[str, Any]) -> None:
-    """A rank made nothing."""
     data["collectives"]["answers"][2]["operations"] = []
 
 
 def no_rounds(data: dict[str, Any]) -> None:
-    """A rank made no round of an operation."""
     data["collectives"]["answers"][2]["operations"][3]["rounds"] = 0
 
 
 def fewer_rounds_than_none(data: dict[str, Any]) -> None:
-    """A rank made fewer rounds than none."""
     data["collectives"]["answers"][2]["operations"][3]["rounds"] = -1
 
 

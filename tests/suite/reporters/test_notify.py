@@ -206,12 +206,8 @@ def test_what_is_not_delivered_costs_a_line_without_the_url_and_no_verdict(runs:
         data = over(runs, "--notify", webhook.url, "--notify", nobody, "-l", "-vv", gpu001="bad")
     assert data.ret == 1
     assert runs.verdicts == {"gpu001": Verdict.FAIL}
-    data.stdout.fnmatch_lines(
-        [
-            "warning: notification 1 (json) was not delivered: *",
-            "warning: notification 2 (mailto) was not delivered: *",
-        ]
-    )
+    lines = [f"warning: notification {number} was not delivered: *" for number in ("1 (json)", "2 (mailto)")]
+    data.stdout.fnmatch_lines(lines)
     shows_no_secret(data, runs)
 
 
