@@ -104,11 +104,19 @@ def test_the_counters_of_dcgmi_are_those_of_nvml() -> None:
 
 
 def test_the_counters_of_dcgmi_since_blackwell_are_of_all_links_together() -> None:
-    rows = {"Malformed Packet Error": "0", "Link Integrity Error": "7", "Symbol BER": "1e-238"}
+    rows = {
+        "Malformed Packet Error": "0",
+        "Link Integrity Error": "7",
+        "Symbol BER": "1.5e-237",
+        "Effective BER": "2e-11",
+    }
     children = {title: {"value": value} for title, value in rows.items()}
     body = {"body": {"Error Detail": {"children": children}}, "header": ["NVLINK Error Counts", "GPU 3"]}
     results = evaluated({"nvlink.json": json.dumps(body)})
-    assert results["gpu.nvlink_errors"].message == "GPU 3: NVLink all: 7 integrity; expected none since boot"
+    assert results["gpu.nvlink_errors"].message.splitlines() == [
+        "GPU 3: NVLink all: 2e-11 effective BER; expected at most 1e-12",
+        "GPU 3: NVLink all: 7 integrity; expected none since boot",
+    ]
 
 
 @pytest.mark.parametrize("file", ["awsome-p4de-diag-r2.txt", "gcm-diag-pass.json"])

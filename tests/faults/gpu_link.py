@@ -169,6 +169,25 @@ FAULTS = (
         base=b200,
     ),
     Fault(
+        "NVLinks with bit errors on a Blackwell GPU",
+        lambda image: with_nvml(
+            image,
+            gpu=3,
+            **{"nvlink 9 field 220": "0x20c", "nvlink 10 field 220": "0x10c", "nvlink 17 field 222": "0x113"},
+        ),
+        {"gpu.nvlink_errors": CONCERN},
+        "GPU 3: NVLink 9: 2e-12 effective BER; expected at most 1e-12\n"
+        "GPU 3: NVLink 17: 1e-19 symbol BER; expected at most 1e-25",
+        base=b200,
+    ),
+    Fault(
+        "a bit error rate of an NVLink that cannot be read",
+        lambda image: with_nvml(image, gpu=3, **{"nvlink 9 field 220": "error UNKNOWN"}),
+        {"gpu.nvlink_errors": INCOMPLETE},
+        "NVLink 9: effective_ber could not be read",
+        base=b200,
+    ),
+    Fault(
         "an NVLink whose state cannot be read",
         lambda image: with_nvml(image, gpu=7, **{"nvlink 5": "error UNKNOWN"}),
         {"gpu.nvlink_active": INCOMPLETE},

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings, require
-from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, Gpu, NvlinkErrors
+from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, BIT_ERROR_RATES, Gpu, NvlinkErrors
 from clusterproof.plugins.evidence.gpu.facts_node import alike, gpu_at, is_of_most, nvlinks_between, of_each
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
@@ -201,7 +201,8 @@ def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
     """NVLink error counters.
 
     A replay resends a packet and a recovery retrains the link. Neither loses data, but both cost time, and a link with
-    rising counts is deteriorating. If the GPU also had a fatal Xid in this boot, recoveries count as a fault.
+    rising counts is deteriorating. If the GPU also had a fatal Xid in this boot, recoveries count as a fault. Since
+    Blackwell, links also report the bit error rates that error correction leaves; what it corrects is normal.
 
     Remedy (reset or reboot): With a fatal Xid: reset the GPU, and replace the node if it returns. Otherwise watch the
     counters under load.
@@ -210,8 +211,10 @@ def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
         not_applicable(f"{node.type_name or 'this node'} has no NVLink")
     if gpu.is_partitioned:
         not_applicable("the driver does not report NVLink errors while MIG is on")
+    evaluate_bit_error_rates(gpu, node)
     most = node.threshold("nvlink.errors_concern")
-    erring = [errors for errors in gpu.nvlink_errors if errors.count is not None and errors.count > most]
+    counters = [errors for errors in gpu.nvlink_errors if not errors.is_rate]
+    erring = [errors for errors in counters if errors.count is not None and errors.count > most]
     recovered = [errors for errors in erring if errors.kind in RECOVERIES]
     fatal = ""
     if recovered:
@@ -226,6 +229,16 @@ def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
         incomplete(f"NVLink {unread[0].link or 'counters'}: {unread[0].kind} could not be read; expected a count")
 
 
+def evaluate_bit_error_rates(gpu: Gpu, node: Node) -> None:
+    """The verdict on the bit error rates of its links, where they report any."""
+    for kind in BIT_ERROR_RATES:
+        most = node.threshold(f"nvlink.{kind}_concern")
+        rates = [errors for errors in gpu.nvlink_errors if errors.kind == kind]
+        noisy = [rate for rate in rates if rate.count is not None and rate.count > most]
+        with part:
+            concern_if(noisy, f"{in_words(noisy)}; expected at most {most:g}")
+
+
 def fatal_xids(gpu: Gpu, node: Node) -> list[int]:
     """The Xids of this boot that fail the GPU; none where users may have written them."""
     if node.users_write_the_log:
@@ -238,7 +251,10 @@ def fatal_xids(gpu: Gpu, node: Node) -> list[int]:
 
 def in_words(erring: Iterable[NvlinkErrors]) -> str:
     """Counters in one line: `NVLink 5: 12 replay, NVLink 7: 1 recovery`."""
-    named = [f"NVLink {errors.link}: {errors.count} {errors.kind.replace('_', ' ')}" for errors in erring]
+    named = [
+        f"NVLink {errors.link}: {errors.count} {errors.kind.replace('_ber', ' BER').replace('_', ' ')}"
+        for errors in erring
+    ]
     more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
     return ", ".join(named[:MAX_NAMED]) + more
 

@@ -20,6 +20,7 @@ pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 
 
 ACTIVE, NO_GID, UNSET, GID = "ACTIVE", "none", "not set", "RoCE v2 GID index"
+ANY_CARD = ("", "")  # of a port whose model or rate is unknown
 IN_GROUP = "settings of RoCE ports"
 SETTINGS: Mapping[str, Callable[[RocePort], str]] = {
     GID: lambda port: port.gid_v2,
@@ -107,13 +108,15 @@ def odd_ports(node: Node, ports: Iterable[RocePort], what: str) -> list[str]:
     kinds: dict[tuple[str, str], dict[str, str]] = {}
     for port in ports:
         with part:
-            value, label, kind = SETTINGS[what](port), port.label, (port.model, port.rate)
+            value, label = SETTINGS[what](port), port.label
+            kind = known(lambda: (port.model, port.rate), ANY_CARD)  # noqa: B023 - at once
             kinds.setdefault(kind, {})[f"{what} of {label}"] = value
     odd: list[str] = []
-    for values in kinds.values():
+    for kind, values in kinds.items():
         most_common, alike = Counter(values.values()).most_common(1)[0]
         if alike > len(values) * node.threshold("group.majority"):
             as_most = f"expected {most_common or 'none'}, like {alike} of {len(values)} such ports"
+            as_most += ", unless it is another card" if kind == ANY_CARD else ""
             unlike = {name: value or UNSET for name, value in values.items() if value != most_common}
             for name, value in unlike.items():
                 concern_if(not is_usual_in_group(node, name, value), f"{name} is {value}; {as_most}")

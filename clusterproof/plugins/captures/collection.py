@@ -41,6 +41,7 @@ from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
 from clusterproof.plugins.evidence.kubernetes.facts import NODES
 from clusterproof.plugins.evidence.network import parse as network
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
+from clusterproof.plugins.evidence.network import parse_roce as roce
 from clusterproof.plugins.evidence.neuron import parse as neuron
 from clusterproof.plugins.evidence.parsing import Form
 from clusterproof.plugins.evidence.pci import parse as pci
@@ -78,6 +79,7 @@ FORMS: tuple[Form, ...] = (
     *neuron.FORMS,
     *pci.FORMS,
     *rdma.FORMS,
+    *roce.FORMS,
     *kubernetes.FORMS,
     *kubectl_get.FORMS,
     *slurm.FORMS,

@@ -33,7 +33,7 @@ nvidia-smi nvidia-bug-report.sh nv-fabricmanager dcgmi dmesg journalctl lspci ls
 ibv_devices rdma fi_info findmnt lsblk uname ulimit systemctl sinfo scontrol sacct squeue lfs lctl numactl ethtool
 sysctl chronyc timedatectl hostnamectl dmidecode neuron-ls neuron-top modinfo lsmod uptime tail grep sudo hostname
 ec2-metadata nvme cpupower dpkg rpm curl ibdev2netdev kubectl smartctl mdadm mlxlink mcelog ras-mc-ctl perfquery
-swapon aws
+swapon aws mlnx_qos dcb
 """
 _ALSO_IN_COMMENTS = "cat ls df mount free ip ps top head time timeout for date env"
 # The first words of command lines that people type on a node; those of the second list begin comments too.
@@ -68,7 +68,8 @@ _LONGEST_COMMAND = 2000  # characters of its line
 _LOOKED_AT = 300  # characters of a command, in which GPUs are chosen
 # Commands whose output does not name the disk, the port or the interface that it is of, or its unit.
 _OF_WHAT = re.compile(
-    r"(?:^|[\s/])(?:nvme smart-log|smartctl|mlxlink|free|findmnt|dcgmi dmon|fi_info .{0,200}grep)(?![\w.-])"
+    r"(?:^|[\s/])(?:nvme smart-log|smartctl|mlxlink|mlnx_qos|dcb|free|findmnt|dcgmi dmon|fi_info .{0,200}grep)"
+    r"(?![\w.-])"
 )
 _COLUMNS = re.compile(r"--query-[a-z-]{2,40}[= ]([\w.,-]{1,20000})")
 

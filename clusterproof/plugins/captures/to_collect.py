@@ -24,6 +24,7 @@ COMMANDS = {
     "platform": "sudo dmidecode -t system",
     "processes": "ps -eo pid,stat,etimes,wchan:32,comm",
     "rdma": "rdma link; ibv_devinfo -v",
+    "roce": "mlnx_qos -i INTERFACE",
     "services": "systemctl list-units --all --type=service --plain",
 }
 

@@ -51,6 +51,25 @@ def test_no_nonsense_about_nvlink_errors_passes(data: dict[str, Any]) -> None:
     assert (result.verdict is Verdict.PASS) <= (counted and bool(data))
 
 
+@pytest.mark.parametrize(
+    ("kind", "rate", "verdict"),
+    [
+        ("effective_ber", 1e-12, Verdict.PASS),
+        ("effective_ber", 1.1e-12, Verdict.CONCERN),
+        ("symbol_ber", 15e-238, Verdict.PASS),  # no error, of several links together
+        ("symbol_ber", 1e-20, Verdict.CONCERN),
+        ("effective_ber", UNSUPPORTED, Verdict.PASS),
+        ("effective_ber", 0x20C, Verdict.INCOMPLETE),
+        ("symbol_ber", -1e-9, Verdict.INCOMPLETE),
+        ("symbol_ber", float("nan"), Verdict.INCOMPLETE),
+        ("replay", 1e-9, Verdict.INCOMPLETE),
+    ],
+)
+def test_a_links_bit_error_rate(kind: str, rate: object, verdict: Verdict) -> None:
+    data = {"malformed": {}, kind: rate if rate is UNSUPPORTED else {"5": rate}}
+    assert evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": data}]).verdict is verdict
+
+
 def test_many_links_with_errors_are_not_all_named() -> None:
     data = {"replay": {str(link): 7 for link in range(36)}}
     message = evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": data}]).message

@@ -139,6 +139,8 @@ def test_the_probe_asks_for_nvlink_errors_by_nvidia_s_numbers(cuda: str, tmp_pat
         "integrity": "LOCAL_LINK_INTEGRITY_ERRORS",
         "recovery": "LINK_RECOVERY_SUCCESSFUL_EVENTS",
         "recovery_failed": "LINK_RECOVERY_FAILED_EVENTS",
+        "effective_ber": "EFFECTIVE_BER",
+        "symbol_ber": "SYMBOL_BER",
     }
     fields = of_nvidia(cuda, [f"NVML_FI_DEV_NVLINK_COUNT_{name}" for name in names.values()], tmp_path)
     assert dict(zip(names, fields, strict=True)) == FIELDS

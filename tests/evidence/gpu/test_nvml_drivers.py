@@ -164,10 +164,27 @@ def test_a_nvlink_error_counter_that_cannot_be_read_is_an_error_in_its_place() -
 def test_nvlink_errors_of_blackwell_are_read_from_fields() -> None:
     image = with_nvml(healthy_gpu_node("B200"), 3, **{"nvlink 17 field 214": 2, "nvlink 1 field 208": "error UNKNOWN"})
     gpus = value(image)["gpus"]
-    kinds = ("malformed", "overrun", "receive", "integrity", "recovery", "recovery_failed")
+    kinds = (
+        "malformed",
+        "overrun",
+        "receive",
+        "integrity",
+        "recovery",
+        "recovery_failed",
+        "effective_ber",
+        "symbol_ber",
+    )
     assert gpus[2]["nvlink_errors"] == {kind: {} for kind in kinds}
     assert gpus[3]["nvlink_errors"]["recovery_failed"] == {"17": 2}
     assert gpus[3]["nvlink_errors"]["receive"]["1"]["error"] == "UNKNOWN"
+
+
+@needs_nodes
+def test_a_bit_error_rate_is_unpacked_and_none_is_left_out() -> None:
+    packed = {"nvlink 0 field 220": 0, "nvlink 1 field 220": 15 << 8 | 238, "nvlink 2 field 220": 15 << 8 | 12}
+    image = with_nvml(healthy_gpu_node("B200"), 3, **packed, **{"nvlink 17 field 222": 1 << 8 | 19})
+    errors = value(image)["gpus"][3]["nvlink_errors"]
+    assert (errors["effective_ber"], errors["symbol_ber"]) == ({"2": 15e-12}, {"17": 1e-19})
 
 
 @needs_nodes

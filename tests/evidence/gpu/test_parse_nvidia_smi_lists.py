@@ -161,6 +161,32 @@ def test_nvlink_e_shows_the_counters_that_are_not_zero() -> None:
     }
 
 
+def test_nvlink_e_of_blackwell_shows_bit_error_rates_and_no_corrected_error() -> None:
+    text = """\
+        GPU 0: NVIDIA B300 SXM6 AC (UUID: GPU-xxx)
+        \t Link 0: Malformed packet Errors: 0
+        \t Link 0: Effective BER: 15e-255
+        \t Link 0: Symbol BER: 15e-255
+        \t Link 0: Raw BER Lane 0: 2061
+        \t Link 0: FEC Errors - 0: 36140749276
+        \t Link 1: Effective BER: 3e-11
+        \t Link 1: Symbol BER: N/A
+        \t Link 2: Effective BER: high
+        \t Link 2: Symbol BER: 0
+    """
+    errors = first_gpu(text)["nvlink_errors"]
+    assert errors == {
+        "malformed": {},
+        "effective_ber": {"0": 15e-255, "1": 3e-11, "2": {"error": "NOT_UNDERSTOOD", "text": "nvidia-smi says 'high'"}},
+        "symbol_ber": {"0": 15e-255, "1": {"error": "NOT_SUPPORTED", "text": "N/A"}},
+    }
+
+
+def test_a_counter_of_nvlink_e_that_is_not_understood_is_not_zero() -> None:
+    counter = first_gpu("GPU 0: NVIDIA B200 (UUID: GPU-xxx)\n\t Link 0: Rx Errors: 0x7\n")["nvlink_errors"]["receive"]
+    assert counter == {"0": {"error": "NOT_UNDERSTOOD", "text": "nvidia-smi says '0x7'"}}
+
+
 @pytest.mark.parametrize(
     ("text", "collector"),
     [

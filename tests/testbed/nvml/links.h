@@ -2,6 +2,8 @@
 
 /* ---- a GPU: fields by number ---- */
 
+enum { EFFECTIVE_BER = 220, SYMBOL_BER = 222, NO_BIT_ERROR = 15 << 8 | 255 }; /* a rate of 15e-255 */
+
 static int link_field(int gpu, unsigned link, unsigned field, Wide *out)
 {
     Wide count, version = 4;
@@ -13,7 +15,7 @@ static int link_field(int gpu, unsigned link, unsigned field, Wide *out)
     if (link >= count)
         return INVALID_ARGUMENT;
     snprintf(key, sizeof key, "nvlink %u field %u", link, field);
-    *out = 0;
+    *out = field == EFFECTIVE_BER || field == SYMBOL_BER ? NO_BIT_ERROR : 0;
     return find(gpu, key) ? number(gpu, key, out) : SUCCESS;
 }
 
@@ -25,7 +27,7 @@ typedef struct {
     union { double real; unsigned narrow; Wide wide; } value;
 } FieldValue;
 
-enum { UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3, FIRST_LINK_FIELD = 206, LAST_LINK_FIELD = 214 };
+enum { UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3, FIRST_LINK_FIELD = 206, LAST_LINK_FIELD = 222 };
 
 static const struct { unsigned id; const char *key; } NAMED[] = {
     {29, "retired_pages_single_bit"}, {30, "retired_pages_double_bit"}, {230, "recovery_action"},

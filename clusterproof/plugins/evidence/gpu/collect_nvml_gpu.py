@@ -22,7 +22,10 @@ FIELDS = {
     "integrity": 211,
     "recovery": 213,  # that succeeded
     "recovery_failed": 214,
+    "effective_ber": 220,  # bit errors that error correction left, of all bits since the link's counters began
+    "symbol_ber": 222,
 }
+NO_ERRORS = 238  # a rate without any error is 15e-255, or 15e-238
 MAX_LINKS = 36  # of any GPU so far; one with fewer calls the next an invalid argument
 UP = (1, 2)  # active, and asleep to save power; 3 is active with its traffic disabled
 
@@ -55,7 +58,9 @@ def _errors(handle: object, links: int) -> object:
     """By kind, the links whose counter is not zero or cannot be read; one error where no kind is supported."""
     replays = _counted([answer_to(pynvml.nvmlDeviceGetNvLinkErrorCounter, handle, link, 0) for link in range(links)])
     if is_unsupported(replays):
-        kinds = {kind: _of_field(handle, field, links) for kind, field in FIELDS.items()}
+        kinds = {
+            kind: _of_field(handle, field, links, _rate if "_ber" in kind else int) for kind, field in FIELDS.items()
+        }
     else:
         kinds = {kind: replays if kind == "replay" else _of_kind(handle, kind, links) for kind in COUNTERS}
     unsupported = [answer for answer in kinds.values() if is_unsupported(answer)]
@@ -67,9 +72,17 @@ def _of_kind(handle: object, kind: str, links: int) -> object:
     return _counted(list(asked))
 
 
-def _of_field(handle: object, field: int, links: int) -> object:
+def _of_field(handle: object, field: int, links: int, of: Callable[[Any], object]) -> object:
     answer = answer_to(fields, handle, [(field, link) for link in range(links)])
-    return _counted(list(answer)) if isinstance(answer, tuple) else answer
+    if not isinstance(answer, tuple):
+        return answer
+    return _counted([one if isinstance(one, dict) else of(one) for one in answer])
+
+
+def _rate(packed: int) -> float:
+    """A bit error rate: four bits of it above eight of its power of ten."""
+    power = packed & 255
+    return (packed >> 8 & 15) / 10**power if power < NO_ERRORS else 0
 
 
 def _counted(answers: list[object]) -> object:

@@ -30,6 +30,7 @@ from clusterproof.plugins.evidence.field import (
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
 from clusterproof.plugins.evidence.pci.facts import Paths
 
+BIT_ERROR_RATES = ("effective_ber", "symbol_ber")
 MAX_WORD = 20  # characters of a name that a node gives to a counter or a link
 
 
@@ -38,11 +39,16 @@ BASEBOARD = Pattern(r"SXM|HBM3$|NVIDIA (?:H20|H200|H800|G?B[23]00)$")  # names o
 
 @record
 class NvlinkErrors:
-    """One error counter of one NVLink; `count` is None where it could not be read."""
+    """One error counter or bit error rate of one NVLink; `count` is None where it could not be read."""
 
     kind: str
     link: str
-    count: int | None
+    count: float | None
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether it is a bit error rate."""
+        return self.kind in BIT_ERROR_RATES
 
 
 def nvlink_errors(kinds: Mapping[str, object]) -> Iterator[NvlinkErrors]:
@@ -65,10 +71,13 @@ def _of_kind(kind: str, links: object) -> Iterable[NvlinkErrors]:
         counts = table(links)
     except TypeError:
         return [NvlinkErrors(kind[:MAX_WORD], "", None)]
-    return [
-        NvlinkErrors(kind[:MAX_WORD], link[:MAX_WORD], count if type(count) is int else None)
-        for link, count in counts.items()
-    ]
+    return [NvlinkErrors(kind[:MAX_WORD], link[:MAX_WORD], _count(kind, count)) for link, count in counts.items()]
+
+
+def _count(kind: str, data: object) -> float | None:
+    if kind in BIT_ERROR_RATES:
+        return data if type(data) is float and 0 <= data <= 1 else None
+    return data if type(data) is int else None
 
 
 LOST = ("GPU_IS_LOST", "RESET_REQUIRED")  # in any value: whatever else it reported, the GPU does not work

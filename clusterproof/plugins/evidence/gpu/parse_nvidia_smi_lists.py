@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from clusterproof.plugins.evidence.gpu.parse_nvidia_words import error, unsupported
+from clusterproof.plugins.evidence.gpu.parse_nvidia_words import bit_error_rate, error, not_understood, unsupported
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 from clusterproof.plugins.evidence.pci.facts import NEAREST_FIRST
 
@@ -31,6 +31,8 @@ _KINDS = {  # the words of nvlink -e, and the collector's
     "local link integrity errors": "integrity",
     "link recovery successful events": "recovery",
     "link recovery failed events": "recovery_failed",
+    "effective ber": "effective_ber",
+    "symbol ber": "symbol_ber",
 }
 _NOT_IN_MIG = {"mig_mode": False}  # of a GPU in MIG mode the driver reports no states
 _ALL_DOWN = "all links are inactive"
@@ -140,11 +142,19 @@ def _counters(lines: list[str]) -> dict[str, object]:
         counter = _COUNTER.fullmatch(line)
         kind = _KINDS.get(counter[2].lower().strip()) if counter else None
         if counter and kind:
-            count = int(counter[3]) if counter[3].isdecimal() else error(counter[3])
             links = kinds.setdefault(kind, {})
+            count = _count(kind, counter[3])
             if count and counter[1] not in links:
                 links[counter[1]] = count
     return {"nvlink_errors": kinds} if kinds else {}
+
+
+def _count(kind: str, word: str) -> object:
+    """A counter or a bit error rate, or why there is none."""
+    if kind.endswith("_ber"):
+        rate = bit_error_rate(word)
+        return rate if rate is not None else error(word) or not_understood(word)
+    return int(word) if word.isdecimal() else error(word) or not_understood(word)
 
 
 def _begins(line: str) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 Attributes = Mapping[str, str]  # what nvidia-smi printed of one GPU: by its path in the output, in small letters
 Reader = Callable[[Attributes], object]  # a value, an error object, or None where there is none
 
+_RATE = re.compile(r"\d{1,2}(?:\.\d{1,20})?(?:e-\d{1,3})?", re.ASCII | re.IGNORECASE)
+
 # nvidia-smi's words for a value that NVML did not give it, and NVML's own name for the reason.
 ERRORS = {
     "n/a": "NOT_SUPPORTED",
@@ -63,6 +65,11 @@ def error(word: str) -> dict[str, str] | None:
     """The error object of a word that stands for a value which could not be read, else None."""
     name = ERRORS.get(word.strip("[]() .").lower())
     return {"error": name, "text": word.strip()[:200]} if name else None
+
+
+def bit_error_rate(word: str) -> float | None:
+    """A rate such as `15e-255`, which stands for no error; None where the word is none."""
+    return float(word) if _RATE.fullmatch(word) else None
 
 
 def unsupported(why: str = "nvidia-smi does not print it here") -> dict[str, str]:

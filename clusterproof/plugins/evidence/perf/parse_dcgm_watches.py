@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusterproof.plugins.catalog.nvidia import xid
+from clusterproof.plugins.evidence.gpu.parse_nvidia_words import bit_error_rate
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, document_in, short, typed_above, whole
 
 MAX_INCIDENTS = 256
@@ -184,6 +185,8 @@ _COUNTERS_OF_ALL = {
     "Buffer Overrun Error": "overrun",
     "Rx Error": "receive",
     "Link Integrity Error": "integrity",
+    "Effective BER": "effective_ber",
+    "Symbol BER": "symbol_ber",
 }
 
 
@@ -208,7 +211,8 @@ def read_nvlink_errors(text: str) -> Mapping[str, object]:
         kinds = {title: kind for title, kind in _COUNTERS_OF_ALL.items() if title in rows} if is_of_all else _COUNTERS
         for title, kind in kinds.items():
             row, counted = rows.get(title), errors.setdefault(kind, {})
-            count = whole(short(row.get("value"))) if isinstance(row, dict) else None
+            read = bit_error_rate if kind.endswith("_ber") else whole
+            count = read(short(row.get("value"))) if isinstance(row, dict) else None
             if count != 0:
                 number = "all" if is_of_all else short(link).removeprefix("Link ")
                 counted[number] = {"error": "NOT_UNDERSTOOD", "text": short(title)} if count is None else count
