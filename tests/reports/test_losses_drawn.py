@@ -76,6 +76,12 @@ def test_what_rises_for_several_lines_is_marked_too_and_so_is_a_norm() -> None:
     assert [len(paths(figure, "spike")) for figure in figures(leap)] == [0, 1]
 
 
+def test_each_of_several_spikes_has_its_dot() -> None:
+    section = drawn(losses(lambda step: {150: 30.0, 290: 25.0}.get(step, 2.0)))
+    assert [dot.partition(" ")[0] for dot in paths(section, "spike")] == ["M299.0", "M579.9"]
+    assert "step 290rank 0: loss 25, 12.5 times the largest of the 100 lines before" in Page(section).text
+
+
 def test_a_spike_counts_by_the_numbers_of_the_site() -> None:
     of_site = Policy(thresholds={"run.loss_leap": 20.0})
     assert not paths(drawn(losses(leaping), policy=of_site), "spike")
@@ -139,6 +145,14 @@ def test_few_and_extreme_numbers_are_drawn(values: list[float], said: str) -> No
     section = drawn(losses(lambda step: values[step - 1], len(values)))
     assert captions(section) == [said]
     assert not re.search(r'd="[^"]*(nan|inf)', section)
+
+
+def test_a_thousand_ranks_that_spike_each_by_itself_take_no_more_room() -> None:
+    ranks = (losses(lambda step, rank=rank: leaping(step - rank) + rank / 1e4, rank=rank) for rank in range(200))  # type: ignore[misc]
+    alike = (losses(lambda step, rank=rank: leaping(step) * (rank + 1), rank=rank) for rank in range(200, 1_000))  # type: ignore[misc]
+    section = drawn(steps(), *ranks, *alike)
+    assert len(section) < MOST + 60_000  # of 1,000 ranks side by side
+    assert "step 200rank 999 (1000.log) and 800 more: loss 3e+04, " in Page(section).text
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import median
 
 from clusterproof.plugins.core.message import number_of
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.robust import weighed_median
 from clusterproof.plugins.training_run.loss_curve import Stretch
 from clusterproof.plugins.training_run.loss_window import WINDOW
@@ -24,7 +24,7 @@ GAP = 5  # times as far apart as most: nothing is known of what is between
 STROKE = 5  # units: how wide what stands alone is
 BULK, BEYOND = 0.05, 2  # the share that may be cut at each end, and how many times as high as the rest the scale is
 LEAST_SHARED = 0.1  # of an axis, that steps and losses both must take to have one together
-MAX_ROWS, MAX_MARKS = 12, 200  # of the table; of far longer steps
+MAX_ROWS, MAX_MARKS, MAX_SPIKES = 12, 200, 50  # of the table; of far longer steps
 
 
 @record
@@ -56,13 +56,14 @@ def axis_of(stretches: Sequence[Stretch]) -> StepAxis:
 
 @record
 class Mark:
-    """What a rule names of a loss or norm: where it is, what it is, and of which logs."""
+    """What a rule names of a loss or norm: where it is, what it is, and of which log."""
 
     kind: str  # LOSS or NORM
     at: str  # `step 500`, `epoch 0.31`
     what: str  # `nan in 20 of 1,000 lines, first here`
     value: float | None  # None of what is no number
-    names: tuple[str, ...]
+    name: str
+    others: int = 0  # logs that have some there, too
 
     @property
     def is_step(self) -> bool:
@@ -77,8 +78,8 @@ class Mark:
     @property
     def words(self) -> str:
         """`rank 0 and 7 more: loss of 30.6, 13.2 times the largest of the lines before`."""
-        more = f" and {len(self.names) - 1:,} more" if len(self.names) > 1 else ""
-        return f"{self.names[0]}{more}: {self.kind} {self.what}"
+        more = f" and {self.others:,} more" if self.others else ""
+        return f"{self.name}{more}: {self.kind} {self.what}"
 
 
 def losses_drawn(run: TrainingRun, axis: StepAxis | None, slow: Sequence[StepTime]) -> str:
@@ -103,11 +104,15 @@ def losses_drawn(run: TrainingRun, axis: StepAxis | None, slow: Sequence[StepTim
 
 
 def _marks(run: TrainingRun) -> list[Mark]:
-    """What the rules of losses name: no numbers, and leaps that are above their thresholds; alike ones together."""
-    names: dict[tuple[str, str, str, float | None], list[str]] = {}
-    for name, *seen in (*_no_numbers(run.data.losses), *_leaps(run)):
-        names.setdefault(tuple(seen), []).append(name)  # type: ignore[arg-type]
-    return [Mark(*seen, tuple(of)) for seen, of in names.items()]
+    """What the rules of losses name: no numbers, and leaps above their thresholds; of those of a step the highest."""
+    highest: dict[tuple[str, str, bool], Mark] = {}
+    names: dict[tuple[str, str, bool], set[str]] = {}
+    for name, kind, at, what, value in (*_no_numbers(run.data.losses), *_leaps(run)):
+        key = kind, at, value is None
+        names.setdefault(key, set()).add(name)
+        if key not in highest or (value or 0.0) > (highest[key].value or 0.0):
+            highest[key] = Mark(kind, at, what, value, name)
+    return [replace(mark, others=len(names[key]) - 1) for key, mark in highest.items()]
 
 
 def _no_numbers(losses: Losses) -> Iterator[tuple[str, str, str, str, float | None]]:
@@ -127,8 +132,10 @@ def _leaps(run: TrainingRun) -> Iterator[tuple[str, str, str, str, float | None]
     before = f"of the {WINDOW} lines before"
     of_losses = [(name, LOSS, series) for name, series in losses.named(losses.losses)]
     for name, kind, series in (*of_losses, *((name, NORM, series) for name, series in losses.named(losses.norms))):
-        leap, rise = series.window.leap, series.window.rise
-        if leap and leap.times >= (most if kind == LOSS else norm):
+        highest, rise = series.window.leap, series.window.rise
+        for leap in series.window.leaps or ([highest] if highest else []):
+            if leap.times < (most if kind == LOSS else norm):
+                continue
             yield name, kind, leap.at, f"{leap.value:.3g}, {leap.times:,.1f} times the largest {before}", leap.value
         if rise and kind == LOSS and rise.times >= mean:
             yield name, kind, rise.at, f"{rise.value:.3g}, {rise.times:,.1f} times the mean {before}", rise.value
@@ -148,7 +155,8 @@ class _Drawing:
         """The picture, its caption, and what its marks mean."""
         steps = "".join(f"M{self.axis.x(step.step):.1f} -6V{HEIGHT + 4}" for step in slow[:MAX_MARKS])
         wrong = "".join(f"M{self._across(stretch, -3)}" for stretch in self.stretches if stretch.wrong)
-        spikes = "".join(self._spike(mark) for mark in marks if mark.value is not None)
+        leaps = sorted((mark for mark in marks if mark.value is not None), key=lambda mark: -(mark.value or 0.0))
+        spikes = "".join(map(self._spike, leaps[:MAX_SPIKES]))
         runs = list(_unbroken(self.stretches))
         area = "".join(self._area(run) for run in runs if any(stretch.low < stretch.high for stretch in run))
         line = "".join(self._line(run) for run in runs)
