@@ -93,7 +93,7 @@ def test_steps_without_a_number_break_the_line_and_have_a_bar() -> None:
     (line,), (wrong,) = paths(loss, "line"), paths(loss, "wrong")
     assert line.count("M") == 3
     assert wrong.count("M") == 21
-    assert captions(section) == ["loss by step: 279 lines, 2 to 2; nan or inf in 21 lines"]
+    assert captions(section) == ["loss by step: 279 lines, 2; nan or inf in 21 lines"]
     assert "step 100rank 0: loss inf in 21 lines, first here1 s1.0" in Page(section).text
 
 
@@ -135,7 +135,7 @@ def test_ranks_are_one_picture_from_the_lowest_to_the_highest_and_what_all_have_
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ([2.0], "loss by step: 1 line, 2 to 2"),
+        ([2.0], "loss by step: 1 line, 2"),
         ([2.0, 3.0], "loss by step: 2 lines, 2 to 3"),
         ([nan], "loss by step; nan or inf in 1 line"),
         ([1.7e308, -1.7e308, 5e-324], "loss by step: 3 lines, -1e+300 to 1e+300"),

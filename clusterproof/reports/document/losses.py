@@ -178,13 +178,13 @@ class _Drawing:
 
     @property
     def _caption(self) -> str:
-        """`loss of each step: 980 lines, 2.1 to 30.6, cut at 16; nan or inf in 20 lines`."""
+        """`loss by step: 980 lines, 2.1 to 30.6, cut at 16; nan or inf in 20 lines`."""
         known = [stretch for stretch in self.stretches if stretch.lines]
         words = f"{self.kind} by {self.unit}"
         if known:
             low, high = min(stretch.low for stretch in known), max(stretch.high for stretch in known)
             lines = number_of(sum(stretch.lines for stretch in known), "line")
-            words += f": {lines}, {low:.3g} to {high:.3g}"
+            words += f": {lines}, {low:.3g}" + (f" to {high:.3g}" if low < high else "")
             cut = [f"{end:.3g}" for end, whole in zip(self.scale, (low, high), strict=True) if end != whole]
             words += f", cut at {' and '.join(cut)}" if cut else ""
         wrong = sum(stretch.wrong for stretch in self.stretches)
