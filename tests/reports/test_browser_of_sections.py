@@ -107,6 +107,7 @@ def test_everything_is_drawn_in_light_and_dark_and_its_words_can_be_read(
     assert chromium.run(COLOURS, ".ranks i", "backgroundColor") >= 2
     assert chromium.run(COLOURS, ".bands path", "fill") >= 3
     assert chromium.find("figure.steps .line").is_displayed()
+    assert chromium.run(COLOURS, "figure.loss .line, figure.loss .outlier, figure.loss .wrong", "stroke") == 3
 
 
 def test_on_a_narrow_screen_nothing_is_wider_than_the_page(chromium: Browser, of_training: Path) -> None:
@@ -121,6 +122,7 @@ def test_it_needs_no_script(chromium: Browser, of_training: Path) -> None:
     chromium.open(of_training)
     assert chromium.find("svg.phases").is_displayed()
     assert chromium.find(".bands").is_displayed()
+    assert chromium.find("figure.loss svg").is_displayed()
     chromium.tell("Emulation.setScriptExecutionDisabled", value=False)
 
 

@@ -12,6 +12,7 @@ from clusterproof.plugins.core.record import record
 WINDOW = 100  # lines before one, with which it is compared: as LLM Foundry and Megatron-LM have it
 LASTING = 5  # lines one behind the other
 KEPT = 1_000  # lines that are known when steps come again
+MAX_LEAPS, LEAST_LEAP = 8, 2.0  # that are kept, and how many times as large as the largest before one is at least
 
 
 @record
@@ -28,6 +29,7 @@ class LossWindow:
     """The last values of a log, each with its step or epoch, and what was the highest beside those before it."""
 
     leap: Leap | None = None  # the highest over the largest of the lines before
+    leaps: list[Leap] = field(default_factory=list)  # the highest ones, in order of their lines
     rise: Leap | None = None  # the last of the lines that stay highest over the mean of the lines before
     compared: int = 0  # lines that have enough before them
     positions: array[float] = field(default_factory=lambda: array("d"))  # of the last lines: their steps, or epochs
@@ -54,6 +56,10 @@ class LossWindow:
             times = value / max(self._before)
             if self.leap is None or times > self.leap.times:
                 self.leap = Leap(at, value, times)
+            if times >= LEAST_LEAP:
+                self.leaps.append(Leap(at, value, times))
+                if len(self.leaps) > MAX_LEAPS:
+                    self.leaps.remove(min(self.leaps, key=lambda leap: leap.times))
             self._times.append(value / (sum(self._before) / WINDOW))
             lasting = min(self._times)
             if len(self._times) == LASTING and (self.rise is None or lasting > self.rise.times):

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import RunError
+from clusterproof.plugins.training_run.loss_curve import LossCurve
 from clusterproof.plugins.training_run.loss_window import LossWindow
 
 MAX_SERIES = 100_000  # ranks, or files of them, with losses
@@ -139,6 +140,8 @@ class LossSeries:
 # The rank; and 0, -1, … for logs, each by itself, or 1, 2, … for attempts that checkpoints keep, which logs have too.
 Key = tuple[int, int]
 LOG = 0
+LOSS, NORM = "loss", "norm of the gradients"
+LEAST_EPOCH = 2.0**-20  # that two lines are apart
 
 
 @dataclass(slots=True)
@@ -148,6 +151,7 @@ class Losses:
     losses: dict[Key, LossSeries] = field(default_factory=dict)
     norms: dict[Key, LossSeries] = field(default_factory=dict)
     skips: dict[Key, LossSeries] = field(default_factory=dict)
+    curves: dict[tuple[str, bool], LossCurve] = field(default_factory=dict)  # LOSS or NORM, and whether by step
     _kept: dict[Key, dict[int, str]] = field(default_factory=dict)  # what was said of each step
     _at: dict[int, tuple[str, int]] = field(default_factory=dict)  # by rank the file and its attempt
     _logs: dict[int, dict[tuple[str, str], Key]] = field(default_factory=dict)  # by rank, and file and who printed it
@@ -161,7 +165,8 @@ class Losses:
             return
         key = self._log(line, where) if attempt is None else (line.rank, attempt)
         skipped = None if line.is_skipped is None else (nan if line.is_skipped else 1.0)
-        for kind, value in ((self.losses, line.loss), (self.norms, line.norm), (self.skips, skipped)):
+        values = (LOSS, self.losses, line.loss), (NORM, self.norms, line.norm), ("", self.skips, skipped)
+        for name, kind, value in values:
             is_unsaid = kind is self.losses and line.is_unclear and key in kind  # it had a loss before
             if value is None and not is_unsaid:
                 continue
@@ -169,7 +174,12 @@ class Losses:
             series.follow(line)
             series.may_grow |= line.may_grow and kind is self.losses
             if value is not None:
-                series.add(line.at, value, was_nan=line.was_nan and kind is self.losses, is_again=line.is_again)
+                was_nan = line.was_nan and kind is self.losses
+                series.add(line.at, value, was_nan=was_nan, is_again=line.is_again)
+                if name:
+                    is_step, position = line.position
+                    curve = self.curves.setdefault((name, is_step), LossCurve(1.0 if is_step else LEAST_EPOCH))
+                    curve.add(position, value, is_wrong=was_nan)
 
     def _new(self, kind: dict[Key, LossSeries], key: Key, line: Loss) -> LossSeries:
         """A series, which follows on another log of who prints it: that of the job before."""

@@ -18,6 +18,7 @@ from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.reports.document import Section, table
+from clusterproof.reports.document.losses import StepAxis, losses_drawn
 from clusterproof.reports.document.memory import memory_section
 from clusterproof.reports.document.over_time import band_section, nodes_over_time
 from clusterproof.reports.document.rules import rules_table
@@ -100,16 +101,15 @@ def _legend(phase: Phase) -> str:
 def _steps(run: TrainingRun) -> str:
     series = run.every_step
     if len(series) < 2:
-        return ""
+        learnt = losses_drawn(run, None, ())
+        return f"<h3>Loss and gradients</h3>{learnt}" if learnt else ""
     unusual = outliers(series)
     top = max(point.seconds for point in series) or 1.0
     sigma = weighed_spread([point.seconds for point in series], [point.times for point in series])
     scale = min(top, max(3 * unusual.typical_s, 1.2 * unusual.typical_s + 8 * sigma))
     scale = scale or top
-    first, last = series[0].step, series[-1].step
-
-    def x(step: int) -> float:
-        return WIDTH * (step - first) / max(1, last - first)
+    axis = StepAxis(series[0].step, series[-1].step).with_losses(run.data.losses)
+    x = axis.x
 
     def y(seconds: float) -> float:
         return HEIGHT * (1 - min(seconds, scale) / scale)
@@ -131,8 +131,9 @@ def _steps(run: TrainingRun) -> str:
         f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="Seconds of each '
         f'step: {caption}"><path class="outlier" d="{marks}"/><path class="line" d="{line}"/>'
         f'<path class="full" d="M0 {y(unusual.typical_s):.1f}H{WIDTH}"/></svg>'
-        f"<p><span>step {first:,}</span><span>dotted: the usual {typical}</span><span>step {last:,}</span></p>"
-        f"</figure>{step_figures(series)}{_longest(run, unusual.steps[:MAX_STEPS], unusual.typical_s)}"
+        f"<p><span>step {axis.first:,.0f}</span><span>dotted: the usual {typical}</span>"
+        f"<span>step {axis.last:,.0f}</span></p></figure>{losses_drawn(run, axis, unusual.steps)}"
+        f"{step_figures(series)}{_longest(run, unusual.steps[:MAX_STEPS], unusual.typical_s)}"
     )
 
 
