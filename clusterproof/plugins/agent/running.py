@@ -95,6 +95,7 @@ class Running:
         self._status: int | None = None  # of the process, once it is reaped
         self._outcome = ("", "")  # the status and detail that it will have when its end has come
         self._record = bytearray()
+        self._received = 0
         self._so_far: dict[str, object] = {}
         self._starved = False
         self._note = mmap(-1, NOTE_BYTES)  # shared: what it was reading is known even where it cannot speak
@@ -123,11 +124,12 @@ class Running:
         """Take what came over its pipe: more of its record, the end of it, or the end of the process."""
         piece = os.read(self.pipe, 65536)
         self._record += piece
-        if piece.endswith(b"\n"):
+        self._received += len(piece)
+        if b"\n" in piece:
             self._take_records()
-        elif not piece:
+        if not piece:
             self.end("broke", "")
-        elif len(self._record) > MAX_RECORD_BYTES:
+        elif not self.record and self._received > MAX_RECORD_BYTES:
             self.end("broke", f"sent more than {MAX_RECORD_BYTES} bytes")
 
     def end(self, status: str, detail: str) -> None:
@@ -179,16 +181,16 @@ class Running:
         self._note[: len(written)] = written
 
     def _take_records(self) -> None:
+        *lines, self._record = self._record.split(b"\n")
         try:
-            for line in self._record.splitlines():
+            for line in lines:
                 record = json.loads(line)
                 if record["status"] == SO_FAR:
                     self._keep(record["value"])
                 else:
-                    self._settle(record["status"], record.get("detail", ""), record.get("value"))
+                    self._settle(record["status"], record.get("detail", ""), record.get("value", self._so_far or None))
         except (ValueError, KeyError):
-            self._settle("broke", "sent no record")
-        self._record.clear()
+            self._settle("broke", "sent no record", self._so_far or None)
         if self.record:
             self.kill()  # with what it may have left behind
 
@@ -231,7 +233,7 @@ class Together(Running):
         records = values if isinstance(values, dict) else {}
         return [
             Known(name, records[name])
-            if name in records and records[name]["status"] != "timed_out"
+            if name in records and records[name]["status"] not in ("timed_out", "broke")
             else Running(name, node, module)
             for name, (module, node) in self.nodes.items()
         ]
