@@ -227,3 +227,10 @@ def test_a_packed_answer_of_so_many_bytes_is_a_frame_of_no_more_characters() -> 
         packed = random.Random(room).randbytes(sending.room_bytes(room))
         lines = [sending.begin(nonce), *sending.lines(packed, nonce, sending.WIDE_BYTES)]
         assert sum(len(line) + 1 for line in lines) <= room
+
+
+def test_of_a_collector_that_hung_what_it_said_goes_and_not_that_it_hung() -> None:
+    data = answer(lines_of("Lustre:", 3), boot={"uptime_s": 1})
+    hung = {"status": "stuck", "detail": "GPU 5: SIGKILL does not end it", "waits": ["nv_lock"], "seconds": 5.5}
+    data["collectors"]["nvml"] = {**hung, "value": {"gpus": [{"uuid": noise(20_000)}]}}
+    assert after(data, 5_000)["nvml"] == hung

@@ -25,6 +25,7 @@ OF_A_GPU = {
     "gpu.vbios_uniform": INCOMPLETE,
 }
 OF_A_GPU.pop("gpu.gpu_answers")
+OF_A_HUNG_GPU = {**OF_A_GPU, "gpu.gpu_answers": INCOMPLETE, "host.firmware_uniform": INCOMPLETE}
 OF_A_RACK = dict.fromkeys(
     (
         *("gpu.imex", "gpu.imex_domain", "gpu.imex_nodes", "gpu.rack_trays", "gpu.rack_uniform"),
@@ -62,7 +63,7 @@ FAULTS = (
     Fault(
         "a driver that hangs in the kernel",
         lambda image: with_stuck_nvml(image, gpu=5),
-        {"node.evidence_complete": FAIL, "gpu.driver_answers_in_time": FAIL, **OF_A_GPU, "gpu.gpu_answers": INCOMPLETE},
+        {"node.evidence_complete": FAIL, "gpu.driver_answers_in_time": FAIL, **OF_A_HUNG_GPU},
         "nvml",
         collector_s=1.0,
         marks=(needs_frozen,),
@@ -73,8 +74,7 @@ FAULTS = (
         {
             "node.evidence_complete": CONCERN,
             "gpu.driver_answers_in_time": FAIL,
-            **OF_A_GPU,
-            "gpu.gpu_answers": INCOMPLETE,
+            **OF_A_HUNG_GPU,
         },
         "nvml",
         collector_s=1.0,

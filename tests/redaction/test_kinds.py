@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins import evidence as facts
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import NodeEvidence, load
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, load
 from clusterproof.plugins.evidence.field import Field
 from clusterproof.plugins.redaction.kinds import ValueKind, keys, schema_of
 from clusterproof.plugins.redaction.redact import Redaction
@@ -139,3 +139,27 @@ def test_what_a_program_prints_as_json_stays_json(output: str, kept: str) -> Non
     value = redaction.evidence(evidence).collectors["gpu_exact"].value
     assert isinstance(value, dict)
     assert value["output"] == kept
+
+
+@pytest.mark.parametrize(
+    ("collector", "key", "known"),
+    [
+        ("nvml", "gpus", {"index": 5}),
+        ("rdma", "devices", {"name": "rdmap79s0"}),
+        ("nvme", "controllers", {"name": "nvme3"}),
+        ("edac", "controllers", {"name": "mc1"}),
+        ("interfaces", "physical", {"name": "ens32"}),
+        ("lustre", "clients", {"kind": "osc", "name": "abcdefgh-OST0003-osc-ffff9b01"}),
+        ("lustre_space", "targets", {"kind": "ost", "name": "abcdefgh-OST0003"}),
+        ("pci", "devices", {"address": "0000:53:00.0", "vendor": "10de", "device": "2330", "class": "030200"}),
+        ("pci_config", "functions", {"address": "0000:53:00.0", "kind": "gpu", "model": "10de:2330"}),
+        ("roce", "ports", {"device": "mlx5_0", "model": "15b3:1021", "port": 1}),
+    ],
+)
+def test_devices_that_were_never_read_keep_the_names_that_the_others_have(
+    collector: str, key: str, known: dict[str, object]
+) -> None:
+    hung = Collected(Status.TIMED_OUT, {key: [known], f"all_{key}": [known, known]})
+    redaction = Redaction(Cluster("prod", "ssh", (Target("gpu001"),)))
+    shown = redaction.evidence(NodeEvidence("gpu001", {collector: hung})).collectors[collector].value
+    assert shown == {key: shown[key], f"all_{key}": shown[key] * 2}

@@ -9,7 +9,7 @@ from contextlib import suppress
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.field import NEVER_READ, readings, require
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.node import Node
 
@@ -81,7 +81,9 @@ def _bios(node: Node) -> Iterator[tuple[str, str, str]]:
 def _inforom(node: Node) -> Iterator[tuple[str, str, str]]:
     unread: list[Incomplete | NotApplicable] = []
     for gpu in node.gpus:
-        version = readings(gpu, "inforom")[0].get("inforom", "")  # drivers, GPUs and one that is lost may have none
+        reading, why = readings(gpu, "inforom")
+        version = reading.get("inforom", "")  # drivers, GPUs and one that is lost may have none
+        unread += why if NEVER_READ in gpu.record else []
         if version:
             named, why = readings(gpu, "name")
             unread += why

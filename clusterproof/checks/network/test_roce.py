@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
@@ -63,7 +63,7 @@ def test_roce_settings(node: Node) -> None:
         concern_if(elsewhere, in_words(elsewhere))
 
 
-def unrouted_rails(node: Node, ports: Iterable[RocePort]) -> list[str]:
+def unrouted_rails(node: Node, ports: Sequence[RocePort]) -> list[str]:
     """The fastest RoCE ports where none of them has a routable GID; nothing if unknown.
 
     Nothing either beside EFA or active InfiniBand, or where virtual functions have the addresses on all nodes.
@@ -71,10 +71,8 @@ def unrouted_rails(node: Node, ports: Iterable[RocePort]) -> list[str]:
     with suppress(Incomplete, NotApplicable):
         if node.efa_devices or INFINIBAND in node.active_link_layers:
             return []
-    by_rate: dict[float, list[RocePort]] = {}
-    for port in ports:
-        by_rate.setdefault(gbps(readings(port, "rate")[0].get("rate", "")), []).append(port)
-    fastest = by_rate[max(by_rate)]
+    rates = [gbps(readings(port, "rate")[0].get("rate", "")) for port in ports]
+    fastest = [port for port, rate in zip(ports, rates, strict=True) if rate in (0, max(rates))]  # 0: it may be
     indexes = dict(each(fastest, lambda port: (port.label, port.gid_v2)))
     is_bare = len(indexes) == len(fastest) and set(indexes.values()) == {NO_GID}
     return [] if not is_bare or node.group.once("RoCE of virtual functions", is_of_virtual_functions) else list(indexes)

@@ -30,6 +30,7 @@ def test_nic_link(node: Node) -> None:
     """
     nics = _nics(node)
     if not any(nic.link for nic in nics):
+        require(why for nic in nics for why in readings(nic, "width", "speed")[1])
         not_applicable("the kernel reports no PCIe link for any network device here")
     for nic in nics:
         with part:

@@ -66,14 +66,15 @@ class Node:
         names: Iterable[Any],
         read: Callable[[Any], object],
         others: dict[str, Any] = {},  # noqa: B006 - only read
-        by: str = "name",
     ) -> dict[str, Any]:
         """The `others` and, as a list under `key`, what `read` returns of each of these.
 
-        Where one never answers, what those before it said is sent, and of the rest only their names.
+        Where one never answers, what those before it said is sent, and of the rest only their names; of the keys of a
+        dict, its values.
         """
         entries: list[object] = []
-        self.so_far({**others, key: entries, f"all_{key}": [{by: name} for name in names]})
+        rows = [*names.values()] if isinstance(names, dict) else [{"name": name} for name in names]
+        self.so_far({**others, key: entries, f"all_{key}": rows})
         for name in names:
             entries.append(read(name))
             self.so_far({key: entries[-1:]})

@@ -13,6 +13,10 @@ from mmap import mmap
 from clusterproof.plugins.agent.process_group import detach, is_starved, living
 from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node, TimedOut
 
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Any
+
 ALARM_GRACE_S = 2  # a collector whose runner is gone ends by itself
 
 MAX_RECORD_BYTES = 4 * 1024 * 1024
@@ -95,6 +99,7 @@ class Running:
         self._status: int | None = None  # of the process, once it is reaped
         self._outcome = ("", "")  # the status and detail that it will have when its end has come
         self._record = bytearray()
+        self._received = 0
         self._so_far: dict[str, object] = {}
         self._starved = False
         self._note = mmap(-1, NOTE_BYTES)  # shared: what it was reading is known even where it cannot speak
@@ -123,11 +128,12 @@ class Running:
         """Take what came over its pipe: more of its record, the end of it, or the end of the process."""
         piece = os.read(self.pipe, 65536)
         self._record += piece
-        if piece.endswith(b"\n"):
+        self._received += len(piece)
+        if b"\n" in piece:
             self._take_records()
-        elif not piece:
+        if not piece:
             self.end("broke", "")
-        elif len(self._record) > MAX_RECORD_BYTES:
+        elif not self.record and self._received > MAX_RECORD_BYTES:
             self.end("broke", f"sent more than {MAX_RECORD_BYTES} bytes")
 
     def end(self, status: str, detail: str) -> None:
@@ -145,11 +151,10 @@ class Running:
             return False
         left, waits = ("", []) if gone else living(self._pid)
         if left or self._status is None:
-            detail = f"{self.reading()}: SIGKILL does not end {left or f'process {self._pid}'}"
-            self._settle("stuck", detail, self._so_far or None)
+            self._settle("stuck", f"{self.reading()}: SIGKILL does not end {left or f'process {self._pid}'}")
             self.record["waits"] = waits
         else:
-            self._settle(self._outcome[0], self._outcome[1] or self._death(), self._so_far or None)
+            self._settle(self._outcome[0], self._outcome[1] or self._death())
             if self._starved:
                 self.record["starved"] = True
         return True
@@ -179,8 +184,9 @@ class Running:
         self._note[: len(written)] = written
 
     def _take_records(self) -> None:
+        *lines, self._record = self._record.split(b"\n")
         try:
-            for line in self._record.splitlines():
+            for line in lines:
                 record = json.loads(line)
                 if record["status"] == SO_FAR:
                     self._keep(record["value"])
@@ -188,7 +194,6 @@ class Running:
                     self._settle(record["status"], record.get("detail", ""), record.get("value"))
         except (ValueError, KeyError):
             self._settle("broke", "sent no record")
-        self._record.clear()
         if self.record:
             self.kill()  # with what it may have left behind
 
@@ -201,8 +206,8 @@ class Running:
         self.record = {"status": status, "seconds": round(time.monotonic() - self._began, 4)}
         if detail:
             self.record["detail"] = detail
-        if value is not None:
-            self.record["value"] = value
+        if value is not None or self._so_far:
+            self.record["value"] = self._so_far if value is None else value
 
     def _has_group(self) -> bool:
         try:
@@ -227,11 +232,10 @@ class Together(Running):
 
     def parts(self) -> list[Running]:
         """The collectors with the records that it sent, or started again."""
-        values = self.record.get("value")
-        records = values if isinstance(values, dict) else {}
+        records: Any = self.record.get("value") or {}
         return [
             Known(name, records[name])
-            if name in records and records[name]["status"] != "timed_out"
+            if records.get(name, {}).get("status", "broke") not in ("timed_out", "broke")
             else Running(name, node, module)
             for name, (module, node) in self.nodes.items()
         ]

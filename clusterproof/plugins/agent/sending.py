@@ -44,8 +44,10 @@ def fitted(answer: dict[str, Any], room_bytes: int) -> bytes:
         sizes = {name: _size(collector) for name, collector in collectors.items() if "value" in collector}
         if not sizes:
             break
-        longest = max(sizes, key=lambda name: sizes[name])
-        collectors[longest] = {"status": "cut", "too_long": True, "seconds": collectors[longest]["seconds"]}
+        longest = collectors[max(sizes, key=lambda name: sizes[name])]
+        del longest["value"]
+        if longest["status"] == "read":  # else how it ended is said still
+            longest.update({"status": "cut", "too_long": True})
     return json.dumps(answer).encode()
 
 

@@ -9,7 +9,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Any, Generic, Protocol, TypeVar, overload
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.field import Decode, every, objects, read, table
+from clusterproof.plugins.evidence.field import NEVER_READ, Decode, every, objects, read, table
 
 T = TypeVar("T")
 Devices = TypeVar("Devices", bound=Sized)
@@ -224,10 +224,11 @@ def list_collected_as(
     return Fact((collector,), decode)
 
 
-def _with_unread(value: Mapping[str, Any]) -> dict[str, Any]:
-    """What a collector returned before it hung: in each list, behind what it came to, the names of the rest."""
-    lists = {key: (value[key], names) for key in value if isinstance(names := value.get(f"all_{key}"), list)}
-    return {**value, **{key: read + names[len(read) :] for key, (read, names) in lists.items() if type(read) is list}}
+def _with_unread(value: Mapping[str, Any], why: str) -> dict[str, Any]:
+    """What a collector returned before it ended: in each list, behind what it came to, the names of the rest."""
+    lists = {key: (value[key], value[f"all_{key}"]) for key in value if f"all_{key}" in value}
+    unread = {key: [{**name, NEVER_READ: why} for name in names[len(read) :]] for key, (read, names) in lists.items()}
+    return {**value, **{key: [*value[key], *rest] for key, rest in unread.items()}}
 
 
 def answer_of(name: str, collector: Collected, if_denied: str = "") -> CollectorData:
@@ -238,7 +239,8 @@ def answer_of(name: str, collector: Collected, if_denied: str = "") -> Collector
     if collector.status is Status.READ:
         return CollectorData(read(collector.value, table, name), name)
     if collector.status in UNFINISHED and collector.value:
-        return CollectorData(_with_unread(read(collector.value, table, name)), name)
+        why = collector.detail or _WHY[collector.status]
+        return CollectorData(_with_unread(read(collector.value, table, name), why), name)
     detail = f" ({collector.detail[:300]})" if collector.detail else ""
     if collector.status is Status.ABSENT:
         raise Absent(f"{name}: not on this node{detail}", cause=f"{name} is not on the node")

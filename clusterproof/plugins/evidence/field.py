@@ -18,6 +18,7 @@ MAX_TEXT = 2_000  # characters of one value; what a healthy node reports is far 
 TOO_LARGE = 10**24  # for any count, size or time
 _SPACE = Pattern(r"\s")
 MAX_OUTPUT = 300_000  # characters of a tool's output; the probe sends at most 256 KiB
+NEVER_READ = "never_read"  # the key of why all else is unknown of a device, before which its collector ended
 UNCAPTURED = "UNCOLLECTED"  # the error in place of what no captured file has
 UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "DEPRECATED"})
 
@@ -57,6 +58,8 @@ class Field(Generic[T]):
         if device is None:
             return self
         data = device.data.get(self.key)
+        if data is None and (why := device.data.get(NEVER_READ)):
+            raise Incomplete(f"{self.where} was not read ({str(why)[:300]})", cause="its collector ended before")
         try:
             return self.decode(data)
         except Exception:  # which `read` has words for

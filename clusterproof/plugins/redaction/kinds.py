@@ -22,8 +22,8 @@ class ValueKind:
     is_own: bool = False  # the node's own name, rather than another's
 
     def at(self, key: str) -> ValueKind:
-        """The place under a key; one without a kind where nothing is declared."""
-        return self.within.get(key) or self.within.get(ANY) or _NOWHERE
+        """The place under a key, or a list of its names; one without a kind where nothing is declared."""
+        return self.within.get(key) or self.within.get(key.removeprefix("all_")) or self.within.get(ANY) or _NOWHERE
 
 
 _NOWHERE = ValueKind()

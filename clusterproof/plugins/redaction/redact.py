@@ -202,7 +202,7 @@ class Redaction:
             return ""
 
     def _key(self, key: str, schema: ValueKind) -> str:
-        if key in schema.within or key in ("error", "text"):
+        if key.removeprefix("all_") in schema.within or key in ("error", "text"):
             return key
         parts = key.lower().split("_")
         return key if all(part in words() or (part.isdecimal() and len(part) < 4) for part in parts) else self.text(key)

@@ -51,7 +51,7 @@ def read(node: Node) -> object:
         return {"init": init, "init_s": init_s}
     node.at("nvmlDeviceGetCount")
     count = answer_to(pynvml.nvmlDeviceGetCount)
-    counted = range(count if isinstance(count, int) else 0)
+    rows = {index: {"index": index} for index in range(count if isinstance(count, int) else 0)}
     driver = {
         "init": None,
         "init_s": init_s,
@@ -61,7 +61,7 @@ def read(node: Node) -> object:
         "hidden": _hidden(node, count),
         "daemon_users": sorted(daemon_users(node)),
     }
-    values = node.each("gpus", counted, lambda index: gpu(node, index), driver, by="index")
+    values = node.each("gpus", rows, lambda index: gpu(node, index), driver)
     add_slowdowns(node, values["gpus"])
     return values
 

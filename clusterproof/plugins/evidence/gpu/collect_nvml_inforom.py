@@ -29,6 +29,7 @@ def read(node: Node) -> object:
         address = handle if isinstance(handle, dict) else answer_to(ASKED["pci"], handle)
         if isinstance(address, str):
             gpus[address] = _state(answer_to(VALIDATE, handle))
+            node.so_far({"gpus": gpus})
     return {"gpus": gpus}
 
 

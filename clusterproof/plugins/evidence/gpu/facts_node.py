@@ -45,6 +45,8 @@ def inforoms(_node: Node, inforom: CollectorData) -> Mapping[str, object]:
 def driver_hangs(node: Node) -> str:
     """What NVML was doing when it did not answer by its deadline, else empty. Raises Incomplete."""
     collector = node.collector("nvml")
+    if collector.status is Status.BROKE:
+        raise Incomplete(f"NVML could not be read: {collector.detail}", cause="nvml could not be read")
     if collector.starved and collector.status is Status.TIMED_OUT:
         raise Incomplete(f"NVML {collector.detail}; the node was too busy to ask it", cause="the node is too busy")
     return (

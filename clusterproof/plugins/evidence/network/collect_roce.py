@@ -24,22 +24,21 @@ WITHOUT = (errno.EOPNOTSUPP, errno.ENODEV, errno.EAFNOSUPPORT, errno.EPROTONOSUP
 
 def read(node: Node) -> object:
     """Every port of hardware whose link layer is Ethernet."""
-    ports = []
+    rows: dict[tuple[str, str], dict[str, object]] = {}
     for name in node.names(FOLDER):
-        node.at(name)
         vendor, device = (str(node.text(f"{FOLDER}/{name}/device/{file}", absent="")) for file in ("vendor", "device"))
         for port in node.names(f"{FOLDER}/{name}/ports") if vendor else ():
             if node.text(f"{FOLDER}/{name}/ports/{port}/link_layer", absent="") == "Ethernet":
-                ports.append({"device": name, "model": f"{vendor[2:]}:{device[2:]}", **_port(node, name, port)})
-    return {"ports": ports}
+                rows[name, port] = {"device": name, "model": f"{vendor[2:]}:{device[2:]}", "port": int(port)}
+    return node.each("ports", rows, lambda pair: {**rows[pair], **_port(node, *pair)})
 
 
 def _port(node: Node, name: str, port: str) -> dict[str, object]:
+    node.at(f"{name} port {port}")
     at = f"{FOLDER}/{name}/ports/{port}"
     interface = str(node.text(f"{at}/gid_attrs/ndevs/0", absent=""))
     ecn = f"/sys/class/net/{interface}/ecn"
     return {
-        "port": int(port),
         "state": node.text(f"{at}/state", absent=""),
         "rate": node.text(f"{at}/rate", absent=""),
         "gids": [gid for index in range(MAX_GIDS) if (gid := _gid(node, at, index))],

@@ -23,7 +23,8 @@ def read(node: Node) -> object:
     if not (names or on_bus or node.exists(MODULE)):
         raise Absent("no Neuron device on the PCI bus, and no module neuron is loaded")
     others = {"driver": node.text(f"{MODULE}/version", absent=""), "on_bus": on_bus}
-    return node.each("devices", sorted(names), lambda index: _device(node, index, names[index]), others, by="index")
+    rows = {index: {"index": index} for index in sorted(names)}
+    return node.each("devices", rows, lambda index: _device(node, index, names[index]), others)
 
 
 def _is_neuron(node: Node, path: str) -> bool:

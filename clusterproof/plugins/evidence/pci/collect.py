@@ -18,28 +18,32 @@ TOTALS = {  # of PCIe's advanced error reporting, by the file that has it
 
 def read(node: Node) -> object:
     """These devices and all others of NVIDIA and Mellanox, with their PCIe links, and the switches above them."""
-    rows, above = [], set()
+    rows: dict[str, dict[str, object]] = {}
+    above: set[str] = set()
     for address in node.names(FOLDER):
-        node.at(address)
         kind = [str(node.text(f"{FOLDER}/{address}/{name}", absent="")) for name in ("vendor", "device", "class")]
         if kind[0] in (NVIDIA, MELLANOX) or kind[2].startswith(CLASSES):
-            rows.append(_device(node, address, *kind))
-            above.update(path_of(node, address)[-2:0:-2])  # the ports by which switches hang on what is above them
-    return {"devices": rows, "switches": [_switch(node, address) for address in sorted(above)]}
+            path = path_of(node, address)
+            rows[address] = {
+                "address": address,
+                **dict(zip(("vendor", "device", "class"), (word[2:] for word in kind))),
+                "path": path,
+                "driver": node.linked(f"{FOLDER}/{address}/driver"),
+                "function_of": node.linked(f"{FOLDER}/{address}/physfn"),
+                "numa": _numa(node, f"{FOLDER}/{address}/numa_node"),
+            }
+            above.update(path[-2:0:-2])  # the ports by which switches hang on what is above them
+    switches = {"switches": [], "all_switches": [{"address": address} for address in sorted(above)]}
+    devices = node.each("devices", rows, lambda address: _device(node, address, rows[address]), switches)["devices"]
+    return {"devices": devices, "switches": [_switch(node, address) for address in sorted(above)]}
 
 
-def _device(node: Node, address: str, vendor: str, device: str, pci_class: str) -> dict[str, object]:
+def _device(node: Node, address: str, row: dict[str, object]) -> dict[str, object]:
+    node.at(address)
     at = f"{FOLDER}/{address}"
     return {
-        "address": address,
-        "vendor": vendor[2:],
-        "device": device[2:],
-        "class": pci_class[2:],
-        "path": path_of(node, address),
+        **row,
         **_link(node, at),
-        "driver": node.linked(f"{at}/driver"),
-        "function_of": node.linked(f"{at}/physfn"),
-        "numa": _numa(node, f"{at}/numa_node"),
         "errors": {kind: _total(node, f"{at}/aer_dev_{kind}", name) for kind, name in TOTALS.items()},
     }
 

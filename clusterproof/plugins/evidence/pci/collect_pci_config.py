@@ -20,11 +20,9 @@ def read(node: Node) -> object:
     """GPUs, network devices and the bridges above them, with their settings, which mostly only root can read."""
     ends = {address: kind for address in node.names(FOLDER) if (kind := _kind(node, address))}
     ports = {port: "port" for address in ends for port in path_of(node, address)[1:]}
-    return {
-        "machine": os.uname().machine,
-        "is_virtual": _is_virtual(node),
-        "functions": [_function(node, address, kind) for address, kind in (*ports.items(), *ends.items())],
-    }
+    rows = {address: _known(node, address, kind) for address, kind in (*ports.items(), *ends.items())}
+    others = {"machine": os.uname().machine, "is_virtual": _is_virtual(node)}
+    return node.each("functions", rows, lambda address: _function(node, address, rows[address]), others)
 
 
 def _kind(node: Node, address: str) -> str:
@@ -47,16 +45,21 @@ def _is_virtual(node: Node) -> bool:
         return False
 
 
-def _function(node: Node, address: str, kind: str) -> dict[str, object]:
-    node.at(address)
+def _known(node: Node, address: str, kind: str) -> dict[str, object]:
+    """What the kernel says of a function without asking it."""
     at = f"{FOLDER}/{address}"
-    row: dict[str, object] = {
+    return {
         "address": address,
         "kind": kind,
         "model": ":".join(str(node.text(f"{at}/{name}", absent=""))[2:] for name in ("vendor", "device")),
         "path": path_of(node, address),
         "iommu": node.text(f"{at}/iommu_group/type", absent=""),
     }
+
+
+def _function(node: Node, address: str, row: dict[str, object]) -> dict[str, object]:
+    node.at(address)
+    at = f"{FOLDER}/{address}"
     if node.text(f"{at}/power/runtime_status", absent="") in ("suspended", "suspending", "resuming"):
         return row  # which reading would wake
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from clusterproof.plugins.agent.reading import Absent, Node, error
 
 FOLDER = "/sys/fs/lustre"
@@ -14,19 +16,25 @@ MAX_CLIENTS = 1024
 
 def read(node: Node) -> object:
     """Health in the client's words, each import's state, and the settings that FSx gives advice on. Raises Absent."""
-    if not any(node.exists(path) for path in ("/sys/module/lustre", FOLDER, ROOTS[0])):
-        raise Absent("no Lustre client: no module lustre is loaded")
-    pairs = [(kind, name) for kind in KINDS for name in clients(node, kind)]
-    return {
+    pairs = connections(node, KINDS)
+    rows = {pair: {"kind": pair[0], "name": _server(pair[1])} for pair in pairs[:MAX_CLIENTS]}
+    others = {
         "version": node.text(f"{FOLDER}/version", absent=""),
         "health": _first(node, "health_check"),
-        "clients": [_client(node, kind, name) for kind, name in pairs[:MAX_CLIENTS]],
         "left_out": max(0, len(pairs) - MAX_CLIENTS),
         "modules": {
             name: whole(node.text(f"/sys/module/{module}/parameters/{name}"))
             for name, module in MODULE_PARAMETERS.items()
         },
     }
+    return node.each("clients", rows, lambda pair: _client(node, rows[pair], *pair), others)
+
+
+def connections(node: Node, kinds: Iterable[str]) -> list[tuple[str, str]]:
+    """The clients of these kinds, each with its kind and name. Raises Absent."""
+    if not any(node.exists(path) for path in ("/sys/module/lustre", FOLDER, ROOTS[0])):
+        raise Absent("no Lustre client: no module lustre is loaded")
+    return [(kind, name) for kind in kinds for name in clients(node, kind)]
 
 
 def clients(node: Node, kind: str) -> list[str]:
@@ -45,10 +53,13 @@ def whole(text: object) -> object:
     return int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 20 else text
 
 
-def _client(node: Node, kind: str, name: str) -> dict[str, object]:
+def _server(name: str) -> str:
+    return name[3:] if name.startswith("MGC") else name  # MGC10.1.2.3@tcp: the address by itself
+
+
+def _client(node: Node, row: dict[str, str], kind: str, name: str) -> dict[str, object]:
     node.at(f"{kind} {name}")
-    server = name[3:] if name.startswith("MGC") else name  # MGC10.1.2.3@tcp: the address by itself
-    client = {"kind": kind, "name": server, "state": _state(_first(node, f"{kind}/{name}/import"))}
+    client = {**row, "state": _state(_first(node, f"{kind}/{name}/import"))}
     files = {key: f"{kind}/{name}/{key}" for key in TUNING}
     files["lru_max_age_ms"] = f"ldlm/namespaces/{name}/lru_max_age"
     for key, file in files.items():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.agent.reading import Absent, Node
-from clusterproof.plugins.evidence.storage.collect_lustre import FOLDER, MAX_CLIENTS, ROOTS, clients, whole
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.evidence.storage.collect_lustre import FOLDER, MAX_CLIENTS, ROOTS, connections, whole
 
 KINDS = {"osc": "ost", "mdc": "mdt"}
 NUMBERS = {
@@ -17,17 +17,16 @@ NUMBERS = {
 
 def read(node: Node) -> object:
     """Space and inodes of every OST and MDT, and whether this client uses it. Raises Absent."""
-    if not any(node.exists(path) for path in ("/sys/module/lustre", FOLDER, ROOTS[0])):
-        raise Absent("no Lustre client: no module lustre is loaded")
-    pairs = [(kind, name) for kind in KINDS for name in clients(node, kind)]
-    return {
-        "targets": [_target(node, kind, name) for kind, name in pairs[:MAX_CLIENTS]],
-        "left_out": max(0, len(pairs) - MAX_CLIENTS),
+    pairs = connections(node, KINDS)
+    rows = {
+        (kind, name): {"kind": KINDS[kind], "name": name.split(f"-{kind}-")[0]} for kind, name in pairs[:MAX_CLIENTS]
     }
+    others = {"left_out": max(0, len(pairs) - MAX_CLIENTS)}
+    return node.each("targets", rows, lambda pair: _target(node, rows[pair], *pair), others)
 
 
-def _target(node: Node, kind: str, name: str) -> dict[str, object]:
-    target: dict[str, object] = {"kind": KINDS[kind], "name": name.split(f"-{kind}-")[0]}
+def _target(node: Node, row: dict[str, str], kind: str, name: str) -> dict[str, object]:
+    target: dict[str, object] = {**row}
     node.at(f"space of {target['name']}")
     active = node.text(f"{FOLDER}/{kind}/{name}/active", absent="1")
     target["active"] = active != "0" if isinstance(active, str) else active

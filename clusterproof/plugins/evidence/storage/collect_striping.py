@@ -12,11 +12,14 @@ MAX_FOLDERS = 16
 def read(node: Node) -> object:
     """Of each folder, the type of the file system that it lies on, and the layout of its new files."""
     types = {mount["path"]: mount["type"] for mount in mounted(node)}
-    return {"folders": [_folder(node, path, types) for path in node.checkpoints[:MAX_FOLDERS]]}
+    rows = {path: {"path": path, "type": _type(path, types)} for path in node.checkpoints[:MAX_FOLDERS]}
+    return node.each("folders", rows, lambda path: _folder(node, rows[path]))
 
 
-def _folder(node: Node, path: str, types: dict[str, str]) -> dict[str, object]:
+def _type(path: str, types: dict[str, str]) -> str:
     above = [mount for mount in types if f"{path}/".startswith(f"{mount.rstrip('/')}/")]
-    type_ = types[max(above, key=len)] if above else ""
-    row: dict[str, object] = {"path": path, "type": type_}
-    return {**row, **command(node, "lfs", "getstripe", "-d", path)} if type_ == "lustre" else row
+    return types[max(above, key=len)] if above else ""
+
+
+def _folder(node: Node, row: dict[str, str]) -> dict[str, object]:
+    return {**row, **(command(node, "lfs", "getstripe", "-d", row["path"]) if row["type"] == "lustre" else {})}

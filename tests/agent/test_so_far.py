@@ -1,0 +1,68 @@
+"""What a collector said of some devices is known, however it ended at the next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.agent.running import MAX_RECORD_BYTES
+from clusterproof.plugins.core.evidence import Collected, Status
+from tests.builders.probed import PATIENT, SOON, probe
+
+pytestmark = pytest.mark.long
+
+KNOWN = {"devices": [{"name": "a"}], "all_devices": [{"name": "a"}, {"name": "b"}]}
+HANGS = "while True: time.sleep(1)"
+
+
+def ended(folder: Path, last: str, options: ProbeOptions = PATIENT, name: str = "odd") -> Collected:
+    """What became of a collector of two devices, a and b, of which the second is read so."""
+    path = folder / f"{name}.py"
+    path.write_text(
+        "import os, signal, time\nfrom clusterproof.plugins.agent.reading import Broke, Node, TimedOut\n\n\n"
+        "def read(node: Node) -> object:\n"
+        "    return node.each('devices', ['a', 'b'], "
+        "lambda name: {'name': name} if name == 'a' else second(node))\n\n\n"
+        f"def second(node: Node) -> object:\n    {last}\n"
+    )
+    return probe([name, "boot", "platform"], options, further=[path]).collectors[name]
+
+
+@pytest.mark.parametrize(
+    ("last", "status"),
+    [
+        (HANGS, Status.TIMED_OUT),
+        ("raise TimedOut('too late')", Status.TIMED_OUT),
+        ("raise Broke('no sense')", Status.BROKE),
+        ("return {}['driver']", Status.BROKE),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", Status.BROKE),
+        ("os._exit(0)", Status.BROKE),
+        ("return {1, 2}", Status.BROKE),
+    ],
+    ids=["hangs", "is late", "gives up", "breaks", "is killed", "ends", "returns no JSON"],
+)
+@pytest.mark.parametrize("name", ["odd", "edac"], ids=["alone", "among those that share a process"])
+def test_what_a_collector_said_before_it_failed_is_known(name: str, last: str, status: Status, tmp_path: Path) -> None:
+    collector = ended(tmp_path, last, SOON if last == HANGS else PATIENT, name)
+    assert (collector.status, collector.value) == (status, KNOWN), collector.detail
+
+
+def test_of_one_that_ends_within_a_line_the_lines_before_are_known(tmp_path: Path) -> None:
+    lines = b'{"status": "so_far", "value": {"devices": [2]}}\n{"status": "so'
+    pipe = "next(fd for fd in range(3, 99) if 'pipe' in os.path.realpath(f'/proc/self/fd/{fd}'))"
+    collector = ended(tmp_path, f"os.write({pipe}, {lines!r}); os._exit(0)")
+    assert (collector.status, collector.value) == (Status.BROKE, {**KNOWN, "devices": [{"name": "a"}, 2]})
+
+
+@pytest.mark.parametrize("beyond", [-1, 0, 1])
+def test_a_line_that_ends_where_a_read_of_the_pipe_ends_is_taken(beyond: int, tmp_path: Path) -> None:
+    characters = 65_536 + beyond - len('{"status": "so_far", "value": {"devices": [""]}}\n')
+    text = f"node.so_far({{'devices': ['x' * {characters}]}}) or node.so_far({{'devices': [2]}}) or os._exit(0)"
+    assert ended(tmp_path, text).value == {**KNOWN, "devices": [{"name": "a"}, "x" * characters, 2]}
+
+
+def test_one_that_says_more_and_more_is_stopped(tmp_path: Path) -> None:
+    collector = ended(tmp_path, "while True: node.so_far({'devices': ['x' * 99_999]})")
+    assert collector.detail == f"sent more than {MAX_RECORD_BYTES} bytes"
