@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.agent.running import MAX_RECORD_BYTES
+from clusterproof.plugins.agent.program import ProbeOptions, module_of
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.agent.run import collect
+from clusterproof.plugins.agent.running import MAX_RECORD_BYTES, Running, Together
 from clusterproof.plugins.core.evidence import Collected, Status
 from tests.builders.probed import PATIENT, SOON, probe
 
@@ -66,3 +70,15 @@ def test_a_line_that_ends_where_a_read_of_the_pipe_ends_is_taken(beyond: int, tm
 def test_one_that_says_more_and_more_is_stopped(tmp_path: Path) -> None:
     collector = ended(tmp_path, "while True: node.so_far({'devices': ['x' * 99_999]})")
     assert collector.detail == f"sent more than {MAX_RECORD_BYTES} bytes"
+
+
+def test_collectors_whose_shared_process_cannot_be_started_each_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr("clusterproof.plugins.agent.running.os.fork", refused)
+    running: list[Running] = [Together({name: (module_of(name), Node()) for name in ("boot", "pci")}, Node())]
+    collect(running)
+    monkeypatch.undo()
+    said = {one.name: one.record["detail"] for one in running if one.name}
+    assert said == dict.fromkeys(("boot", "pci"), "could not be started: Resource temporarily unavailable")

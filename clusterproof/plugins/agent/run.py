@@ -120,6 +120,8 @@ def collect(running: list[Running], beat_s: float = 0.0) -> None:
     ending: list[Running] = []
     poll = select.poll()
     poll.register(OUTPUT, 0)
+    for collector in [collector for collector in running if collector.record]:  # it could not be started
+        start(running, collector.parts)
     _listen(running, polled, poll)
     while polled or ending:
         next_deadline = min((collector.deadline for collector in polled.values()), default=0.0)
