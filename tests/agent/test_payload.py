@@ -11,9 +11,7 @@ import shutil
 import subprocess
 import symtable
 import sys
-import tokenize
 from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
 
 import pynvml
@@ -22,20 +20,18 @@ import pytest
 from clusterproof.plugins.agent import minify, payload
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.agent.parts import parts
-from clusterproof.plugins.agent.payload import FOLDER, program
+from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.agent.program import DEADLINE_FACTORS, ProbeOptions, collector_names, files
 from clusterproof.plugins.core.evidence import Status, Unreached
 from clusterproof.plugins.transport import Answer, Program
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
+from tests.agent.node_side import NODE_SIDE
 from tests.builders.probed import PATH, PATIENT, answer, probe
 from tests.builders.pythons import interpreters
 from tests.testbed.needs import needs_root
 
 DOCUMENT = (Path(__file__).parents[2] / "docs/evidence.md").read_text("utf-8").partition("## Collectors that")[0]
 COLLECTORS = tuple(sorted(re.findall(r"^### `(\w+)` — ", DOCUMENT, re.MULTILINE)))
-CONTROL_SIDE = {"__init__", "frame", "parts", "payload", "program"}
-OF_AGENT = (file for file in FOLDER.glob("*.py") if file.stem not in CONTROL_SIDE)
-NODE_SIDE = sorted([*OF_AGENT, *map(Path, files().values())])
 TRAVELS = re.compile(r"clusterproof\.plugins\.evidence\.\w+\.collect(_\w+)?")
 
 
@@ -196,59 +192,6 @@ def test_what_runs_on_a_node_is_python_3_8_and_the_standard_library(file: Path) 
             or TRAVELS.fullmatch(module)
             or (module == "pynvml" and "nvml" in file.stem)
         ), f"{file.name} imports {module}"
-
-
-@pytest.mark.parametrize("file", NODE_SIDE, ids=lambda file: file.stem)
-def test_what_travels_is_the_program_without_what_only_people_read(file: Path) -> None:
-    source = file.read_text()
-    short = payload.source_of(file)
-    assert not [line for line in short.splitlines() if line.lstrip().startswith("# ") or ") -> " in line]
-    assert not [token for token in tokenize.generate_tokens(StringIO(short).readline) if token.type == tokenize.COMMENT]
-    assert ast.dump(for_the_machine(short)) == ast.dump(for_the_machine(source))
-    assert len(short.splitlines()) == len(source.splitlines())
-
-
-class Untyped(ast.NodeTransformer):
-    """Makes `name: type = value` what it does, but in a class, where it may do more."""
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
-        node.body = [line if isinstance(line, ast.AnnAssign) else self.visit(line) for line in node.body]
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
-        typed = not node.simple or node.value is None
-        return node if typed or not node.value else ast.Assign([node.target], node.value, lineno=node.lineno)
-
-
-def for_the_machine(source: str) -> ast.Module:
-    """What is run: no docstrings, no types of functions and names, and nothing imported for these alone."""
-    tree = Untyped().visit(ast.parse(source))
-    for block in ast.walk(tree):
-        if isinstance(block, ast.arg):
-            block.annotation = None
-        if isinstance(block, ast.FunctionDef):
-            block.returns = None
-        if isinstance(block, (ast.Module, ast.ClassDef, ast.FunctionDef)) and len(block.body) > 1:
-            first = block.body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                del block.body[0]
-    used = {name.id for name in ast.walk(tree) if isinstance(name, ast.Name)}
-    tree.body = [line for line in tree.body if not imports_idly(line, used)]
-    return tree
-
-
-def imports_idly(line: ast.stmt, used: set[str]) -> bool:
-    """Whether a line imports only what types are said with, and nothing else needs."""
-    of_types = isinstance(line, ast.ImportFrom) and line.module in ("typing", "collections.abc", "types")
-    return of_types and not any(name.name in used for name in line.names)  # type: ignore[attr-defined]
-
-
-def test_what_travels_keeps_what_stands_beside_the_types(tmp_path: Path) -> None:
-    file = tmp_path / "collector.py"
-    file.write_text(
-        'def è(ä: str = "ü", *b: int, c: "list[int]" = [1], **d: object) -> dict[str, str]: return {ä: b}\n'
-    )
-    assert payload.source_of(file) == 'def è(ä="ü",*b,c=[1],**d):return{ä:b}\n'
 
 
 def part() -> str:

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import keyword
 import re
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from io import StringIO
+from itertools import count, product
 from pathlib import Path
+from string import ascii_lowercase
 
 DEFINED = re.compile(r"(?:@.*\n)*(?:def|class) +(\w+)|(\w+) *=(?!=)|(?:from [\w.]+ )?import +([\w*]+)")
 CALLED = re.compile(r"\w+\(")
 COMMENTS = re.compile(r"^#.*\n", re.MULTILINE)
+ASKS_BY_NAME = frozenset({"dir", "eval", "exec", "locals", "vars"})  # a function that calls these keeps its names
 
 
 @cache  # most programs that are made have most modules in common
 def minified(source: str) -> str:
-    """A program without docstrings, types of functions, comments, and most spaces; line numbers stay.
+    """A program without docstrings, types of functions, comments, most spaces and long local names; lines stay.
 
     One that is not Python stays as it is: its collector will say so.
     """
     try:
         dropped = _docstring_lines(source)
         bare = _without_idle_imports(_without_types(_without_comments(source)))
-        lines = _without_spaces(bare).splitlines(keepends=True)
+        lines = _without_spaces(_with_short_names(bare)).splitlines(keepends=True)
     except (SyntaxError, tokenize.TokenError):
         return source
     return "".join("\n" if number in dropped else line for number, line in enumerate(lines, 1))
@@ -65,6 +70,81 @@ def _types(source: str) -> Iterator[tuple[int, int, int]]:
     for one in said:
         if one is not None and one.end_lineno == one.lineno and one.end_col_offset is not None:
             yield one.lineno, one.col_offset, one.end_col_offset
+
+
+def _with_short_names(source: str) -> str:
+    """With names of one letter, or two, for what functions have by themselves; arguments keep theirs."""
+    tree = ast.parse(source)
+    outside = _names_of_module(tree)
+    if "*" in outside:  # an import of all that another module has
+        return source
+    known = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | _kept_names(tree)
+    lines = source.encode().split(b"\n")  # for an AST counts bytes
+    places: list[tuple[int, int, int, str]] = []
+    for function in _functions(tree):
+        own = _local_names(function) - outside
+        short, free = {name: name for name in own if len(name) == 1}, _short_names(known)
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and node.id in own:
+                name = short.get(node.id) or short.setdefault(node.id, next(free))
+                places.append((node.lineno, node.col_offset, node.end_col_offset or 0, name))
+    for line, start, end, name in sorted(places, reverse=True):
+        lines[line - 1] = lines[line - 1][:start] + name.encode() + lines[line - 1][end:]
+    return b"\n".join(lines).decode()
+
+
+def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    """Those of a module and of its classes, each with those that are within it."""
+    for part in tree.body:
+        yield from (
+            one for one in (part.body if isinstance(part, ast.ClassDef) else [part]) if isinstance(one, ast.FunctionDef)
+        )
+
+
+def _short_names(known: set[str]) -> Iterator[str]:
+    words = ("".join(letters) for size in count(1) for letters in product(ascii_lowercase, repeat=size))
+    return (word for word in words if word not in known and not keyword.iskeyword(word))
+
+
+def _local_names(function: ast.FunctionDef) -> set[str]:
+    """What a function assigns to, but for names that stand elsewhere too than where an AST shows their place."""
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    has_class = any(isinstance(node, ast.ClassDef) for node in ast.walk(function))
+    if has_class or ASKS_BY_NAME.intersection(node.id for node in names):
+        return set()
+    return {node.id for node in names if isinstance(node.ctx, ast.Store)} - _kept_names(function)
+
+
+def _kept_names(tree: ast.AST) -> set[str]:
+    """Names of arguments, functions, imports, exceptions and patterns, and those within f-strings."""
+    kept: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            kept.add(node.arg)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            kept.update(node.names)
+        elif isinstance(
+            node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+        ):
+            kept.add(node.name or "")
+        elif isinstance(node, ast.MatchMapping):
+            kept.add(node.rest or "")
+        elif isinstance(node, ast.alias):
+            kept.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.JoinedStr):
+            kept.update(word.id for word in ast.walk(node) if isinstance(word, ast.Name))
+    return kept
+
+
+def _names_of_module(tree: ast.Module) -> set[str]:
+    """Those that a function may mean where it has none of its own, the builtins among them."""
+    scopes = (ast.FunctionDef, ast.ClassDef)
+    names = {part.name for part in tree.body if isinstance(part, scopes)} | set(dir(builtins))
+    for part in tree.body:
+        if not isinstance(part, scopes):
+            names |= _kept_names(part)
+            names |= {node.id for node in ast.walk(part) if isinstance(node, ast.Name)}
+    return names
 
 
 def _without_comments(source: str) -> str:
