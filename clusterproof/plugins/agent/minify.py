@@ -18,6 +18,7 @@ from string import ascii_lowercase
 DEFINED = re.compile(r"(?:@.*\n)*(?:def|class) +(\w+)|(\w+) *=(?!=)|(?:from [\w.]+ )?import +([\w*]+)")
 CALLED = re.compile(r"\w+\(")
 COMMENTS = re.compile(r"^#.*\n", re.MULTILINE)
+NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 ASKS_BY_NAME = frozenset({"dir", "eval", "exec", "locals", "vars"})  # a function that calls these keeps its names
 
 
@@ -75,16 +76,18 @@ def _types(source: str) -> Iterator[tuple[int, int, int]]:
 def _with_short_names(source: str) -> str:
     """With names of one letter, or two, for what functions have by themselves; arguments keep theirs."""
     tree = ast.parse(source)
+    functions = [list(ast.walk(function)) for function in _functions(tree)]
     outside = _names_of_module(tree)
     if "*" in outside:  # an import of all that another module has
         return source
-    known = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | _kept_names(tree)
+    known = outside.union(*({node.id for node in nodes if isinstance(node, ast.Name)} for nodes in functions))
+    known = known.union(*map(_kept_names, functions))
     lines = source.encode().split(b"\n")  # for an AST counts bytes
     places: list[tuple[int, int, int, str]] = []
-    for function in _functions(tree):
-        own = _local_names(function) - outside
+    for nodes in functions:
+        own = _local_names(nodes) - outside
         short, free = {name: name for name in own if len(name) == 1}, _short_names(known)
-        for node in ast.walk(function):
+        for node in nodes:
             if isinstance(node, ast.Name) and node.id in own:
                 name = short.get(node.id) or short.setdefault(node.id, next(free))
                 places.append((node.lineno, node.col_offset, node.end_col_offset or 0, name))
@@ -96,9 +99,8 @@ def _with_short_names(source: str) -> str:
 def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
     """Those of a module and of its classes, each with those that are within it."""
     for part in tree.body:
-        yield from (
-            one for one in (part.body if isinstance(part, ast.ClassDef) else [part]) if isinstance(one, ast.FunctionDef)
-        )
+        parts = part.body if isinstance(part, ast.ClassDef) else [part]
+        yield from (one for one in parts if isinstance(one, ast.FunctionDef))
 
 
 def _short_names(known: set[str]) -> Iterator[str]:
@@ -106,26 +108,26 @@ def _short_names(known: set[str]) -> Iterator[str]:
     return (word for word in words if word not in known and not keyword.iskeyword(word))
 
 
-def _local_names(function: ast.FunctionDef) -> set[str]:
+def _local_names(function: Iterable[ast.AST]) -> set[str]:
     """What a function assigns to, but for names that stand elsewhere too than where an AST shows their place."""
-    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
-    has_class = any(isinstance(node, ast.ClassDef) for node in ast.walk(function))
+    names = [node for node in function if isinstance(node, ast.Name)]
+    has_class = any(isinstance(node, ast.ClassDef) for node in function)
     if has_class or ASKS_BY_NAME.intersection(node.id for node in names):
         return set()
     return {node.id for node in names if isinstance(node.ctx, ast.Store)} - _kept_names(function)
 
 
-def _kept_names(tree: ast.AST) -> set[str]:
+def _kept_names(nodes: Iterable[ast.AST]) -> set[str]:
     """Names of arguments, functions, imports, exceptions and patterns, and those within f-strings."""
     kept: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
+        if isinstance(node, (ast.expr_context, ast.Name, ast.Attribute, ast.Constant, ast.Call)):
+            continue  # most are
         if isinstance(node, ast.arg):
             kept.add(node.arg)
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             kept.update(node.names)
-        elif isinstance(
-            node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
-        ):
+        elif isinstance(node, NAMED):
             kept.add(node.name or "")
         elif isinstance(node, ast.MatchMapping):
             kept.add(node.rest or "")
@@ -138,12 +140,10 @@ def _kept_names(tree: ast.AST) -> set[str]:
 
 def _names_of_module(tree: ast.Module) -> set[str]:
     """Those that a function may mean where it has none of its own, the builtins among them."""
-    scopes = (ast.FunctionDef, ast.ClassDef)
-    names = {part.name for part in tree.body if isinstance(part, scopes)} | set(dir(builtins))
+    names = set(dir(builtins))
     for part in tree.body:
-        if not isinstance(part, scopes):
-            names |= _kept_names(part)
-            names |= {node.id for node in ast.walk(part) if isinstance(node, ast.Name)}
+        nodes = [part] if isinstance(part, (ast.FunctionDef, ast.ClassDef)) else list(ast.walk(part))
+        names |= _kept_names(nodes) | {node.id for node in nodes if isinstance(node, ast.Name)}
     return names
 
 
