@@ -17,8 +17,11 @@ import pytest
 from clusterproof.plugins.agent import minify, payload
 from tests.agent.node_side import NODE_SIDE
 
+PLUGINS = Path(payload.__file__).parents[1]
+LOADING = [*PLUGINS.glob("evidence/exact/on_node/*.py"), *PLUGINS.glob("benchmarks/load/*.py")]
 
-@pytest.mark.parametrize("file", NODE_SIDE, ids=lambda file: file.stem)
+
+@pytest.mark.parametrize("file", [*NODE_SIDE, *sorted(LOADING)], ids=lambda file: file.stem)
 def test_what_travels_is_the_program_without_what_only_people_read(file: Path) -> None:
     source = file.read_text()
     short = payload.source_of(file)
