@@ -23,6 +23,7 @@ from clusterproof.plugins.transport import (
     Program,
     Received,
     SessionPerNode,
+    Unusable,
     begins_container,
     connection_for,
     sessions_for,
@@ -131,7 +132,7 @@ def _longest_there(host: SubmitHost, limits: Limits) -> int | None:
 def launch_program(request: Mapping[str, object], nonce: str, on_stdin: bool, longest: int | None) -> Program:
     """The program for the submit host; it goes to all nodes that Slurm has where there is no room for their names.
 
-    `longest` is of the program for a node. Raises ValueError where this one is too large even so.
+    `longest` is of the program for a node. Raises Unusable where this one is too large even so.
     """
     most = longest + SPARE_CHARACTERS if longest else None
     parts = unpacked(str(request["command"]))
@@ -141,7 +142,10 @@ def launch_program(request: Mapping[str, object], nonce: str, on_stdin: bool, lo
         size = len(made.command) + len(made.stdin)
         if most is None or size <= most:
             return made
-    raise ValueError(f"the program for srun has {size} characters; expected at most {most}")
+    raise Unusable(
+        f"the program for srun has {size} characters; expected at most {most}: with fewer collectors (-k, -m), or "
+        "--via nodes"
+    )
 
 
 def _on_stdin(program: Program) -> Program:
