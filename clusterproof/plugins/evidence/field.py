@@ -59,7 +59,10 @@ class Field(Generic[T]):
             return self
         data = device.data.get(self.key)
         if data is None and (why := device.data.get(NEVER_READ)):
-            raise Incomplete(f"{self.where} was not read ({str(why)[:300]})", cause="its collector ended before")
+            raise Incomplete(
+                f"{self.where} was not read ({str(why)[:300]})",
+                cause="devices behind one that did not answer were not read",
+            )
         try:
             return self.decode(data)
         except Exception:  # which `read` has words for
