@@ -13,9 +13,12 @@ from pathlib import Path
 
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.cluster import InventoryError
-from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.core.result import Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.gpu.facts_rack import CLUSTER, cluster_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.perf.facts import is_of_comparison
@@ -27,6 +30,7 @@ from clusterproof.reports.results import read_results
 
 RESULTS, RECORDING = "results.jsonl", "recording"
 UNKNOWN = "unknown"  # kind of hardware
+MAX_LEVEL = 60  # characters
 OF_MODEL = ", PCI device "
 
 
@@ -60,6 +64,7 @@ class NodeRun:
     kind: str
     speeds: Sequence[UnitSpeed] = ()
     type: str = ""  # empty where it is unknown
+    levels: Mapping[str, str] = field(default_factory=dict)  # what it shares with a part of the nodes, by what that is
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -97,7 +102,8 @@ class NodeRun:
             return self
         machine = before.machine if self.machine == NOBODY else self.machine.completed(before.machine)
         kind = self.kind if before.kind == UNKNOWN else before.kind
-        return replace(self, machine=machine, kind=kind, type=before.type or self.type)
+        levels = {**before.levels, **self.levels}
+        return replace(self, machine=machine, kind=kind, type=before.type or self.type, levels=levels)
 
     def gpus_replaced(self, before: NodeRun) -> set[str]:
         """The devices that are GPUs which this machine did not have before; one that is lost only renumbers others."""
@@ -126,7 +132,8 @@ def read_run(folder: Path) -> StageRun:
     seen = {}
     for name, node in of_run.items():
         if node.evidence.unreached is None:
-            seen[name] = NodeRun(who.get(name, NOBODY), _kind(node), tuple(_speeds(node)), node.type_name)
+            machine = who.get(name, NOBODY)
+            seen[name] = NodeRun(machine, _kind(node), tuple(_speeds(node)), node.type_name, _levels(node))
     return StageRun(read_results(folder / RESULTS), seen)
 
 
@@ -137,6 +144,19 @@ def _kind(node: Node) -> str:
     except (Incomplete, NotApplicable):
         models = set()
     return ", ".join(filter(None, (node.type_name, *sorted(models)))) or UNKNOWN
+
+
+def _levels(node: Node) -> Mapping[str, str]:
+    """The NVLink domain that it is in, and the versions of its firmware, of which nodes may have come in batches."""
+    read, gpus = readings(node, "platform")[0], readings(node, "gpus")[0].get("gpus", ())
+    vbios = [reading["vbios"] for gpu in gpus if (reading := readings(gpu, "vbios")[0])]
+    bios = readings(read["platform"], "bios")[0].get("bios") if read else None
+    try:
+        domain = cluster_of(node)[CLUSTER]
+    except (Incomplete, NotApplicable):
+        domain = None
+    found = {"NVLink": domain, "VBIOS": " and ".join(sorted({*vbios})), "BIOS": bios}
+    return {name: printable(" ".join(value.split()), MAX_LEVEL) for name, value in found.items() if value}
 
 
 def _speeds(node: Node) -> Iterator[UnitSpeed]:

@@ -149,10 +149,22 @@ def _populations(report: Report) -> Iterator[str]:
         more = f"; the {MAX_LINES} slowest of {len(shares)} nodes" if len(shares) > MAX_LINES else ""
         floor = f", due {row['floor']:g}" if row["floor"] is not None else ""
         yield (
-            f"{title}<p>usual {row['usual']:.4g} {escape(row['unit'])}{floor}; {row['noise']:.1%} from run to run, "
+            f"{title}{_in_common(row)}"
+            f"<p>usual {row['usual']:.4g} {escape(row['unit'])}{floor}; {row['noise']:.1%} from run to run, "
             f"{row['between_nodes']:.1%} between nodes{more}. Each tick is the slowest device of a node.</p>"
             f"{strip(lines, 1 - report['errors']['slower'])}"
         )
+
+
+def _in_common(row: Report) -> str:
+    """What racks, batches and all nodes have in common; ticks below are beside it."""
+    lines = [
+        f"{', '.join(of['levels'])}: {of['nodes']} nodes at {of['share']:.1%} of what is usual elsewhere"
+        for of in row["in_common"]
+    ]
+    if row["drift"] is not None:
+        lines.append(f"all nodes: {row['drift']:.1%} in the last runs of what they had in the first")
+    return _list(lines)
 
 
 def _errors(report: Report) -> str:

@@ -6,19 +6,21 @@ in the declared share of runs. Values are logarithms, and more is better.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil, exp, inf, log, pi, sqrt
 
+from clusterproof.plugins.accept.factors import FEWEST_NODES, Shift, of_node, shifts_of
 from clusterproof.plugins.benchmarks.pairwise.likelihood import JITTERY, LEAST_SIGMA
 from clusterproof.plugins.benchmarks.pairwise.normal import Tails, tails
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.robust import median, spread, spread_above
 
 Unit = tuple[str, str]  # a node and its device; the node itself has an empty one
 Values = Mapping[Unit, float]  # of one run
+Levels = Mapping[str, Sequence[str]]  # by node: its rack, its group, its versions
 
-FEWEST_NODES = 3  # that show what is usual, or what all have in common
 FEWEST_OF_A_RUN = 8  # units, to know what all of a run had in common
 POLISHES = 3  # of runs against units, until neither changes
 JITTERS = (2.5, 5.0)  # times the usual noise, that of a unit with a noise of its own
@@ -26,6 +28,7 @@ USUAL = 3.0  # standard deviations between good units, within which none is bad 
 OF_THE_WAY = 0.6  # to the effect, at most, that good units may differ by
 FASTER = 2.0  # standard deviations above the usual: whatever is faster is as good as that
 APART = 0.1  # of good units, beforehand, those that differ by so much to either side
+NO_LEVELS: Levels = {}
 _MEDIAN = 1.2533  # its standard error on normal noise, times that of the mean
 _MAD = 1.17  # the relative standard error of a spread by the MAD, times the square root of how many values there are
 
@@ -62,17 +65,41 @@ class Reference:
     runs: Mapping[int, float]  # what all units of a run had in common
     middles: Mapping[Unit, float]
     nodes: int
+    shifts: tuple[Shift, ...] = ()  # of racks and batches, from the centre
 
     @property
     def apart(self) -> float:
         """How far below the centre a unit may be that is not bad for that alone."""
         return USUAL * self.between + self.error
 
+    def error_in_common(self, nodes: int) -> float:
+        """The standard error of what so many nodes of a run have in common."""
+        return _MEDIAN * self.sigma / sqrt(nodes)
 
-def reference_of(runs: Mapping[int, Values], floor: float | None = None) -> Reference | None:
+    def held_to(self, levels: Sequence[str], floor: float | None, effect: float) -> Reference:
+        """What a node of these levels is held to: what is usual in its rack and batch, and no less than is due.
+
+        Where that is so slow that it is bad, what is usual everywhere: a rack that is bad does not excuse its nodes.
+        """
+        own = [*of_node(levels, self.shifts)]
+        by = sum(shift.by for shift in own)
+        if not own or by <= -effect or self.centre == floor:
+            return self
+        few = min(shift.nodes for shift in own)
+        error = self.error * sqrt(1 + self.nodes / few)
+        return replace(self, centre=self.centre + by if floor is None else max(self.centre + by, floor), error=error)
+
+
+def reference_of(
+    runs: Mapping[int, Values],
+    floor: float | None = None,
+    levels: Levels = NO_LEVELS,
+    by_chance: float = 0.0,
+) -> Reference | None:
     """What is usual, where enough nodes show it; `floor`, a logarithm, is what is due at least.
 
-    With a floor fewer nodes suffice: what is due is then known.
+    With a floor fewer nodes suffice: what is due is then known. What the nodes of a rack or batch, in `levels`, have in
+    common is no difference between good nodes; `by_chance` is how often chance may show it.
     """
     of_unit = by_unit(runs)
     nodes = {node for node, _ in of_unit}
@@ -84,13 +111,23 @@ def reference_of(runs: Mapping[int, Values], floor: float | None = None) -> Refe
     sigma = max(spread(steps), LEAST_SIGMA) * (1 + _MAD / sqrt(max(1, len(steps))))
     about = [x for unit, own in of_unit.items() for x in _about(own, middles[unit], common)]
     often = median(map(len, of_unit.values()))
-    whole = spread_above(list(middles.values()))
+    shifts = shifts_of(of_nodes(middles), levels, by_chance, acceptance.common().least)
+    beside = [x - sum(one.by for one in of_node(levels.get(node, ()), shifts)) for (node, _), x in middles.items()]
+    whole = spread_above(beside)
     between = sqrt(max(0.0, whole**2 - (_MEDIAN * sigma) ** 2 / often))
     error = _MEDIAN * max(whole, sigma / sqrt(often)) / sqrt(len(nodes))
-    centre = median(middles.values())
+    centre = median(beside)
     if floor is not None and (floor > centre or len(nodes) < FEWEST_NODES):
         centre, between, error = floor, 0.0, 0.0
-    return Reference(centre, sigma, between, error, tails(about, sigma), common, middles, len(nodes))
+    return Reference(centre, sigma, between, error, tails(about, sigma), common, middles, len(nodes), shifts)
+
+
+def of_nodes(middles: Mapping[Unit, float]) -> dict[str, float]:
+    """The middle of the units of each node."""
+    of_node: dict[str, list[float]] = {}
+    for (node, _), x in middles.items():
+        of_node.setdefault(node, []).append(x)
+    return {node: median(own) for node, own in of_node.items()}
 
 
 def by_unit(runs: Mapping[int, Values]) -> dict[Unit, dict[int, float]]:
@@ -117,8 +154,12 @@ def in_common(values: Values, middles: Mapping[Unit, float]) -> float:
     Else a node that is slow as a whole now and then would be as usual, where nobody was measured beside it.
     """
     known = {unit: x - middles[unit] for unit, x in values.items() if unit in middles}
-    nodes = {node for node, _ in known}
-    return median(known.values()) if len(known) >= FEWEST_OF_A_RUN and len(nodes) >= FEWEST_NODES else 0.0
+    return median(known.values()) if is_wide(known) else 0.0
+
+
+def is_wide(units: Collection[Unit]) -> bool:
+    """Whether so many units show what all of a run have in common."""
+    return len(units) >= FEWEST_OF_A_RUN and len({node for node, _ in units}) >= FEWEST_NODES
 
 
 def _middle(own: Mapping[int, float], common: Mapping[int, float]) -> float:

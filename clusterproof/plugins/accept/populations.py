@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from math import log
+from math import exp, log
 
 from clusterproof.plugins.accept import OF_MODEL, NodeRun, UnitSpeed
 from clusterproof.plugins.accept.plan import AcceptancePlan
-from clusterproof.plugins.accept.population import Unit
+from clusterproof.plugins.accept.population import Levels, Unit
 from clusterproof.plugins.accept.sequential import Decision, JudgedUnit, Population, as_fast, joined
 from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
 OF_NO_GPU = ("fs_bandwidth",)  # measurements
+LOOK_AT = "compare what they share: inlet temperature, power limits, clocks, firmware"
 Key = tuple[str, str, str]  # kind of hardware, measurement, what was measured
 
 
@@ -25,10 +29,12 @@ class Populations:
         self.by_key: dict[Key, Population] = {}
         self._nodes: dict[tuple[str, ...], set[str]] = defaultdict(set)  # by kind, measurement; and what was measured
         self._apart: dict[Key, set[Key]] = defaultdict(set)  # by what was measured: by how near GPUs are to the others
+        self._levels: dict[str, Sequence[str]] = {}  # by node
         self._joined: dict[Key, Key] = {}  # of such a population, that of which it is: it is as fast
 
-    def add(self, number: int, seen: Mapping[str, NodeRun], kinds: Mapping[str, str]) -> None:
-        """Take in a run of the nodes whose hardware `kinds` has."""
+    def add(self, number: int, seen: Mapping[str, NodeRun], kinds: Mapping[str, str], levels: Levels) -> None:
+        """Take in a run of the nodes whose hardware `kinds` has, and `levels` their racks and batches."""
+        self._levels |= levels
         values: dict[Key, dict[Unit, float]] = defaultdict(dict)
         in_doubt: dict[Key, set[Unit]] = defaultdict(set)
         for node in kinds:
@@ -45,7 +51,7 @@ class Populations:
         for key, of_key in values.items():
             if key not in self.by_key:
                 least = self.plan.floors.get(key[1])
-                self.by_key[key] = Population(self.plan.errors, 1, log(least) if least else None)
+                self.by_key[key] = Population(self.plan.errors, 1, log(least) if least else None, self._levels)
             self.by_key[key].tries = max(self.by_key[key].tries, tries)
             self.by_key[key].in_doubt |= in_doubt[key]
             self.by_key[key].add(number, of_key)
@@ -128,8 +134,31 @@ class Populations:
                     row = acceptance.measures()[name]
                     where = f"GPU {device}, " if device else ""
                     message = (
-                        f"{row.title}: {where}{what}: {1 - judged.share:.1%} slower than is usual or due, "
+                        f"{row.title}: {where}{what}: {1 - judged.share:.1%} slower than is usual"
+                        f"{population.beside(node) or ' or due'}, "
                         f"in {judged.runs} runs; expected less than {self.plan.errors.slower:.1%}"
                     )
                     found[node].append((row.check, message))
         return found
+
+    def in_common(self) -> Iterator[Result]:
+        """What racks, batches and all nodes have in common, each as a finding; a rack that is bad has failed."""
+        for (_, name, what), population in self.by_key.items():
+            row, title = acceptance.measures()[name], f"{acceptance.measures()[name].title}, {what}"
+            due = f"expected less than {acceptance.common().least:.1%}: {LOOK_AT}"
+            for shift in population.shifts:
+                message = (
+                    f"{title}: its {number_of(shift.nodes, 'node')} are {_in_words(shift.by)} than the other "
+                    f"{len(population.nodes) - shift.nodes}, by chance in {shift.chance:.2%} of clusters at most; {due}"
+                )
+                verdict = Verdict.FAIL if shift.by <= -self.plan.errors.effect else Verdict.CONCERN
+                yield Result(row.check, ", ".join(shift.levels), verdict, message=message, subject="cluster")
+            if population.drift is not None:
+                message = (
+                    f"{title}: all nodes were {_in_words(population.drift)} in the last runs than in the first; {due}"
+                )
+                yield Result(row.check, "all nodes", Verdict.CONCERN, message=message, subject="cluster")
+
+
+def _in_words(by: float) -> str:
+    return f"{abs(1 - exp(by)):.1%} {'slower' if by < 0 else 'faster'}"

@@ -69,7 +69,12 @@ class _Words:
     def population(self, population: Report) -> Report:
         """Shares of nodes in what is usual."""
         shares = {self._nodes[name]: share for name, share in population["shares"].items()}
-        return {**population, "what": self._without_paths(population["what"]), "shares": shares}
+        levels = [
+            {**shift, "levels": [level.partition(" ")[0] for level in shift["levels"]]}
+            for shift in population["in_common"]
+        ]
+        what = self._without_paths(population["what"])
+        return {**population, "what": what, "in_common": levels, "shares": shares}
 
     def run(self, run: Report) -> Report:
         """A run, and the command that would make it again."""

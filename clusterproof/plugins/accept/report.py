@@ -41,7 +41,7 @@ Report = dict[str, Any]
 
 def report(state: AcceptanceState, ended: Sequence[EndedRun], cluster: str, stopped: str) -> Report:
     """All of it, as plain JSON. Times are in seconds since 1970, shares between 0 and 1."""
-    said, others = of_nodes(state), sorted(state.of_others, key=lambda other: other.result.verdict.rank)
+    said, others = of_nodes(state), sorted(state.others, key=lambda other: other.result.verdict.rank)
     bought = list(_bought(state, said))
     return {
         "schema": SCHEMA,
@@ -173,6 +173,11 @@ def _population(key: tuple[str, str, str], population: Population) -> Report:
         "noise": round(reference.sigma, 5) if reference else None,
         "between_nodes": round(reference.between, 5) if reference else None,
         "floor": round(exp(population.floor), 4) if population.floor is not None else None,
+        "in_common": [
+            {"levels": [*shift.levels], "nodes": shift.nodes, "share": round(exp(shift.by), 5), "chance": shift.chance}
+            for shift in population.shifts
+        ],
+        "drift": round(exp(population.drift), 5) if population.drift is not None else None,
         "shares": {node: round(share, 5) for node, share in sorted(by_node.items(), key=lambda item: item[1])},
     }
 

@@ -12,9 +12,11 @@ from math import exp
 from random import Random
 from typing import Any, TypeVar
 
+from clusterproof.plugins.accept.factors import FEWEST_NODES, Shift, drift_of, of_node
 from clusterproof.plugins.accept.population import (
-    FEWEST_NODES,
+    NO_LEVELS,
     Errors,
+    Levels,
     Reference,
     Unit,
     Values,
@@ -22,8 +24,10 @@ from clusterproof.plugins.accept.population import (
     in_common,
     is_bad,
     is_good,
+    is_wide,
     reference_of,
 )
+from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.robust import median
 
@@ -42,20 +46,28 @@ class Decision(str, Enum):
 
 @record
 class JudgedUnit:
-    """One unit: how it stands, its share of the usual (0.93 is 7 % slower), and in how many runs it was measured."""
+    """One unit: how it stands, its share of the usual (0.93 is 7 % slower), and in how many runs it was measured.
+
+    `share` is beside its rack and batch, where these differ from others; `of_all` beside all.
+    """
 
     decision: Decision
     share: float
+    of_all: float
     runs: int
 
 
 class Population:
-    """One measurement of one kind of hardware. `tries` is how many units a node has, in all measurements."""
+    """One measurement of one kind of hardware. `tries` is how many units a node has, in all measurements.
 
-    def __init__(self, errors: Errors, tries: int, floor: float | None = None) -> None:
+    `levels` are the racks and batches of all nodes.
+    """
+
+    def __init__(self, errors: Errors, tries: int, floor: float | None = None, levels: Levels = NO_LEVELS) -> None:
         self.errors = errors
         self.tries = tries
         self.floor = floor
+        self.levels = levels
         self.runs: dict[int, dict[Unit, float]] = {}
         self.nodes: dict[str, set[str]] = {}  # their devices of which anything was measured
         self.in_doubt: set[Unit] = set()  # that may be slow for how they are built: these are not bad for it
@@ -63,6 +75,7 @@ class Population:
         self.is_learned = False  # enough was measured to know what is usual, if it is known or not
         self.judged: dict[Unit, JudgedUnit] = {}
         self._values: dict[Unit, list[float]] = {}  # beside the usual
+        self._common: dict[int, float] = {}  # of the runs that began when it was known
 
     @property
     def decides(self) -> bool:
@@ -74,7 +87,8 @@ class Population:
         self.runs[number] = values
         self._measured(values)
         if self.reference:
-            self._beside(self.reference, number, self._in_common(self.reference, values))
+            self._common[number] = self._in_common(self.reference, values)
+            self._beside(self.reference, number, self._common[number])
             for unit in values:
                 self._judge(unit, self.reference)
 
@@ -89,7 +103,7 @@ class Population:
         if not self.may_learn:
             return
         self.is_learned = True
-        self.reference = reference_of(self.runs, self.floor)
+        self.reference = reference_of(self.runs, self.floor, self.levels, self.errors.good_rejected)
         if self.reference:
             for run, common in self.reference.runs.items():
                 self._beside(self.reference, run, common)
@@ -118,6 +132,28 @@ class Population:
             self.judged[unit] for device in sorted(self.nodes.get(node, ())) if (unit := (node, device)) in self.judged
         ]
 
+    @property
+    def shifts(self) -> Sequence[Shift]:
+        """What racks and batches have in common."""
+        return self.reference.shifts if self.reference and self.nodes else ()
+
+    @property
+    def drift(self) -> float | None:
+        """By how much all units became faster from the first runs to the last; None where chance may show as much."""
+        wide = [run for run, values in self.runs.items() if is_wide(values)]
+        if not self.reference or not wide:
+            return None
+        common = {**self.reference.runs, **self._common}
+        error = self.reference.error_in_common(min(len({node for node, _ in self.runs[run]}) for run in wide))
+        return drift_of([common[run] for run in wide], error, self.errors.good_rejected, acceptance.common().least)
+
+    def beside(self, node: str) -> str:
+        """` in group r07`, where a node is held to what is usual there; else empty."""
+        of, levels = self.reference, self.levels.get(node, ())
+        if of is None or of.held_to(levels, self.floor, self.errors.effect) is of:
+            return ""
+        return f" in {' and '.join(level for shift in of_node(levels, of.shifts) for level in shift.levels)}"
+
     def _measured(self, units: Iterable[Unit]) -> None:
         for node, device in units:
             self.nodes.setdefault(node, set()).add(device)
@@ -135,15 +171,17 @@ class Population:
             self._values.setdefault(unit, []).append(x - reference.centre - common)
 
     def _judge(self, unit: Unit, reference: Reference) -> None:
-        """Bad stays bad; good is looked at again for bad alone."""
-        xs = self._values[unit]
+        """Bad stays bad; good is looked at again for bad alone. Slower than all by what is bad is never good."""
+        own = reference.held_to(self.levels.get(unit[0], ()), self.floor, self.errors.effect)
+        of_all = median(self._values[unit])
+        xs = [x - own.centre + reference.centre for x in self._values[unit]]
         decision = self.judged[unit].decision if unit in self.judged else Decision.OPEN
         may_be_bad = decision is not Decision.BAD and unit not in self.in_doubt
-        if may_be_bad and is_bad(xs, reference, self.errors, self.tries):
+        if may_be_bad and is_bad(xs, own, self.errors, self.tries):
             decision = Decision.BAD
-        elif decision is Decision.OPEN and is_good(xs, reference, self.errors):
+        elif decision is Decision.OPEN and of_all > -self.errors.effect and is_good(xs, own, self.errors):
             decision = Decision.GOOD
-        self.judged[unit] = JudgedUnit(decision, exp(median(xs)), len(xs))
+        self.judged[unit] = JudgedUnit(decision, exp(median(xs)), exp(of_all), len(xs))
 
 
 def as_fast(apart: Mapping[Key, Population]) -> set[Key]:
@@ -167,7 +205,7 @@ def _usual(population: Population) -> float:
 
 def joined(apart: Sequence[Population]) -> Population:
     """One population of all that was measured in these, which does not know yet what is usual."""
-    of_all = Population(apart[0].errors, max(one.tries for one in apart), apart[0].floor)
+    of_all = Population(apart[0].errors, max(one.tries for one in apart), apart[0].floor, apart[0].levels)
     for one in apart:
         of_all.in_doubt |= one.in_doubt
         for number, values in one.runs.items():

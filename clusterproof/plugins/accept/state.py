@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from random import Random
 
 from clusterproof.plugins.accept import UNKNOWN, NodeRun, StageRun, UnitSpeed
 from clusterproof.plugins.accept.plan import SPEED, AcceptancePlan
@@ -104,11 +105,24 @@ class AcceptanceState:
                 self._add_of_others(OtherResult(step.stage.name, present, folder, result))
         if step.stage.name == SPEED:
             here = [node for node in step.nodes if node in ran.seen and node in self.places]
-            self.populations.add(step.number, ran.seen, {node: self.seen[node].kind for node in here})
+            levels = {node: self._levels(node) for node in here}
+            self.populations.add(step.number, ran.seen, {node: self.seen[node].kind for node in here}, levels)
             self._round = tuple(node for node in self._round if node not in of_step)
             if self._is_first_round_over:
                 self.populations.learn()
         self._take_out(step, folder)
+
+    def _levels(self, node: str) -> list[str]:
+        """What the node shares with a part of the others, in words: its group in the inventory, its firmware."""
+        group = {"group": self.places[node]} if self.places[node] else {}
+        return [f"{what} {level}" for what, level in {**group, **self.seen[node].levels}.items()]
+
+    @property
+    def others(self) -> list[OtherResult]:
+        """What was found of pairs and of the cluster, and what racks, batches and all nodes have in common."""
+        found = self.populations.in_common()
+        folder, measured = f"runs/*-{SPEED}", frozenset(self._speed_in)
+        return [*self.of_others, *(OtherResult(SPEED, measured, folder, result) for result in found)]
 
     @property
     def _is_first_round_over(self) -> bool:
@@ -237,7 +251,10 @@ class AcceptanceState:
         known = {node: self.populations.decisions_on(node) for node in kept}
         least = self.plan.errors.least_runs
         decisions = {node: decision_of(of) for node, of in known.items() if of or runs[node] < least}
-        return tuple(to_measure(decisions, runs, self.plan.most_runs, self.plan.errors))
+        due = to_measure(decisions, runs, self.plan.most_runs, self.plan.errors)
+        if self.plan.at_once(len(due)) < len(due):  # else what a run has in common would look like a part of the nodes
+            Random(self.numbers[SPEED]).shuffle(due)  # noqa: S311 - no secret
+        return tuple(due)
 
     def not_here(self, stage: Stage, kept: Sequence[str] | None = None) -> str:
         """Why there is nothing that the stage could measure, of all nodes or of these; empty where there is."""

@@ -70,7 +70,7 @@ def outcome(
     """Of the cluster: whatever failed keeps it from being accepted, and so does whatever is missing or undecided."""
     of_nodes, of_others = (
         {node_outcome.said for node_outcome in said},
-        {other.result.verdict for other in state.of_others},
+        {other.result.verdict for other in state.others},
     )
     if is_as_bought is False or Verdict.FAIL in of_others or of_nodes & {NodeVerdict.REJECTED, NodeVerdict.TO_FIX}:
         return ClusterVerdict.NOT_ACCEPTED
@@ -147,7 +147,9 @@ def _missing(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes])
         elif any(judged.decision is not Decision.GOOD for judged in own):
             worst = min(own, key=lambda judged: (judged.decision is Decision.GOOD, judged.share))
             why = "at unknown distances" if UNKNOWN_WAYS in what else "in this noise"
-            yield f"{title}: {worst.share:.1%} of the usual in {worst.runs} runs, which decides nothing {why}"
+            where = population.beside(node)
+            of_all = f"{where}, and {worst.of_all:.1%} of what is usual elsewhere, " if where else ""
+            yield f"{title}: {worst.share:.1%} of the usual{of_all} in {worst.runs} runs, which decides nothing {why}"
 
 
 def _missing_in(reached: ReachedNodes, node: str, state: AcceptanceState) -> Iterator[str]:

@@ -61,6 +61,21 @@ class DefaultErrors:
     source: str
 
 
+@record
+class Common:
+    """What racks, batches and all nodes have in common is said from `least` on: a share of the speed."""
+
+    least: float
+    source: str
+
+
+@cache
+def common() -> Common:
+    """From how much on it is said. Raises CatalogError."""
+    parsed = document(FILE)
+    return build(Common, parsed["common"], f"{FILE}: common", parsed["sources"])
+
+
 @cache
 def measures() -> Mapping[str, Measure]:
     """By the collector's name. Raises CatalogError."""
