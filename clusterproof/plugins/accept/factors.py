@@ -89,7 +89,7 @@ def _clearest(values: Mapping[str, float], candidates: Iterable[frozenset[str]])
     shown = {nodes: sum(ranks[node] for node in nodes) / len(nodes) for nodes in candidates}
     clear = {nodes: abs(_deviation(rank, len(nodes), of_all)) for nodes, rank in shown.items()}
     enough = AS_CLEAR * max(clear.values())
-    nodes = min((of for of in clear if clear[of] >= enough), key=lambda of: shown[of])
+    nodes = min((nodes for nodes in clear if clear[nodes] >= enough), key=lambda nodes: shown[nodes])
     return nodes, _chance(shown[nodes], len(nodes), of_all)
 
 
