@@ -7,6 +7,7 @@ are in seconds from the first fault on. Ranks are 0 to 7, two on each of n1 to n
     kernel     `NODE +SECONDS TEXT`: of its kernel log; kernel_undated, without times; messages, of a file of syslog's
     cascade    how the others end: watchdog, watchdog_of_groups, peers, abort, torchrun
     dies       `RANK CODE`: of whom the launcher tells it
+    confirmed  the cause that somebody confirmed, where the log does not say it
     late       it was written after the others were drawn, or with the sign that it shows: it is held aside from nothing
     end        `STATE CODE +SECONDS`: Slurm's record; silent: ranks that say nothing; dumps_without: who leaves no dump
 """

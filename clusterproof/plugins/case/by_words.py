@@ -29,7 +29,7 @@ from clusterproof.plugins.case.first_event import (
     why_nobody_can_tell,
 )
 from clusterproof.plugins.case.relevance import borne_out, dated, said_against, undated
-from clusterproof.plugins.case.stops import may_be_of_a_stop, of_a_stop
+from clusterproof.plugins.case.stops import may_be_of_a_stop, of_a_stop, position
 from clusterproof.plugins.catalog.causes import (
     CASCADE,
     CODE,
@@ -126,7 +126,14 @@ def _may_have_led_to(doubt: Event, event: Event, most_s: float) -> bool:
     apart_s = 0.0 if doubt.node == event.node and doubt.node else most_s
     if event.sign == DESYNC and doubt.row.cause in (HARDWARE, NETWORK):
         return not event.when.is_before(doubt.when, apart_s)
+    if doubt.row.cause == HARDWARE and _is_above(doubt, event) and not event.when.is_before(doubt.when, apart_s):
+        return True
     return doubt.when.is_before(event.when, apart_s)
+
+
+def _is_above(doubt: Event, event: Event) -> bool:
+    (file, line), (other, below) = position(doubt), position(event)
+    return file == other and line is not None and below is not None and line < below
 
 
 def _begins(event: Event) -> float:

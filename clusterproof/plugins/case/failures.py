@@ -9,13 +9,16 @@ import re
 
 from clusterproof.plugins.case import Span, label
 from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.catalog.causes import CASCADE, Sign
+from clusterproof.plugins.catalog.causes import CASCADE, CAUSE, SUSPICION, Sign, signs
 from clusterproof.plugins.core.record import record
 
 CUT, CUT_CPP, UNCAUGHT = "exception_cut_off", "cpp_exception_cut_off", "exception_unknown"  # signs of causes.toml
 HEADERS = {CUT: "Traceback (most recent call last)", CUT_CPP: "terminate called after throwing an instance of"}
 SHORTEST = 6  # characters of the half of a header
 OF_LAUNCHERS = ("srun:", "slurmstepd", "mpirun", "prterun")  # who tell of a rank's end, and not of its exception
+MESSAGE = 6  # lines behind the name of an exception that may be of its message
+OF_NCCL = "Last error:"
+Key = tuple[str, "int | None", str]  # of an event: its sign, rank and node
 
 _BEFORE = re.compile(r" {0,7}(?:(?:\[1,\d{1,7}\]<std\w{3}>:|\d{1,7}:(?= )|\[rank\d{1,7}\]:?) ?)+")
 NAME_OF_EXCEPTION = re.compile(
@@ -60,6 +63,36 @@ class Exceptions:
     def let_go(self) -> None:
         """Forget those that are not told: what comes next in the file is not what came next in the job."""
         self.begun.clear()
+
+
+class Messages:
+    """The lines behind the name of an exception: they may say the cause where its first does not.
+
+    So NCCL's `Last error:` stands below PyTorch's DistBackendError: a first line with a sign gives way to that alone.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[int | None, tuple[Key, int, bool]] = {}  # for how many lines more; whether NCCL's error is next
+
+    def begin(self, line: str, key: Key) -> None:
+        """Take the event that the first line of an exception is, if it is one."""
+        self.open.pop(key[1], None)
+        if signs()[key[0]].role == SUSPICION and NAME_OF_EXCEPTION.search(rest_of(line)):
+            self.open[key[1]] = key, MESSAGE, False
+
+    def first_of(self, line: str, rank: int | None, sign: Sign | None) -> Key | None:
+        """The event of the first line, where this one of the same message says more than it."""
+        key, left, is_next = self.open.pop(rank, (None, 0, False))
+        rest = rest_of(line)
+        if key is None or rest.startswith(OF_LAUNCHERS) or rest[:1].isspace() or HEADERS[CUT] in rest:
+            return None
+        is_untold = signs()[key[0]].unexplained and rank is not None  # a file of all has those of others between
+        says_more = sign and (sign.role == CAUSE or (is_untold and sign.role == SUSPICION and not sign.unexplained))
+        if says_more and (is_next or is_untold):
+            return key
+        if left > 1:
+            self.open[rank] = key, left - 1, OF_NCCL in rest
+        return None
 
 
 def rest_of(line: str) -> str:

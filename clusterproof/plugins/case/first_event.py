@@ -42,7 +42,8 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
 
     A stop before the job began is of an earlier run, whose output is in the same file. What stops by itself may be
     waited for: so long, as ranks tell, and `before_s` more. Where steps are known, there were some behind these
-    words; where none are, a limit or an operator may have ended what had hung.
+    words; where none are, a limit or an operator may have ended what had hung. What keeps a pod from its start is over
+    where there were.
     """
     cascades = _Cascades(event for event in case.events if event.is_cascade)
     most_s = apart_s(case)
@@ -51,15 +52,19 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
     last = max((event.when.begins for event in met if event.when.begins is not None), default=-math.inf)
     waited_s = max((event.waited_s for event in case.events), default=0.0)
     until = last - limits().before_s - waited_s - most_s
-    of_output = (event for event in own if "output" in event.row.read_in)
-    until = min(until, math.inf if case.progress is None else case.progress)
+    dated = (event for event in own if "output" in event.row.read_in or event.row.of_start)
+    progress = math.inf if case.progress is None else case.progress
     began = case.job.ran.begins
     return frozenset(
         event
-        for event in of_output
+        for event in dated
         if event.when.ends is not None
         and (event.row.role == CAUSE or event.is_warning)
-        and (event.when.ends < until or (event.row.cause == STOPPED and began is not None and event.when.ends < began))
+        and (
+            event.when.ends < min(until, progress)
+            or (event.row.of_start and case.progress is not None and event.when.ends < progress)
+            or (event.row.cause == STOPPED and began is not None and event.when.ends < began)
+        )
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.plugins.case import Event, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, unwrapped, without
-from clusterproof.plugins.case.failures import UNCAUGHT, Exceptions, Failures, rest_of
+from clusterproof.plugins.case.failures import UNCAUGHT, Exceptions, Failures, Key, Messages, rest_of
 from clusterproof.plugins.case.survived import Steps, Survived, as_logged, step_of
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
 from clusterproof.plugins.core.record import field, record, replace
@@ -79,18 +79,19 @@ class _Reader:
     def __init__(self, source: OutputSource, clock: Clock) -> None:
         self.source = source
         self.clock = clock
-        self.found: dict[tuple[str, int | None, str], Event] = {}
-        self.open: dict[tuple[str, int | None, str], None] = {}  # found since the last line with a time
-        self.lines: dict[tuple[str, int | None, str], int] = {}  # of each
-        self.outlived: dict[tuple[str, int | None, str], Event] = {}
+        self.found: dict[Key, Event] = {}
+        self.open: dict[Key, None] = {}  # found since the last line with a time
+        self.lines: dict[Key, int] = {}  # of each
+        self.outlived: dict[Key, Event] = {}
         self.steps = Steps()
         self.nodes: dict[int, str] = {}
         self.pids: dict[int, int] = {}
         self.ranks: dict[tuple[str, str], tuple[int, int]] = {}  # by node and pid: in how large a group, and which
         self.failures = Failures(clock)
         self.exceptions = Exceptions()
+        self.messages = Messages()
         self.survived = Survived()
-        self.untold: dict[int | None, tuple[str, int | None, str]] = {}  # of each rank, in what was found
+        self.untold: dict[int | None, Key] = {}  # of each rank, in what was found
         self.stamp = Span()
         self.is_stamped = False  # the line that is read
         self.wrote: dict[int | None, float] = {}  # when each rank last did
@@ -127,10 +128,16 @@ class _Reader:
         if told.is_left_out:
             return
         sign = told.sign or sign_of("output", line)
+        self._take_message(line, rank, sign, has_own_time=self.is_stamped and not wrote)
         if sign:
             when = failure.when if failure and failure.when.is_known else None
             self._take_sign(told.sign or as_logged(line, sign), number, line, rank, node, when)
         self._take_exception(number, line, rank, node, sign)
+
+    def _take_message(self, line: str, rank: int | None, sign: Sign | None, has_own_time: bool) -> None:
+        """A line of an exception's message that says more than the name of it stands in its place."""
+        if not has_own_time and (first := self.messages.first_of(line, rank, sign)):
+            self._forget(first)
 
     def _take_exception(self, number: int, line: str, rank: int | None, node: str, sign: Sign | None) -> None:
         """An exception stands for lost until the rest of it is told; one that no sign knows, in its own words."""
@@ -148,7 +155,7 @@ class _Reader:
             self._take_sign(signs()[begun], number, rest_of(line), rank, node, None)
             self.untold[rank] = begun, rank, node
 
-    def _forget(self, key: tuple[str, int | None, str]) -> None:
+    def _forget(self, key: Key) -> None:
         self.found.pop(key, None)
         self.open.pop(key, None)
 
@@ -170,7 +177,7 @@ class _Reader:
             self.is_root = False
             self.ended[failed] = "failed first, as its launcher saw it"
 
-    def _let_go(self, key: tuple[str, int | None, str]) -> None:
+    def _let_go(self, key: Key) -> None:
         """Keep what the job outlived apart from what comes later: the first line of it, and how many there were."""
         event, before = self.found[key], self.outlived.get(key)
         self.outlived[key] = replace(before, count=before.count + event.count) if before else event
@@ -197,6 +204,7 @@ class _Reader:
             waited_s=waited_s,
         )
         self.lines[key] = number
+        self.messages.begin(line, key)
         if span.begins is not None and span.ends is None:
             self.open[key] = None
 

@@ -62,6 +62,10 @@ def read(resource: Mapping[str, Any], source: str, clock: Clock) -> Iterator[Eve
             message = f"{name}: {_text(condition.get('reason'))}: {_text(condition.get('message'))}"
             yield from _event(message, source, clock.of(_text(condition.get("lastTransitionTime"))), node)
     for container in (*_list(status.get("containerStatuses")), *_list(status.get("initContainerStatuses"))):
+        waits = _of(container, "state", "waiting")
+        if isinstance(waits, dict):
+            message = f"pod {name}: {_text(waits.get('reason'))}: {_text(waits.get('message'))}"
+            yield from _event(message, source, Span(), node)
         for state in ("state", "lastState"):
             ended = _of(container, state, "terminated")
             if isinstance(ended, dict):

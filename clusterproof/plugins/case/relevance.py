@@ -17,6 +17,8 @@ from clusterproof.plugins.catalog.causes import CODE, HARDWARE, NETWORK, RESOURC
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import record
 
+OF_MEMORY = "ecc"  # the sign of a memory error, as CUDA tells it
+
 
 @record
 class JobWindow:
@@ -178,8 +180,8 @@ def _is_of_another(fact: Fact, case: Collected) -> bool:
 def _is_relevant(fact: Fact, job: str, ended_badly: bool, seen: Set[tuple[str, str, str]]) -> bool:
     if is_of_program(fact):
         return False  # it only bears out what a rank says
-    if fact.cause == HARDWARE:
-        return fact.is_strong and ended_badly
+    if fact.cause == HARDWARE:  # a contained memory error, Xid 94, fails no node, and ends the process that met it
+        return ended_badly and (fact.is_strong or (fact.check == XID and (OF_MEMORY, HARDWARE, fact.node) in seen))
     if fact.cause == UNKNOWN:  # its kernel stopped, or a CPU did
         return fact.is_strong
     if fact.cause == RESOURCES and job and job in fact.jobs:

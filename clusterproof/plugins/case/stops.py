@@ -44,7 +44,7 @@ class _Stops:
         self.undated: dict[_Order, int] = {}  # the first line of those without a time
         earliest: dict[bool, dict[_Order | None, float]] = {True: {}, False: {}}
         for stop in stops:
-            line, order, when = _position(stop)[1], _order(stop, stop.sign in BY_SCHEDULER), stop.when
+            line, order, when = position(stop)[1], _order(stop, stop.sign in BY_SCHEDULER), stop.when
             if order and line is not None and when.begins is not None:
                 self.lines.setdefault(order, []).append((when.begins, when.ends or math.inf, line))
             elif order and line is not None:
@@ -65,7 +65,7 @@ class _Stops:
 
     def _is_behind_line(self, event: Event, order: _Order | None) -> bool:
         """Whether its line is behind that of a stop of its own file."""
-        line, when = _position(event)[1], event.when
+        line, when = position(event)[1], event.when
         if order is None or line is None or event.waited_s:
             return False
         known = self.lines.get(order, [])
@@ -92,7 +92,7 @@ _Order = tuple[str, "int | None"]  # a file, and the rank whose lines in it are 
 
 def _order(event: Event, is_by_scheduler: bool) -> _Order | None:
     """What a rank is told may come of the end of another, whose words are written later; None without a line."""
-    file, line = _position(event)
+    file, line = position(event)
     if line is None:
         return None
     return file, ALL if is_by_scheduler else event.rank
@@ -106,17 +106,18 @@ def may_be_of_a_stop(events: Collection[Event], stops: Iterable[Event]) -> bool:
     """Whether nothing tells which came first: events without a time, or a job that was well not long before a stop."""
     if any(event.when.ends is not None for event in events):
         return False
-    files = {file for file, line in map(_position, events) if line is not None}
+    files = {file for file, line in map(position, events) if line is not None}
     known = [event.when.begins for event in events if event.when.begins is not None]
     first, last = min(known, default=math.inf), max(known, default=-math.inf)
     for stop in (stop for stop in stops if stop.sign in BY_SCHEDULER):
-        (file, line), stopped = _position(stop), stop.when.begins
+        (file, line), stopped = position(stop), stop.when.begins
         is_in_one_file = line is not None and file in files
         if not is_in_one_file and (stopped is None or (stopped - limits().lag_s <= first and last < stopped)):
             return True
     return False
 
 
-def _position(event: Event) -> tuple[str, int | None]:
+def position(event: Event) -> tuple[str, int | None]:
+    """The file that an event is from, and its line; None of what has no lines."""
     file, _, line = event.source.rpartition(":")
     return (file, int(line)) if line.isdecimal() else (event.source, None)

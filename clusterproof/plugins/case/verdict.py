@@ -24,7 +24,17 @@ from clusterproof.plugins.case.by_words import by_words
 from clusterproof.plugins.case.first_event import Candidate, candidates
 from clusterproof.plugins.case.relevance import bears_out, dated, rank_of, relevant, undated
 from clusterproof.plugins.case.scheduler import has_completed
-from clusterproof.plugins.catalog.causes import CODE, HARDWARE, RESOURCES, SUSPICION, UNKNOWN, limits, probability
+from clusterproof.plugins.catalog.causes import (
+    CAUSE,
+    CODE,
+    HARDWARE,
+    NETWORK,
+    RESOURCES,
+    SUSPICION,
+    UNKNOWN,
+    limits,
+    probability,
+)
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import replace
 
@@ -59,7 +69,7 @@ def _outlived(case: Collected) -> Iterator[str]:
 
 def _by_evidence(case: Collected) -> CaseVerdict | None:
     """By what the nodes' own logs say of the time in which the job ended; None where they say nothing of it."""
-    facts = relevant(dated(case), case)
+    facts = [fact for fact in relevant(dated(case), case) if fact.cause != NETWORK or not _is_explained(case)]
     if not facts:
         return _by_undated(case)
     first = facts[0]
@@ -81,6 +91,13 @@ def _by_evidence(case: Collected) -> CaseVerdict | None:
     if contested:
         return of_contest(contested[0], first)
     return _of_fact(case, first, tuple(dict.fromkeys(fact.node for fact in at_once)), is_alone=not outlived)
+
+
+def _is_explained(case: Collected) -> bool:
+    """Whether a rank failed by itself, for what no network does, and nothing that anybody says is of the network."""
+    own = [candidate for candidate in candidates(case) if not candidate.is_echo]
+    is_own = any(one.event.row.role == CAUSE and one.event.row.cause in (CODE, RESOURCES) for one in own)
+    return is_own and all(event.row.cause != NETWORK for event in case.events)
 
 
 def _of_fact(case: Collected, first: Fact, nodes: Sequence[str], is_alone: bool) -> CaseVerdict:

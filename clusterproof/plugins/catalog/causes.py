@@ -33,6 +33,7 @@ class Sign:
     hang: bool = False
     of_broken_gpu: bool = False
     of_stop: bool = False
+    of_start: bool = False
     unexplained: bool = False
     quoted: bool = False
     restart: str = ""
