@@ -155,6 +155,15 @@ class Watch:
                 changes += self._evaluated_again(name, (LOG,), now)
         return self._said(changes)
 
+    def may_wait(self, name: str, update: object) -> bool:
+        """Whether nothing can be said of it: a sample without news, from a node without findings. From any thread."""
+        node = self._nodes[name]
+        if not isinstance(update, Tick) or update.facts or update.reported or update.late:
+            return False
+        if node.is_due or node.last is None or self.states.has_any(name):
+            return False
+        return clock_step(node.last, update, self.timing.clock_step_s) is None
+
     def ended(self, name: str, why: str) -> None:
         """A node's connection has ended; that is said if it is not back soon."""
         node = self._nodes[name]
