@@ -182,7 +182,7 @@ def test_nodes_that_log_in_at_once_share_what_was_read_and_a_later_one_reads_it_
 
 def test_a_cipher_that_checks_what_it_decrypts_is_preferred(home: Testbed) -> None:
     login = Logins({}, TIMEOUT_S).to(Target(NODE))
-    assert "gcm" in login.open().remote_cipher
+    assert "gcm" in login.open().remote_cipher  # type: ignore[attr-defined] # which its types leave out
     login.close()
 
 

@@ -19,7 +19,7 @@ from paramiko import Channel, ChannelException, SSHException, Transport
 from clusterproof.plugins.core.errors import ClusterproofError
 
 _EXPLANATION_BYTES = 400
-_READ_BYTES = 1 << 15
+_READ_BYTES = 1 << 11  # a sample and more; each connection that waits holds so many
 _GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is closed
 
 
