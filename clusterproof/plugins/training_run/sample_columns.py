@@ -233,5 +233,8 @@ def whole_frames(path: Path) -> int:
     return whole
 
 
+_in_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode  # json.dumps makes one for each line
+
+
 def _line(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False) + "\n"
+    return f"{_in_json(value)}\n"

@@ -102,6 +102,10 @@ class States:
         """What is open now of one node."""
         return {key: state.result for key, state in self._of.get(node, {}).items() if state.is_open}
 
+    def has_any(self, node: str) -> bool:
+        """Whether there is anything of a node that is open, may open or was open lately; from any thread."""
+        return bool(self._of.get(node))
+
     @property
     def opened_at(self) -> Mapping[Key, float]:
         """When what is open now was opened last."""

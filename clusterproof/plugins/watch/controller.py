@@ -30,8 +30,28 @@ from clusterproof.plugins.watch.watch import Watch
 WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
 DUE_S = 10.0  # at most, between two looks for nodes that are to be visited before that
 END_S = 5.0  # for nodes to end their samplers
+WAIT_S = 0.5  # at most, for a sample of which nothing can come: some are taken together
 
 Show = Callable[[Sequence[Change]], object]
+
+
+class Events(SimpleQueue[SessionEvent | Visited | None]):
+    """What came in, in its order; it wakes whoever waits, unless it may wait to be taken with what comes next."""
+
+    def __init__(self, may_wait: Callable[[SessionEvent], bool]) -> None:
+        super().__init__()
+        self._may_wait, self._woken = may_wait, threading.Event()
+
+    def put(self, event: SessionEvent | Visited | None, *_: object) -> None:
+        """From any thread."""
+        super().put(event)
+        if not isinstance(event, SessionEvent) or not self._may_wait(event):
+            self._woken.set()
+
+    def wait(self, timeout_s: float) -> None:
+        """Until what is there is to be taken."""
+        self._woken.wait(timeout_s)
+        self._woken.clear()
 
 
 @dataclass(frozen=True)
@@ -60,7 +80,7 @@ class Controller:
         self.cluster, self.watch, self.settings = cluster, watch, settings
         self.recording, self.show, self.say = recording, show, say
         self.sinks = sinks or Sinks(cluster.name, watch, lambda _: None)
-        self._events: SimpleQueue[SessionEvent | Visited | None] = SimpleQueue()
+        self._events = Events(lambda event: watch.may_wait(event.node, event.what))
         self._is_over = threading.Event()
         collectors = watch.evaluator.collectors
         self._visits = Visits(cluster, collectors, settings.probe, settings.limits, self._events.put)
@@ -126,10 +146,7 @@ class Controller:
         clock, began = HostClock(self.watch.timing.clock_step_s, self.say), time.monotonic()
         until = began + self.settings.for_s if self.settings.for_s is not None else float("inf")
         look, whole, due = began + every_s, began + WHOLE_S, began
-        while not self._is_over.is_set():
-            now = time.monotonic()
-            if now >= until:
-                return
+        while not self._is_over.is_set() and (now := time.monotonic()) < until:
             if now >= whole:
                 whole = now + WHOLE_S
                 self._visit([target.name for target in self.cluster.targets])
@@ -140,16 +157,16 @@ class Controller:
             if now >= look:
                 look = now + every_s
                 clock.look()
-                for _ in range(self._events.qsize()):  # what came in while a visit was evaluated comes before silence
-                    self._take(self._events.get())
+                self._take_all()  # what came in while a visit was evaluated comes before silence
                 self._say(self.watch.look(now))
                 self.sinks.look(self.watch.names)
                 self.sinks.ticked()
-            try:
-                event = self._events.get(timeout=max(0.0, min(look, due, until) - time.monotonic()))
-            except Empty:
-                continue
-            self._take(event)
+            self._events.wait(max(0.0, min(now + WAIT_S, look, due, until) - time.monotonic()))
+            self._take_all()
+
+    def _take_all(self) -> None:
+        for _ in range(self._events.qsize()):
+            self._take(self._events.get())
 
     def _take(self, event: SessionEvent | Visited | None) -> None:
         if event is None:
@@ -169,10 +186,11 @@ class Controller:
             self.sinks.look([event.node])
 
     def _update(self, node: str, update: Update, at: float) -> None:
+        wall_s = time.time() - (time.monotonic() - at)
         if self.recording:
             why = self._why.pop(node, "") if isinstance(update, Hello) else ""
-            self.recording.take(node, update, time.time(), at, why)
-        self.sinks.take(node, update, time.time(), at)
+            self.recording.take(node, update, wall_s, at, why)
+        self.sinks.take(node, update, wall_s, at)
         self._say(self.watch.take(node, update, at))
 
     def _visit(self, names: Iterable[str]) -> None:

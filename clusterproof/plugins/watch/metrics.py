@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, repeat
+from operator import itemgetter
 from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -25,6 +26,7 @@ SUMMED: Mapping[str, float] = {
     "slowed": 0.01,
 }
 _INDEX = {column: place for place, column in enumerate(GPU_COLUMNS)}
+_summable = itemgetter(*map(_INDEX.__getitem__, SUMMED))
 NOTHING = (None,) * len(SUMMED)
 
 Values = tuple[float | None, ...]
@@ -65,13 +67,14 @@ class NodeMetrics:
 
 
 def _summed(sums: tuple[Values, ...], gpu: tuple[Values, ...], seconds: float) -> Iterable[Values]:
-    factors = [(_INDEX[column], seconds * scale) for column, scale in SUMMED.items()]
+    factors = [seconds * scale for scale in SUMMED.values()]
     for values, before in zip(gpu, chain(sums, repeat(NOTHING)), strict=False):
-        summed = [
-            old if (value := values[index]) is None else (old or 0.0) + (value * factor if value > 0 else 0.0)
-            for old, (index, factor) in zip(before, factors, strict=True)
-        ]
-        yield tuple(summed)
+        yield tuple(
+            [
+                old if value is None else (old or 0.0) + (value * factor if value > 0 else 0.0)
+                for old, value, factor in zip(before, _summable(values), factors, strict=True)
+            ]
+        )
 
 
 Labels = TypeVar("Labels", bound=tuple[str, ...])  # their values, in the order of their names

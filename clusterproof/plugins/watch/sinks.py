@@ -40,6 +40,7 @@ class Sinks:
         self._watch, self._say = watch, say
         self._began_s = time.time()
         self._nodes = {name: NodeMetrics() for name in watch.names}
+        self._is_measured = False
         self._open_of: dict[str, Mapping[Key, RuleResult]] = {}  # each is replaced, and never changed
         self._said: Counter[tuple[str, Verdict]] = Counter()
         self._parts: dict[str, Callable[[], bool]] = {}
@@ -62,7 +63,7 @@ class Sinks:
     def listen(self, address: Address, command: tuple[str, ...]) -> None:
         """Answer browsers and Prometheus. Raises NoAddress."""
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(Metrics(self.snapshot))
+        registry.register(Metrics(self.measured()))
         self._page = LivePage(self._watch.evaluator, self._watch.every_s, self._open_now, command)
         self._ticks.append(self._page.ticked)
         listener = Listener(address, {"/metrics": make_wsgi_app(registry), "/": self._page})
@@ -71,7 +72,7 @@ class Sinks:
 
     def write(self, path: Path) -> None:
         """Keep a file for node_exporter. Raises NoTextfile."""
-        file = Textfile(path, max(LEAST_S, self._watch.every_s), self.snapshot, self._say)
+        file = Textfile(path, max(LEAST_S, self._watch.every_s), self.measured(), self._say)
         self._open.callback(file.close)
         self.add_part("textfile", lambda: file.outage.is_failing)
 
@@ -120,7 +121,8 @@ class Sinks:
 
     def take(self, node: str, update: Update, wall_s: float, at: float) -> None:
         """A node has reported something."""
-        self._nodes[node] = self._nodes[node].after(update, wall_s, at)
+        if self._is_measured:
+            self._nodes[node] = self._nodes[node].after(update, wall_s, at)
 
     def on_end(self, act: Callable[[], object]) -> None:
         """Do this whenever a node's connection ends."""
@@ -143,6 +145,11 @@ class Sinks:
             before, self._open_of[node] = self._open_of.get(node), self._watch.states.open_of(node)
             if self._page and self._open_of[node] != before:
                 self._page.changed()
+
+    def measured(self) -> Callable[[], Snapshot]:
+        """What metrics are made from, of what nodes report from now on: kept only where somebody asks for it."""
+        self._is_measured = True
+        return self.snapshot
 
     def snapshot(self) -> Snapshot:
         """The watch at this moment; from any thread."""

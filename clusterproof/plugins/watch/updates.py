@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
 from clusterproof.plugins.core.errors import ClusterproofError
@@ -21,7 +22,8 @@ MAX_LINES = 4_000  # of the kernel log at once
 OF_SOURCES: Mapping[str, int] = {"host": 7, "network": 6, "lustre": 2}  # how many values each has
 REPORTED = ("interfaces", "lustre", "mounts", "processes", "rdma")  # collectors that are sent whole when they change
 MAX_LATE = 8  # sources
-_OF_NUMBERS = frozenset({int, float})
+_NOTHING = {name: (None,) * count for name, count in OF_SOURCES.items()}  # of a source that reported nothing
+_OF_VALUES = frozenset({int, float, type(None)})
 MAX_SECONDS = 1e11
 
 
@@ -118,7 +120,7 @@ class UpdateStream:
 def _decoded(line: bytes) -> tuple[Update, int | None]:
     """What a line holds, and its number, where it has one."""
     try:
-        message = json.loads(line)
+        message = json.loads(line.decode())
         if not isinstance(message, dict):
             raise TypeError("no object")
         number = message.get("n")
@@ -142,13 +144,16 @@ def _update(message: Mapping[str, Any]) -> Update:
 
 def _tick(message: Mapping[str, Any]) -> Tick:
     gpus = message.get("gpu_fixed")
+    gpu = _list(message.get("gpu") or [], MAX_GPUS)
+    host = [_NOTHING[name] if message.get(name) is None else message[name] for name in OF_SOURCES]
+    _require_numbers([*gpu, *host], [*[len(GPU_COLUMNS)] * len(gpu), *OF_SOURCES.values()])
     every = message.get("facts", {})
     facts = every.get("nvml", {})
     return Tick(
         _seconds(message["now"]),
         _seconds(message["up"]),
-        tuple(_values(values, len(GPU_COLUMNS)) for values in _list(message.get("gpu") or [], MAX_GPUS)),
-        tuple(value for name, count in OF_SOURCES.items() for value in _values(message.get(name), count)),
+        tuple(map(tuple, gpu)),
+        tuple(chain.from_iterable(host)),
         None if gpus is None else tuple(map(_gpu, _list(gpus, MAX_GPUS))),
         {_index(index): _object(values) for index, values in facts.items()},
         {
@@ -172,16 +177,16 @@ def _log_line(fields: Any) -> LogLine:
     return LogLine(sequence, _seconds(seconds), _text(text, MAX_TEXT), max(0, left_out), level)
 
 
-def _values(values: Any, count: int) -> tuple[float | None, ...]:
-    """So many values; as many of None where a source reported nothing."""
-    if values is None:
-        return (None,) * count
-    if len(values) != count:
-        raise ValueError(f"{len(values)} values; expected {count}")
-    numbers = [value for value in values if value is not None]
-    if _OF_NUMBERS.issuperset(map(type, numbers)) and sum(map(abs, numbers)) < MAX_SECONDS:  # as nearly always
-        return tuple(values)
-    return tuple(map(_number, values))
+def _require_numbers(rows: Sequence[Any], counts: Iterable[int]) -> None:
+    """Raises TypeError, ValueError unless each row has so many values, and all of them are numbers or None."""
+    for row, count in zip(rows, counts, strict=True):
+        if len(row) != count:
+            raise ValueError(f"{len(row)} values; expected {count}")
+    values = list(chain.from_iterable(rows))
+    # all of a tick at once, for that they are numbers is so nearly always
+    if not _OF_VALUES.issuperset(map(type, values)) or not sum(map(abs, filter(None, values))) < MAX_SECONDS:
+        for value in values:
+            _number(value)
 
 
 def _number(value: Any) -> float | None:

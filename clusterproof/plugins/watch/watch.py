@@ -38,7 +38,7 @@ class _WatchedNode:
     is_expected: bool = True  # to send at each tick: its first connection has sent something, or ended
     silent_ticks: int = 0  # consecutive looks at it without anything from it
     hello: Hello | None = None
-    last: Hello | Tick | None = None
+    last: Hello | None = None  # when it last was heard, by its own clocks
     boot_id: str = ""
     sequence: int = 0  # of the last line of the kernel log that it has sent in this boot
     why: str = ""  # the connection ended
@@ -155,6 +155,15 @@ class Watch:
                 changes += self._evaluated_again(name, (LOG,), now)
         return self._said(changes)
 
+    def may_wait(self, name: str, update: object) -> bool:
+        """Whether nothing can be said of it: a sample without news, from a node without findings. From any thread."""
+        node = self._nodes[name]
+        if not isinstance(update, Tick) or update.facts or update.reported or update.late:
+            return False
+        if node.is_due or node.last is None or self.states.has_any(name):
+            return False
+        return clock_step(node.last, update, self.timing.clock_step_s) is None
+
     def ended(self, name: str, why: str) -> None:
         """A node's connection has ended; that is said if it is not back soon."""
         node = self._nodes[name]
@@ -211,7 +220,7 @@ class Watch:
         step = clock_step(node.last, tick, self.timing.clock_step_s) if node.last else None
         if step:
             changes.append(_once(name, CLOCK, step.message, now))
-        node.last = tick
+        node.last = Hello("", tick.now, tick.up)  # its values are not needed again
         is_new = self.evaluator.changed(name, tick.facts) if tick.facts and self.evaluator.knows(name) else False
         if is_new:
             changes += self._evaluated_again(name, (NVML,), now)

@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 from typing import IO, Protocol
@@ -18,6 +19,7 @@ from paramiko import Channel, ChannelException, SSHException, Transport
 from clusterproof.plugins.core.errors import ClusterproofError
 
 _EXPLANATION_BYTES = 400
+_READ_BYTES = 1 << 11  # a sample and more; each connection that waits holds so many
 _GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is closed
 
 
@@ -205,6 +207,33 @@ class Jumped:
     def explanation(self) -> str:
         """Nothing."""
         return ""
+
+
+class ReadAhead:
+    """A connected socket, read as far as it has come: paramiko takes each message in two or three pieces."""
+
+    def __init__(self, connected: socket.socket | Tunnel) -> None:
+        self._connected, self._rest = connected, b""
+        self.send, self.close, self.settimeout = connected.send, connected.close, connected.settimeout
+
+    def recv(self, size: int) -> bytes:
+        """As a socket's."""
+        piece = self._rest or self._connected.recv(max(size, _READ_BYTES))
+        self._rest = piece[size:]
+        return piece[:size]
+
+    @property
+    def _closed(self) -> bool:  # of which paramiko asks too
+        return bool(self._connected._closed)  # type: ignore[union-attr] # noqa: SLF001
+
+    def look_each(self, seconds: float) -> None:
+        """Wait so long at a time; a socket in the kernel alone, where Python's own timeout asks it twice."""
+        self.settimeout(seconds)
+        if isinstance(self._connected, socket.socket):
+            wait = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+            self._connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, wait)
+            self._connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
+            self.settimeout(None)
 
 
 def _shut_down(connected: socket.socket | None) -> None:

@@ -18,7 +18,7 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport.ssh import NoRoute, Route
+from clusterproof.plugins.transport.ssh import NoRoute, ReadAhead, Route
 from clusterproof.plugins.transport.ssh.host_keys import HostIdentity, HostKeyPolicy, HostKeyRejected, prefer_kinds
 from clusterproof.plugins.transport.ssh.identities import Offer
 
@@ -162,8 +162,10 @@ class Login:
         self.interrupt()
 
     def _transport(self, sock: Any, **options: Any) -> Transport:
-        transport = Transport(sock, **options)
+        transport = Transport(ReadAhead(sock), **options)  # type: ignore[arg-type] # of which it uses these methods
         prefer_kinds(transport, self._host.kinds())
+        options_of = transport.get_security_options()
+        options_of.ciphers = sorted(options_of.ciphers, key=lambda name: "gcm" not in name)  # needs no MAC beside it
         return transport
 
 

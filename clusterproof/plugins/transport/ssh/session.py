@@ -17,7 +17,7 @@ from paramiko import Message, SSHException, Transport
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import BEAT, BEAT_S, PROGRAM_ENDED, Limits, Program, Received, SessionPerNode
-from clusterproof.plugins.transport.ssh import NoRoute
+from clusterproof.plugins.transport.ssh import NoRoute, ReadAhead
 from clusterproof.plugins.transport.ssh.login import Login, LoginFailed
 from clusterproof.plugins.transport.ssh.logins import Logins
 
@@ -109,7 +109,8 @@ class _RunningProgram:
     def start(self, program: Program, connect_s: float) -> None:
         """Let it run; where it cannot, it has ended."""
         try:
-            self._transport.sock.settimeout(LOOK_S)  # paramiko looks at its socket ten times a second otherwise
+            connected: ReadAhead = self._transport.sock  # type: ignore[assignment] # as Login made it
+            connected.look_each(LOOK_S)  # paramiko looks at its socket ten times a second otherwise
             self._look_between_messages()
             self._channel = self._transport.open_session(_WINDOW_BYTES, timeout=connect_s)
             self._channel.set_combine_stderr(True)
