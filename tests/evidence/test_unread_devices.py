@@ -45,6 +45,7 @@ LISTS |= {
     "lustre_space": ("targets", "kind name"),
 }
 LISTS |= {"pci": ("devices", "address vendor device class path driver function_of numa")}
+LISTS |= {"efa_counters": ("devices", "name"), "ena_counters": ("interfaces", "name"), "ebs": ("volumes", "name")}
 LISTS |= {"pci_config": ("functions", "address kind model path iommu")}
 
 

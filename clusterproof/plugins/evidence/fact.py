@@ -35,7 +35,7 @@ _WHY = {
     Status.UNCOLLECTED: "was not collected",
     Status.NOT_ASKED: "was not requested",
 }
-UNFINISHED = (Status.TIMED_OUT, Status.STUCK, Status.BROKE)  # what it had sent by then is known
+UNFINISHED = (Status.TIMED_OUT, Status.STUCK, Status.BROKE, Status.DENIED)  # what it had sent by then is known
 EXPECTED = "; expected "
 SAME_CHOICE = "; expected a run, or a recording of one, with the same -m and -k"
 NOT_COLLECTED = "evidence was not collected"  # one gap of a capture, however many commands it lacks
@@ -231,6 +231,14 @@ def _with_unread(value: Mapping[str, Any], why: str) -> dict[str, Any]:
     return {**value, **{key: [*value[key], *rest] for key, rest in unread.items()}}
 
 
+def _is_of_some(collector: Collected) -> bool:
+    """Whether what a collector sent before its end is worth reading: one that was denied each device says so itself."""
+    if collector.status is not Status.DENIED:
+        return bool(collector.value)
+    value = collector.value if isinstance(collector.value, dict) else {}
+    return any(NEVER_READ not in entry for key in value if f"all_{key}" in value for entry in value[key])
+
+
 def answer_of(name: str, collector: Collected, if_denied: str = "") -> CollectorData:
     """What a collector returned, if only before it hung; `if_denied` ends the message where access was denied.
 
@@ -238,7 +246,7 @@ def answer_of(name: str, collector: Collected, if_denied: str = "") -> Collector
     """
     if collector.status is Status.READ:
         return CollectorData(read(collector.value, table, name), name)
-    if collector.status in UNFINISHED and collector.value:
+    if collector.status in UNFINISHED and _is_of_some(collector):
         why = collector.detail or _WHY[collector.status]
         return CollectorData(_with_unread(read(collector.value, table, name), why), name)
     detail = f" ({collector.detail[:300]})" if collector.detail else ""

@@ -61,7 +61,7 @@ class Field(Generic[T]):
         if data is None and (why := device.data.get(NEVER_READ)):
             raise Incomplete(
                 f"{self.where} was not read ({str(why)[:300]})",
-                cause="devices behind one that did not answer were not read",
+                cause="devices that failed, and those behind one that hung, were not read",
             )
         try:
             return self.decode(data)
