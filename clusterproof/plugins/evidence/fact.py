@@ -9,7 +9,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Any, Generic, Protocol, TypeVar, overload
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.field import NEVER_READ, Decode, every, objects, read, table
+from clusterproof.plugins.evidence.field import NEVER_READ, Decode, every, objects, read, table, value_of
 
 T = TypeVar("T")
 Devices = TypeVar("Devices", bound=Sized)
@@ -83,7 +83,7 @@ class CollectorData:
 
     def get(self, key: str, decode: Decode[T]) -> T:
         """One value of it. Raises Incomplete, NotApplicable."""
-        return read(self.value.get(key), decode, f"{self.collector}: {key}")
+        return value_of(self.value, key, decode, f"{self.collector}: {key}")
 
 
 class Absent(Incomplete):
@@ -228,7 +228,7 @@ def _with_unread(value: Mapping[str, Any], why: str) -> dict[str, Any]:
     """What a collector returned before it ended: in each list, behind what it came to, the names of the rest."""
     lists = {key: (value[key], value[f"all_{key}"]) for key in value if f"all_{key}" in value}
     unread = {key: [{**name, NEVER_READ: why} for name in names[len(read) :]] for key, (read, names) in lists.items()}
-    return {**value, **{key: [*value[key], *rest] for key, rest in unread.items()}}
+    return {**value, **{key: [*value[key], *rest] for key, rest in unread.items()}, NEVER_READ: why}
 
 
 def _is_of_some(collector: Collected) -> bool:
