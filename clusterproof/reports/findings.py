@@ -147,7 +147,8 @@ class Gap:
     def messages(self) -> list[str]:
         """What the checks said, where it is more than the cause; of nodes not reached, what reaching them met."""
         told = self.of_reaching or (() if self.is_told else self.results)
-        return sorted({line for result in told for line in result.message.split("\n")} - {self.cause, ""})
+        lines = {line for result in told for line in result.message.split("\n")} - {self.cause, ""}
+        return sorted(line.removeprefix(f"{self.cause}: ") for line in lines)
 
 
 def with_verdict(results: Iterable[Result], verdict: Verdict) -> Iterator[Result]:

@@ -267,7 +267,7 @@ def test_why_a_node_is_unreachable_is_said_where_its_own_check_was_not_chosen(ru
     runs.checks(test_it=LIGHT)
     data = runs.over([unreached("gpu001", detail="10.0.0.1:22 refuses the connection")])
     data.stdout.fnmatch_lines(
-        ["INCOMPLETE  gpu001: *: refused (*", "*: 10.0.0.1:22 refuses the connection", "*not proven*"]
+        ["INCOMPLETE  gpu001: *: refused (*", " *10.0.0.1:22 refuses the connection", "*not proven*"]
     )
 
 
