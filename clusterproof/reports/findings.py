@@ -111,6 +111,7 @@ class Gap:
     results: tuple[Result, ...]
     evaluated: int  # nodes
     is_joined: bool = False  # of several reasons, which its messages are
+    is_told: bool = False  # by the check of reachability, which says why each of these nodes is not reached
 
     @property
     def nodes(self) -> str:
@@ -145,8 +146,9 @@ class Gap:
     @property
     def messages(self) -> list[str]:
         """What the checks said, where it is more than the cause; of nodes not reached, what reaching them met."""
-        told = self.of_reaching or self.results
-        return sorted({line for result in told for line in result.message.split("\n")} - {self.cause, ""})
+        told = self.of_reaching or (() if self.is_told else self.results)
+        lines = {line for result in told for line in result.message.split("\n")} - {self.cause, ""}
+        return sorted(line.removeprefix(f"{self.cause}: ") for line in lines)
 
 
 def with_verdict(results: Iterable[Result], verdict: Verdict) -> Iterator[Result]:
@@ -194,7 +196,16 @@ def gaps(results: Iterable[Result]) -> list[Gap]:
     causes: dict[str, list[Result]] = defaultdict(list)
     for hit in with_verdict(results, Verdict.INCOMPLETE):
         causes[hit.cause or hit.message.partition("\n")[0]].append(hit)
-    every = [Gap(cause, tuple(hit), nodes) for cause, hit in causes.items()]
+    told = {result.node for result in results if result.says_unreachable}
+    every = [
+        Gap(
+            cause,
+            tuple(hit),
+            nodes,
+            is_told=hit[0].is_of_unreachable and told.issuperset(result.node for result in hit),
+        )
+        for cause, hit in causes.items()
+    ]
     return sorted(every, key=lambda gap: (not gap.results[0].is_of_unreachable, -len(gap.results), gap.cause))
 
 

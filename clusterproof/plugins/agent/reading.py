@@ -58,7 +58,10 @@ class Node:
         self.log_cursor = log_cursor  # what of the kernel log was looked at before: boot id, sequence number, seconds
 
     def so_far(self, values: dict[str, object]) -> None:
-        """Keep these values for the case that what is read next never answers; lists are added to those kept."""
+        """Keep these values for the case that what is read next never answers; lists are added to those kept.
+
+        A list `all_NAME` with them, and what comes with it, takes the place of what was kept.
+        """
 
     def each(
         self,
@@ -70,14 +73,24 @@ class Node:
         """The `others` and, as a list under `key`, what `read` returns of each of these.
 
         Where one never answers, what those before it said is sent, and of the rest only their names; of the keys of a
-        dict, its values.
+        dict, its values. What reading one raises is raised when all have been read.
         """
         entries: list[object] = []
+        failed: Exception | None = None
         rows = [*names.values()] if isinstance(names, dict) else [{"name": name} for name in names]
         self.so_far({**others, key: entries, f"all_{key}": rows})
-        for name in names:
-            entries.append(read(name))
+        for name, row in zip(names, rows):
+            try:
+                entries.append(read(name))
+            except TimedOut:
+                raise
+            except Exception as problem:  # the others' evidence is not this one's to hide
+                failed = failed or problem
+                entries.append({**row, "never_read": f"{type(problem).__name__}: {problem}"[:300]})
             self.so_far({key: entries[-1:]})
+        if failed:
+            failed.value = {**others, key: entries, f"all_{key}": rows}  # type: ignore[attr-defined]
+            raise failed
         return {**others, key: entries}
 
     def path(self, path: str) -> str:

@@ -57,7 +57,7 @@ def _record(module: str, node: Node) -> dict[str, object]:
     except Absent as why:
         return {"status": "absent", "detail": str(why)}
     except (Denied, PermissionError) as why:
-        return {"status": "denied", "detail": str(why)}
+        return {"status": "denied", "detail": str(why), **vars(why)}  # with the value that `each` has added
     except TimedOut as why:
         return {"status": "timed_out", "detail": str(why)}
     except Broke as why:
@@ -198,8 +198,9 @@ class Running:
             self.kill()  # with what it may have left behind
 
     def _keep(self, values: dict[str, object]) -> None:
+        begins = any(key.startswith("all_") for key in values)
         for key, value in values.items():
-            known = self._so_far.get(key)
+            known = None if begins else self._so_far.get(key)
             self._so_far[key] = known + value if isinstance(known, list) and isinstance(value, list) else value
 
     def _settle(self, status: str, detail: str, value: object = None) -> None:

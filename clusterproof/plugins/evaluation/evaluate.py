@@ -19,7 +19,16 @@ from clusterproof.plugins.core.result import (
 )
 from clusterproof.plugins.core.typed import Any, TypeAlias
 from clusterproof.plugins.core.verdict import Concern, Incomplete, NotApplicable, Recording, Several, Verdict
-from clusterproof.plugins.evaluation.check import COUNTED, DEVICES, UNLABELLED, Check, Owner, call, subjects_of
+from clusterproof.plugins.evaluation.check import (
+    COUNTED,
+    DEVICES,
+    SUBJECTS_OF_RUN,
+    UNLABELLED,
+    Check,
+    Owner,
+    call,
+    subjects_of,
+)
 from clusterproof.plugins.evaluation.routing import Route
 from clusterproof.plugins.evidence.gpu.facts_node import HIDDEN
 from clusterproof.plugins.evidence.node import Node
@@ -90,7 +99,9 @@ def _findings(check: Check, owner: Owner) -> list[Finding]:
 
 
 def _unseen(subject: str, owner: Owner) -> list[Finding]:
-    """That there are GPUs which the probe was not let at: what holds for the others is no pass."""
+    """That there are GPUs which the probe was not let at, or files of a run: what holds for the others is no pass."""
+    if subject in SUBJECTS_OF_RUN and (unread := getattr(owner, "unread", "")):
+        return [Finding(Verdict.INCOMPLETE, unread, cause=unread)]
     if subject != "gpu" or not isinstance(owner, Node) or not owner.hidden_gpus:
         return []
     return [Finding(Verdict.INCOMPLETE, owner.hidden_gpus, cause=HIDDEN)]

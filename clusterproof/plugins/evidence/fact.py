@@ -9,7 +9,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Any, Generic, Protocol, TypeVar, overload
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.field import NEVER_READ, Decode, every, objects, read, table
+from clusterproof.plugins.evidence.field import NEVER_READ, Decode, every, objects, read, table, value_of
 
 T = TypeVar("T")
 Devices = TypeVar("Devices", bound=Sized)
@@ -35,7 +35,7 @@ _WHY = {
     Status.UNCOLLECTED: "was not collected",
     Status.NOT_ASKED: "was not requested",
 }
-UNFINISHED = (Status.TIMED_OUT, Status.STUCK, Status.BROKE)  # what it had sent by then is known
+UNFINISHED = (Status.TIMED_OUT, Status.STUCK, Status.BROKE, Status.DENIED)  # what it had sent by then is known
 EXPECTED = "; expected "
 SAME_CHOICE = "; expected a run, or a recording of one, with the same -m and -k"
 NOT_COLLECTED = "evidence was not collected"  # one gap of a capture, however many commands it lacks
@@ -83,7 +83,7 @@ class CollectorData:
 
     def get(self, key: str, decode: Decode[T]) -> T:
         """One value of it. Raises Incomplete, NotApplicable."""
-        return read(self.value.get(key), decode, f"{self.collector}: {key}")
+        return value_of(self.value, key, decode, f"{self.collector}: {key}")
 
 
 class Absent(Incomplete):
@@ -228,7 +228,15 @@ def _with_unread(value: Mapping[str, Any], why: str) -> dict[str, Any]:
     """What a collector returned before it ended: in each list, behind what it came to, the names of the rest."""
     lists = {key: (value[key], value[f"all_{key}"]) for key in value if f"all_{key}" in value}
     unread = {key: [{**name, NEVER_READ: why} for name in names[len(read) :]] for key, (read, names) in lists.items()}
-    return {**value, **{key: [*value[key], *rest] for key, rest in unread.items()}}
+    return {**value, **{key: [*value[key], *rest] for key, rest in unread.items()}, NEVER_READ: why}
+
+
+def _is_of_some(collector: Collected) -> bool:
+    """Whether what a collector sent before its end is worth reading: one that was denied each device says so itself."""
+    if collector.status is not Status.DENIED:
+        return bool(collector.value)
+    value = collector.value if isinstance(collector.value, dict) else {}
+    return any(NEVER_READ not in entry for key in value if f"all_{key}" in value for entry in value[key])
 
 
 def answer_of(name: str, collector: Collected, if_denied: str = "") -> CollectorData:
@@ -238,7 +246,7 @@ def answer_of(name: str, collector: Collected, if_denied: str = "") -> Collector
     """
     if collector.status is Status.READ:
         return CollectorData(read(collector.value, table, name), name)
-    if collector.status in UNFINISHED and collector.value:
+    if collector.status in UNFINISHED and _is_of_some(collector):
         why = collector.detail or _WHY[collector.status]
         return CollectorData(_with_unread(read(collector.value, table, name), why), name)
     detail = f" ({collector.detail[:300]})" if collector.detail else ""

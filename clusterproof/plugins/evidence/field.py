@@ -58,11 +58,8 @@ class Field(Generic[T]):
         if device is None:
             return self
         data = device.data.get(self.key)
-        if data is None and (why := device.data.get(NEVER_READ)):
-            raise Incomplete(
-                f"{self.where} was not read ({str(why)[:300]})",
-                cause="devices behind one that did not answer were not read",
-            )
+        if data is None:
+            require_read(device.data, self.where)
         try:
             return self.decode(data)
         except Exception:  # which `read` has words for
@@ -106,6 +103,21 @@ def require(unread: Iterable[Incomplete | NotApplicable]) -> None:
 
 class Unreadable(Incomplete):
     """The node asked for a value, and was answered by an error."""
+
+
+def require_read(data: Mapping[str, Any], what: str) -> None:
+    """Raise Incomplete where what lacks in these values was never read, and say why."""
+    if why := data.get(NEVER_READ):
+        cause = "devices that failed, and those behind one that hung, were not read"
+        raise Incomplete(f"{what} was not read ({str(why)[:300]})", cause=cause)
+
+
+def value_of(data: Mapping[str, Any], key: str, decode: Decode[T], where: str = "") -> T:
+    """Decode one of these values, which messages call `where` or by its key. Raises Incomplete, NotApplicable."""
+    value = data.get(key)
+    if value is None:
+        require_read(data, where or key)
+    return read(value, decode, where or key)
 
 
 def read(data: object, decode: Callable[[object], T], where: str) -> T:

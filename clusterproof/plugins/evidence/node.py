@@ -80,7 +80,8 @@ class Node:
     def collectors(self) -> Mapping[str, Collected]:
         """The answers of all collectors. Raises Incomplete where the node was not reached."""
         if self.evidence.unreached:
-            raise Incomplete(self.why_unreached, cause=self.why_unreached)
+            why = self.why_unreached
+            raise Incomplete(f"{why}: {self.evidence.detail}" if self.evidence.detail else why, cause=why)
         return self.evidence.collectors
 
     def collector(self, name: str) -> Collected:

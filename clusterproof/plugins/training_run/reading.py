@@ -19,7 +19,7 @@ from clusterproof.plugins.training_run import RunError, formats
 from clusterproof.plugins.training_run.files import HEAD, LONG_HEAD, MAX_BYTES, Format, RunFile, folders_of, head_of
 from clusterproof.plugins.training_run.not_recorded import how_it_ended, what_is
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.run_data import RunData
+from clusterproof.plugins.training_run.run_data import Fact, RunData
 
 MAX_FILES = 20_000
 MAX_NAMED = 3  # files in a note
@@ -50,11 +50,19 @@ class _Unread:
     unknown: list[str] = field(default_factory=list)
     others: dict[str, str] = field(default_factory=dict)  # by what it is: the first file's name
     links: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)  # the file, the line and why
     failed: dict[str, Path] = field(default_factory=dict)  # by what it says of the job's end: the first log
 
 
+class _RefusedError(RunError):
+    """What is wrong with a file itself, whatever the others hold."""
+
+
 def read_run(paths: Sequence[str]) -> TrainingRun:
-    """The run that these files and folders describe together. Raises RunError."""
+    """The run that these files and folders describe together.
+
+    Raises RunError, of a file that has something wrong in it only where no other is read whole.
+    """
     recorded = RunData()
     unread = _Unread()
     budget = Budget(MAX_BYTES)
@@ -65,8 +73,9 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
     ]
     folders = folders_of([path for path, _ in given])
     known = [_take(RunFile(path, below, budget, folders[path]), recorded, unread) for path, below in given]
+    recorded.refused = unread.refused
     if not any(known):
-        raise RunError(f"{', '.join(paths):.200}: {_nothing_known(unread)}")
+        raise RunError(unread.refused[0] if unread.refused else f"{', '.join(paths):.200}: {_nothing_known(unread)}")
     recorded.notes += _notes(recorded, unread)
     if any(map(_PRINTED.search, unread.unknown)):
         named = [path for path in map(Path, paths) if is_folder(path)]
@@ -77,13 +86,13 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
 
 
 def _take(file: RunFile, recorded: RunData, unread: _Unread) -> bool:
-    """Read a file, or note what it is; whether its form is known. Raises RunError of one that was named."""
+    """Read a file, or note what it is; whether all of it is understood. Raises RunError of one that was named."""
     path, below = file.path, file.below
     if known := format_of(file):
-        _read(file, known, recorded)
+        is_whole = _read(file, known, recorded, unread)
         if ending := how_it_ended(file):
             unread.failed.setdefault(ending, path)
-        return True
+        return is_whole
     if not below:
         raise RunError(f"{path}{_not_known(file)}")
     if _is_of_recording(path.relative_to(below)):
@@ -138,14 +147,24 @@ def _not_known(file: RunFile) -> str:
     return f": its form is not known; {_EXPECTED}"
 
 
-def _read(file: RunFile, file_format: Format, recorded: RunData) -> None:
-    """Take in a file of this format. Raises RunError, whatever its reader breaks of."""
+def _read(file: RunFile, file_format: Format, recorded: RunData, unread: _Unread) -> bool:
+    """Take in a file of this format; whether to its end. Raises RunError where others contradict it."""
     try:
-        recorded.add(file_format.read(file), str(file))
-    except RunError:
-        raise
+        recorded.add(_facts(file, file_format), str(file))
+    except _RefusedError as wrong:
+        unread.refused.append(str(wrong))
+        return False
+    return True
+
+
+def _facts(file: RunFile, file_format: Format) -> Iterator[Fact]:
+    """What it holds. Raises _RefusedError, whatever its reader breaks of."""
+    try:
+        yield from file_format.read(file)
+    except RunError as wrong:
+        raise _RefusedError(str(wrong)) from None
     except Exception as wrong:  # what others have written may be anything
-        raise RunError(f"{file}: {type(wrong).__name__}: {wrong!s:.100}; expected {file_format.name}") from None
+        raise _RefusedError(f"{file}: {type(wrong).__name__}: {wrong!s:.100}; expected {file_format.name}") from None
 
 
 def _is_of_recording(path: Path) -> bool:

@@ -61,6 +61,13 @@ class TrainingRun:
     cluster: str = ""  # what --cluster names beside it
     nodes: tuple[Slots, ...] = ()  # its nodes, each with its GPUs; 0: not known
 
+    @property
+    def unread(self) -> str:
+        """What of its files could not be read; empty where all could."""
+        refused = self.data.refused
+        more = f", and so in {len(refused) - 1} more" if len(refused) > 1 else ""
+        return f"{refused[0]}; nothing behind it was read of this file{more}" if refused else ""
+
     def threshold(self, name: str) -> float:
         """A number by `table.key` (`run.init_s`), in the unit of its row; a site's own before the catalogue's."""
         return Catalog.of(self.policy).threshold(name)

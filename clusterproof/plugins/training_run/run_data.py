@@ -68,6 +68,7 @@ class RunData:
 
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)  # of files that are read up to a line: the file, the line and why
     cut: list[str] = field(default_factory=list)  # files that end in the middle of something
     no_durations: Counter[str] = field(default_factory=Counter)  # by file: steps that last no time
     empty: list[str] = field(default_factory=list)  # files without any data of the run

@@ -21,9 +21,11 @@ from clusterproof.plugins.evidence.field import (
     optional,
     read,
     readings,
+    require_read,
     table,
     text,
     texts,
+    value_of,
     values,
     whole,
 )
@@ -139,6 +141,7 @@ class Gpu:
         """
         lost = self._lost_by_any_value
         if not lost and "lost" not in self.record:
+            require_read(self.record, "whether it answers")
             raise Incomplete("whether it answers was not reported", cause="not reported by the node")
         return lost
 
@@ -213,13 +216,13 @@ class Gpu:
 
         Raises Incomplete.
         """
-        to = read(self.data.get("nvlinks_to"), optional(table), "nvlinks_to") or {}
+        to = value_of(self.data, "nvlinks_to", optional(table)) or {}
         return {gpu: read(links, whole, "nvlinks_to") for gpu, links in to.items()}
 
     @property
     def nvlink_errors(self) -> tuple[NvlinkErrors, ...]:
         """The NVLink error counters that are not zero, or cannot be read. Raises Incomplete, NotApplicable."""
-        return tuple(nvlink_errors(read(self.data.get("nvlink_errors"), table, "nvlink_errors")))
+        return tuple(nvlink_errors(value_of(self.data, "nvlink_errors", table)))
 
     @property
     def is_partitioned(self) -> bool:
@@ -229,7 +232,7 @@ class Gpu:
     def slowed_share(self, counters: Iterable[int]) -> float | None:
         """The share of the time between two moments that one of these counters ran; None where there are not two."""
         try:
-            first, last = (Moment(moment) for moment in read(self.data.get("slowdown"), objects, "slowdown"))
+            first, last = (Moment(moment) for moment in value_of(self.data, "slowdown", objects))
             apart_ns = (last.at_s - first.at_s) * 1e9
             before, after = first.counters_ns, last.counters_ns
         except (Incomplete, NotApplicable, ValueError):
@@ -260,7 +263,7 @@ class Nvml(Reported):
     @property
     def daemon_users(self) -> frozenset[int]:
         """The users that run the node's own daemons: root, and those of Slurm's. Raises Incomplete."""
-        users = read(self.data.get("daemon_users"), values, "the daemons' users")
+        users = value_of(self.data, "daemon_users", values, "the daemons' users")
         return frozenset(read(user, whole, "a daemon's user") for user in users)
 
     @property

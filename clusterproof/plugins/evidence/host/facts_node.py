@@ -71,7 +71,7 @@ class Jobs(Reported):
     running = Field(texts)
     left = Field(every(JobProcess))
     left_out = Field(whole)
-    unread = Field(whole)
+    unread = Field(whole, where="the job of each process")
     shm = Field(every(OwnedShm))
 
 

@@ -9,6 +9,7 @@ from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
+    NEVER_READ,
     Field,
     Reported,
     every,
@@ -220,26 +221,27 @@ class Counters(Reported):
         """How far a counter went between the looks; None where the driver lacks it. Raises Incomplete."""
         if counter not in self.counters:
             return None
-        first, second = self._looks(counter)
-        return second - first
+        first, *rest = (read(value, whole, counter) for value in self._looks(counter))
+        if not rest:
+            why = self.data.get(NEVER_READ, "")
+            raise Incomplete(f"{counter} was read only once ({str(why)[:300]})", cause="counters were read only once")
+        if rest[0] < first:
+            raise Incomplete(f"{counter} went backwards, from {first} to {rest[0]}: it was reset meanwhile")
+        return rest[0] - first
 
     def total(self, counter: str) -> int:
-        """Where a counter stands at the second look. Raises Incomplete."""
-        return self._looks(counter)[1]
+        """Where a counter stands at the last look. Raises Incomplete."""
+        return read(self._looks(counter)[-1], whole, counter)
 
-    def _looks(self, counter: str) -> tuple[int, int]:
-        earlier, later = read(self.counters.get(counter), _two, counter)
-        first, second = read(earlier, whole, counter), read(later, whole, counter)
-        if second < first:
-            raise Incomplete(f"{counter} went backwards, from {first} to {second}: it was reset meanwhile")
-        return first, second
+    def _looks(self, counter: str) -> list[object]:
+        return read(self.counters.get(counter), _one_or_two, counter)
 
 
-def _two(data: object) -> list[object]:
-    two = values(data)
-    if len(two) != 2:
+def _one_or_two(data: object) -> list[object]:
+    looks = values(data)
+    if len(looks) not in (1, 2):
         raise TypeError
-    return two
+    return looks
 
 
 @record

@@ -19,7 +19,7 @@ from clusterproof.plugins.evidence.fact import (
     collected_as,
     collected_by,
 )
-from clusterproof.plugins.evidence.field import Field, Reported, read, text, values, whole
+from clusterproof.plugins.evidence.field import Field, Reported, read, text, value_of, values, whole
 from clusterproof.plugins.evidence.host.facts import (
     Command,
 )
@@ -53,9 +53,7 @@ class NeuronDevice(Reported):
     @property
     def connected(self) -> tuple[int, ...]:
         """The devices that it is linked with. Raises Incomplete."""
-        return tuple(
-            read(number, whole, "connected") for number in read(self.data.get("connected"), values, "connected")
-        )
+        return tuple(read(number, whole, "connected") for number in value_of(self.data, "connected", values))
 
 
 @record
