@@ -1,4 +1,4 @@
-"""Exact arithmetic under load: what GPUs and cores compute alone, exchange, and make alike in training steps."""
+"""Exact integer arithmetic under load, on GPUs and cores, in collectives and in training steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the GPUs of a run do beyond being busy: memory that grows or stays unused, clocks that are held down."""
+"""GPUs of a run: memory that grows or stays unused, and low clocks."""
 
 from __future__ import annotations
 

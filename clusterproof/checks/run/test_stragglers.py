@@ -44,7 +44,7 @@ def test_stragglers(run: TrainingRun) -> None:
 
 @record
 class Lost:
-    """The seconds that the ranks of a stage wait for the slowest, of so many, and by which rank they are caused."""
+    """Seconds that the ranks of a pipeline stage wait for the slowest one, and how many of them each rank causes."""
 
     seconds: float
     whole: float

@@ -1,4 +1,4 @@
-"""Runs the checks on this machine, in this process: what its own probe returns, evaluated by the packaged checks alone.
+"""Runs the checks on this machine, in this process.
 
 Their index says which checks an occasion has and what they need, so that the probe begins at once, and nothing is
 loaded that none of them names.
@@ -52,7 +52,7 @@ NVML = 3  # times the timeout: the longest that any evidence may take
 
 
 class NoVerdict(Exception):  # noqa: N818 - an outcome, not an error
-    """There are no verdicts; the text says why."""
+    """The checks gave no verdict; the message says why."""
 
 
 def timeout_s(deadline_s: float) -> float:

@@ -1,4 +1,4 @@
-"""`clusterproof accept X`: a cluster taken into service, in stages of the suite's own checks.
+"""`clusterproof accept X`: acceptance of a cluster in stages, made of the suite's own checks.
 
 `population` decides on what was measured, `state` what runs next, `journal` keeps what ended, `report` says it.
 
@@ -108,7 +108,7 @@ class NodeRun:
 
 @record
 class StageRun:
-    """What one run left."""
+    """The results that one run left, and where."""
 
     results: Sequence[Result]
     seen: Mapping[str, NodeRun]

@@ -1,4 +1,4 @@
-"""All populations of an acceptance: by kind of hardware, measurement and what was measured; what they say of a node."""
+"""All populations of an acceptance, by hardware and measurement, and the decisions on nodes that they lead to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Key = tuple[str, str, str]  # kind of hardware, measurement, what was measured
 
 
 class Populations:
-    """What was measured of all nodes. Runs are added in the order in which they ended."""
+    """All measurements of all nodes. Runs are added in the order in which they ended."""
 
     def __init__(self, plan: AcceptancePlan) -> None:
         self.plan = plan

@@ -1,4 +1,4 @@
-"""The report that a buyer signs: what was bought beside what is there, what was said of each node, and why."""
+"""The acceptance report that a buyer signs: what was bought and what is there, each node's outcome, and why."""
 
 from __future__ import annotations
 

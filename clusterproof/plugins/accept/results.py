@@ -1,4 +1,4 @@
-"""What runs of an acceptance say of nodes, of pairs and of the cluster, each with where its evidence is."""
+"""Results of the runs of an acceptance, each with the folder of its evidence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clusterproof.plugins.core.result import Result
 
 @record
 class Failure:
-    """Why a node was taken out."""
+    """Why a node was excluded."""
 
     stage: str
     check: str
@@ -20,7 +20,7 @@ class Failure:
 
 @record
 class OwnResult:
-    """What a check said of a node in a run: where its evidence is, and of the stage `speed` what was measured."""
+    """A check's result on a node in one run, with its folder; in the stage `speed`, with the measured values."""
 
     result: Result
     folder: str
@@ -29,7 +29,7 @@ class OwnResult:
 
 @record
 class OtherResult:
-    """What a check of a pair or of the cluster does not call fine: the nodes of its run, and where its evidence is."""
+    """A finding about a pair or the cluster: the nodes of its run, and the folder of its evidence."""
 
     stage: str
     nodes: frozenset[str]

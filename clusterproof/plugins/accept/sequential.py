@@ -1,4 +1,4 @@
-"""A population that is measured until each of its nodes is decided: all at first, then those that are open again.
+"""Sequential testing of a population: all nodes are measured, then those that are undecided again.
 
 A unit is decided where its values weigh as much as declared; chance has that on the other side no oftener (Ville's
 inequality), however often one looks. One that is good stays so unless it is found bad.
@@ -33,7 +33,7 @@ FEWEST_BESIDE = 16  # good nodes, where there are as many; and as many as are op
 
 
 class Decision(str, Enum):
-    """What is known of a unit, or of a node."""
+    """The decision on a unit or a node so far."""
 
     GOOD = "good"
     BAD = "bad"
@@ -42,7 +42,7 @@ class Decision(str, Enum):
 
 @record
 class JudgedUnit:
-    """One unit: how it stands, its share of the usual (0.93 is 7 % slower), and in how many runs it was measured."""
+    """One unit: its decision, its share of the usual value (0.93 is 7 % slower), and its number of runs."""
 
     decision: Decision
     share: float

@@ -1,4 +1,4 @@
-"""Where an acceptance stands, by the runs that ended, in their order; and what runs next. No file is read here."""
+"""The state of an acceptance, computed from the runs that ended, and which run is next. Reads no file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TWICE = 2  # what fails in a stage that measures speed has to fail again
 
 @record
 class NextRun:
-    """What runs next."""
+    """The run that is next: its stage and its nodes."""
 
     stage: Stage
     number: int
@@ -37,7 +37,7 @@ class NextRun:
 
 
 class AcceptanceState:
-    """All that is known. Runs are added in the order in which they ended."""
+    """Everything known so far. Runs are added in the order in which they ended."""
 
     def __init__(self, plan: AcceptancePlan, cluster: Cluster) -> None:
         self.plan = plan

@@ -1,4 +1,4 @@
-"""What is said of each node: accepted, rejected, to be fixed, or open; and of the cluster, by nodes, pairs and itself.
+"""The outcome of each node (accepted, rejected, to be fixed, open) and of the cluster.
 
 Without all its evidence nothing is accepted.
 """
@@ -23,7 +23,7 @@ MAX_SAID = 4  # serials that are shown
 
 
 class NodeVerdict(str, Enum):
-    """What becomes of a node."""
+    """The outcome of a node."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -32,7 +32,7 @@ class NodeVerdict(str, Enum):
 
 
 class ClusterVerdict(str, Enum):
-    """What becomes of the cluster."""
+    """The outcome of the cluster."""
 
     ACCEPTED = "accepted"
     NOT_ACCEPTED = "not accepted"
@@ -41,7 +41,7 @@ class ClusterVerdict(str, Enum):
 
 @record
 class NodeOutcome:
-    """One node, and why; each reason of a failure says in which folder its evidence is."""
+    """One node's outcome and reasons; each reason of a failure names the folder of its evidence."""
 
     node: str
     said: NodeVerdict
@@ -51,7 +51,7 @@ class NodeOutcome:
 
 @record
 class ReachedNodes:
-    """The nodes that a stage can measure: of all, and once those are gone that were taken out."""
+    """The nodes that a stage can measure, before and after those excluded by earlier stages."""
 
     stage: Stage
     of_all: frozenset[str]

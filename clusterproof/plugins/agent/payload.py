@@ -1,4 +1,4 @@
-"""Builds the program that runs on a node: a short shell command that finds a Python, and the probe's text."""
+"""Builds the program that runs on a node: a short shell command that finds Python, and the probe's source."""
 
 from __future__ import annotations
 

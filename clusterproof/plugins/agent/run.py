@@ -1,4 +1,4 @@
-"""The runner: starts the collectors side by side, takes their records, ends what hangs, and sends the frame."""
+"""The runner: starts collectors side by side, ends those that are late, and sends their records in a frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A collector: the forked process that it is, and how its runner sees it: running, being ended, or with its record."""
+"""A collector in its forked process, as the runner sees it: running, being ended, or done."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _send(record: dict[str, object], pipe: int) -> None:
 
 
 class Running:
-    """One collector of a run. `record` is empty until it has ended in some way."""
+    """One running collector. `record` is empty until it has ended."""
 
     def __init__(self, name: str, node: Node, module: str) -> None:
         """Start the collector of that module; what it notes of its reading is kept here."""
@@ -223,7 +223,7 @@ class Running:
 
 
 class Together(Running):
-    """Collectors that one process reads in no time; each is started alone where that hangs or breaks, or it is late."""
+    """Fast collectors that share one process; each is started alone where that hangs or breaks, or it is late."""
 
     def __init__(self, nodes: dict[str, tuple[str, Node]], node: Node) -> None:
         """Start them as `node`; each has its module and a node of its own, should it have to run alone."""
@@ -245,7 +245,7 @@ class Together(Running):
 
 
 class Known(Running):
-    """A collector whose record is there; it has no process any more."""
+    """A collector that is done, without a process."""
 
     def __init__(self, name: str, record: dict[str, object]) -> None:
         """Keep it."""

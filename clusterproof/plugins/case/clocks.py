@@ -1,4 +1,4 @@
-"""Times at the beginning of lines, as frameworks, schedulers and kernels write them; and times by one clock.
+"""Timestamps of log lines, as frameworks, schedulers and kernels write them, converted to one clock.
 
 How far the clocks of nodes are apart is known as they were asked, or by the steps of their ranks.
 """
@@ -42,7 +42,7 @@ _MONTHS = ("", "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "O
 
 @record
 class Clock:
-    """What lines leave out of their times: the year, and how far the zone of those without one is from UTC."""
+    """What timestamps leave out: the year, and the offset from UTC."""
 
     year: int
     offset_s: float = 0.0

@@ -1,4 +1,4 @@
-"""The lines of kernel logs with whole dates by UTC: each way to save them leaves something else out."""
+"""Converts the times of kernel log lines to UTC; each way to save a log leaves out something else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel log of a node says of faults, as the table of its forms reads it, each with its time."""
+"""Faults in a node's kernel log, by the catalogue of log forms, each with its time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the output of ranks and launchers says, line by line; whoever runs a job writes it, so it blames no node."""
+"""Reads output of ranks and launchers line by line. The job's user can write it, so it blames no node."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DESYNC = re.compile(r"\[(\d{1,7})\] (finished collective #\d{1,12}, but didn't 
 
 @record
 class OutputSource:
-    """Whose output a file holds, as far as its name says it, or whoever ran it."""
+    """Which rank, node or launcher wrote a file, as far as its name says it."""
 
     file: str
     rank: int | None = None
@@ -42,7 +42,7 @@ class OutputSource:
 
 @record
 class Output:
-    """What a file of output has: its signs, where ranks ran, and how far the job came."""
+    """The contents of a file of output: signs, where ranks ran, and how far the job came."""
 
     events: tuple[Event, ...]
     outlived: tuple[Event, ...]  # after which the job went on

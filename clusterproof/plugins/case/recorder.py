@@ -1,4 +1,4 @@
-"""What dumps of the Flight Recorder say of a job's end: collectives that do not match, and who was waited for."""
+"""What Flight Recorder dumps say of a job's end: collectives that do not match, and ranks that others waited for."""
 
 from __future__ import annotations
 

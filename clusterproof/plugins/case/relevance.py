@@ -1,4 +1,4 @@
-"""Which evidence of nodes can have ended a job: what falls into the time of its end, and fits what was seen.
+"""Which evidence of nodes can have ended a job: what fits the time of its end and its symptoms.
 
 What was long before, or after, did not end it.
 """
@@ -20,7 +20,7 @@ from clusterproof.plugins.core.record import record
 
 @record
 class JobWindow:
-    """From when to when evidence of a node counts; None: no time of the job is known."""
+    """The time within which evidence of a node counts; None where no time of the job is known."""
 
     begins: float | None
     ends: float | None

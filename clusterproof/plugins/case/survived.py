@@ -1,4 +1,4 @@
-"""What stands in output and ends no process: lines logged as warnings, and tracebacks after which it goes on."""
+"""Lines of output that end no process: warnings, and tracebacks after which the program continues."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def as_logged(line: str, sign: Sign) -> Sign:
 
 @record
 class Told:
-    """What a line is of a traceback that the table knows: part of one that is left out, or the end of one."""
+    """What a line means for a known traceback: it is part of one that is left out, or its end."""
 
     is_left_out: bool = False
     is_end: bool = False
@@ -51,7 +51,7 @@ class Told:
 
 
 class Survived:
-    """Reads the lines of a file one after the other, and tells those of blocks that causes.toml has."""
+    """Reads a file's lines in order, and recognises the tracebacks that causes.toml lists."""
 
     def __init__(self) -> None:
         self.of_ranks: dict[int | None, _Open] = {}
@@ -107,7 +107,7 @@ class Survived:
 
 @record
 class _Open:
-    """A block that is read: from which line on, how many of its kind, and of how many the traceback is still `due`.
+    """A traceback that is being read: its first line, the number of its kind, and of how many the rest is still `due`.
 
     `is_next`: its exception may be the next; `is_cut`: a line of something else stood in it.
     """
@@ -159,7 +159,7 @@ def step_of(line: str) -> int | None:
 
 @record
 class Steps:
-    """Those of the ranks of one file: of each the last few with their lines, and when they were."""
+    """The last few steps of each rank of a file, with their lines and times."""
 
     told: dict[int | None, deque[tuple[int, int]]] = field(default_factory=dict)
     times: dict[int | None, dict[int, float]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""`clusterproof doctor`: what can be reached from here, and what is missing for the rest. It asks no node anything."""
+"""`clusterproof doctor`: which nodes can be reached from here, and what the rest would need. Contacts no node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # OpenSSH's own, as it tries them
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """One means of reaching nodes: for which X, whether it is there, and what was seen or what to do."""
+    """A way to reach nodes: its form of X, whether it works here, and what was seen or what to do."""
 
     serves: str
     is_there: bool

@@ -1,4 +1,4 @@
-"""How a verdict comes about: a check is called for each of its subjects, and the worst of what it found holds."""
+"""Evaluates a check: calls it for each of its subjects; the worst finding is the verdict."""
 
 from __future__ import annotations
 

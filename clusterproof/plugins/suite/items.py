@@ -1,4 +1,4 @@
-"""Items of a run: the light one, a check on one node without what pytest keeps in items; and what any item is about."""
+"""The items of a run: light ones for checks of a node, without pytest's fixtures; and the subject of any item."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OF_PYTEST = frozenset(
 
 
 class CheckItem(pytest.Item):
-    """A check on one node: one report where pytest's own items have three, and no fixtures.
+    """A check of one node: one report instead of pytest's three, and no fixtures.
 
     It holds only what distinguishes it from others. Its name and id are made whenever they are asked for, and what
     pytest keeps in an item from then on.

@@ -1,4 +1,4 @@
-"""Pytest's reports of results, with the record that all reports read; of tests that pytest itself runs, too."""
+"""pytest reports with the record of a result, also for tests that pytest runs by its own protocol."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def report_of(
 
 
 class KeptReport(pytest.TestReport):
-    """A report that takes next to no memory until it is read whole: then it is made on demand."""
+    """A report that is kept in little memory, and made whole when it is read."""
 
     __slots__ = ("clusterproof", "item", "start")
     clusterproof: Result

@@ -1,4 +1,4 @@
-"""What a run's files do not say, and files that hold nothing for its rules: what to give in their place."""
+"""Messages for files that hold nothing for the rules: what to give instead."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _EVENTS = b"brain.Event:"  # in the first record of TensorBoard's
 
 @record
 class Other:
-    """A form of file: what it is and why it is not read, with what is expected; and how it is known."""
+    """A file format that is not read: what it is, how it is recognised, and what is expected instead."""
 
     words: str
     is_of: Callable[[str, bytes], object]  # by its name, and its first bytes

@@ -1,4 +1,4 @@
-"""A training run, as checks ask for it."""
+"""A training run and its ranks, the subjects of the checks in `checks/run`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from clusterproof.plugins.training_run.samples import GPU
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """One run: everything in its files. What they do not hold raises Incomplete, with what to collect."""
+    """One training run. Data that its files lack raises Incomplete, with what to collect."""
 
     name: str
     data: RunData

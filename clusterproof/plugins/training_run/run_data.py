@@ -1,4 +1,4 @@
-"""The contents of a run's files, as they are read: seconds by rank, name and step."""
+"""The data of a run's files, added as they are read: seconds by rank, name and step."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many; a 
 
 @dataclass
 class RunData:
-    """All that is kept of a run: what takes no more room however often an operation is repeated in a step."""
+    """All data of a run; its size does not grow with how often an operation is repeated in a step."""
 
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""How busy the GPUs of a training run are, as checks ask for it."""
+"""GPU utilisation of a training run, as checks read it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NO_SAMPLES = (
 
 @dataclass(frozen=True)
 class SampledGpus:
-    """What the samples of a run show of its GPUs. What they do not show raises Incomplete, with what to collect."""
+    """The GPUs of a run by their samples. Missing data raises Incomplete, with what to collect."""
 
     samples: Samples
 

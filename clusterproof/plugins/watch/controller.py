@@ -1,4 +1,4 @@
-"""The thin shell of a watch: threads that talk to nodes on one side, what is said on the other, one loop between."""
+"""The controller of a watch: threads that talk to nodes, sinks for changes, and one loop between them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Show = Callable[[Sequence[Change]], object]
 
 @dataclass(frozen=True)
 class WatchSettings:
-    """How a watch runs."""
+    """The settings of a watch."""
 
     sampling: SamplerOptions
     limits: Limits
@@ -45,7 +45,7 @@ class WatchSettings:
 
 
 class Controller:
-    """A watch that runs."""
+    """A running watch."""
 
     def __init__(
         self,

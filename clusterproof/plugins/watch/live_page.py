@@ -1,4 +1,4 @@
-"""`--listen`: the page of a run, made of what the watch knows of its nodes now, for whoever opens it in a browser."""
+"""`--listen`: the report page of the watch's current results, for a browser."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Open = Iterable[tuple[Key, RuleResult]]
 
 
 class LivePage:
-    """What all checks last said of each node. The watch's thread updates it; a browser is answered from another."""
+    """The last results of each node. The watch's thread updates them; HTTP requests come from others."""
 
     def __init__(
         self, evaluator: Evaluator, every_s: float, is_open: Callable[[], Open], command: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The metrics of a watch for Prometheus, out of what nodes reported last: base units, counters that only grow."""
+"""Prometheus metrics of a watch, from what nodes reported last: base units, and counters that only grow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Values = tuple[float | None, ...]
 
 @record
 class NodeMetrics:
-    """A node, as of the last thing that it sent; `seen_s` is in seconds since 1970 by the watching host's clock."""
+    """A node at its last message; `seen_s` is in seconds since 1970 by the watching host's clock."""
 
     seen_s: float = 0.0
     at: float = 0.0  # the same by time.monotonic()
@@ -83,7 +83,7 @@ NONE = "none"
 
 @record
 class Snapshot:
-    """A watch at one moment."""
+    """The state of a watch at one moment."""
 
     cluster: str
     version: str
@@ -102,7 +102,7 @@ class Snapshot:
 
 @record
 class _Series:
-    """What a column of a GPU's samples is to Prometheus."""
+    """The metric that a column of a GPU's samples becomes."""
 
     name: str
     help_text: str
@@ -136,7 +136,7 @@ _SUMS = {column: place for place, column in enumerate(SUMMED)}
 
 
 class Metrics(Collector):
-    """What prometheus_client asks when Prometheus does."""
+    """A collector of prometheus_client."""
 
     def __init__(self, look: Callable[[], Snapshot]) -> None:
         self._look = look
@@ -151,13 +151,13 @@ class Metrics(Collector):
 
 
 class WatchEnded(Collector):
-    """What is left for who reads a file once the watch has ended: that it has."""
+    """The metrics of a watch that has ended: only that it has."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
 
     def describe(self) -> Iterable[Metric]:
-        """As Metrics has it."""
+        """Implement the collector of prometheus_client."""
         return ()
 
     def collect(self) -> Iterable[Metric]:

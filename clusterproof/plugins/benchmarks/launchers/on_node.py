@@ -1,4 +1,4 @@
-"""The program that runs on a node: starts commands at once, ends them in time, and reports how they ended.
+"""Runs on a node: starts commands at the same moment, ends them in time, and reports how they ended.
 
 It travels as text with what it imports, before the line that calls `main`; standard library only, for Python 3.8. What
 it has started does not outlive it, nor its deadline, nor the connection over which it reports.
@@ -36,7 +36,7 @@ QUIET_S = 0.5  # how long to read on once the shell has ended: what it left behi
 
 
 class Command:
-    """One command: what it printed, bounded, and how it ended."""
+    """One command: its bounded output, and how it ended."""
 
     def __init__(self, shell: str, environment: dict[str, str], run: str, most_bytes: int) -> None:
         self.exit: int | None = None

@@ -1,4 +1,4 @@
-"""Exact integers between two nodes: collectives of PyTorch over all their GPUs, of which each element is compared."""
+"""Exact integers in PyTorch collectives over all GPUs of two nodes; every element is compared."""
 
 from __future__ import annotations
 

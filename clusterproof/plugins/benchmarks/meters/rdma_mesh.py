@@ -1,4 +1,4 @@
-"""Connectivity before bandwidth: each RDMA device of a node exchanges a few bytes with that of its rail on another."""
+"""RDMA connectivity: each RDMA device of a node exchanges a few bytes with the device of its rail on the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From measurements to findings: the only place where a node is named; and what is expected of nodes of one type."""
+"""Analyses measurements of pairs; the only module that names a node as slow."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TOO_FEW = 3  # nodes: of two, nobody can say which
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """Everything that the measurements come to."""
+    """The findings and estimates that the measurements lead to."""
 
     findings: tuple[PairFault, ...] = ()
     normal: Normal | None = None
@@ -147,7 +147,7 @@ def _place(place: SlowPlace, screened: Screened, settings: AnalysisSettings) -> 
 
 @dataclass(frozen=True)
 class Campaign:
-    """The measurements of nodes of one type, and what they come to."""
+    """The measurements of nodes of one type, and their analysis."""
 
     journal: Journal
     figures: tuple[BaselineFigure, ...] = ()  # of the site's own baseline

@@ -1,4 +1,4 @@
-"""Findings beside slow nodes: pairs that stay slow or fail, nodes that fail with everyone, what noise leaves open."""
+"""Findings beside slow nodes: pairs that stay slow or fail, nodes that fail with all others, and open questions."""
 
 from __future__ import annotations
 

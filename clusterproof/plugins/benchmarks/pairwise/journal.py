@@ -1,4 +1,4 @@
-"""The file of a campaign: what was planned, and every measurement as soon as it is there. JSON Lines.
+"""The journal of a campaign (JSON Lines): its plan, and every measurement as it is made.
 
 The first line is the plan; then come measurements, and how many first rounds there was time for; the last line says
 that it ended. A run that was broken off resumes from it, a recording replays it.
@@ -36,7 +36,7 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
 
 
 class JournalError(ClusterproofError, ValueError):
-    """A file that is no journal, or one of another campaign; the message is one line."""
+    """A file that is no journal, or another campaign's; the message is one line."""
 
 
 def file_name(number: int) -> str:
@@ -46,7 +46,7 @@ def file_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """All that such a file holds. `about` describes the meter: its name, size and what it is compared with."""
+    """The contents of a journal. `about` describes the meter: its name, size and baseline."""
 
     plan: PairPlan
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Journal:
 
 
 class JournalWriter:
-    """An open journal: every line is on the disk before the next measurement begins."""
+    """An open journal: every line is synced to disk before the next measurement begins."""
 
     def __init__(self, path: Path, journal: Journal) -> None:
         """Begin a new file, or go on with one that is there. Raises OSError."""

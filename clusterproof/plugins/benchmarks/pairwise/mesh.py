@@ -1,4 +1,4 @@
-"""From exchanges of a few bytes to findings: which device, node, rail, switch or path carries nothing. Pure.
+"""Findings of the RDMA mesh: which device, node, rail, switch or path carries nothing. Pure functions.
 
 A device is named only if two partners that reach others do not reach it. What is common to many devices of one rail is
 the rail's or a switch's, and what is between two sides each of which is well inside is between them: then no node is.
@@ -33,7 +33,7 @@ FEWEST_OF_A_SWITCH = 3  # devices of one rail, or nodes
 
 @dataclass(frozen=True, slots=True)
 class MeshLimits:
-    """Shares of all pairs of a rail that may still carry something on a rail that is at fault, and of its devices."""
+    """Shares of the pairs and devices of a faulty rail that may still work."""
 
     rail_share: float
     switch_share: float
@@ -49,7 +49,7 @@ class MeshLimits:
 
 @dataclass(frozen=True)
 class Mesh:
-    """What all exchanges of a run come to. `partners` are those that any was made with, by node."""
+    """The findings of all exchanges of a run. `partners` are, by node, those that any exchange was made with."""
 
     rails: tuple[Rail, ...]
     findings: tuple[MeshFinding, ...]
@@ -63,7 +63,7 @@ class Mesh:
 
 @dataclass(frozen=True)
 class SeenRail:
-    """A rail that works for others, with the silent nodes that places account for, and its cuts."""
+    """A rail that works for some nodes, with its cuts, and the silent nodes that the failure of a place explains."""
 
     rail: Rail
     of_places: Mapping[str, frozenset[str]]

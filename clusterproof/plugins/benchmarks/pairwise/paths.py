@@ -1,4 +1,4 @@
-"""What exchanged nothing: links of a rail though both their devices reach others, and devices without a partner. Pure.
+"""Links of a rail that carry nothing although both devices reach others, and devices without a partner. Pure functions.
 
 Few pairs are tried, so what reaches each other directly or by others are parts of a side only. Parts of one place with
 no failure between them are of one side, and so are parts that fail with the same others.
@@ -28,7 +28,7 @@ Nodes = frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Sides of a rail, and the pairs that failed between them."""
+    """Two sides of a rail, and the pairs between them that failed."""
 
     sides: tuple[Nodes, ...]
     across: tuple[Pair, ...]
@@ -116,7 +116,7 @@ def _between_places(rail: Rail, places: Mapping[str, str], explained: set[Pair])
 
 @dataclass(frozen=True, slots=True)
 class OnRail:
-    """What was found on one rail; what is alike on others is one finding. `key` is what it is about."""
+    """A finding on one rail; alike ones on several rails are joined. `key` is what it is about."""
 
     kind: MeshKind
     nodes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What to measure again: nodes, pairs and places that the measurements so far make suspect; and the good nodes.
+"""Chooses what to measure again: suspected nodes, pairs and places, and known good nodes as their partners.
 
 Places are racks, UltraServers and zones whose pairs are slow together, so that none of their nodes is at fault.
 """
@@ -22,7 +22,7 @@ FEWEST_VALUES = 4
 
 @dataclass(frozen=True, slots=True)
 class SlowPlace:
-    """One place. Effects are differences of logarithms, 0.0 where those pairs are normal."""
+    """A suspected place. Effects are logarithmic differences, 0.0 where its pairs are normal."""
 
     name: str
     nodes: tuple[str, ...]
@@ -108,7 +108,7 @@ FEWEST_OWN = 2  # values with partners that are not slow, to evaluate a node by 
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """What the measurements so far suggest."""
+    """The suspects so far."""
 
     reference: Normal | None
     values: Sequence[Value]  # without what slow places explain

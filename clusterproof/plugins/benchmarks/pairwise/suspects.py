@@ -1,4 +1,4 @@
-"""Whether a suspect node is slow: how slow, how sure that is, and whether more measurements would tell."""
+"""Whether a suspected node is slow: by how much, how certain, and whether more measurements would decide it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact arithmetic under load: what GPUs and cores computed, what of it was wrong, and what they were not asked for."""
+"""Exact arithmetic under load: what GPUs and cores computed, wrong results, and data types that were not tried."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def every_alone(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple
 
 @record
 class Wrong(Reported):
-    """One result that was wrong, and how often it was when it was computed again."""
+    """One wrong result, and how often it was wrong again when repeated."""
 
     where = Field(text)
     data_set = Field(optional(text), "set")
@@ -69,7 +69,7 @@ class Wrong(Reported):
 
 @record
 class TypeProducts(Reported):
-    """Products of one data type."""
+    """The products of one data type."""
 
     type = Field(text)
     products = Field(optional(whole))
@@ -89,7 +89,7 @@ class TypeProducts(Reported):
 
 @record
 class ExactGpu(Reported):
-    """One GPU."""
+    """The results of one GPU."""
 
     name = Field(text)
     address = Field(optional(text))  # on the PCI bus
@@ -118,7 +118,7 @@ class ExactGpu(Reported):
 
 @record
 class GpuExact(Reported):
-    """The GPUs of a node."""
+    """The results of a node's GPUs."""
 
     given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
 
@@ -151,7 +151,7 @@ class _Gpus(Reported):
 
 @record
 class CoreError(Reported):
-    """A core whose process did not answer."""
+    """A core whose process gave no answer."""
 
     core = Field(whole)
     error = Field(text)
@@ -159,7 +159,7 @@ class CoreError(Reported):
 
 @record
 class Cores(Reported):
-    """What all cores computed."""
+    """The results of all cores."""
 
     @property
     def wrong_everywhere(self) -> Mapping[str, list[Wrong]]:
@@ -182,7 +182,7 @@ class Cores(Reported):
 
 @record
 class CpuExact(Reported):
-    """The cores and the memory of a node."""
+    """The results of a node's cores and memory."""
 
     @property
     def found(self) -> Cores:

@@ -1,4 +1,4 @@
-"""Whose fault wrong elements of collectives are, by which ranks have which of whose: a GPU, a link, a NIC, the network.
+"""Suspects for wrong results of collectives: a GPU, a link, a NIC or the network, by who received whose data wrong.
 
 Each hypothesis says how likely it makes what was seen: a link brings wrong elements from one rank to one other, a GPU
 from it or to it, whoever the other is. What makes it far likelier than all the others do is suspected. A sum of unknown
@@ -21,7 +21,7 @@ DIRECT = ("all_to_all", "reduce_scatter")  # from the sender to the receiver, wh
 
 @record
 class Seen:
-    """Wrong elements of one operation in one round: of this sender's (None: unknown), at these receivers."""
+    """Wrong elements of one operation in one round: the sender (None: unknown), and the receivers."""
 
     operation: str
     sender: int | None
@@ -39,7 +39,7 @@ class Suspect:
 
 @record
 class Ranks:
-    """Which node each rank is on."""
+    """The node of each rank."""
 
     node_of: Sequence[str]
 

@@ -98,7 +98,7 @@ class Fabric(Reported):
 
 @record
 class Moment(Reported):
-    """What a GPU that the hardware slows down reported at one moment: for how long so far, by NVML's fields."""
+    """A throttling GPU at one moment: for how long so far, by the fields of NVML."""
 
     at_s = Field(number)
     counters_ns = Field(table)

@@ -1,4 +1,4 @@
-"""What every check over the kernel log says alike: which lines hold, how often and when; and that some are lost."""
+"""What the checks of the kernel log have in common: which lines still hold, how often and when, and lost lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_NAMED = 6  # things of one kind in a message; the others are counted
 
 
 class Logged(Protocol):
-    """An event: when it was logged, and how many lines it stands for."""
+    """An event with its time, and the number of lines that it stands for."""
 
     @property
     def time(self) -> float | None:
@@ -55,7 +55,7 @@ class NamedGpu:
 
 @record
 class Said:
-    """What lines of one form say of a device; `words` with how often and when."""
+    """The finding of lines of one form about a device; `words` with how often and when."""
 
     device: str
     form: LogForm

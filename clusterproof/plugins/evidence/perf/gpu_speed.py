@@ -1,4 +1,4 @@
-"""How fast GPUs copy and compute, read out of what nvbandwidth and PyTorch print."""
+"""Speed of GPU copies and products, read from the output of nvbandwidth and PyTorch."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _leads_to(links: Mapping[str, int], others: int) -> bool:
 
 @record
 class GpuBandwidth(Reported):
-    """Copies of every GPU; `by` is the program that made them: each has its own way."""
+    """Copies of every GPU; `by` is the program, as each measures differently."""
 
     by = Field(text)
     given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
@@ -180,7 +180,7 @@ class GpuBandwidth(Reported):
 
 @record
 class GpuGemm(Reported):
-    """Matrix products of every GPU, all at once."""
+    """Matrix products of all GPUs at once."""
 
     given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
 

@@ -1,4 +1,4 @@
-"""What stress-ng verified on a node, what was wrong, and what the kernel logged meanwhile."""
+"""stress-ng on a node: what it verified, what failed, and the kernel log of that time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STARVED = re.compile(r"^.{0,200}killed by (?:the )?OOM killer", re.MULTILINE)
 
 @record
 class StressNg(Ran):
-    """One run; `memory_mib` is what its workers shared, `budget_s` how long they had."""
+    """One run; `memory_mib` is the memory of its workers, `budget_s` how long they had."""
 
     seconds = Field(number)
     memory_mib = Field(whole)

@@ -1,4 +1,4 @@
-"""The gate: a run's verdicts as a condition of each node, and, where that is asked for, a taint of our own.
+"""The Kubernetes gate: writes verdicts as a condition of each node and, if asked, one taint.
 
 It is all that this suite ever writes to a cluster beside its own pods, and only `--k8s-gate` asks for it.
 """
@@ -36,7 +36,7 @@ LATE = 3  # reports that may be missing
 
 @record
 class Orders:
-    """What is asked for: `limit` as `10%,10`; `startup` is the key of the taint that new nodes begin with."""
+    """The settings of a gate: `limit` as `10%,10`; `startup` is the key of the taint that new nodes start with."""
 
     mode: str = OBSERVE
     limit: str = LIMIT
@@ -62,7 +62,7 @@ def resident(orders: Orders, every_s: float) -> Orders:
 
 @record
 class Health:
-    """The verdict on one node: `status` is True, False or Unknown, `reason` one word of letters and digits."""
+    """A node's verdict: `status` is True, False or Unknown, `reason` one CamelCase word."""
 
     status: str
     reason: str

@@ -1,4 +1,4 @@
-"""One round of a gate, as its process leaves it to the one that stays; and the metrics of rounds for Prometheus."""
+"""The result of one round of a gate, which its process leaves for the gate, and metrics of rounds for Prometheus."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def taken(folder: Path) -> Round | None:
 
 @record
 class KeptVerdict:
-    """A verdict that holds until its node is evaluated again; `began` is when that began, in seconds since 1970."""
+    """A verdict that is valid until its node is evaluated again; `began` in seconds since 1970."""
 
     health: Health
     began: float
@@ -152,7 +152,7 @@ WRITTEN, UNWRITTEN, FAILED = "written", "unwritten", "failed"  # what a round ca
 
 
 class GateMetrics(Collector):
-    """What rounds have said so far; safe to be asked while one is added."""
+    """Metrics of all rounds so far. Thread-safe."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s

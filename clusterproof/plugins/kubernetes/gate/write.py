@@ -1,4 +1,4 @@
-"""A run's verdicts written to Kubernetes, and taken away: conditions, events, and taints where that is asked for."""
+"""Writes a run's verdicts to Kubernetes, or removes them: conditions, events and taints."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FEW = 3  # nodes: what this account may not do to these it may do to none
 
 @record
 class Written:
-    """What was done and what was left, and what could not be done; a line for each."""
+    """What was done, what was left, and what failed, one line each."""
 
     lines: tuple[str, ...]
     problems: tuple[str, ...]
@@ -70,7 +70,7 @@ def write(
 
 
 class Gate:
-    """One run's writing. `seen` are all nodes of the cluster as they stand."""
+    """The writes of one run. `seen` are all nodes of the cluster."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A run's measurements, from its options and its evidence: its nodes under load, and between nodes."""
+"""The measurements of a run: its nodes under load, then between nodes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 
 class WithFolder(Protocol):
-    """What keeps a run's reports."""
+    """The plugin that keeps a run's reports."""
 
     def made_folder(self) -> Path:
         """The folder of this run's reports, which is there now. Raises OSError."""

@@ -1,4 +1,4 @@
-"""`--k8s-gate MODE`: the run's verdicts as a condition of each node in Kubernetes, for whoever acts on it; opt-in."""
+"""`--k8s-gate MODE`: the run's verdicts as a condition of each Kubernetes node."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _refuse_a_part(config: pytest.Config) -> None:
 
 
 class K8sGateReporter:
-    """The plugin object of a run that is a gate."""
+    """The plugin of a run with `--k8s-gate`."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> None:
         """Refuse what makes no sense. Raises pytest.UsageError."""

@@ -1,4 +1,4 @@
-"""Dumps of PyTorch's Flight Recorder, one for each rank: pickles, of which nothing but plain data is let in."""
+"""Dumps of PyTorch's Flight Recorder, one for each rank: pickles, of which only plain data is loaded."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _groups(groups: Mapping[Any, Any], entries: Iterable[_Entry]) -> Iterator[tu
 
 @record
 class _Entry:
-    """One operation of the ring."""
+    """One operation in the ring buffer."""
 
     group: str
     local: str
@@ -224,7 +224,7 @@ def _text(value: object) -> str:
 
 
 class _NoClasses(pickle.Unpickler):
-    """Refuses every class and function."""
+    """An unpickler that refuses every class and function."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         """Raises UnpicklingError."""

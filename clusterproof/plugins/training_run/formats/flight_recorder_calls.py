@@ -1,4 +1,4 @@
-"""Which collectives a dump of the Flight Recorder has around the place where its rank waits, and on how much."""
+"""The collectives of a Flight Recorder dump around the one in which its rank waits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_PYTORCH = "/torch/"
 
 @record
 class RawCall:
-    """A collective of the ring, and its record as it stands there."""
+    """A collective of the ring buffer, and its raw entry."""
 
     group: str
     number: int

@@ -1,4 +1,4 @@
-"""What tools say of GPUs: a reading, and what nvidia-smi and dcgmi print as dmon, a file for each node."""
+"""Readings of GPUs by tools, and the output of `nvidia-smi dmon` and `dcgmi dmon`, a file for each node."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CAP, SLOW = "cap", "slow"
 
 @record
 class GpuReading:
-    """One GPU at one time, in seconds: % of UTIL, TENSORS, CAP and SLOW, MHz of CLOCKS; others in any one unit."""
+    """One GPU at one time (seconds): % of UTIL, TENSORS, CAP and SLOW, MHz of CLOCKS; others in any one unit."""
 
     node: str
     device: str  # `gpu0`

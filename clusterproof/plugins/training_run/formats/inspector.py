@@ -1,4 +1,4 @@
-"""What NCCL's Inspector plugin writes, a line for each collective of a rank: versions 4 and 5 of its format."""
+"""The output of NCCL's Inspector plugin, a line for each collective of a rank: versions 4 and 5 of its format."""
 
 from __future__ import annotations
 

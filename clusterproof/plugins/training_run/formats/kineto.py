@@ -1,4 +1,4 @@
-"""Traces of PyTorch's profiler (Kineto): of each step how long it waits for data, and for collectives alone."""
+"""Traces of PyTorch's profiler (Kineto): how long each step waits for data, and for collectives alone."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def is_trace(head: bytes) -> bool:
 
 @dataclass
 class _TraceContents:
-    """What a trace has of interest, in µs."""
+    """The relevant contents of a trace, in µs."""
 
     events: Events
     steps: dict[int, Interval] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a loop of nvidia-smi prints of GPUs as CSV, a file for each node: a line for each GPU and time."""
+"""CSV of a loop of nvidia-smi, a file for each node: a line for each GPU and time."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def read_smi(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
 
 @dataclass
 class _Table:
-    """A table of a node so far: its columns, and the GPUs in the order in which each round names them."""
+    """A node's table so far: its columns, and the GPUs in the order of each round."""
 
     node: str
     columns: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Where ranks ran: hostfiles, as mpirun and DeepSpeed have them, and the nodes of a job's pods."""
+"""Where ranks ran: hostfiles of mpirun and DeepSpeed, and the nodes of a job's pods."""
 
 from __future__ import annotations
 

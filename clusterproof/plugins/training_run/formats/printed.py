@@ -1,4 +1,4 @@
-"""What lines of logs have in common: numbers, the loss and the norm of gradients on them."""
+"""What log lines of all programs share: numbers, losses and gradient norms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NORM = re.compile(rf"\bgrad[_ ]norm:{VALUE}", re.IGNORECASE)
 
 @dataclass(slots=True)
 class LossGap:
-    """The lines of a rank without a loss: behind more of them than ever stood between two losses it may be nan."""
+    """A rank's lines without a loss: more of them than there ever were between two losses may mean nan."""
 
     longest: int | None = None  # None: no line has had a loss
     lines: int = 0  # since the last loss
@@ -35,7 +35,7 @@ class LossGap:
 
 @dataclass(slots=True)
 class Repeated:
-    """Lines of a step that has had one: drawn again, or another rank's where nothing says whose they are."""
+    """A second line for a step: drawn again, or of another rank where lines name none."""
 
     told: dict[tuple[int, str], str] = field(default_factory=dict)  # by who printed it, what was no number last
 

@@ -1,4 +1,4 @@
-"""Answers of Prometheus to `query_range` on metrics of dcgm-exporter, saved to a file, series by series."""
+"""Saved answers of Prometheus to `query_range` on dcgm-exporter's metrics, series by series."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ EXPECTED_COLUMNS = "expected columns step and duration or loss, with rank and op
 
 @record
 class Columns:
-    """Which column of a table means what, and in which unit.
+    """The meaning and unit of a table's columns.
 
     `parts` are the timed parts of a step; `phases` say of which part of the program a row is.
     """

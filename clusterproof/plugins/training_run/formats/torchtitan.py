@@ -1,4 +1,4 @@
-"""What torchtitan prints as it trains: each rank its own lines, with their time, and the loss.
+"""The logs of torchtitan: each rank's own lines, with their time and loss.
 
 A step is as long as the time since the line before, by as many steps as that is. Its clock begins anew behind a
 validation, and where a run goes on from a checkpoint.
@@ -32,7 +32,7 @@ NOT_HERE = -1.0  # the loss on ranks without the last pipeline stage
 
 @dataclass
 class Titan:
-    """What the lines have said so far, each by who printed it."""
+    """The data of the lines read so far, by who printed them."""
 
     rank: int = 0  # that the file is of
     bar: int = 0  # behind names of containers

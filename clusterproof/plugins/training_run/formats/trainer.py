@@ -1,4 +1,4 @@
-"""What Hugging Face's Trainer leaves: the lines and the bar that it prints, and the history that a checkpoint keeps.
+"""The output of Hugging Face's Trainer: lines, progress bar, and the history in a checkpoint.
 
 The bar (tqdm's) has steps and whole seconds, so that a step is said as the mean of as many as take half a minute. What
 an evaluation takes, and a checkpoint where the log says so, is none of it.
@@ -55,7 +55,7 @@ def is_logged(text: str) -> bool:
 
 @dataclass
 class Bar:
-    """A bar, and the steps that it has shown since these were last told."""
+    """A progress bar, and the steps that it has shown since they were last returned."""
 
     total: int
     n: int = 0
@@ -86,7 +86,7 @@ class Bar:
 
 @dataclass
 class Trainer:
-    """What its lines have said so far.
+    """The data of the lines read so far.
 
     A bar is of training if a loss is printed between two drawings of it, or if it has as many steps as are to be done.
     """

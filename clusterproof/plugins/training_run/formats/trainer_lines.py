@@ -1,4 +1,4 @@
-"""What programs on top of Trainer and Megatron write of their steps: LLaMA-Factory's and ms-swift's JSON lines.
+"""JSON lines of programs built on Trainer and Megatron: LLaMA-Factory and ms-swift.
 
 A line says how many steps there were, and the time since training began in whole seconds: a step is the mean of as many
 as take half a minute. A run that goes on from a checkpoint appends to the file, and counts its time anew.

@@ -1,4 +1,4 @@
-"""How long steps took, by the times of a log's lines: such a clock is set forward by an hour, as each spring."""
+"""Step times by the timestamps of log lines, also where that clock is set forward an hour, as each spring."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AS_USUAL_S = 5.0  # more or less
 
 @dataclass
 class WallClock:
-    """Of one who prints such lines."""
+    """The timestamps of one rank or launcher."""
 
     step_s: float | None = None
 

@@ -1,4 +1,4 @@
-"""Samples of a node that `clusterproof watch` has recorded: `NODE.samples.jsonl.zst`."""
+"""Samples of a node recorded by `clusterproof watch`: `NODE.samples.jsonl.zst`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ OF_HOST: Mapping[str, tuple[str, ...]] = {  # by metric: the columns whose sum i
 
 @record
 class SampledColumn:
-    """Of one metric and device: where its values stand in a sample, whose sum it is, and what is made of that."""
+    """One metric and device: the columns of its values, and how they are combined."""
 
     metric: str
     device: str

@@ -1,4 +1,4 @@
-"""GPUs of a run over time: memory that grows, GPUs that are seen no more, and whether all only wait."""
+"""GPUs of a run over time: growing memory, GPUs without samples, and GPUs that all only wait."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Points = Sequence[tuple[float, float]]  # seconds, percent
 
 @record
 class Growth:
-    """A GPU whose memory grows: percent now, points an hour, and the hours until it is full."""
+    """A GPU whose memory use grows: percent now, points an hour, and hours until it is full."""
 
     name: str
     percent: float
@@ -111,7 +111,7 @@ HIGH = 95  # percentile of a GPU's use, its memory's and its node's CPUs'
 
 @record
 class Unused:
-    """A GPU of which little is used: the 95th percentiles of its use, of its memory and of its node's CPUs."""
+    """A GPU with room: 95th percentiles of its use, its memory and its node's CPUs."""
 
     name: str
     use: float
@@ -143,7 +143,7 @@ LEAST_LOOKS = 3  # at the other GPUs of a node, and a minute, in which one is no
 
 @record
 class Ceased:
-    """A GPU, or a node, of which nothing was sampled any more for so long while others were; and since when (s)."""
+    """A GPU, or a node, without samples for so long while others had some; and since when (s)."""
 
     name: str
     time_s: float
@@ -197,7 +197,7 @@ Every = Mapping[tuple[str, str], Series]
 
 @record
 class Spin:
-    """For how long at most all GPUs of a run only waited, which they are, and when it began (s since 1970)."""
+    """The longest time in which all GPUs of a run only waited, the GPUs, and when it began (s since 1970)."""
 
     seconds: float
     gpus: tuple[str, ...]
@@ -206,14 +206,14 @@ class Spin:
 
 @record
 class Bounds:
-    """Below what a GPU draws too little power to compute (percent of its limit), and what is no traffic (MB/s)."""
+    """The power below which a GPU computes nothing (percent of its limit), and negligible traffic (MB/s)."""
 
     power_percent: float
     traffic: float
 
 
 class HangEvidence:
-    """All samples that show hanging, by metric."""
+    """The samples that show a hang, by metric."""
 
     def __init__(self, samples: Samples) -> None:
         self.bin_s = samples.bin_s

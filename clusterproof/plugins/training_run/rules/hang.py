@@ -1,4 +1,4 @@
-"""Why a run hangs: ranks that call different collectives, that others wait for, or that do otherwise than most."""
+"""Why a run hangs: ranks that call different collectives, ranks that others wait for, and ranks unlike most."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clusterproof.plugins.training_run.rank_processes import ASLEEP, COMPUTING, 
 
 @record
 class Mismatch:
-    """The first place of a group at which ranks differ; `odd` are fewer than `others`, or nobody can say who is.
+    """The first collective of a group on which ranks differ; `odd` are fewer than `others`, unless that is undecided.
 
     A place in which nobody waits yet, as all wait before it, is not what `holds_up` the run.
     """
@@ -115,7 +115,7 @@ def _with_size(called: Mapping[int, Called]) -> dict[int, Called]:
 
 @record
 class Wait:
-    """A collective in which some ranks wait for others, which have not come to it; or only their GPUs have not."""
+    """A collective in which some ranks wait for others, which have not called it, or only their GPUs not begun it."""
 
     group: str  # what the process group is for
     collective: Pending
@@ -126,7 +126,7 @@ class Wait:
 
 @record
 class Missing:
-    """The ranks that are waited for, in which collectives, and which of all ranks left no dump."""
+    """The ranks that others wait for, the collectives, and ranks without a dump."""
 
     ranks: tuple[int, ...]
     waits: tuple[Wait, ...]
@@ -237,7 +237,7 @@ LEAST_RANKS = 3  # of two that wait in different places nothing says which is at
 
 @record
 class AwaitedRanks:
-    """Ranks that others wait for, what each does, and what the others wait in, for how long together."""
+    """Ranks that others wait for by their processes: what each does, what the others wait in, and for how long."""
 
     activities: Mapping[int, str]
     waiting: tuple[int, ...]

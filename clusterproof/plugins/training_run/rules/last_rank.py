@@ -1,4 +1,4 @@
-"""Who comes last to collectives: a collective ends for all at once, so its kernel is shortest where it began last."""
+"""Which rank is last in collectives: all ranks end one together, so the last to begin has the shortest kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_CALLS = (
 
 @record
 class Last:
-    """Who comes last to a communicator's collectives: of how many, to how many, and how long others wait for it."""
+    """The rank that is most often last in a communicator's collectives: how often, and how long others wait."""
 
     communicator: str
     ranks: int

@@ -1,4 +1,4 @@
-"""Nodes of a Kubernetes cluster, by what an agent on each has printed last: pods of a DaemonSet that there are already.
+"""Kubernetes nodes by the last report of each one's agent, a pod of a DaemonSet that runs already.
 
 One request for a node and two for a run; nothing is created, and nothing is listened to. Whose report it is
 says the API server, which has a pod's log from the kubelet of the pod's own node; what stands in it is decoded as any
@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from clusterproof.plugins.agent.frame import last_whole
 from clusterproof.plugins.aws import AwsError
@@ -43,7 +44,7 @@ RIGHTS = "integrations/kubernetes/gate.yaml grants what is needed (docs/kubernet
 
 
 class Agents(Connection):
-    """Reads the last report of each node's agent."""
+    """The connection that reads the last report of each node's agent."""
 
     takes_stdin = False
 
@@ -75,10 +76,7 @@ class Agents(Connection):
             reason = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
             raise Unusable(reason) from None
         if not (agents or share):
-            raise Unusable(
-                f"no agent is in the namespace {namespace}; expected pods of its DaemonSet {DAEMON_SET}: "
-                f"kubectl describe daemonset -n {namespace} {DAEMON_SET} has why there are none"
-            )
+            _refuse_no_agent(namespace)
         since_s = int(float(settings.get(EVERY) or EVERY_S) + COLLECTED_S)
         reading = ReadContext(api, namespace, limits.answer_bytes, since_s, ReportCache(settings.get(KEEP) or ""))
         to_read = []
@@ -104,7 +102,7 @@ class Agents(Connection):
 
 @dataclass(slots=True)
 class ReadContext:
-    """What the visits of a run have in common."""
+    """What the visits of one run share."""
 
     api: Api
     namespace: str
@@ -122,7 +120,7 @@ class ReadContext:
 
 @dataclass(slots=True)
 class AgentVisit:
-    """One agent's log."""
+    """Reads one agent's log."""
 
     context: ReadContext
     pod: Pod
@@ -166,6 +164,13 @@ class AgentVisit:
 
     def _seconds(self) -> float:
         return time.monotonic() - self.started
+
+
+def _refuse_no_agent(namespace: str) -> NoReturn:
+    raise Unusable(
+        f"no agent is in the namespace {namespace}; expected pods of its DaemonSet {DAEMON_SET}: "
+        f"kubectl describe daemonset -n {namespace} {DAEMON_SET} has why there are none"
+    )
 
 
 def agents_of(api: Api, namespace: str, pages: PodPages | None = None) -> AgentPods:

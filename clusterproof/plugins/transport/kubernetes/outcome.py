@@ -1,4 +1,4 @@
-"""What has become of a run's pods: one watch for all of them; what a pod's state, or a refusal, means."""
+"""The state of a run's pods, by one watch for all, and what a pod's state or a refusal means."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AGAIN_S = 1.0  # after one that broke
 
 
 class PodWatch:
-    """The run's pods by name, as they are now. Safe to use from several threads."""
+    """The current state of a run's pods by name. Thread-safe."""
 
     def __init__(self, api: Api, run: RunObjects) -> None:
         self._api = api

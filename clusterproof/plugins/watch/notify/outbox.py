@@ -1,4 +1,4 @@
-"""What is still to be delivered, and what was: alerts wait here until the receiver has taken them.
+"""The outbox: alerts that are still to be delivered, and those that were.
 
 Every step is an entry, which JSON can hold. The same entries make the same outbox again, in another watch too.
 """
@@ -22,7 +22,7 @@ _STAYS_OPEN = frozenset({ChangeKind.OPENED.value, _WORSE, REMINDER})
 
 
 class Outbox:
-    """Of one receiver. It reads no clock and no file."""
+    """The outbox of one receiver. Reads no clock and no file."""
 
     def __init__(self, cluster: str, receiver: str = "") -> None:
         """`receiver`: whose it is; of an outbox that was kept before outboxes had that, nothing is known."""

@@ -1,4 +1,4 @@
-"""One GPU or core for some time: products of every type, each held against what it must be, to the last bit."""
+"""Computes products of every data type on a GPU or core for some time, and compares each bit with the known result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SAMPLED = 4096  # elements in which it is counted which bits were set and which 
 
 
 class Tally:
-    """What became of one type: how much was multiplied, which bits of its operands were 0 and 1, what was wrong."""
+    """The results of one data type: how much was multiplied, which operand bits were 0 and 1, and what was wrong."""
 
     def __init__(self, kind: Kind, unit: Unit) -> None:
         self.kind, self.unit = kind, unit

@@ -1,4 +1,4 @@
-"""Where wrong elements of a matrix lie: in a row, a column, a tile, a lane of each warp; and which bits differ."""
+"""Where wrong elements of a matrix lie (a row, a column, a tile, a lane of each warp), and which bits differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_BITS = 8  # that are named
 
 
 class Wrong(NamedTuple):
-    """One element: the bits of what was expected and of what came."""
+    """One wrong element: the expected bits, and those that were computed."""
 
     row: int
     column: int

@@ -1,4 +1,4 @@
-"""Products of exact integers in PyTorch, what they must be, and the checksums that this is held against."""
+"""Products of exact integers in PyTorch, and the checksums that they are compared with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEEDED = {"bfloat16": (8, 0), "tfloat32": (8, 0), "int8": (7, 5), "float8_e4m3fn
 
 
 class Unit(NamedTuple):
-    """How a type is multiplied here."""
+    """How one data type is multiplied on this hardware."""
 
     left: Any
     right: Any
@@ -30,11 +30,11 @@ class Unit(NamedTuple):
 
 
 class Unavailable(Exception):  # noqa: N818 - an answer, not an error
-    """PyTorch does not multiply this type here."""
+    """PyTorch cannot multiply this type here."""
 
 
 class Pair(NamedTuple):
-    """Two matrices of integers, and the powers of two that scale the rows of one and the columns of the other."""
+    """Two matrices of integers, and powers of two that scale the rows of one and the columns of the other."""
 
     left: Any
     right: Any
