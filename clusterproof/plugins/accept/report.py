@@ -8,12 +8,19 @@ from math import exp
 from textwrap import fill
 from typing import Any
 
-from clusterproof.plugins.accept.coverage import left_out, not_covered
 from clusterproof.plugins.accept.journal import EndedRun
 from clusterproof.plugins.accept.population import Errors
 from clusterproof.plugins.accept.sequential import Population
 from clusterproof.plugins.accept.state import AcceptanceState
-from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, failed, of_nodes, outcome
+from clusterproof.plugins.accept.verdicts import (
+    NodeOutcome,
+    NodeVerdict,
+    failed,
+    left_out,
+    not_covered,
+    of_nodes,
+    outcome,
+)
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.message import number_of

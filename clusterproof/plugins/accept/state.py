@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from itertools import chain
 
-from clusterproof.plugins.accept import UNKNOWN, NodeRun, StageRun, UnitSpeed
+from clusterproof.plugins.accept import UNKNOWN, Failure, NodeRun, OtherResult, OwnResult, StageRun, UnitSpeed
 from clusterproof.plugins.accept.plan import SPEED, AcceptancePlan
 from clusterproof.plugins.accept.populations import Populations
-from clusterproof.plugins.accept.results import Failure, OtherResult, OwnResult
 from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, decision_of, to_measure
 from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, FIRST_SIZE
 from clusterproof.plugins.catalog.acceptance import Stage

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from clusterproof.plugins.accept import NodeRun
+from clusterproof.plugins.accept.plan import SPEED
 from clusterproof.plugins.accept.sequential import Decision
-from clusterproof.plugins.accept.state import AcceptanceState
+from clusterproof.plugins.accept.state import COLLECTIVES, AcceptanceState
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.record import record
@@ -170,3 +171,26 @@ def _missing_in(reached: ReachedNodes, node: str, state: AcceptanceState) -> Ite
             yield f"{check}: failed in {len(failed)} of {len(known)} runs: {failed[0].message}"
     if not proven:
         yield f"{stage.title}: nothing of it applied to this node, or could be measured"
+
+
+def left_out(state: AcceptanceState) -> Iterator[str]:
+    """The stages that no run of this acceptance is to have, and why."""
+    for name, row in acceptance.stages().items():
+        if name not in {stage.name for stage in state.plan.stages}:
+            yield f"{row.title}: the plan leaves it out"
+        elif why := state.not_here(row):
+            yield f"{row.title}: {why}"
+
+
+def not_covered(state: AcceptanceState) -> Iterator[str]:
+    """What this acceptance does not prove, in words."""
+    yield from left_out(state)
+    largest = state.plan.largest_group(len(state.nodes))
+    if COLLECTIVES in {stage.name for stage in state.plan.stages} and 0 < largest < len(state.nodes):
+        yield f"{acceptance.stages()[COLLECTIVES].title}: on {largest} nodes at most, as the plan loads no more at once"
+    measured = {name for _, name, _ in state.populations.by_key}
+    if SPEED in {stage.name for stage in state.plan.stages}:
+        yield from (
+            f"{row.title}: measured on no node" for name, row in acceptance.measures().items() if name not in measured
+        )
+    yield from acceptance.not_covered()

@@ -151,6 +151,12 @@ def cursor_word(log_cursor: tuple[str, int, float]) -> str:
     return b2a_base64(json.dumps(log_cursor).encode(), newline=False).decode()
 
 
+@cache
+def modules_of(name: str) -> Mapping[str, str]:
+    """The texts of a module and of what it imports that travels."""
+    return modules_for([name])
+
+
 def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[str, str]:
     """The texts of modules and of what they import that travels, by full name; `files` lie elsewhere."""
     sources: dict[str, str] = {}

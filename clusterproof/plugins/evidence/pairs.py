@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from enum import Enum
@@ -23,6 +23,22 @@ class Failure(str, Enum):
     NO_RDMA = "no RDMA"  # neither node has any RDMA hardware
     NOT_AT_FAULT = "not at fault"  # a node was not to be had just then
     APART = "apart"  # the ranks of one job did not become one: what to do, the launcher knows
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, str]) -> Failure | None:
+        """The kind that a journal's reading has; older journals have only words. Raises ValueError."""
+        if "failure" in record:
+            return cls(record["failure"]) if record["failure"] else None
+        return next((kind for phrase, kind in _PHRASES.items() if phrase in record.get("problem", "")), None)
+
+
+_PHRASES = {  # of versions before journals had kinds: these words never change
+    "is not installed: looked": Failure.NO_PROGRAM,
+    "is not a program here": Failure.NO_PROGRAM,
+    "no RDMA device on either node": Failure.NO_RDMA,
+    "by no fault of its own": Failure.NOT_AT_FAULT,
+    "the ranks did not find each other": Failure.APART,
+}
 
 
 @dataclass(frozen=True, slots=True)

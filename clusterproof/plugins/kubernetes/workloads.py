@@ -56,6 +56,10 @@ class Pod:
     hostname: str = ""  # what its programs take for their host's; empty where that is the node's
     meant: str = ""  # of a DaemonSet's pod: the node that it is for, also before it is there
 
+    def container(self, name: str) -> Container | None:
+        """The container of that name: webhooks add others."""
+        return next((container for container in self.containers if container.name == name), None)
+
 
 def pods(api: Api, namespace: str = "", node: str = "", selector: str = "") -> list[Pod]:
     """The pods of a namespace, of a node, with these labels; empty is any. Raises KubernetesError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain, repeat
 from typing import TypeVar
 
@@ -275,19 +276,18 @@ def _info(snapshot: Snapshot) -> Metric:
     return family
 
 
-def _gauge(
-    name: str, help_text: str, values: Mapping[Labels, float], snapshot: Snapshot, labels: tuple[str, ...] = ()
+def _family(
+    kind: type[GaugeMetricFamily | CounterMetricFamily],
+    name: str,
+    help_text: str,
+    values: Mapping[Labels, float],
+    snapshot: Snapshot,
+    labels: tuple[str, ...] = (),
 ) -> Metric:
-    family = GaugeMetricFamily(f"{PREFIX}_{name}", help_text, labels=("cluster", *labels))
+    family = kind(f"{PREFIX}_{name}", help_text, labels=("cluster", *labels))
     for key, value in values.items():
         family.add_metric((snapshot.cluster, *key), value)
     return family
 
 
-def _counter(
-    name: str, help_text: str, values: Mapping[Labels, float], snapshot: Snapshot, labels: tuple[str, ...]
-) -> Metric:
-    family = CounterMetricFamily(f"{PREFIX}_{name}", help_text, labels=("cluster", *labels))
-    for key, value in values.items():
-        family.add_metric((snapshot.cluster, *key), value)
-    return family
+_gauge, _counter = partial(_family, GaugeMetricFamily), partial(_family, CounterMetricFamily)

@@ -15,13 +15,20 @@ from pathlib import Path
 from typing import IO, Any
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
-from clusterproof.plugins.benchmarks.pairwise.failures import failure_of
 from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import appendable, read_whole
 from clusterproof.plugins.evidence.exchanges import exchange_of
-from clusterproof.plugins.evidence.pairs import GroupMeasurement, Measurement, NodeGroup, Reading, is_believable, pair
+from clusterproof.plugins.evidence.pairs import (
+    Failure,
+    GroupMeasurement,
+    Measurement,
+    NodeGroup,
+    Reading,
+    is_believable,
+    pair,
+)
 
 SCHEMA = "clusterproof pairs 1"
 MAX_BYTES = 2**30
@@ -284,7 +291,7 @@ def _reading(record: Mapping[str, Any]) -> Reading:
         raise ValueError(f"{busbw!r:.40} is not a bandwidth")
     exchanges = tuple(exchange_of(exchange) for exchange in record.get("exchanges", ()))
     hosts = tuple(_texts(record.get("hosts", ())))
-    return Reading(**{**record, "hosts": hosts, "exchanges": exchanges, "failure": failure_of(record)})
+    return Reading(**{**record, "hosts": hosts, "exchanges": exchanges, "failure": Failure.of_record(record)})
 
 
 def _texts(values: Sequence[Any]) -> list[str]:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -209,15 +210,17 @@ class GateMetrics(Collector):
         yield _gauge("report_timestamp_seconds", help_text, reported, ("node",))
 
 
-def _gauge(name: str, help_text: str, values: Mapping[Labels, float], labels: tuple[str, ...] = ()) -> Metric:
-    family = GaugeMetricFamily(f"{PREFIX}_{name}", help_text, labels=labels)
+def _family(
+    kind: type[GaugeMetricFamily | CounterMetricFamily],
+    name: str,
+    help_text: str,
+    values: Mapping[Labels, float],
+    labels: tuple[str, ...] = (),
+) -> Metric:
+    family = kind(f"{PREFIX}_{name}", help_text, labels=labels)
     for key, value in values.items():
         family.add_metric(key, value)
     return family
 
 
-def _counter(name: str, help_text: str, values: Mapping[Labels, float], labels: tuple[str, ...] = ()) -> Metric:
-    family = CounterMetricFamily(f"{PREFIX}_{name}", help_text, labels=labels)
-    for key, value in values.items():
-        family.add_metric(key, value)
-    return family
+_gauge, _counter = partial(_family, GaugeMetricFamily), partial(_family, CounterMetricFamily)

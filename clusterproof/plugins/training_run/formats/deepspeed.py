@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.files import seconds, whole
+from clusterproof.plugins.training_run.formats.printed import WallClock
 from clusterproof.plugins.training_run.formats.trainer import Bar
-from clusterproof.plugins.training_run.formats.wall_clock import WallClock
 from clusterproof.plugins.training_run.losses import Loss
 
 MS = 1e-3  # s

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.files import seconds, whole
-from clusterproof.plugins.training_run.formats.printed import NUMBER, Repeated, loss_and_norm
+from clusterproof.plugins.training_run.formats.printed import NUMBER, Repeated, WallClock, loss_and_norm
 from clusterproof.plugins.training_run.formats.printer import Printer, printer
-from clusterproof.plugins.training_run.formats.wall_clock import WallClock
 from clusterproof.plugins.training_run.losses import Loss
 
 LATE = (b" - INFO - step:", b" - INFO - \x1b[31mstep:")  # in a line that may come late

@@ -19,7 +19,7 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes, table, text
-from clusterproof.plugins.kubernetes.workloads import Container, Pod, PodPages
+from clusterproof.plugins.kubernetes.workloads import Pod, PodPages
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
@@ -192,25 +192,21 @@ def agents_of(api: Api, namespace: str, pages: PodPages | None = None) -> AgentP
 
 def state_of(agent: Pod) -> str:
     """What is the same while there is nothing new to know of an agent's node."""
-    container = _container(agent)
+    container = agent.container(CONTAINER)
     state = (container.is_running, container.waiting, container.ended) if container else ()
     return f"{mark_of(agent)} {agent.is_ready} {agent.phase} {bool(agent.deleted)} {state}"
 
 
 def is_changing(agent: Pod) -> bool:
     """Whether an agent says that it reports something else; of a node that is not ready, the pod alone is unready."""
-    container = _container(agent)
+    container = agent.container(CONTAINER)
     return container is not None and container.is_running and not container.is_ready
 
 
 def is_at_work(agent: Pod | None) -> bool:
     """Whether an agent runs and is ready, which no pod is on a node that is not."""
-    container = _container(agent) if agent else None
+    container = agent.container(CONTAINER) if agent else None
     return agent is not None and agent.is_ready and container is not None and container.is_running
-
-
-def _container(agent: Pod) -> Container | None:
-    return next((container for container in agent.containers if container.name == CONTAINER), None)
 
 
 def unreported(node: ApiNode | None, agent: Pod | None, other: Pod | None = None) -> Answer | None:
@@ -224,7 +220,7 @@ def unreported(node: ApiNode | None, agent: Pod | None, other: Pod | None = None
         not_made = f", which has not made {other.name[:WORDS]}" if other else ""
         detail = f"no agent is on it; expected one of its DaemonSet{not_made}"
         return Answer(unreached=Unreached.NOT_STARTED, detail=detail)
-    container = _container(agent)
+    container = agent.container(CONTAINER)
     if container and container.is_running:
         return None
     text = agent.scheduled or ((container.waiting_message or container.ended_message) if container else agent.message)
