@@ -230,7 +230,7 @@ _OF_ONE = (  # what is evaluated once: the cluster as a whole, a training run
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class EarlyEnd:
     """A run that ended early: how many of its checks were complete, and on how many nodes."""
 
     ended: int
@@ -245,7 +245,7 @@ class Cut:
         return f"INTERRUPTED: {self.ended:,} of {self.chosen:,} checks ended{of_nodes}"
 
 
-def cut_of(results: Iterable[Result]) -> Cut | None:
+def cut_of(results: Iterable[Result]) -> EarlyEnd | None:
     """What of a run is missing; None where it evaluated all that was chosen."""
     results = [result for result in results if result.check != BROKEN]
     missing = [result for result in results if not result.is_evaluated]
@@ -253,4 +253,4 @@ def cut_of(results: Iterable[Result]) -> Cut | None:
         return None
     nodes = {result.node for result in results if result.is_of_node}
     cut = {result.node for result in missing if result.is_of_node}
-    return Cut(len(results) - len(missing), len(results), len(nodes - cut), len(nodes))
+    return EarlyEnd(len(results) - len(missing), len(results), len(nodes - cut), len(nodes))

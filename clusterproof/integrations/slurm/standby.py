@@ -45,7 +45,7 @@ OF_ITS_OWN = frozenset({"nvml"})  # collectors that load what no other needs: py
 BURY_S = 0.1  # what the kernel does not let die is not waited for
 
 
-class Part:
+class PynvmlFinder:
     """An import hook: finds and loads the part of nvidia-ml-py that is used."""
 
     def __init__(self, code: bytes) -> None:
@@ -185,7 +185,7 @@ def _stand_by(ordered: int, answering: int, nvml: bytes) -> None:
             os.dup2(descriptor, standard)
         os.closerange(3, MAX_DESCRIPTORS)  # among them the lock of the run, which must not outlive it
         if nvml:
-            sys.meta_path.insert(0, Part(nvml))
+            sys.meta_path.insert(0, PynvmlFinder(nvml))
         import_module(RUNNER)
         order = sys.stdin.readline()
         if order:

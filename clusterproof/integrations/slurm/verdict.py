@@ -32,7 +32,7 @@ Cursor = tuple[str, int, float]  # of the kernel log: boot id, sequence number, 
 
 
 @record
-class Owner:
+class LeftoverOwner:
     """Whose leftovers a finding is about: a job id, a user id, or both where a process claims its job."""
 
     job: str = ""
@@ -51,7 +51,7 @@ class CheckFinding:
     verdict: str  # fail, concern, incomplete
     message: str
     devices: tuple[str, ...] = ()
-    owners: tuple[Owner, ...] = ()
+    owners: tuple[LeftoverOwner, ...] = ()
 
     @property
     def gpus(self) -> frozenset[int]:
@@ -153,7 +153,7 @@ def findings_of(records: Any) -> tuple[CheckFinding, ...] | None:
 
 
 def _finding_of(record: Mapping[str, Any]) -> CheckFinding:
-    owners = tuple(Owner(str(owner["job"]), str(owner["uid"])) for owner in record.get("owners", ()))
+    owners = tuple(LeftoverOwner(str(owner["job"]), str(owner["uid"])) for owner in record.get("owners", ()))
     check, verdict, message = (str(record[key]) for key in WORDS)
     return CheckFinding(check, verdict, message, tuple(map(str, record.get("devices", ()))), owners)
 

@@ -222,7 +222,7 @@ class Running:
         return f"{how} while reading {self.reading()}"
 
 
-class Together(Running):
+class SharedProcess(Running):
     """Fast collectors that share one process; each is started alone where that hangs or breaks, or it is late."""
 
     def __init__(self, nodes: dict[str, tuple[str, Node]], node: Node) -> None:
@@ -234,7 +234,7 @@ class Together(Running):
         """The collectors with the records that it sent, or started again."""
         records: Any = self.record.get("value") or {}
         return [
-            Known(name, records[name])
+            FinishedCollector(name, records[name])
             if records.get(name, {}).get("status", "broke") not in ("timed_out", "broke")
             else Running(name, node, module)
             for name, (module, node) in self.nodes.items()
@@ -244,7 +244,7 @@ class Together(Running):
         live(module, node, pipe, {name: of_collector for name, (of_collector, _) in self.nodes.items()})
 
 
-class Known(Running):
+class FinishedCollector(Running):
     """A collector that is done, without a process."""
 
     def __init__(self, name: str, record: dict[str, object]) -> None:

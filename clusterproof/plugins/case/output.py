@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from clusterproof.plugins.case import Event, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, unwrapped, without
 from clusterproof.plugins.case.failures import UNCAUGHT, Exceptions, Failures, rest_of
-from clusterproof.plugins.case.survived import Steps, Survived, as_logged, step_of
+from clusterproof.plugins.case.survived import Steps, TracebackReader, as_logged, step_of
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
 from clusterproof.plugins.core.record import field, record, replace
 
@@ -89,7 +89,7 @@ class _Reader:
         self.ranks: dict[tuple[str, str], tuple[int, int]] = {}  # by node and pid: in how large a group, and which
         self.failures = Failures(clock)
         self.exceptions = Exceptions()
-        self.survived = Survived()
+        self.survived = TracebackReader()
         self.untold: dict[int | None, tuple[str, int | None, str]] = {}  # of each rank, in what was found
         self.stamp = Span()
         self.is_stamped = False  # the line that is read
@@ -139,7 +139,7 @@ class _Reader:
                 self._forget(untold)
             self.untold.clear()
             self.exceptions.let_go()
-            self.survived = Survived()
+            self.survived = TracebackReader()
         if self.exceptions.ends(line, rank, sign):
             self._forget(self.untold.pop(rank))
             if not sign:

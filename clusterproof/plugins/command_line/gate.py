@@ -25,7 +25,7 @@ from clusterproof.plugins.kubernetes.gate.write import remove
 from clusterproof.plugins.options import LEAST_S, MOST_S
 from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN, INTERRUPTED
-from clusterproof.plugins.transport.kubernetes.reporting import Unchanged, report_for_ever
+from clusterproof.plugins.transport.kubernetes.reporting import UnchangedFile, report_for_ever
 
 MAX_EVERY_S = 3600
 NODE_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
@@ -152,7 +152,7 @@ def _report(option: argparse.Namespace, _: Sequence[str], is_over: threading.Eve
     """
     policy, expected = _expected(option.options)
     probe = ProbeOptions(collector_s=option.probe_timeout, checkpoints=policy.checkpoints, mounts=policy.mounts)
-    note = Unchanged(Path(option.unchanged), findings_digest(policy, expected)).note if option.unchanged else id
+    note = UnchangedFile(Path(option.unchanged), findings_digest(policy, expected)).note if option.unchanged else id
     report_for_ever(option.every, probe, is_over, note)
     return 0
 

@@ -30,9 +30,9 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, Api
-from clusterproof.plugins.kubernetes.gate import LIMIT, NOT_REACHED, OBSERVE, REFRESH_S, Orders, resident
+from clusterproof.plugins.kubernetes.gate import LIMIT, NOT_REACHED, OBSERVE, REFRESH_S, GateSettings, resident
 from clusterproof.plugins.kubernetes.gate.round import GateMetrics, Round, keep_verdicts, kept_verdicts, round_of, taken
-from clusterproof.plugins.kubernetes.gate.write import Written, write
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome, write
 from clusterproof.plugins.kubernetes.workloads import Pod, PodPages
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.agents import agents_of, is_changing
@@ -93,7 +93,7 @@ class Rounds:
         self._targets: tuple[Target, ...] = ()  # of a cluster that is divided
         self._pages = PodPages()
         self._orders = resident(
-            Orders(self._own.k8s_gate, self._own.k8s_max_tainted, self._own.k8s_startup_taint), option.every
+            GateSettings(self._own.k8s_gate, self._own.k8s_max_tainted, self._own.k8s_startup_taint), option.every
         )
         self._refreshed = 0.0  # when all conditions were last looked through, in seconds since 1970
         self._reported: Mapping[str, float] = {}  # by node when its report was read, in seconds since 1970
@@ -202,7 +202,7 @@ class Rounds:
         }
         sure = {n: verdict for n, verdict in verdicts.items() if n not in changing}
         written, health_by_node = (
-            Written((f"{len(verdicts)} nodes as before",), ()),
+            WriteOutcome((f"{len(verdicts)} nodes as before",), ()),
             {n: verdict.health for n, verdict in sure.items()},
         )
         is_due = self._is_due(now)

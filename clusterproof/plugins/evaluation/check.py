@@ -67,7 +67,7 @@ DEVICES = {
 COUNTED = {"gpu": "gpus", "efa_device": "efa"}  # devices of which a node is expected to have a number
 
 
-class Owner(Protocol):
+class CheckOwner(Protocol):
     """What a result is about: a node, a pair of nodes, or the cluster."""
 
     @property

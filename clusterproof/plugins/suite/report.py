@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.result import Result, from_json
 from clusterproof.plugins.core.verdict import Recording, Several, Verdict
-from clusterproof.plugins.evaluation.check import NO_VERDICT, Owner
+from clusterproof.plugins.evaluation.check import NO_VERDICT, CheckOwner
 from clusterproof.plugins.evaluation.evaluate import result_of
 from clusterproof.plugins.evaluation.routing import Route
 from clusterproof.plugins.suite.items import CheckItem, node_name, route_of
@@ -193,7 +193,7 @@ def _of_light(item: pytest.Item, ended: BaseException | None) -> Result | None:
     return item.evaluated if ended is None or ended is item.raised else None
 
 
-def _about(item: pytest.Item) -> tuple[Route, Owner] | None:
+def _about(item: pytest.Item) -> tuple[Route, CheckOwner] | None:
     """The route of an item and what it is about, or None where that is no node and no cluster."""
     about = route_of(item)
     if about is None:

@@ -69,7 +69,7 @@ REST = "all others"
 
 
 @record
-class Spent:
+class TimeSpent:
     """The time and number of calls of a kernel on a rank's GPU, or of an operator on its CPU with what it calls."""
 
     rank: int
@@ -80,7 +80,7 @@ class Spent:
 
 
 @record
-class Loader:
+class DataLoader:
     """A rank's data loader: its worker processes, and whether it copies batches to pinned memory."""
 
     rank: int
@@ -95,7 +95,7 @@ class Loader:
 
 
 @record
-class Loop:
+class StepLoop:
     """When the first step of a file began, and when the last one ended, in seconds since 1970."""
 
     began: float
@@ -103,7 +103,7 @@ class Loop:
 
 
 @record
-class Cores:
+class CpuCount:
     """How many CPUs a node has, by its samples."""
 
     node: str
@@ -111,7 +111,7 @@ class Cores:
 
 
 @record
-class Cut:
+class CutFile:
     """A file that breaks off: its incomplete end is ignored."""
 
 
@@ -165,7 +165,7 @@ def kind_of(name: str) -> str:
 
 
 @record
-class Status:
+class GroupProgress:
     """A rank's progress in a process group: the last collective that it enqueued, and the last that ended."""
 
     enqueued: int
@@ -173,7 +173,7 @@ class Status:
 
 
 @record
-class Pending:
+class PendingCollective:
     """The first collective of a process group that a rank enqueued and that has not ended.
 
     Whether its GPU has begun it is None where the dump does not say (TORCH_NCCL_ENABLE_TIMING=1 records it).
@@ -185,7 +185,7 @@ class Pending:
 
 
 @record
-class Exchange:
+class PendingExchange:
     """The first send or receive with another rank that a rank enqueued and that has not ended."""
 
     group: str
@@ -195,7 +195,7 @@ class Exchange:
 
 
 @record
-class Called:
+class CollectiveArguments:
     """A rank's call of a collective, in the fields on which ranks must agree; `elements` is None where they need not.
 
     `where` is the line of its program, `train_step, train.py:120`; `time` is in seconds since 1970, by its own clock,
@@ -223,10 +223,10 @@ class Dump:
     rank: int
     members: Mapping[str, tuple[int, ...]]  # of each group: its ranks
     purposes: Mapping[str, str]  # of each group: what it is for, `TENSOR_MODEL_PARALLEL_GROUP`
-    pending: Mapping[str, Pending]
+    pending: Mapping[str, PendingCollective]
     enqueued: Mapping[str, int]  # of those of which the ring has an operation
     local: Mapping[str, str]  # of each group: the number by which this rank alone knows it
-    status: Mapping[str, Status]  # by that number
-    exchanges: tuple[Exchange, ...] = ()  # one for each rank that it waits to send to, or to receive from
-    called: Mapping[str, Mapping[int, Called]] = field(default_factory=dict)  # of each group some, around what waits
+    status: Mapping[str, GroupProgress]  # by that number
+    exchanges: tuple[PendingExchange, ...] = ()  # one for each rank that it waits to send to, or to receive from
+    called: Mapping[str, Mapping[int, CollectiveArguments]] = field(default_factory=dict)  # some of each group
     with_sends: frozenset[str] = frozenset()  # groups in which it sends or receives, too

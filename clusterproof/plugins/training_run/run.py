@@ -25,9 +25,16 @@ from clusterproof.plugins.training_run.not_recorded import (
     ONE_RANK,
 )
 from clusterproof.plugins.training_run.placement import Placement, Slots, on_nodes, pairs_of, placements
-from clusterproof.plugins.training_run.rules.gpus import Bounds, Spin
-from clusterproof.plugins.training_run.rules.hang import AwaitedRanks, Mismatch, Missing, awaited, mismatches, missing
-from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
+from clusterproof.plugins.training_run.rules.gpus import Bounds, BusyWait
+from clusterproof.plugins.training_run.rules.hang import (
+    AwaitedRanks,
+    Mismatch,
+    MissingRanks,
+    awaited,
+    mismatches,
+    missing,
+)
+from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, LastRank, last_to_come
 from clusterproof.plugins.training_run.rules.phases import TimeShare, kernels_run, shares
 from clusterproof.plugins.training_run.rules.silent_ranks import silent_ranks
 from clusterproof.plugins.training_run.rules.steps import StepTime, step_times, timed
@@ -193,7 +200,7 @@ class TrainingRun:
         return awaited(self.data.processes, self.threshold("run.hung_s"), gpus_wait_s=self._gpus_wait_s())
 
     @cached_property
-    def spin(self) -> Spin | None:
+    def spin(self) -> BusyWait | None:
         """The longest time in which all GPUs in use only waited; None where there was none. Raises Incomplete."""
         bounds = Bounds(self.threshold("run.hung_power_percent"), self.threshold("run.hung_traffic_mb_s"))
         return self.sampled.hang_evidence.spin(bounds)
@@ -205,7 +212,7 @@ class TrainingRun:
             return 0.0  # that is unknown
 
     @cached_property
-    def missing(self) -> Missing:
+    def missing(self) -> MissingRanks:
         """Which ranks the others wait for. Raises Incomplete."""
         return missing(self.dumps)
 
@@ -230,7 +237,7 @@ class TrainingRun:
         return self.data.losses
 
     @cached_property
-    def last_to_come(self) -> Last | None:
+    def last_to_come(self) -> LastRank | None:
         """Who comes last to the largest share of a communicator's collectives; None if nobody. Raises Incomplete."""
         recorded = ((self.data.arrivals, LEAST_CALLS), (self.data.traced, LEAST_TRACED))
         return last_to_come(recorded, self.threshold("run.certain_errors"))

@@ -13,7 +13,7 @@ from clusterproof.plugins.training_run.rules.gpus import (
     LEAST_GROWTH_S,
     Growth,
     HangEvidence,
-    Unused,
+    UnderusedGpu,
     ceased,
     growing,
     observed_s,
@@ -116,7 +116,7 @@ class SampledGpus:
             raise _not_sampled("the memory of GPUs", "nvidia-smi's memory.used")
         return used
 
-    def unused(self, below: float) -> list[Unused] | None:
+    def unused(self, below: float) -> list[UnderusedGpu] | None:
         """The GPUs of which less than so many percent are used; None where that is not known. Raises as `gpus`."""
         _ = self.gpus
         return unused_gpus(self.samples, below)

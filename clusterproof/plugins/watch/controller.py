@@ -18,7 +18,7 @@ from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.transport import Limits, sessions_for
 from clusterproof.plugins.transport.fan_out import LINE_S
 from clusterproof.plugins.watch import Change, ChangeKind
-from clusterproof.plugins.watch.own_health import HostClock, Unchecked
+from clusterproof.plugins.watch.own_health import HostClock, UncheckedNodes
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions, SamplerSession, SessionEnded, SessionEvent
 from clusterproof.plugins.watch.sinks import Sinks
@@ -67,7 +67,7 @@ class Controller:
         self._why: dict[str, str] = {}
         self._sessions: list[SamplerSession] = []
         self._node_sessions = sessions_for(cluster.connection, settings.limits)
-        self._unchecked = Unchecked(say)
+        self._unchecked = UncheckedNodes(say)
 
     def stop(self) -> None:
         """End it, from a signal or another thread."""
@@ -101,7 +101,7 @@ class Controller:
         if isinstance(first, Visited) and first.failed:
             raise first.failed
         not_reached = list(first.not_reached) if isinstance(first, Visited) else []
-        self._unchecked = Unchecked(self.say, not_reached)
+        self._unchecked = UncheckedNodes(self.say, not_reached)
         self._take(first)
         if first:
             self.say(first_answers(self.watch, not_reached))

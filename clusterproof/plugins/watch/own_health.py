@@ -86,7 +86,7 @@ def in_one_line(why: object) -> str:
     return printable(" ".join(str(why).split())) or type(why).__name__
 
 
-class Unchecked:
+class UncheckedNodes:
     """Nodes that the last full check did not reach, each reported once."""
 
     def __init__(self, say: Callable[[str], object], nodes: Iterable[str] = ()) -> None:

@@ -23,8 +23,8 @@ from clusterproof.plugins.benchmarks.launchers.rendezvous import (
     DONE,
     READY,
     Acceptor,
+    NotConnected,
     PortTaken,
-    Unmet,
     addresses,
     find_server,
     listen,
@@ -169,7 +169,7 @@ class Run:
         before = sent_bytes()
         try:
             self.meet_and_run()
-        except Unmet as problem:
+        except NotConnected as problem:
             self.unmet, self.is_port_taken = str(problem), isinstance(problem, PortTaken)
         self.end()
         sent = between(before, sent_bytes())
@@ -197,7 +197,7 @@ class Run:
                 self.until_it_serves(rendezvous["port"], meet_until)
                 while not self.peer:
                     if time.monotonic() > meet_until:
-                        raise Unmet("the other node did not connect")
+                        raise NotConnected("the other node did not connect")
                     self.peer = self.acceptor.accept(min(TICK_S, meet_until - time.monotonic()))
             if listens(rendezvous["port"]) and not listens(rendezvous["port"], os.geteuid()):
                 raise PortTaken(f"port {rendezvous['port']} is taken")  # by another user, with whom would be measured

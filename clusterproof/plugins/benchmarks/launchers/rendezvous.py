@@ -138,11 +138,11 @@ def exactly(other: socket.socket, count: int, until: float) -> bytes:
     return data
 
 
-class Unmet(Exception):  # noqa: N818 - its message is what was observed
+class NotConnected(Exception):  # noqa: N818 - its message is what was observed
     """The other end did not connect; the message says what was seen of it."""
 
 
-class PortTaken(Unmet):
+class PortTaken(NotConnected):
     """Another program listens at this port of this node."""
 
 
@@ -183,7 +183,7 @@ def find_server(addresses: list[str], port: int, word: bytes, until: float) -> t
                 seen[address] = problem.strerror or str(problem)
             wait(AGAIN_S)
     tried = ", ".join(f"{address}: {why}" for address, why in seen.items())
-    raise Unmet(f"it cannot be reached on port {port} ({tried or 'no address is known'})")
+    raise NotConnected(f"it cannot be reached on port {port} ({tried or 'no address is known'})")
 
 
 def listening_for_silence(other: socket.socket) -> socket.socket:

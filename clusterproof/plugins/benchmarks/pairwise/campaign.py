@@ -16,7 +16,7 @@ from clusterproof.plugins.benchmarks.pairwise.findings import too_noisy
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import again
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, by_pair, slow_together
-from clusterproof.plugins.benchmarks.pairwise.screen import Screened, SlowPlace, screen
+from clusterproof.plugins.benchmarks.pairwise.screen import SlowPlace, Suspicion, screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import decided, undecided
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 
@@ -149,7 +149,7 @@ def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) ->
     return tuple(draw.pairs)
 
 
-def _suspects(screened: Screened) -> list[str]:
+def _suspects(screened: Suspicion) -> list[str]:
     slow = sorted(screened.slow, key=lambda node: (screened.slow[node], node))
     return list(dict.fromkeys([*screened.failing, *slow]))
 
@@ -157,7 +157,7 @@ def _suspects(screened: Screened) -> list[str]:
 class _Draw:
     """A round that is being drawn: every node is in at most one pair."""
 
-    def __init__(self, plan: PairPlan, measurements: Sequence[Measurement], screened: Screened, number: int) -> None:
+    def __init__(self, plan: PairPlan, measurements: Sequence[Measurement], screened: Suspicion, number: int) -> None:
         self.pairs: list[Pair] = []
         self.of_pair = by_pair(screened.values)
         self.settings = plan.settings

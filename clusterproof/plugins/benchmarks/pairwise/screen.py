@@ -107,7 +107,7 @@ FEWEST_OWN = 2  # values with partners that are not slow, to evaluate a node by 
 
 
 @dataclass(frozen=True, slots=True)
-class Screened:
+class Suspicion:
     """The suspects so far."""
 
     reference: Normal | None
@@ -128,7 +128,7 @@ class Screened:
         return [value for value in self.of_node[node] if value.pair.other(node) not in self.slow]
 
 
-def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> Screened:
+def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> Suspicion:
     """Look through all measurements so far."""
     failing = failing_nodes(measurements)
     often = Counter(measurement.pair for measurement in measurements)
@@ -160,8 +160,8 @@ def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> S
             break
     failed = _failed_links(measurements, failing)
     if reference is None:
-        return Screened(None, (), {}, failing, failed, ())
-    return Screened(reference, all_values, slow, failing, (*failed, *links), tuple(places), of_node)
+        return Suspicion(None, (), {}, failing, failed, ())
+    return Suspicion(reference, all_values, slow, failing, (*failed, *links), tuple(places), of_node)
 
 
 def _lowest(of_node: Mapping[str, Sequence[Value]]) -> set[str]:

@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.field import (
     values,
     whole,
 )
-from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.facts import ProgramRun
 from clusterproof.plugins.evidence.perf.gpu_speed import document
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ def every_alone(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple
 
 
 @record
-class Wrong(Reported):
+class WrongResult(Reported):
     """One wrong result, and how often it was wrong again when repeated."""
 
     where = Field(text)
@@ -76,7 +76,7 @@ class TypeProducts(Reported):
     cores = Field(optional(whole))  # that multiplied it
     wrong_cores = Field(optional(whole))
     wrong_products = Field(whole)
-    wrong = Field(every(Wrong))
+    wrong = Field(every(WrongResult))
     why = Field(optional(text))  # it was not multiplied
     has_none = Field(optional(text))  # by its make the hardware lacks the type
 
@@ -125,13 +125,13 @@ class GpuExact(Reported):
     @property
     def gpus(self) -> tuple[ExactGpu, ...]:
         """In PyTorch's order, which is nvidia-smi's. Raises Incomplete."""
-        report = Reported(document(Ran(self.data)))
+        report = Reported(document(ProgramRun(self.data)))
         return tuple(at_least_one([*_Gpus(report.data).gpus], "GPU"))
 
 
-def wrong_everywhere(gpus: Iterable[ExactGpu]) -> Mapping[str, list[Wrong]]:
+def wrong_everywhere(gpus: Iterable[ExactGpu]) -> Mapping[str, list[WrongResult]]:
     """By type what is wrong on each of several GPUs, each time: no two GPUs break in the same way, a library does."""
-    by_type: dict[str, list[tuple[Wrong, ...]]] = {}
+    by_type: dict[str, list[tuple[WrongResult, ...]]] = {}
     with Recording():  # what cannot be read of it, the check says
         for kind in (kind for gpu in gpus for kind in known(lambda: gpu.types, ())):  # noqa: B023
             with part:
@@ -158,13 +158,13 @@ class CoreError(Reported):
 
 
 @record
-class Cores(Reported):
+class CoreResults(Reported):
     """The results of all cores."""
 
     @property
-    def wrong_everywhere(self) -> Mapping[str, list[Wrong]]:
+    def wrong_everywhere(self) -> Mapping[str, list[WrongResult]]:
         """By type what is wrong on each of several cores, each time, as of GPUs."""
-        found: dict[str, list[Wrong]] = {}
+        found: dict[str, list[WrongResult]] = {}
         with Recording(), part:
             for kind in self.types:
                 wrong = [one for one in self.wrong if one.type == kind.type]
@@ -175,7 +175,7 @@ class Cores(Reported):
 
     cores = Field(whole)
     types = Field(every_alone(TypeProducts))
-    wrong = Field(every_alone(Wrong))
+    wrong = Field(every_alone(WrongResult))
     errors = Field(every(CoreError))
     without_torch = Field(optional(text))
 
@@ -185,7 +185,7 @@ class CpuExact(Reported):
     """The results of a node's cores and memory."""
 
     @property
-    def found(self) -> Cores:
+    def found(self) -> CoreResults:
         """What they answered, by PyTorch or without it. Raises Incomplete."""
-        printed: Mapping[str, Any] = document(Ran(self.data)) if "output" in self.data else self.data
-        return Cores(printed)
+        printed: Mapping[str, Any] = document(ProgramRun(self.data)) if "output" in self.data else self.data
+        return CoreResults(printed)

@@ -22,7 +22,7 @@ from clusterproof.plugins.evidence.field import (
     text,
     whole,
 )
-from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.facts import ProgramRun
 from clusterproof.plugins.evidence.perf.gpu_speed import document
 
 MAX_SUSPECTS = 5  # that are named beside each other
@@ -121,7 +121,7 @@ class ExactCollective(Reported):
     @property
     def found(self) -> NodeResult:
         """What PyTorch printed. Raises Incomplete."""
-        return NodeResult(document(Ran(self.data)))
+        return NodeResult(document(ProgramRun(self.data)))
 
 
 @record

@@ -21,7 +21,7 @@ from clusterproof.plugins.evidence.field import (
     texts,
     whole,
 )
-from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.facts import ProgramRun
 from clusterproof.plugins.evidence.perf.gpu_speed import document
 
 FEWEST_ALIKE = 2  # GPUs that make another one the one that is wrong
@@ -133,7 +133,7 @@ class ExactStep(Reported):
     @property
     def printed(self) -> _Printed:
         """What PyTorch printed. Raises Incomplete."""
-        return _Printed(document(Ran(self.data)))
+        return _Printed(document(ProgramRun(self.data)))
 
     @property
     def gpus(self) -> tuple[StepGpu, ...]:

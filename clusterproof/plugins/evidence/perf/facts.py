@@ -45,7 +45,7 @@ def printed(data: object) -> str:
 
 
 @record
-class Ran(Reported):
+class ProgramRun(Reported):
     """One run of a program; `exit` is None where it was killed."""
 
     command = Field(text)
@@ -107,7 +107,7 @@ _ROW = re.compile(
 
 
 @record
-class Exchange(Reported):
+class PingpongRun(Reported):
     """One fi_pingpong in one domain; `exit` is the client's, None where it was killed or had no server."""
 
     domain = Field(text)
@@ -133,7 +133,7 @@ class Exchange(Reported):
 class Loopback(Reported):
     """The fi_pingpong exchanges of a node with itself."""
 
-    exchanges = Field(every(Exchange), "domains", where="efa_loopback: domains")  # domain by domain
+    exchanges = Field(every(PingpongRun), "domains", where="efa_loopback: domains")  # domain by domain
 
 
 def is_of_comparison(cause: str, message: str) -> bool:

@@ -9,7 +9,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.field import Field, number, text, whole
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError
 from clusterproof.plugins.evidence.kernel_log.facts import lines, parse
-from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.facts import ProgramRun
 
 STRESSORS = ("cpu", "vm")
 ENDINGS = {  # what the manual says of its exit status
@@ -27,7 +27,7 @@ _STARVED = re.compile(r"^.{0,200}killed by (?:the )?OOM killer", re.MULTILINE)
 
 
 @record
-class StressNg(Ran):
+class StressNg(ProgramRun):
     """One run; `memory_mib` is the memory of its workers, `budget_s` how long they had."""
 
     seconds = Field(number)

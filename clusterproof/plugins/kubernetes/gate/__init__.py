@@ -35,7 +35,7 @@ LATE = 3  # reports that may be missing
 
 
 @record
-class Orders:
+class GateSettings:
     """The settings of a gate: `limit` as `10%,10`; `startup` is the key of the taint that new nodes start with."""
 
     mode: str = OBSERVE
@@ -55,7 +55,7 @@ class Orders:
         return self.mode == TAINT
 
 
-def resident(orders: Orders, every_s: float) -> Orders:
+def resident(orders: GateSettings, every_s: float) -> GateSettings:
     """The same for a gate that looks again each `every_s`: few writes, and no change for one report that is late."""
     return replace(orders, refresh_s=REFRESH_S, patience_s=REFRESH_S + LATE * every_s)
 

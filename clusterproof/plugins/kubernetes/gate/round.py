@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from clusterproof.plugins.core.record import as_json, record, replace
 from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, UNKNOWN, Health
 from clusterproof.plugins.kubernetes.gate.objects import of_nodes
-from clusterproof.plugins.kubernetes.gate.write import Written
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 
 NOT_EVALUATED = "NotEvaluated"
 FILE = "round.json"
@@ -60,7 +60,7 @@ def round_of(
     now: float,
     health_by_node: Mapping[str, Health],
     reported: Mapping[str, float],
-    written: Written,
+    written: WriteOutcome,
     requests: Mapping[str, int],
     silent: Collection[str] = (),
 ) -> Round:

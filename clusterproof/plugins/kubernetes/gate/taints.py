@@ -14,7 +14,7 @@ from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.collectors import k8s_pods
-from clusterproof.plugins.kubernetes.gate import FALSE, NO_SCHEDULE, OURS, TRUE, UNFIT, Health, Orders
+from clusterproof.plugins.kubernetes.gate import FALSE, NO_SCHEDULE, OURS, TRUE, UNFIT, GateSettings, Health
 from clusterproof.plugins.kubernetes.gate.objects import (
     TAINTS_CHANGED,
     GateNode,
@@ -120,7 +120,7 @@ def _names(names: Sequence[str]) -> str:
 class TaintWriter:
     """The changes of taints of one run. `seen` are all nodes of the cluster, kept up to date."""
 
-    def __init__(self, writer: ObjectWriter, orders: Orders, seen: dict[str, GateNode], now: float) -> None:
+    def __init__(self, writer: ObjectWriter, orders: GateSettings, seen: dict[str, GateNode], now: float) -> None:
         self.writer = writer
         self.orders = orders
         self.seen = seen

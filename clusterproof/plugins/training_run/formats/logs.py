@@ -75,7 +75,7 @@ class _Log:
 
     def __init__(self, rank: int, bar: int) -> None:
         self.rank = rank  # that the file is of
-        self.megatron, self.titan = megatron.Megatron(rank), torchtitan.Titan(rank, bar)
+        self.megatron, self.titan = megatron.Megatron(rank), torchtitan.Torchtitan(rank, bar)
         self.deepspeed, self.trainer = deepspeed.DeepSpeed(), trainer.Trainer(log_bar=bar)
         self.overflows = deepspeed.Overflows()
         self.frameworks = frameworks.Frameworks(rank, bar)

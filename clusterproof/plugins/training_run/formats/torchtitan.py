@@ -30,7 +30,7 @@ NOT_HERE = -1.0  # the loss on ranks without the last pipeline stage
 
 
 @dataclass
-class Titan:
+class Torchtitan:
     """The data of the lines read so far, by who printed them."""
 
     rank: int = 0  # that the file is of

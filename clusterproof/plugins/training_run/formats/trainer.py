@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clusterproof.plugins.training_run import Cut, Position, RunError, Step
+from clusterproof.plugins.training_run import CutFile, Position, RunError, Step
 from clusterproof.plugins.training_run.files import Format, RunFile, whole
 from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.formats.printed import number_or_none
@@ -166,7 +166,7 @@ def is_state(head: bytes) -> bool:
     return first.startswith(b"{") and not is_of_lines and b'"global_step"' in head and b'"log_history"' in head
 
 
-def read_state(path: RunFile) -> Iterator[Loss | Cut]:
+def read_state(path: RunFile) -> Iterator[Loss | CutFile]:
     """The losses that it keeps. Raises RunError."""
     events = Events(path, _HISTORY, STATE)
     for entry in events:
@@ -175,7 +175,7 @@ def read_state(path: RunFile) -> Iterator[Loss | Cut]:
         if "loss" in entry:
             yield _kept(entry, str(path), events.where)
     if not events.is_whole:
-        yield Cut()
+        yield CutFile()
 
 
 def _kept(entry: Mapping[str, Any], file: str, where: str) -> Loss:

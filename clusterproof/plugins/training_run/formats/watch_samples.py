@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run import Cut, RunError
+from clusterproof.plugins.training_run import CutFile, RunError
 from clusterproof.plugins.training_run import samples as of_run
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, real
 from clusterproof.plugins.training_run.rank_processes import MAX_RANKS, SOURCE, RankLook, RankSeen, look_of
@@ -71,7 +71,7 @@ def are_samples(head: bytes) -> bool:
     return isinstance(first, dict) and HEADER in first
 
 
-def read_samples(path: RunFile) -> Iterator[Sample | RankSeen | Cut]:
+def read_samples(path: RunFile) -> Iterator[Sample | RankSeen | CutFile]:
     """What was sampled of GPUs, CPUs and ranks, as far as rules ask for it. Raises RunError."""
     lines = Lines(path)
     header, columns = None, []
@@ -87,7 +87,7 @@ def read_samples(path: RunFile) -> Iterator[Sample | RankSeen | Cut]:
         else:
             raise RunError(f"{lines.where}: {str(entry)!r:.60} is no sample; {EXPECTED}")
     if lines.is_cut:
-        yield Cut()
+        yield CutFile()
 
 
 def _columns(header: Header) -> Iterator[SampledColumn]:

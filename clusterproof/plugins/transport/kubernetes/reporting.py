@@ -30,7 +30,7 @@ AWAY_S = 30.0  # for the file, whatever the interval: a kubelet looks for it eac
 HERE = Target("here")
 
 
-class Unchanged:
+class UnchangedFile:
     """A file that exists while the node's verdicts are unchanged, for the pod's readiness probe."""
 
     def __init__(

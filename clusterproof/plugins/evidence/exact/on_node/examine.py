@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from clusterproof.plugins.evidence.exact.on_node import locations
-from clusterproof.plugins.evidence.exact.on_node.locations import Wrong
+from clusterproof.plugins.evidence.exact.on_node.locations import WrongElement
 from clusterproof.plugins.evidence.exact.on_node.operands import Kind, Operands, data_sets
 from clusterproof.plugins.evidence.exact.on_node.products import (
     AS_INTEGERS,
@@ -195,7 +195,7 @@ def _verified(given: Pair, tally: Tally, name: str, seed: int) -> Any:
     if not doubtful and not columns.any().item():
         return product
     first = product.clone()
-    found: list[Wrong] = []
+    found: list[WrongElement] = []
     for row in doubtful[:MAX_ROWS]:
         expected = exact_row(left, right, row)
         for one in wrong_elements(product[row].unsqueeze(0), expected.unsqueeze(0), MAX_ELEMENTS):

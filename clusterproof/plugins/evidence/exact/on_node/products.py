@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from clusterproof.plugins.evidence.exact.on_node.locations import Wrong
+from clusterproof.plugins.evidence.exact.on_node.locations import WrongElement
 from clusterproof.plugins.evidence.exact.on_node.operands import STEP, Kind, Operands, data_sets, magnitudes
 
 SCALES = 2  # powers of two up and down by which rows and columns are scaled
@@ -130,13 +130,13 @@ def differing(got: Any, expected: Any) -> Any:
     return got.view(kind) != expected.view(kind)
 
 
-def wrong_elements(got: Any, expected: Any, most: int) -> list[Wrong]:
+def wrong_elements(got: Any, expected: Any, most: int) -> list[WrongElement]:
     """The first of the elements that differ."""
     kind = AS_INTEGERS[got.element_size()]
     mask = (1 << 8 * got.element_size()) - 1
     places = differing(got, expected).nonzero()[:most].tolist()
     bits = [[matrix.view(kind)[row, column].item() & mask for matrix in (expected, got)] for row, column in places]
-    return [Wrong(row, column, *both) for (row, column), both in zip(places, bits)]
+    return [WrongElement(row, column, *both) for (row, column), both in zip(places, bits)]
 
 
 def unit_of(kind: Kind, device: str, size: int) -> Unit:
