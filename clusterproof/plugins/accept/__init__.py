@@ -77,13 +77,13 @@ class NodeRun:
 
         Where none does, what is slower than others of its own node counts as the check says.
         """
-        own = [one for one in self.speeds if acceptance.measures()[one.measurement].check == result.check]
+        own = [speed for speed in self.speeds if acceptance.measures()[speed.measurement].check == result.check]
 
         def counts(finding: Finding) -> bool:
             if not (own and is_of_comparison(finding.cause, finding.message)):
                 return True
-            said = {one.of_model for one in own if one.in_words in finding.message}
-            compared = [one for one in own if not said or one.of_model in said]
+            said = {speed.of_model for speed in own if speed.in_words in finding.message}
+            compared = [speed for speed in own if not said or speed.of_model in said]
             return finding.verdict is not Verdict.INCOMPLETE and not all(map(decides, compared))
 
         others = tuple(filter(counts, result.findings))

@@ -80,7 +80,7 @@ def report(state: AcceptanceState, ended: Sequence[EndedRun], cluster: str, stop
             }
             for other in others[:MAX_OTHERS]
         ],
-        "populations": [_population(key, one) for key, one in state.populations.by_key.items()],
+        "populations": [_population(key, population) for key, population in state.populations.by_key.items()],
         "stages": [_stage(stage.name, state, ended) for stage in state.plan.stages],
         "errors": _errors(state.plan.errors, state),
         "left_out": list(left_out(state)),

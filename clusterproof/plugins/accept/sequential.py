@@ -151,10 +151,10 @@ def as_fast(apart: Mapping[Key, Population]) -> set[Key]:
 
     Whoever was measured by one of them is then as well compared with the others. Those of few nodes have no say.
     """
-    measured = {key: one for key, one in apart.items() if one.nodes}
-    if len(measured) < 2 or not any(one.may_learn for one in measured.values()):
+    measured = {key: population for key, population in apart.items() if population.nodes}
+    if len(measured) < 2 or not any(population.may_learn for population in measured.values()):
         return set()
-    usual = {key: _usual(one) for key, one in measured.items()}
+    usual = {key: _usual(population) for key, population in measured.items()}
     due = [x for key, x in usual.items() if len(measured[key].nodes) >= FEWEST_NODES] or [*usual.values()]
     half = measured[next(iter(measured))].errors.effect / 2
     alike = {key for key, x in usual.items() if all(abs(x - other) < half for other in due)}
@@ -167,10 +167,10 @@ def _usual(population: Population) -> float:
 
 def joined(apart: Sequence[Population]) -> Population:
     """One population of all that was measured in these, which does not know yet what is usual."""
-    of_all = Population(apart[0].errors, max(one.tries for one in apart), apart[0].floor)
-    for one in apart:
-        of_all.in_doubt |= one.in_doubt
-        for number, values in one.runs.items():
+    of_all = Population(apart[0].errors, max(population.tries for population in apart), apart[0].floor)
+    for population in apart:
+        of_all.in_doubt |= population.in_doubt
+        for number, values in population.runs.items():
             of_all.add(number, {**of_all.runs.get(number, {}), **values})
     return of_all
 

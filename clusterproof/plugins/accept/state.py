@@ -118,7 +118,7 @@ class AcceptanceState:
     def results_of(self, node: str) -> dict[tuple[str, str], list[Result]]:
         """By stage and check what was said of a node, run by run; beside others only where no population decides."""
         return {
-            key: [self._besides_speed(node, one, self.populations.decides) for one in own]
+            key: [self._besides_speed(node, own_result, self.populations.decides) for own_result in own]
             for key, own in self.results.get(node, {}).items()
         }
 
@@ -189,8 +189,11 @@ class AcceptanceState:
         for (name, check), own in self.results[node].items():
             if name != stage.name:
                 continue
-            may_fail = [one for one in own if one.result.verdict is Verdict.FAIL]
-            said = [(self._besides_speed(node, one, self.populations.may_decide), one.folder) for one in may_fail]
+            may_fail = [own_result for own_result in own if own_result.result.verdict is Verdict.FAIL]
+            said = [
+                (self._besides_speed(node, own_result, self.populations.may_decide), own_result.folder)
+                for own_result in may_fail
+            ]
             failed = [(result, folder) for result, folder in said if result.verdict is Verdict.FAIL]
             if len(failed) >= (TWICE if name == SPEED else 1):
                 last, folder = failed[-1]

@@ -174,7 +174,7 @@ def _is_loopback(text: str) -> bool:
 def _with_unknown(result: Result, is_open: Sequence[Finding]) -> Result:
     """The result with those of what is open of which it knows nothing: of its devices, or of all of the node."""
     unknown = {device for device, _ in evaluated([result])[1]}
-    kept = [one for one in is_open if "" in unknown or unknown.issuperset(one.devices or ("",))]
+    kept = [finding for finding in is_open if "" in unknown or unknown.issuperset(finding.devices or ("",))]
     return with_findings(result, grouped((*kept, *result.findings))) if kept else result
 
 

@@ -204,21 +204,21 @@ def _of_findings(snapshot: Snapshot) -> Iterator[Metric]:
 
 def _of_nodes(snapshot: Snapshot) -> Iterator[Metric]:
     node = ("node",)
-    last = {(name,): one.seen_s for name, one in snapshot.nodes.items() if one.seen_s}
+    last = {(name,): metrics.seen_s for name, metrics in snapshot.nodes.items() if metrics.seen_s}
     yield _gauge(
         "node_last_seen_timestamp_seconds", "When a node last sent anything, since 1970.", last, snapshot, node
     )
-    samples = {(name,): one.samples for name, one in snapshot.nodes.items()}
+    samples = {(name,): metrics.samples for name, metrics in snapshot.nodes.items()}
     yield _counter("node_samples", "Samples that a node has sent.", samples, snapshot, node)
-    connections = {(name,): one.connections for name, one in snapshot.nodes.items()}
+    connections = {(name,): metrics.connections for name, metrics in snapshot.nodes.items()}
     yield _counter("node_connections", "Times that the sampler has begun on a node.", connections, snapshot, node)
     incomplete = {(name,): count for name, count in snapshot.incomplete.items()}
     help_text = "Checks that could not be evaluated at the last full check."
     yield _gauge("node_unjudged_checks", help_text, incomplete, snapshot, node)
     late = {
         (name, source): s
-        for name, one in snapshot.nodes.items()
-        for source, (s, _) in one.late.items()
+        for name, metrics in snapshot.nodes.items()
+        for source, (s, _) in metrics.late.items()
         if s and source in IN_WORDS
     }
     help_text = "For how long a source of samples has not answered."
@@ -228,7 +228,9 @@ def _of_nodes(snapshot: Snapshot) -> Iterator[Metric]:
 def _of_gpus(snapshot: Snapshot) -> Iterator[Metric]:
     """Of nodes that report at present: old values would look current."""
     present = [
-        (name, one) for name, one in snapshot.nodes.items() if one.seen_s and snapshot.now - one.at < snapshot.fresh_s
+        (name, metrics)
+        for name, metrics in snapshot.nodes.items()
+        if metrics.seen_s and snapshot.now - metrics.at < snapshot.fresh_s
     ]
     total = {(name, str(at)): gpu.memory_mib * 1024.0**2 for name, at, gpu in _fixed(present) if gpu.memory_mib}
     yield _gauge("gpu_memory_bytes", "All of its memory.", total, snapshot, ("node", "gpu"))
@@ -258,8 +260,8 @@ def _values(present: Iterable[tuple[str, NodeMetrics]], series: _Series) -> dict
     column = (_SUMS if is_sum else _INDEX)[series.column]
     return {
         (name, str(at), *more): value * series.scale
-        for name, one in present
-        for at, values in enumerate(one.sums[: len(one.gpu)] if is_sum else one.gpu)
+        for name, metrics in present
+        for at, values in enumerate(metrics.sums[: len(metrics.gpu)] if is_sum else metrics.gpu)
         if (value := values[column]) is not None
     }
 

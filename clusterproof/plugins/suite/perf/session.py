@@ -87,7 +87,7 @@ def measured(
     except OSError as problem:
         why = f"{problem.filename or 'runs'}: {problem.strerror or problem}"
         return PairwiseRun(why_not=f"no place for the measurements: {why}; expected one, as --record DIR")
-    real = {one.name: real.name for one, real in zip(shown.targets, cluster.targets, strict=True)}
+    real = {target.name: real.name for target, real in zip(shown.targets, cluster.targets, strict=True)}
     text = redaction.text if redaction else str
     connection = connection.under_load()
     try:

@@ -170,11 +170,11 @@ class K8sGateReporter:
             waiting = self._unconfirmed(config, verdicts)
             own = {node: health for node, health in verdicts.items() if node not in waiting}
             earlier, before = self._earlier(config)
-            self.found = {**{node: one.health for node, one in earlier.items()}, **own}
+            self.found = {**{node: verdict.health for node, verdict in earlier.items()}, **own}
             _keep(config, {**earlier, **{node: KeptVerdict(health, self.began) for node, health in own.items()}})
             if before and before == own and not unvisited(self.results):
                 return WriteOutcome((f"{len(own)} of {len(self.found)} nodes were evaluated: all as before",), ())
-            began = {node: one.began for node, one in earlier.items()}
+            began = {node: verdict.began for node, verdict in earlier.items()}
             api = open_api(self.cluster.settings)
             written = write(api, self.orders, self.found, self.began, time.time(), began)
         except (AwsError, KubernetesError) as problem:
@@ -191,8 +191,8 @@ class K8sGateReporter:
             return {}, {}
         verdicts = kept_verdicts(Path(config.option.k8s_keep))
         own = {result.node for result in self.results if result.is_of_node}
-        others = {node: one for node, one in verdicts.items() if node not in own}
-        return others, {node: one.health for node, one in verdicts.items() if node in own}
+        others = {node: verdict for node, verdict in verdicts.items() if node not in own}
+        return others, {node: verdict.health for node, verdict in verdicts.items() if node in own}
 
     def _unconfirmed(self, config: pytest.Config, verdicts: Mapping[str, Health]) -> frozenset[str]:
         """The nodes that fail only beside others for the first time, as a gate reads not all reports at one time."""

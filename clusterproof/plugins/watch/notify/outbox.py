@@ -173,10 +173,14 @@ class Outbox:
     def entries(self) -> Iterator[Entry]:
         """The fewest that make this outbox again."""
         yield {"outbox": 1, "name": self._name, "next": self._next, "receiver": self.receiver}
-        for alert in sorted(self._all(), key=lambda one: one.number):
+        for alert in sorted(self._all(), key=lambda alert: alert.number):
             yield {"add": alert.to_data()}
-        for name, one in self._frozen.items():
-            yield {"freeze": name, "of": [alert.number for alert in one.alerts], "incident": one.incident}
+        for name, notification in self._frozen.items():
+            yield {
+                "freeze": name,
+                "of": [alert.number for alert in notification.alerts],
+                "incident": notification.incident,
+            }
         for alert in self._delivered.values():
             yield {"delivered": alert.to_data()}
         for incident, keys in self._incidents:
