@@ -24,13 +24,6 @@ class Failure(str, Enum):
     NOT_AT_FAULT = "not at fault"  # a node was not to be had just then
     APART = "apart"  # the ranks of one job did not become one: what to do, the launcher knows
 
-    @classmethod
-    def of_record(cls, record: Mapping[str, str]) -> Failure | None:
-        """The kind that a journal's reading has; older journals have only words. Raises ValueError."""
-        if "failure" in record:
-            return cls(record["failure"]) if record["failure"] else None
-        return next((kind for phrase, kind in _PHRASES.items() if phrase in record.get("problem", "")), None)
-
 
 _PHRASES = {  # of versions before journals had kinds: these words never change
     "is not installed: looked": Failure.NO_PROGRAM,
@@ -73,6 +66,13 @@ class Reading:
     def has_succeeded(self) -> bool:
         """Whether it brought what it was made for."""
         return self.busbw_gb_per_s is not None or bool(self.exchanges)
+
+    @staticmethod
+    def failure_in(record: Mapping[str, str]) -> Failure | None:
+        """The kind of a failure in a journal; older journals have only words. Raises ValueError."""
+        if "failure" in record:
+            return Failure(record["failure"]) if record["failure"] else None
+        return next((kind for phrase, kind in _PHRASES.items() if phrase in record.get("problem", "")), None)
 
 
 MAX_GB_PER_S = 100_000.0  # no network and no NVLink domain comes near it

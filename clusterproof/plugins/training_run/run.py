@@ -26,14 +26,7 @@ from clusterproof.plugins.training_run.not_recorded import (
 )
 from clusterproof.plugins.training_run.placement import Placement, Slots, on_nodes, pairs_of, placements
 from clusterproof.plugins.training_run.rules.gpus import Bounds, BusyWait
-from clusterproof.plugins.training_run.rules.hang import (
-    AwaitedRanks,
-    Mismatch,
-    MissingRanks,
-    awaited,
-    mismatches,
-    missing,
-)
+from clusterproof.plugins.training_run.rules.hang import AwaitedRanks, Mismatch, Missing, awaited, mismatches, missing
 from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, LastRank, last_to_come
 from clusterproof.plugins.training_run.rules.phases import TimeShare, kernels_run, shares
 from clusterproof.plugins.training_run.rules.silent_ranks import silent_ranks
@@ -212,7 +205,7 @@ class TrainingRun:
             return 0.0  # that is unknown
 
     @cached_property
-    def missing(self) -> MissingRanks:
+    def missing(self) -> Missing:
         """Which ranks the others wait for. Raises Incomplete."""
         return missing(self.dumps)
 

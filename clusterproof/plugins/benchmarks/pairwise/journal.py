@@ -20,15 +20,7 @@ from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import appendable, read_whole
 from clusterproof.plugins.evidence.exchanges import exchange_of
-from clusterproof.plugins.evidence.pairs import (
-    Failure,
-    GroupMeasurement,
-    Measurement,
-    NodeGroup,
-    Reading,
-    is_believable,
-    pair,
-)
+from clusterproof.plugins.evidence.pairs import GroupMeasurement, Measurement, NodeGroup, Reading, is_believable, pair
 
 SCHEMA = "clusterproof pairs 1"
 MAX_BYTES = 2**30
@@ -291,7 +283,7 @@ def _reading(record: Mapping[str, Any]) -> Reading:
         raise ValueError(f"{busbw!r:.40} is not a bandwidth")
     exchanges = tuple(exchange_of(exchange) for exchange in record.get("exchanges", ()))
     hosts = tuple(_texts(record.get("hosts", ())))
-    return Reading(**{**record, "hosts": hosts, "exchanges": exchanges, "failure": Failure.of_record(record)})
+    return Reading(**{**record, "hosts": hosts, "exchanges": exchanges, "failure": Reading.failure_in(record)})
 
 
 def _texts(values: Sequence[Any]) -> list[str]:

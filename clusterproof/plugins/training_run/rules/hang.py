@@ -127,7 +127,7 @@ class CollectiveWait:
 
 
 @record
-class MissingRanks:
+class Missing:
     """The ranks that others wait for, the collectives, and ranks without a dump."""
 
     ranks: tuple[int, ...]
@@ -145,7 +145,7 @@ class MissingRanks:
         return waits
 
 
-def missing(dumps: Mapping[int, Dump]) -> MissingRanks:
+def missing(dumps: Mapping[int, Dump]) -> Missing:
     """Who is missing; nobody where no rank waits in a collective to which another has not come.
 
     A rank that waits is late elsewhere: only one that waits for none is at fault. Where all wait for others, all are.
@@ -155,7 +155,7 @@ def missing(dumps: Mapping[int, Dump]) -> MissingRanks:
     waits = tuple(_waits(dumps)) or tuple(_waits_of_pairs(dumps))
     waited_for = {rank for wait in waits for rank in wait.missing}
     at_fault = waited_for - {rank for wait in waits for rank in wait.waiting} or waited_for
-    return MissingRanks(
+    return Missing(
         tuple(sorted(at_fault)),
         tuple(wait for wait in waits if at_fault.intersection(wait.missing)),
         tuple(sorted(named - dumps.keys())),
