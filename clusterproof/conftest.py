@@ -1,4 +1,4 @@
-"""Lets pytest run the checks in a bare checkout; where clusterproof is installed, it brings its plugin itself."""
+"""Lets pytest run the checks in a bare checkout; an installed clusterproof registers its plugin by an entry point."""
 
 import sys
 from importlib.metadata import entry_points

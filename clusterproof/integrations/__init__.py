@@ -1,1 +1,1 @@
-"""What a user points other programs to."""
+"""Files that other programs are pointed to: Slurm, Kubernetes, image builders."""

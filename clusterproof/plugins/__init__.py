@@ -1,1 +1,1 @@
-"""How pytest meets a cluster."""
+"""The code behind the checks: inventory, transport, evidence, evaluation, and clusterproof's subcommands."""

@@ -1,4 +1,4 @@
-"""All that a run of pytest loads of the suite before it knows that a cluster or a run is meant: options and hooks."""
+"""The pytest plugin's options and hooks. The rest is imported where a cluster or a training run is named."""
 
 from __future__ import annotations
 

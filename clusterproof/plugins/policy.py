@@ -1,4 +1,4 @@
-"""Reads a policy: `--policy FILE`, else clusterproof.toml, else [tool.clusterproof] of pyproject.toml, in this folder.
+"""Reads a policy: from `--policy FILE`, else clusterproof.toml, else [tool.clusterproof] in pyproject.toml.
 
 Its form is in docs/policy.md. Whatever it says that means nothing is one clear line.
 """

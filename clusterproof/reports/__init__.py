@@ -1,4 +1,4 @@
-"""What a run reports, written without pytest; all of it comes from the results.
+"""Reports of a run, made from its results, without pytest.
 
 Here: a result in words, as every report has it; which action it asks for, and in which order the actions stand; and
 what of a cluster is fit, what is not, what was not proven, what was interrupted.
@@ -21,7 +21,7 @@ MAX_ATTRIBUTE = 500  # characters of a message; the element's text has all
 
 
 class Owned(Protocol):
-    """What has an owner: a result, or what a check says of itself."""
+    """A result or a check's metadata: what has an owner."""
 
     @property
     def owner(self) -> str:
@@ -230,8 +230,8 @@ _OF_ONE = (  # what is evaluated once: the cluster as a whole, a training run
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """How many of the chosen checks ended before the run did, and on how many of its nodes all of them."""
+class EarlyEnd:
+    """A run that ended early: how many of its checks were complete, and on how many nodes."""
 
     ended: int
     chosen: int
@@ -245,7 +245,7 @@ class Cut:
         return f"INTERRUPTED: {self.ended:,} of {self.chosen:,} checks ended{of_nodes}"
 
 
-def cut_of(results: Iterable[Result]) -> Cut | None:
+def cut_of(results: Iterable[Result]) -> EarlyEnd | None:
     """What of a run is missing; None where it evaluated all that was chosen."""
     results = [result for result in results if result.check != BROKEN]
     missing = [result for result in results if not result.is_evaluated]
@@ -253,4 +253,4 @@ def cut_of(results: Iterable[Result]) -> Cut | None:
         return None
     nodes = {result.node for result in results if result.is_of_node}
     cut = {result.node for result in missing if result.is_of_node}
-    return Cut(len(results) - len(missing), len(results), len(nodes - cut), len(nodes))
+    return EarlyEnd(len(results) - len(missing), len(results), len(nodes - cut), len(nodes))

@@ -1,4 +1,4 @@
-"""Results grouped as people act on them: one finding per check, one gap per cause; nodes folded."""
+"""Groups results for people: one finding for each check, one gap for each cause, nodes folded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOUNS = {
 
 @dataclass(frozen=True, slots=True)
 class FindingGroup:
-    """One check's failures, or its concerns, over all nodes. `evaluated` counts the nodes that the check applied to."""
+    """A check's failures, or its concerns, over all nodes. `evaluated` counts the nodes that the check applied to."""
 
     results: tuple[Result, ...]
     evaluated: int
@@ -105,7 +105,7 @@ class FindingGroup:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """One reason for which verdicts are missing."""
+    """One reason why verdicts are missing."""
 
     cause: str
     results: tuple[Result, ...]

@@ -1,4 +1,4 @@
-"""Nodes × checks as one SVG: colour, and a letter or a height beside it, so that it reads without colours too."""
+"""A matrix of nodes × checks as SVG: colours, with letters or heights for those who cannot see them."""
 
 from __future__ import annotations
 

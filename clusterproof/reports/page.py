@@ -1,4 +1,4 @@
-"""The part of an HTML page that people read: what is wrong in words, and where as a matrix."""
+"""The part of an HTML report with the findings in words and as a matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured between nodes, in words: for the terminal, and beside the heat map."""
+"""Measurements between nodes as text, for the terminal and the page."""
 
 from __future__ import annotations
 

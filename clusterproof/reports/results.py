@@ -1,4 +1,4 @@
-"""`--results FILE`: a JSON record per check and node, on disk as soon as it is formed, and read from there again."""
+"""`--results FILE`: a JSON record for each check and node, written at once; and reading such a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PART = ".part"  # behind the name of a file that a full disk ended
 
 
 class ResultsFile:
-    """A JSON Lines file that is written line by line, so that a run that breaks off loses nothing."""
+    """A JSON Lines file, written line by line, so that a run that breaks off loses nothing."""
 
     def __init__(self, path: Path, *, is_named: bool = True) -> None:
         """Begin it anew. Where the command line names it, it may be a pipe or a link. Raises OSError."""
@@ -109,7 +109,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Described:
-    """The checks and nodes that have been described so far: what a record of theirs need not repeat."""
+    """The checks and nodes whose description is already in the file, and need not be repeated."""
 
     def __init__(self) -> None:
         self._checks: dict[str, tuple[Any, ...]] = {}

@@ -1,4 +1,4 @@
-"""A run as reports see it: its verdicts, what its nodes reported, when it was, and how it is asked for again."""
+"""A run as reports see it: its results, its nodes' evidence, its times, and its command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """Against the run before: when that was, and what is new, still there and gone."""
+    """The previous run: when it was, and findings that are new, still there and gone since."""
 
     began: float
     changes: Changes
@@ -49,7 +49,7 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run over a cluster. `began` is of the machine that ran it, with its time zone."""
+    """One run over a cluster. `began` is by the clock and time zone of the machine that ran it."""
 
     facts: ClusterFacts
     results: Sequence[Result]

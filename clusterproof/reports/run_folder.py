@@ -1,4 +1,4 @@
-"""`runs/<cluster>/<time>/`: a folder for each run's reports, and `runs/latest`, which leads to the last one."""
+"""`runs/<cluster>/<time>/`: a folder for each run's reports, and `runs/latest`, a link to the last one."""
 
 from __future__ import annotations
 

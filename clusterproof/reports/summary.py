@@ -1,4 +1,4 @@
-"""The terminal summary: findings worst first, then what is incomplete and why."""
+"""The summary on the terminal: findings, worst first, then what is incomplete and why."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MARKUP = {
 
 @dataclass(frozen=True, slots=True)
 class SummaryLine:
-    """One line for the terminal and how to mark it up."""
+    """One line, and its markup on the terminal."""
 
     text: str
     markup: dict[str, bool] = field(default_factory=dict)
@@ -68,7 +68,7 @@ def summary(
 
 
 class _Wrapper(textwrap.TextWrapper):
-    """Breaks a nodeset that is longer than a line behind its commas."""
+    """Wraps long nodesets after their commas."""
 
     def _split(self, text: str) -> list[str]:
         width = self.width - len(self.subsequent_indent)

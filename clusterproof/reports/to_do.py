@@ -1,4 +1,4 @@
-"""What a run asks people to do, in one line and as lines to copy: `REPLACE gpu003 (row_remap) · 2 fit`.
+"""What to do after a run, in one line and as commands to copy: `REPLACE gpu003 (row_remap) · 2 fit`.
 
 The latter are in the words of the cluster: what does what an action asks for, and what runs checks again.
 """
@@ -61,7 +61,7 @@ _AROUND = {  # an action as a sentence: what stands before the nodes and behind 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One thing to do, for which nodes, and the checks or causes that ask for it, the most frequent first."""
+    """One action, its nodes, and the checks or causes that ask for it, the most frequent first."""
 
     action: str
     nodes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Where nodes stand: availability zones, network layers and UltraServers, on the page and in the terminal."""
+"""Placement of nodes on the page and the terminal: availability zones, network layers, UltraServers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LABEL = "topology".ljust(12)
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Where the nodes of each job group stand, as far as it is known: each node's place, by the kind of place."""
+    """The known places of each job group's nodes, by kind of place."""
 
     groups: tuple[JobGroup, ...]
     zones: Mapping[str, str | None]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.accept.results import Failure
+from clusterproof.plugins.accept import Failure
 from clusterproof.plugins.accept.state import AcceptanceState
 from clusterproof.plugins.accept.verdicts import NodeVerdict
 from clusterproof.plugins.catalog.acceptance import Stage

@@ -11,7 +11,7 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions, module_of
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.run import collect
-from clusterproof.plugins.agent.running import MAX_RECORD_BYTES, Running, Together
+from clusterproof.plugins.agent.running import MAX_RECORD_BYTES, Running, SharedProcess
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.evidence.field import NEVER_READ
 from tests.builders.probed import PATIENT, SOON, probe
@@ -99,7 +99,7 @@ def test_collectors_whose_shared_process_cannot_be_started_each_say_so(monkeypat
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     monkeypatch.setattr("clusterproof.plugins.agent.running.os.fork", refused)
-    running: list[Running] = [Together({name: (module_of(name), Node()) for name in ("boot", "pci")}, Node())]
+    running: list[Running] = [SharedProcess({name: (module_of(name), Node()) for name in ("boot", "pci")}, Node())]
     collect(running)
     monkeypatch.undo()
     said = {one.name: one.record["detail"] for one in running if one.name}

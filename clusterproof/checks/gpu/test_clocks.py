@@ -1,4 +1,4 @@
-"""What slows a GPU down."""
+"""GPU clocks: throttling by heat, power or a hardware signal."""
 
 from __future__ import annotations
 

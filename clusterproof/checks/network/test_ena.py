@@ -1,4 +1,4 @@
-"""ENA: does EC2 hold back or drop what the instance sends and receives?"""
+"""ENA: packets that EC2 delays or drops because the instance is over an allowance."""
 
 from __future__ import annotations
 

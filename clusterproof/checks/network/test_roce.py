@@ -1,4 +1,4 @@
-"""RoCE: how the ports of one node, and the same port of several, are set."""
+"""RoCE settings: of all ports of a node, and of the same port on several nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call of a script by Slurm: what it is about, and what all scripts have in common."""
+"""One call of a script by Slurm: its arguments and deadlines, and what all three scripts have in common."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LEVELS = {"fail": ERROR, "incomplete": WARNING, "concern": WARNING}
 
 
 class LockWait:
-    """How long a call has waited for the runs of others, and since when it waits (by the monotonic clock).
+    """How long a call has waited for other runs on the node, and since when (monotonic clock).
 
     `lock` is the descriptor of the lock for a run, where the script has it already.
     """
@@ -65,7 +65,7 @@ class LockWait:
 
 @record
 class Call:
-    """What a script is called for, and when."""
+    """One call of a script: its occasion, its job, and when it began."""
 
     occasion: str
     node: str

@@ -1,4 +1,4 @@
-"""Runs the checks on this machine, in this process: what its own probe returns, evaluated by the packaged checks alone.
+"""Runs the checks on this machine, in this process.
 
 Their index says which checks an occasion has and what they need, so that the probe begins at once, and nothing is
 loaded that none of them names.
@@ -21,7 +21,7 @@ from clusterproof.integrations.slurm.verdict import (
     CheckFinding,
     CheckRun,
     Cursor,
-    Owner,
+    LeftoverOwner,
     cursor_of,
     cut_short,
 )
@@ -52,7 +52,7 @@ NVML = 3  # times the timeout: the longest that any evidence may take
 
 
 class NoVerdict(Exception):  # noqa: N818 - an outcome, not an error
-    """There are no verdicts; the text says why."""
+    """The checks gave no verdict; the message says why."""
 
 
 def timeout_s(deadline_s: float) -> float:
@@ -114,7 +114,7 @@ def findings_in(results: Iterable[Result], evidence: NodeEvidence) -> list[Check
     ]
 
 
-def owners_in(evidence: NodeEvidence) -> Mapping[str, tuple[Owner, ...]]:
+def owners_in(evidence: NodeEvidence) -> Mapping[str, tuple[LeftoverOwner, ...]]:
     """Whose all is that jobs have left, by the check that reports it."""
     from clusterproof.plugins.evidence.fact import answer_of
     from clusterproof.plugins.evidence.host.facts_node import Jobs
@@ -124,17 +124,18 @@ def owners_in(evidence: NodeEvidence) -> Mapping[str, tuple[Owner, ...]]:
 
     return {
         LEFT: _owners(
-            lambda: jobs().left, lambda leftover: Owner(leftover.job, "" if leftover.is_sure else str(leftover.uid))
+            lambda: jobs().left,
+            lambda leftover: LeftoverOwner(leftover.job, "" if leftover.is_sure else str(leftover.uid)),
         ),
-        LEAKED: _owners(lambda: jobs().shm, lambda leftover: Owner(uid=str(leftover.uid))),
+        LEAKED: _owners(lambda: jobs().shm, lambda leftover: LeftoverOwner(uid=str(leftover.uid))),
     }
 
 
-def _owners(things: Callable[[], Iterable[T]], owner_of: Callable[[T], Owner]) -> tuple[Owner, ...]:
+def _owners(things: Callable[[], Iterable[T]], owner_of: Callable[[T], LeftoverOwner]) -> tuple[LeftoverOwner, ...]:
     """Each of them once; what cannot be read has none."""
     from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 
-    owners: dict[Owner, None] = {}
+    owners: dict[LeftoverOwner, None] = {}
     with contextlib.suppress(KeyError, Incomplete, NotApplicable):
         for thing in things():
             with contextlib.suppress(Incomplete, NotApplicable):

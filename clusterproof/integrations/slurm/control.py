@@ -1,4 +1,4 @@
-"""What Slurm says of a node, and the two things that are ever done to it: drain and resume. Never from a prolog."""
+"""scontrol: the state of a node, and the only changes ever made to it, drain and resume. Never from a prolog."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SlurmError(ClusterproofError):
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node as slurmctld has it."""
+    """A node's state as slurmctld reports it."""
 
     flags: frozenset[str]  # IDLE, ALLOCATED, … and DRAIN, DOWN, …
     reason: str

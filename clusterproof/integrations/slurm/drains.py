@@ -1,4 +1,4 @@
-"""What a node remembers of the drains that are ours: a record for each script that drained, so that none hides another.
+"""The drains that a node's scripts asked for: a record for each script, so that none hides another.
 
 A record says which checks failed on which occasion: these are evaluated again, by the rule of that occasion, before the
 node is resumed. All the reasons that Slurm may have been given are ours; any other is an administrator's.
@@ -38,7 +38,7 @@ EXPLAIN_S = 60.0  # how long to wait for Slurm to drain a node for a script that
 
 @record
 class Drain:
-    """One script's drain: what it found on its occasion, the reason, and which part of the kernel log it evaluated.
+    """One script's drain: its occasion, its findings, the reason, and the part of the kernel log that it evaluated.
 
     It was `at` so many seconds since the boot of that id. `is_reported` is whether Slurm has the reason; `is_claim`
     whether the node was drained before it is known that no more than are allowed are.

@@ -1,4 +1,4 @@
-"""A folder of small records, each written whole or not at all, for as long as root alone decides what is in it.
+"""A folder of small records that root alone can change; each is written whole or not at all.
 
 When something was it has by the boot and the seconds since it: no setting of a clock changes that.
 """

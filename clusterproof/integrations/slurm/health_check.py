@@ -1,4 +1,4 @@
-"""HealthCheckProgram: finds what no job has met yet, gives Slurm our reasons, and takes back what it drained itself."""
+"""HealthCheckProgram: checks a node, gives Slurm the reasons of drains, and resumes nodes that it drained."""
 
 from __future__ import annotations
 

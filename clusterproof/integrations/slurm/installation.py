@@ -1,4 +1,4 @@
-"""`--check-installation`: what Slurm's scripts evaluate on this node and what they cannot, changing nothing on it.
+"""`--check-installation`: what Slurm's scripts can evaluate on this node and what they cannot. Changes nothing.
 
 Exit codes: 0 all in order · 1 something needs fixing · 10 nothing does, but something cannot be evaluated here.
 """

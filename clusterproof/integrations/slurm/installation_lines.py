@@ -1,4 +1,4 @@
-"""The lines that --check-installation prints: what is fine, what is to be fixed, and what cannot be evaluated."""
+"""The output of --check-installation: sections, and lines that are fine, to be fixed, or cannot be evaluated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INDENT = " " * (LABEL + 2)
 
 
 class LineStatus(str, Enum):
-    """What a line asks of who reads it."""
+    """Whether a line is fine, or asks its reader to do something."""
 
     FINE = " "
     MEND = "!"
@@ -22,7 +22,7 @@ class LineStatus(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class InstallationLine:
-    """One line of a section; long ones are wrapped. `label` stands once before lines that share it."""
+    """One line of a section; long ones are wrapped. `label` is printed once before lines that share it."""
 
     text: str
     mark: LineStatus = LineStatus.FINE
@@ -31,7 +31,7 @@ class InstallationLine:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What is shown under one heading."""
+    """A heading and the lines below it."""
 
     heading: str
     lines: tuple[InstallationLine, ...]

@@ -1,4 +1,4 @@
-"""The job that a script is called for, and the node, from Slurm's environment."""
+"""The job and the node that a script is called for, from Slurm's environment variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @record
 class Job:
-    """A job, its user's number, and its GPUs' numbers on this node: None where Slurm does not allocate GPUs."""
+    """A job, its user's id, and its GPUs' numbers on this node (None where Slurm does not allocate GPUs)."""
 
     id: str = ""
     uid: str = ""

@@ -1,4 +1,4 @@
-"""The code of the modules that a run has imported, kept in one file in /run: the next run finds all of it at once.
+"""A cache of compiled modules in one file in /run, which saves the next run most of its import time.
 
 Looking for each of some 200 files, and reading it, takes longer than what is in it. A module whose file is no longer as
 it was is imported as ever, and so are all under another Python or of another installation: an upgrade leaves the files
@@ -34,7 +34,7 @@ BEFORE = frozenset(sys.modules)  # what is imported before anything can be found
 
 
 class KeptCode:
-    """Finds and loads the modules of that file."""
+    """An import hook: finds and loads the modules of that file."""
 
     def __init__(self, index: Mapping[str, Kept], code: memoryview) -> None:
         self._index = index

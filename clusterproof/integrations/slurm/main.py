@@ -1,4 +1,4 @@
-"""What Slurm's three scripts start, by the occasion on their command line; `explain` follows one that failed.
+"""The entry point of Slurm's three scripts, by the occasion on the command line; `explain` shows the last failure.
 
 Prolog and epilog, around each job, ask Slurm nothing; what they answer is what to drain for, or nothing.
 

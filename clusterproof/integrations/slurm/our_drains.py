@@ -1,4 +1,4 @@
-"""The drains that are ours: reasons given to Slurm, those forgotten that were taken back, and how many there may be.
+"""The drains that clusterproof made: their reasons in Slurm, and how many nodes of a partition it may drain.
 
 The limit holds although Slurm starts the health checks of all nodes at the same moment. A node waits a random time,
 looks, drains itself as a claim, and looks back once slurmctld's clock is in another second. Claims are ordered by the
@@ -154,7 +154,7 @@ def let_go(call: Call, drains: Iterable[Drain]) -> None:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Claim:
-    """A node that is drained for a reason of ours; `at` is the second in which slurmctld was given it."""
+    """A node that clusterproof drained; `at` is the second in which slurmctld was given the reason."""
 
     at: int
     node: str

@@ -1,4 +1,4 @@
-"""What Slurm's scripts leave behind: lines in syslog, and records for prologs and epilogs, which may not ask Slurm.
+"""What Slurm's scripts record: lines in syslog, and files that a prolog or epilog reads instead of asking slurmctld.
 
 A health check writes them: whether another node may be drained; and which checks cannot be evaluated here: for as long
 as that is so, no node that was drained is resumed.
@@ -29,7 +29,7 @@ NAME = "clusterproof"
 
 
 class Log:
-    """Where the lines of one call go; each names the script and the job. A syslog that hangs is waited for once."""
+    """The syslog of one call; each line names the script and the job. A syslog that hangs is waited for once."""
 
     def __init__(self, about: str, listener: str = LISTENER) -> None:
         self.about = about
@@ -67,7 +67,7 @@ UNEVALUATED = "gaps"
 
 @record
 class DrainBudget:
-    """What a health check found so long ago: which partition is full, in words, and how many nodes it has.
+    """The drain budget as the last health check found it: the partition without any left, and its number of nodes.
 
     The age is None where it was before this boot.
     """

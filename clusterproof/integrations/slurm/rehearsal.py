@@ -1,4 +1,4 @@
-"""What a script would find on this node: run as the script runs, but neither recorded nor acted on."""
+"""A rehearsal: runs a script's checks on this node without recording or acting on their verdicts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROGRAM = "from clusterproof.integrations.slurm.start import main; main()"
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What one check said. `cause` is the same text wherever several have one cause."""
+    """The verdict of one check. Several with the same `cause` are shown as one."""
 
     check: str
     verdict: str
@@ -33,7 +33,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """One script: what each of its checks said, or why none did (`broken`), and the time from start to end.
+    """One script: the verdicts of its checks, or why there are none (`broken`), and how long it took.
 
     `said` is what is wrong with the installation itself, and costs time.
     """

@@ -1,4 +1,4 @@
-"""Whether root alone decides what a path leads to: only that is read by Slurm's scripts, which root runs."""
+"""Whether only root can change what a path leads to: Slurm's scripts, which run as root, read nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of Slurm's scripts: one small TOML file, read strictly; and what else a verdict depends on."""
+"""The settings of Slurm's scripts: one small TOML file, read strictly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SettingsError(ClusterproofError):
 
 @record
 class HealthCheck:
-    """What is set for HealthCheckProgram alone."""
+    """The settings of HealthCheckProgram."""
 
     deadline_s: int = 40  # Slurm kills it after 60
     resume: bool = True  # what it drained itself, after a run that passes
@@ -41,7 +41,7 @@ class HealthCheck:
 
 @record
 class Settings:
-    """What the file says; without a file, the scripts only observe."""
+    """The whole file; without one, the scripts only observe."""
 
     mode: str = "observe"
     deadline_s: int = 5

@@ -1,4 +1,4 @@
-"""Whether slurm.conf and this node's place in Slurm fit the scripts."""
+"""Whether slurm.conf, and this node's entry in it, fit the scripts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SECONDS = re.compile(r"(\d+)(?: sec)?")
 
 @dataclass(frozen=True, slots=True)
 class SlurmReport:
-    """What Slurm reports of itself and of this node; `problem` where it reports nothing."""
+    """Slurm's own configuration and this node's state; `problem` says why there is none."""
 
     config: Mapping[str, str]
     node: NodeState | None = None

@@ -1,4 +1,4 @@
-"""The cheapest way to run on this machine: a process forked while this one is small, which becomes the probe.
+"""A process forked early, while this one is small, which runs the probe on this machine.
 
 The part of nvidia-ml-py that the probe reaches is kept on the node as compiled: all of it takes longer than the GPUs.
 It is what nodes without nvidia-ml-py are sent. What was kept of another nvidia-ml-py, another probe or for another
@@ -45,8 +45,8 @@ OF_ITS_OWN = frozenset({"nvml"})  # collectors that load what no other needs: py
 BURY_S = 0.1  # what the kernel does not let die is not waited for
 
 
-class Part:
-    """Finds and loads that module."""
+class PynvmlFinder:
+    """An import hook: finds and loads the part of nvidia-ml-py that is used."""
 
     def __init__(self, code: bytes) -> None:
         self._code = code
@@ -113,7 +113,7 @@ def _made_of() -> str:
 
 
 class StandBy:
-    """A process on this machine that loads the probe at once, and starts reading when it gets its request.
+    """The forked process: it loads the probe at once, and waits for its request.
 
     The probe's own files are loaded from where they are installed: nothing is packed, sent, unpacked and compiled.
     """
@@ -185,7 +185,7 @@ def _stand_by(ordered: int, answering: int, nvml: bytes) -> None:
             os.dup2(descriptor, standard)
         os.closerange(3, MAX_DESCRIPTORS)  # among them the lock of the run, which must not outlive it
         if nvml:
-            sys.meta_path.insert(0, Part(nvml))
+            sys.meta_path.insert(0, PynvmlFinder(nvml))
         import_module(RUNNER)
         order = sys.stdin.readline()
         if order:

@@ -1,4 +1,4 @@
-"""Where the Pythons of Slurm's scripts begin."""
+"""Starts the Python of Slurm's scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scripts remember on a node: a few small records in a folder, and beside it in /run what must not be lost.
+"""What the scripts keep on a node: small records in a folder, and in /run those that must survive a full disk.
 
 A record of how many nodes are drained, and each of a drain of ours, is in both folders: it outlives a reboot in the
 one, and in the other a disk that is full, unwritable or another user's, or somebody who removes the folder. What is
@@ -29,7 +29,7 @@ OF_A_BOOT = "jobs/"
 
 @record
 class State:
-    """The folder, and the one beside it, if any. Only `write` raises: OSError."""
+    """The folder, and its newer copy in /run, if any. Only `write` raises: OSError."""
 
     folder: str
     runtime_folder: str = ""

@@ -1,4 +1,4 @@
-"""What a run of the checks said of this node, small enough to be kept for the next job, and what of it drains."""
+"""The verdict of one run on a node, small enough to be kept for the next job, and which findings drain the node."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ Cursor = tuple[str, int, float]  # of the kernel log: boot id, sequence number, 
 
 
 @record
-class Owner:
-    """Whose something is that was left: the number of a job or of a user; of both, where a process claims its job."""
+class LeftoverOwner:
+    """Whose leftovers a finding is about: a job id, a user id, or both where a process claims its job."""
 
     job: str = ""
     uid: str = ""
@@ -45,13 +45,13 @@ class Owner:
 
 @record
 class CheckFinding:
-    """One check that did not pass; `devices` are those that it is of (`GPU 3`), `owners` of what jobs have left."""
+    """One check that did not pass; `devices` such as `GPU 3`, `owners` of what jobs have left."""
 
     check: str
     verdict: str  # fail, concern, incomplete
     message: str
     devices: tuple[str, ...] = ()
-    owners: tuple[Owner, ...] = ()
+    owners: tuple[LeftoverOwner, ...] = ()
 
     @property
     def gpus(self) -> frozenset[int]:
@@ -77,7 +77,7 @@ class CheckFinding:
 
 @record
 class CheckRun:
-    """One run: when it was done (seconds since boot), how much was checked, what was found.
+    """One run of the checks: when it ended (seconds since boot), how many checks ran, and their findings.
 
     The kernel log was read from the cursor `begins` (None: all of this boot) to `ends`. A run `is_late` where it had to
     wait for others, and had less time for that. `basis` is what it depends on, from `fingerprint_of`.
@@ -153,7 +153,7 @@ def findings_of(records: Any) -> tuple[CheckFinding, ...] | None:
 
 
 def _finding_of(record: Mapping[str, Any]) -> CheckFinding:
-    owners = tuple(Owner(str(owner["job"]), str(owner["uid"])) for owner in record.get("owners", ()))
+    owners = tuple(LeftoverOwner(str(owner["job"]), str(owner["uid"])) for owner in record.get("owners", ()))
     check, verdict, message = (str(record[key]) for key in WORDS)
     return CheckFinding(check, verdict, message, tuple(map(str, record.get("devices", ()))), owners)
 

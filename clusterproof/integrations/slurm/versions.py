@@ -1,4 +1,4 @@
-"""Installs clusterproof on a node, upgrades, rolls back and removes it, while jobs begin and end.
+"""Installs, upgrades, rolls back and removes clusterproof on a node while jobs start and end.
 
 Each version has a folder of its own, and /opt/clusterproof is a link to one: a script that Slurm starts lies there at
 any moment, and what began in one version ends in it. `wheels` puts a copy of this file beside the wheels, as
@@ -34,7 +34,7 @@ PATH = "/opt/slurm/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/s
 
 
 class Refused(Exception):  # noqa: N818 - an outcome, not an error
-    """Nothing was changed; the text says why."""
+    """The request was refused and nothing changed; the message says why."""
 
 
 def wheels(folder: Path, checkout: Path) -> str:

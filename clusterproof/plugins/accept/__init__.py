@@ -1,4 +1,4 @@
-"""`clusterproof accept X`: a cluster taken into service, in stages of the suite's own checks.
+"""`clusterproof accept X`: acceptance of a cluster in stages, made of the suite's own checks.
 
 `population` decides on what was measured, `state` what runs next, `journal` keeps what ended, `report` says it.
 
@@ -82,13 +82,13 @@ class NodeRun:
 
         Where none does, what is slower than others of its own node counts as the check says.
         """
-        own = [one for one in self.speeds if acceptance.measures()[one.measurement].check == result.check]
+        own = [speed for speed in self.speeds if acceptance.measures()[speed.measurement].check == result.check]
 
         def counts(finding: Finding) -> bool:
             if not (own and is_of_comparison(finding.cause, finding.message)):
                 return True
-            said = {one.of_model for one in own if one.in_words in finding.message}
-            compared = [one for one in own if not said or one.of_model in said]
+            said = {speed.of_model for speed in own if speed.in_words in finding.message}
+            compared = [speed for speed in own if not said or speed.of_model in said]
             return finding.verdict is not Verdict.INCOMPLETE and not all(map(decides, compared))
 
         others = tuple(filter(counts, result.findings))
@@ -114,7 +114,7 @@ class NodeRun:
 
 @record
 class StageRun:
-    """What one run left."""
+    """The results that one run left, and where."""
 
     results: Sequence[Result]
     seen: Mapping[str, NodeRun]
@@ -198,3 +198,37 @@ _READ: Mapping[str, Callable[[Node], Mapping[str, Speeds]]] = {
     "node_busbw": _busbw,
     "fs_bandwidth": _files,
 }
+
+
+@record
+class Failure:
+    """Why a node was excluded."""
+
+    stage: str
+    check: str
+    words: str
+    action: str
+    folder: str
+
+
+@record
+class OwnResult:
+    """A check's result on a node in one run, with its folder; in the stage `speed`, with the measured values."""
+
+    result: Result
+    folder: str
+    seen: NodeRun | None
+
+
+@record
+class OtherResult:
+    """A finding about a pair or the cluster: the nodes of its run, and the folder of its evidence."""
+
+    stage: str
+    nodes: frozenset[str]
+    folder: str
+    result: Result
+
+    def speaks_of(self, node: str) -> bool:
+        """Whether it is of a pair that the node is one of."""
+        return self.result.is_of_pair and node in self.result.node.split("~")

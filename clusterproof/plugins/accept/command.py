@@ -1,4 +1,4 @@
-"""`clusterproof accept X`: a new or repaired cluster, taken into service on evidence."""
+"""The command line of `clusterproof accept` and `clusterproof return`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was found on nodes before they were repaired: by the history, and by the cases of jobs that they ended."""
+"""Earlier findings on repaired nodes, from the history and from cases of jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_CASE_BYTES = 1 << 24
 
 @record
 class EarlierFinding:
-    """What was found on a node before: a check by its id, or those whose names have one of these words; and by whom."""
+    """What was found on a node before its repair: a check's id, or words of check names; and the source."""
 
     words: tuple[str, ...]
     source: str

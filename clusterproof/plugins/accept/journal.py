@@ -1,4 +1,4 @@
-"""The journal of an acceptance: every run that ended, as soon as it did, with the digests of its evidence. JSON Lines.
+"""The journal of an acceptance (JSON Lines): every run as it ends, with digests of its evidence.
 
 The first line says of which cluster and plan it is. A run without its line did not end, and does not count.
 """
@@ -31,7 +31,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class JournalError(ClusterproofError, ValueError):
-    """A journal that cannot be gone on with; the message is one line."""
+    """A journal that the acceptance cannot continue; the message is one line."""
 
 
 @record
@@ -52,7 +52,7 @@ class EndedRun:
 
 @record
 class RepairedNodes:
-    """Nodes that were repaired or replaced: what was measured of them before counts no more."""
+    """Nodes that were repaired or replaced: earlier measurements of them no longer count."""
 
     nodes: tuple[str, ...]
     at: float
@@ -134,7 +134,7 @@ def _number(record: dict[str, Any], name: str) -> float:
 
 
 class JournalWriter:
-    """An open journal: each line is on the disk before anything else begins."""
+    """An open journal: each line is synced to disk before the next run begins."""
 
     def __init__(self, folder: Path, cluster: str, digest: str) -> None:
         """Begin one, or go on behind its last whole line. Raises OSError."""

@@ -1,4 +1,4 @@
-"""`acceptance.html`: the report as one page that asks the network for nothing; a browser prints it as a PDF."""
+"""`acceptance.html`: the report as one self-contained page, which a browser prints as a PDF."""
 
 from __future__ import annotations
 

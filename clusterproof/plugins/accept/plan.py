@@ -1,4 +1,4 @@
-"""The plan of an acceptance: what was bought, both errors, the load that is allowed, the time, and the stages. TOML."""
+"""The plan of an acceptance (TOML): what was bought, error rates, permitted load, time, and stages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEAST_ERROR, LEAST_SHARE = 1e-9, 0.01  # that a plan may declare
 
 @record
 class AcceptancePlan:
-    """What is to be proven, and how. `options` are of `clusterproof check`; 0 nodes at once are all."""
+    """A plan. `options` are those of `clusterproof check`; 0 nodes at once means all."""
 
     bought: Mapping[str, object]  # nodes, type, and what each node is to have
     errors: Errors

@@ -1,4 +1,4 @@
-"""The options of `clusterproof check` in a plan: which it may name, their values, and how long runs take by them."""
+"""Options of `clusterproof check` that a plan may set, their values, and how they change the duration of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is usual in a population of alike hardware, and what the values of one unit weigh for good and for bad.
+"""The reference of a population of alike hardware, and likelihood ratios of one unit's values: good or bad.
 
 A unit is a node, or a device of one. It is bad where it is slower than its population by the declared effect, always or
 in the declared share of runs. Values are logarithms, and more is better.
@@ -35,7 +35,7 @@ _MAD = 1.17  # the relative standard error of a spread by the MAD, times the squ
 
 @record
 class Errors:
-    """Both errors, declared beforehand, and what makes a unit bad: shares, each between 0 and 1."""
+    """The two error rates and the effect size of a plan: shares between 0 and 1."""
 
     good_rejected: float  # of good nodes
     bad_accepted: float  # of bad nodes
@@ -55,7 +55,7 @@ class Errors:
 
 @record
 class Reference:
-    """What is usual in a population, as logarithms and differences of them."""
+    """Centre and spread of a population, in logarithms."""
 
     centre: float
     sigma: float  # of one unit, from run to run

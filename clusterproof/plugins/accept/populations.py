@@ -1,4 +1,4 @@
-"""All populations of an acceptance: by kind of hardware, measurement and what was measured; what they say of a node."""
+"""All populations of an acceptance, by hardware and measurement, and the decisions on nodes that they lead to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Key = tuple[str, str, str]  # kind of hardware, measurement, what was measured
 
 
 class Populations:
-    """What was measured of all nodes. Runs are added in the order in which they ended."""
+    """All measurements of all nodes. Runs are added in the order in which they ended."""
 
     def __init__(self, plan: AcceptancePlan) -> None:
         self.plan = plan
@@ -38,15 +38,15 @@ class Populations:
         values: dict[Key, dict[Unit, float]] = defaultdict(dict)
         in_doubt: dict[Key, set[Unit]] = defaultdict(set)
         for node in kinds:
-            for one in seen[node].speeds:
-                key = self._key(kinds[node], one)
-                values[key][node, one.device] = log(one.speed)
-                whole = kinds[node], one.measurement, one.of_model
+            for speed in seen[node].speeds:
+                key = self._key(kinds[node], speed)
+                values[key][node, speed.device] = log(speed.speed)
+                whole = kinds[node], speed.measurement, speed.of_model
                 self._apart[whole].add(key)
                 self._nodes[whole].add(node)
                 self._nodes[whole[:2]].add(node)
-                if UNKNOWN_WAYS in one.way:
-                    in_doubt[key].add((node, one.device))
+                if UNKNOWN_WAYS in speed.way:
+                    in_doubt[key].add((node, speed.device))
         tries = max((len(of.speeds) for of in seen.values()), default=1)
         for key, of_key in values.items():
             if key not in self.by_key:
@@ -97,12 +97,14 @@ class Populations:
         known = {whole[1] for whole in common if node in self._nodes[whole]}
         for whole in of_kind:
             apart = {key: self.by_key[key] for key in sorted(self._apart[whole])}
-            own = {key: one for key, one in apart.items() if node in one.nodes}
-            judged = {device for one in own.values() if one.reference for device in one.nodes[node]}
-            for key, one in own.items():
-                is_due = one.nodes[node] - judged if whole in common else whole[1] not in known
-                if one.reference or is_due:
-                    yield key, one, one.of_node(node)
+            own = {key: population for key, population in apart.items() if node in population.nodes}
+            judged = {
+                device for population in own.values() if population.reference for device in population.nodes[node]
+            }
+            for key, population in own.items():
+                is_due = population.nodes[node] - judged if whole in common else whole[1] not in known
+                if population.reference or is_due:
+                    yield key, population, population.of_node(node)
             if whole in common and not own:
                 yield *max(apart.items(), key=lambda of: len(of[1].nodes)), ()
 

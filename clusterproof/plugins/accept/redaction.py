@@ -1,4 +1,4 @@
-"""The report of an acceptance without names: of nodes, hardware, users and folders. Evidence stays as it is."""
+"""Redacts the report of an acceptance: names of nodes, hardware, users and folders. Evidence is unchanged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def redacted(report: Report, cluster: Cluster) -> Report:
 
 
 class _Words:
-    """What stands for the names of one report."""
+    """The pseudonyms of one report."""
 
     def __init__(self, report: Report, cluster: Cluster) -> None:
         self._nodes = {target.name: f"node-{number}" for number, target in enumerate(cluster.targets, 1)}

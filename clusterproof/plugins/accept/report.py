@@ -1,4 +1,4 @@
-"""The report that a buyer signs: what was bought beside what is there, what was said of each node, and why."""
+"""The acceptance report that a buyer signs: what was bought and what is there, each node's outcome, and why."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from math import exp
 from textwrap import fill
 from typing import Any
 
-from clusterproof.plugins.accept.coverage import left_out, not_covered
 from clusterproof.plugins.accept.journal import EndedRun
 from clusterproof.plugins.accept.population import Errors
 from clusterproof.plugins.accept.sequential import Population
 from clusterproof.plugins.accept.state import AcceptanceState
-from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, failed, of_nodes, outcome
+from clusterproof.plugins.accept.verdicts import (
+    NodeOutcome,
+    NodeVerdict,
+    failed,
+    left_out,
+    not_covered,
+    of_nodes,
+    outcome,
+)
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.message import number_of
@@ -73,7 +80,7 @@ def report(state: AcceptanceState, ended: Sequence[EndedRun], cluster: str, stop
             }
             for other in others[:MAX_OTHERS]
         ],
-        "populations": [_population(key, one) for key, one in state.populations.by_key.items()],
+        "populations": [_population(key, population) for key, population in state.populations.by_key.items()],
         "stages": [_stage(stage.name, state, ended) for stage in state.plan.stages],
         "errors": _errors(state.plan.errors, state),
         "left_out": list(left_out(state)),

@@ -1,4 +1,4 @@
-"""`clusterproof return X NODES`: whether repaired nodes may have jobs again.
+"""`clusterproof return X NODES`: whether repaired nodes may run jobs again.
 
 All checks run, then load, then pairs with healthy nodes where some are named. What history
 and cases found on a node has to be seen to be gone. Nothing is given back here.
@@ -55,7 +55,7 @@ Launch = Callable[[Sequence[str], Path], int]  # the words behind `clusterproof`
 
 @record
 class ReturnStep:
-    """One `clusterproof check` of the nodes, together with these others: the words behind X."""
+    """One `clusterproof check` of the repaired nodes, together with some others."""
 
     words: tuple[str, ...]
     beside: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class ReturnStep:
 
 @record
 class Returning:
-    """One node: what is said of it, why, and what is no reason to keep it; `beside` is what was found of others."""
+    """The outcome for one node: the decision, its reasons, and notes; `beside` are findings on other nodes."""
 
     node: str
     said: str

@@ -1,4 +1,4 @@
-"""Runs the steps of an acceptance, each as a `clusterproof check` of its own, and keeps what ended.
+"""Runs the steps of an acceptance, each as its own `clusterproof check`, and journals those that ended.
 
 What a run leaves lies in a folder of its own. It writes its exit code there last: a run that ended while nobody looked
 counts, one without it does not. The lock of the journal is also each run's: two never load the nodes at once.
@@ -48,7 +48,7 @@ Launch = Callable[
 
 
 class Acceptance:
-    """One acceptance, in its folder."""
+    """One acceptance and its folder."""
 
     def __init__(
         self, cluster: Cluster, named: str, plan: AcceptancePlan, folder: Path, launch: Launch | None = None

@@ -1,4 +1,4 @@
-"""A population that is measured until each of its nodes is decided: all at first, then those that are open again.
+"""Sequential testing of a population: all nodes are measured, then those that are undecided again.
 
 A unit is decided where its values weigh as much as declared; chance has that on the other side no oftener (Ville's
 inequality), however often one looks. One that is good stays so unless it is found bad.
@@ -37,7 +37,7 @@ FEWEST_BESIDE = 16  # good nodes, where there are as many; and as many as are op
 
 
 class Decision(str, Enum):
-    """What is known of a unit, or of a node."""
+    """The decision on a unit or a node so far."""
 
     GOOD = "good"
     BAD = "bad"
@@ -46,9 +46,9 @@ class Decision(str, Enum):
 
 @record
 class JudgedUnit:
-    """One unit: how it stands, its share of the usual (0.93 is 7 % slower), and in how many runs it was measured.
+    """One unit: its decision, its share of the usual value (0.93 is 7 % slower), and its number of runs.
 
-    `share` is beside its rack and batch, where these differ from others; `of_all` beside all.
+    `share` is relative to its rack and batch, where these differ from others; `of_all` to all units.
     """
 
     decision: Decision
@@ -189,10 +189,10 @@ def as_fast(apart: Mapping[Key, Population]) -> set[Key]:
 
     Whoever was measured by one of them is then as well compared with the others. Those of few nodes have no say.
     """
-    measured = {key: one for key, one in apart.items() if one.nodes}
-    if len(measured) < 2 or not any(one.may_learn for one in measured.values()):
+    measured = {key: population for key, population in apart.items() if population.nodes}
+    if len(measured) < 2 or not any(population.may_learn for population in measured.values()):
         return set()
-    usual = {key: _usual(one) for key, one in measured.items()}
+    usual = {key: _usual(population) for key, population in measured.items()}
     due = [x for key, x in usual.items() if len(measured[key].nodes) >= FEWEST_NODES] or [*usual.values()]
     half = measured[next(iter(measured))].errors.effect / 2
     alike = {key for key, x in usual.items() if all(abs(x - other) < half for other in due)}
@@ -205,10 +205,10 @@ def _usual(population: Population) -> float:
 
 def joined(apart: Sequence[Population]) -> Population:
     """One population of all that was measured in these, which does not know yet what is usual."""
-    of_all = Population(apart[0].errors, max(one.tries for one in apart), apart[0].floor, apart[0].levels)
-    for one in apart:
-        of_all.in_doubt |= one.in_doubt
-        for number, values in one.runs.items():
+    of_all = Population(apart[0].errors, max(population.tries for population in apart), apart[0].floor, apart[0].levels)
+    for population in apart:
+        of_all.in_doubt |= population.in_doubt
+        for number, values in population.runs.items():
             of_all.add(number, {**of_all.runs.get(number, {}), **values})
     return of_all
 

@@ -1,4 +1,4 @@
-"""Where an acceptance stands, by the runs that ended, in their order; and what runs next. No file is read here."""
+"""The state of an acceptance, computed from the runs that ended, and which run is next. Reads no file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from functools import partial
 from itertools import chain
 from random import Random
 
-from clusterproof.plugins.accept import UNKNOWN, NodeRun, StageRun, UnitSpeed
+from clusterproof.plugins.accept import UNKNOWN, Failure, NodeRun, OtherResult, OwnResult, StageRun, UnitSpeed
 from clusterproof.plugins.accept.plan import SPEED, AcceptancePlan
 from clusterproof.plugins.accept.populations import Populations
-from clusterproof.plugins.accept.results import Failure, OtherResult, OwnResult
 from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, decision_of, to_measure
 from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, FIRST_SIZE
 from clusterproof.plugins.catalog.acceptance import Stage
@@ -30,7 +29,7 @@ TWICE = 2  # what fails in a stage that measures speed has to fail again
 
 @record
 class NextRun:
-    """What runs next."""
+    """The run that is next: its stage and its nodes."""
 
     stage: Stage
     number: int
@@ -38,7 +37,7 @@ class NextRun:
 
 
 class AcceptanceState:
-    """All that is known. Runs are added in the order in which they ended."""
+    """Everything known so far. Runs are added in the order in which they ended."""
 
     def __init__(self, plan: AcceptancePlan, cluster: Cluster) -> None:
         self.plan = plan
@@ -133,7 +132,7 @@ class AcceptanceState:
     def results_of(self, node: str) -> dict[tuple[str, str], list[Result]]:
         """By stage and check what was said of a node, run by run; beside others only where no population decides."""
         return {
-            key: [self._besides_speed(node, one, self.populations.decides) for one in own]
+            key: [self._besides_speed(node, own_result, self.populations.decides) for own_result in own]
             for key, own in self.results.get(node, {}).items()
         }
 
@@ -204,8 +203,11 @@ class AcceptanceState:
         for (name, check), own in self.results[node].items():
             if name != stage.name:
                 continue
-            may_fail = [one for one in own if one.result.verdict is Verdict.FAIL]
-            said = [(self._besides_speed(node, one, self.populations.may_decide), one.folder) for one in may_fail]
+            may_fail = [own_result for own_result in own if own_result.result.verdict is Verdict.FAIL]
+            said = [
+                (self._besides_speed(node, own_result, self.populations.may_decide), own_result.folder)
+                for own_result in may_fail
+            ]
             failed = [(result, folder) for result, folder in said if result.verdict is Verdict.FAIL]
             if len(failed) >= (TWICE if name == SPEED else 1):
                 last, folder = failed[-1]

@@ -1,4 +1,4 @@
-"""What is said of each node: accepted, rejected, to be fixed, or open; and of the cluster, by nodes, pairs and itself.
+"""The outcome of each node (accepted, rejected, to be fixed, open) and of the cluster.
 
 Without all its evidence nothing is accepted.
 """
@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from clusterproof.plugins.accept import NodeRun
+from clusterproof.plugins.accept.plan import SPEED
 from clusterproof.plugins.accept.sequential import Decision
-from clusterproof.plugins.accept.state import AcceptanceState
+from clusterproof.plugins.accept.state import COLLECTIVES, AcceptanceState
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.record import record
@@ -23,7 +24,7 @@ MAX_SAID = 4  # serials that are shown
 
 
 class NodeVerdict(str, Enum):
-    """What becomes of a node."""
+    """The outcome of a node."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -32,7 +33,7 @@ class NodeVerdict(str, Enum):
 
 
 class ClusterVerdict(str, Enum):
-    """What becomes of the cluster."""
+    """The outcome of the cluster."""
 
     ACCEPTED = "accepted"
     NOT_ACCEPTED = "not accepted"
@@ -41,7 +42,7 @@ class ClusterVerdict(str, Enum):
 
 @record
 class NodeOutcome:
-    """One node, and why; each reason of a failure says in which folder its evidence is."""
+    """One node's outcome and reasons; each reason of a failure names the folder of its evidence."""
 
     node: str
     said: NodeVerdict
@@ -51,7 +52,7 @@ class NodeOutcome:
 
 @record
 class ReachedNodes:
-    """The nodes that a stage can measure: of all, and once those are gone that were taken out."""
+    """The nodes that a stage can measure, before and after those excluded by earlier stages."""
 
     stage: Stage
     of_all: frozenset[str]
@@ -172,3 +173,26 @@ def _missing_in(reached: ReachedNodes, node: str, state: AcceptanceState) -> Ite
             yield f"{check}: failed in {len(failed)} of {len(known)} runs: {failed[0].message}"
     if not proven:
         yield f"{stage.title}: nothing of it applied to this node, or could be measured"
+
+
+def left_out(state: AcceptanceState) -> Iterator[str]:
+    """The stages that no run of this acceptance is to have, and why."""
+    for name, row in acceptance.stages().items():
+        if name not in {stage.name for stage in state.plan.stages}:
+            yield f"{row.title}: the plan leaves it out"
+        elif why := state.not_here(row):
+            yield f"{row.title}: {why}"
+
+
+def not_covered(state: AcceptanceState) -> Iterator[str]:
+    """What this acceptance does not prove, in words."""
+    yield from left_out(state)
+    largest = state.plan.largest_group(len(state.nodes))
+    if COLLECTIVES in {stage.name for stage in state.plan.stages} and 0 < largest < len(state.nodes):
+        yield f"{acceptance.stages()[COLLECTIVES].title}: on {largest} nodes at most, as the plan loads no more at once"
+    measured = {name for _, name, _ in state.populations.by_key}
+    if SPEED in {stage.name for stage in state.plan.stages}:
+        yield from (
+            f"{row.title}: measured on no node" for name, row in acceptance.measures().items() if name not in measured
+        )
+    yield from acceptance.not_covered()

@@ -1,1 +1,1 @@
-"""The probe: the program that runs on a node, its collectors of evidence, and what builds and decodes it."""
+"""The probe, the program that runs on a node: it is built here, and its answer decoded."""

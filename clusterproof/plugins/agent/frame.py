@@ -1,4 +1,4 @@
-"""From what came back to a node's evidence: finds the frame among the noise, and decodes it strictly."""
+"""Decodes a node's answer: finds the frame among other output, and checks it strictly."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 
 
-class Travelled:
+class ModuleFinder:
     """Finds and loads the modules that came along; their text is compiled when first imported."""
 
     def __init__(self, sources: dict[str, str]) -> None:
@@ -37,5 +37,5 @@ class Travelled:
 
 def start(sources: dict[str, str], runner: str, *request: object) -> None:
     """Let one of the modules that came along answer; the command line says the nonce and what became of sudo."""
-    sys.meta_path.insert(0, Travelled(sources))
+    sys.meta_path.insert(0, ModuleFinder(sources))
     import_module(runner).main(*request, *sys.argv[1:3])

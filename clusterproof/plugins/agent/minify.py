@@ -1,4 +1,4 @@
-"""Programs made short for the wire: without what only readers need; of nvidia-ml-py, what the probe reaches."""
+"""Shortens programs before they are sent: no comments, no docstrings, and only the used part of nvidia-ml-py."""
 
 from __future__ import annotations
 

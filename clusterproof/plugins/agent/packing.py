@@ -1,4 +1,4 @@
-"""A program's text as it travels: compressed, in characters that every shell and Systems Manager leave as they are."""
+"""Compresses a program into characters that every shell and Systems Manager pass unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which collectors travel together, where a connection takes no program that has them all; and what each brought."""
+"""Divides collectors over several programs where a connection limits a program's length, and joins their answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clusterproof.plugins.core.record import field, record, replace
 
 @record
 class Parts:
-    """Programs, each with its collectors, and why others travel in none."""
+    """Programs, each with its collectors; and collectors that fit into none, with why."""
 
     programs: tuple[tuple[frozenset[str], Program], ...]
     left_out: Mapping[str, str] = field(default_factory=dict)

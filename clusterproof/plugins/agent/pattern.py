@@ -1,4 +1,4 @@
-"""Forms of text that are compiled when a text is first held against them: most logs are silent on most days."""
+"""Regular expressions that are compiled on first use, which saves a prolog most of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Pattern:
-    """A regular expression, as `re.compile` makes one."""
+    """A regular expression with the methods of `re.Pattern`, compiled on first use."""
 
     def __init__(self, text: str | bytes, flags: int = 0) -> None:
         self.pattern = text

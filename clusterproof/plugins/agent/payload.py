@@ -1,4 +1,4 @@
-"""Builds the program that runs on a node: a short shell command that finds a Python, and the probe's text."""
+"""Builds the program that runs on a node: a short shell command that finds Python, and the probe's source."""
 
 from __future__ import annotations
 
@@ -149,6 +149,12 @@ def sampler(every_s: float, host_root: str, is_kept_alive: bool = True, mounts: 
 def cursor_word(log_cursor: tuple[str, int, float]) -> str:
     """The last argument of the sampler: from where on it follows the kernel log."""
     return b2a_base64(json.dumps(log_cursor).encode(), newline=False).decode()
+
+
+@cache
+def modules_of(name: str) -> Mapping[str, str]:
+    """The texts of a module and of what it imports that travels."""
+    return modules_for([name])
 
 
 def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The processes of one group: how one is begun, and what /proc says of them, read without what can block."""
+"""Starts, reads and ends process groups, using only files of /proc whose reading cannot block."""
 
 from __future__ import annotations
 

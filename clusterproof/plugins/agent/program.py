@@ -1,4 +1,4 @@
-"""What is run on a node: which collectors there are, what the user may choose of them, the program, what comes back."""
+"""The program that runs on a node, its options, and the form of its answer."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _is_collector(file: str) -> bool:
 
 @record
 class Answer:
-    """What came back from a node: its raw bytes (cut at MAX_ANSWER_BYTES), or why nothing did.
+    """A node's answer: its raw bytes (at most MAX_ANSWER_BYTES), or why there is none.
 
     It took so many seconds, and may have been collected `age_s` before it was asked for. It is `too_long` where its
     connection shows only the beginning.

@@ -1,4 +1,4 @@
-"""What a collector reads with: files under the host's root, errors as values, and a note of what it is doing."""
+"""How a collector reads a node: files under the host's root, errors as values, and a note of what is being read."""
 
 from __future__ import annotations
 

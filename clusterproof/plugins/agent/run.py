@@ -1,4 +1,4 @@
-"""The runner: starts the collectors side by side, takes their records, ends what hangs, and sends the frame."""
+"""The runner: starts collectors side by side, ends those that are late, and sends their records in a frame."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from clusterproof.plugins.agent.reading import Node
-from clusterproof.plugins.agent.running import Running, Together
+from clusterproof.plugins.agent.running import Running, SharedProcess
 from clusterproof.plugins.agent.sending import WIDE_BYTES, room_bytes, send
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
@@ -63,7 +63,7 @@ def main(request: Request, nonce: str, sudo: str) -> None:
         together = [{name: nodes.pop(name) for name in names if name in nodes} for names in (QUICK, MOSTLY_QUICK)]
         start(running, lambda: [Running(name, own, module) for name, (module, own) in nodes.items()])
         least_s = min((collector_s for _, collector_s in collectors.values()), default=TOGETHER_S)
-        start(running, lambda: [Together(own, node(min(TOGETHER_S, least_s), True)) for own in together if own])
+        start(running, lambda: [SharedProcess(own, node(min(TOGETHER_S, least_s), True)) for own in together if own])
         collect(running)
 
     answer(read, request["whole_s"], root, nonce, sudo, request["room"])

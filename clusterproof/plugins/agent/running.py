@@ -1,4 +1,4 @@
-"""A collector: the forked process that it is, and how its runner sees it: running, being ended, or with its record."""
+"""A collector in its forked process, as the runner sees it: running, being ended, or done."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _send(record: dict[str, object], pipe: int) -> None:
 
 
 class Running:
-    """One collector of a run. `record` is empty until it has ended in some way."""
+    """One running collector. `record` is empty until it has ended."""
 
     def __init__(self, name: str, node: Node, module: str) -> None:
         """Start the collector of that module; what it notes of its reading is kept here."""
@@ -223,8 +223,8 @@ class Running:
         return f"{how} while reading {self.reading()}"
 
 
-class Together(Running):
-    """Collectors that one process reads in no time; each is started alone where that hangs or breaks, or it is late."""
+class SharedProcess(Running):
+    """Fast collectors that share one process; each is started alone where that hangs or breaks, or it is late."""
 
     def __init__(self, nodes: dict[str, tuple[str, Node]], node: Node) -> None:
         """Start them as `node`; each has its module and a node of its own, should it have to run alone."""
@@ -235,7 +235,7 @@ class Together(Running):
         """The collectors with the records that it sent, or started again."""
         records: Any = self.record.get("value") or {}
         return [
-            Known(name, records[name])
+            FinishedCollector(name, records[name])
             if records.get(name, {}).get("status", "broke") not in ("timed_out", "broke")
             else Running(name, node, module)
             for name, (module, node) in self.nodes.items()
@@ -245,8 +245,8 @@ class Together(Running):
         live(module, node, pipe, {name: of_collector for name, (of_collector, _) in self.nodes.items()})
 
 
-class Known(Running):
-    """A collector whose record is there; it has no process any more."""
+class FinishedCollector(Running):
+    """A collector that is done, without a process."""
 
     def __init__(self, name: str, record: dict[str, object]) -> None:
         """Keep it."""

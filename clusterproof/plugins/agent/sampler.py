@@ -1,4 +1,4 @@
-"""The program that stays on a node while a job runs: samples at each tick, follows the kernel log, and ends by itself.
+"""The program that runs on a node while a job does: samples at an interval and follows the kernel log.
 
 Each line that it prints is the nonce and one JSON object, with its number as `n`. It ends when its standard input does,
 or when nothing has come over that for a while: a node does not notice a wire that is cut. Where nothing comes over its
@@ -101,7 +101,7 @@ def _moment() -> dict[str, object]:
 
 
 class _Loop:
-    """The sampler's one loop."""
+    """The main loop of the sampler."""
 
     def __init__(self, sources: list[Source], log: Log, every_s: float, is_kept_alive: bool, stream: _Stream) -> None:
         self.sources, self.log, self.every_s, self.stream = sources, log, every_s, stream
@@ -202,7 +202,7 @@ def _answers(sources: list[Source]) -> dict[str, object]:
 
 
 class _Stream:
-    """What it prints: by its numbers a line is known that comes twice, or not at all."""
+    """The sampler's output: numbered lines, so that lost and repeated ones are noticed."""
 
     def __init__(self, nonce: str) -> None:
         self.nonce, self.number = nonce, 0

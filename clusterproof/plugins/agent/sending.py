@@ -1,4 +1,4 @@
-"""The answer as a node sends it: made to fit its connection, in short lines with the nonce that noise cannot harm."""
+"""Prints a node's answer: within the connection's limit, in short lines that carry a nonce."""
 
 from __future__ import annotations
 

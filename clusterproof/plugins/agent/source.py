@@ -1,4 +1,4 @@
-"""One thing that is sampled, in a process of its own: what hangs costs its own values, and is said."""
+"""A sampler's source in a process of its own: where it hangs, only its own values are missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TICK = b"t"
 
 
 class Source:
-    """A process that samples when it is bidden, as seen by who bids it. `pipe` is where its answers come from."""
+    """The process that samples on request, as its parent sees it. `pipe` brings its answers."""
 
     def __init__(self, name: str, module: str, node: Node, first_s: float) -> None:
         """It begins with the first tick, for which it has `first_s` seconds: a driver may have to be started."""

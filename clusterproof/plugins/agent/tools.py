@@ -1,4 +1,4 @@
-"""External programs of the node, run in the collector's own process group, so that its deadline ends them too."""
+"""Runs programs of the node in the collector's process group, so that its deadline ends them too."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOT_RUN = 127
 
 
 class Tool:
-    """A program that runs: its output as it comes, standard error merged, then its exit status."""
+    """A running program: its output as it comes, with standard error merged, then its exit status."""
 
     def __init__(
         self,

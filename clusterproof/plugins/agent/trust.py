@@ -1,4 +1,4 @@
-"""Who decides what lies at a path of a node: what another user could have put there is neither run nor loaded."""
+"""Who can change a file of a node: nothing that another user could have put there is run or loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AWS's API: the account and region that a cluster belongs to, and what it reports of the cluster.
+"""AWS's API: the account and region of a cluster, and what AWS reports about it.
 
 Every call of the suite goes through here, and only those of aws_actions.toml.
 """
@@ -31,7 +31,7 @@ _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "Un
 
 
 class AwsError(ClusterproofError):
-    """A call without a result; the message is one line, `code` AWS's name for it."""
+    """A failed call; the message is one line, `code` AWS's error code."""
 
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class AwsError(ClusterproofError):
 
 
 class AwsDenied(AwsError):  # noqa: N818 - what AWS calls it
-    """A call that this identity may not make; `action` is what it lacks."""
+    """A call that this identity may not make; `action` is the IAM action that it lacks."""
 
     def __init__(self, action: str) -> None:
         super().__init__(f"{action} is not allowed to this identity; docs/aws.md has the policy", "AccessDenied")
@@ -51,7 +51,7 @@ NONE_HERE = "no AWS credentials here; expected some in the environment, ~/.aws, 
 
 
 class Account:
-    """AWS as one region and profile see it. Safe to use from several threads.
+    """An AWS account in one region, used with one profile. Thread-safe.
 
     `throttled` is called, from any thread, with the action that AWS has just throttled and that is tried again; by
     default it is said on standard error.

@@ -1,4 +1,4 @@
-"""What several collectors want to know of a cluster, asked of AWS once for all; the FSx systems that it mounts."""
+"""AWS resources of a cluster that several collectors need, each asked for once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The objects under a prefix of S3, as files."""
+"""Lists and downloads the objects under an S3 prefix."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What loads nodes and wires, and what is made of the measurements."""
+"""Programs that load nodes and the network, and the analysis of what they measure."""

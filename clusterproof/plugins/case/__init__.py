@@ -1,4 +1,4 @@
-"""Why a job ended: what it left behind, in one order of time, and what that says of its nodes, its code and its limits.
+"""A case: why a job ended, from its output, its scheduler and its nodes, ordered in time.
 
 Thin shells collect (`folder`, `slurm`), readers make events and facts of text, and pure functions decide. Here: the
 records that all of them share.
@@ -17,7 +17,7 @@ from clusterproof.plugins.core.record import field, record
 
 
 class CaseError(ClusterproofError, ValueError):
-    """What is named holds no case; the message says why."""
+    """Files or a job id that give no case; the message says why."""
 
 
 RESOLUTION_S = 1.0  # of times that logs have without a fraction
@@ -25,7 +25,7 @@ RESOLUTION_S = 1.0  # of times that logs have without a fraction
 
 @record
 class Span:
-    """When something happened, in seconds since 1970: not before `begins`, not after `ends`; None: not known."""
+    """When something happened, in seconds since 1970: between `begins` and `ends`; None where unknown."""
 
     begins: float | None = None
     ends: float | None = None
@@ -52,7 +52,7 @@ class Span:
 
 @record
 class Event:
-    """A line of the job's output, or of what its scheduler or Kubernetes says of it, that is a sign of something.
+    """A line of a job's output, its scheduler or Kubernetes that the catalogue knows as a sign.
 
     `source` is `file:line`; `count` is of lines alike; `waited_s` is for how long the rank had waited by then,
     and `wrote_s` for how long it still wrote.
@@ -86,7 +86,7 @@ class Event:
 
 @record
 class Fact:
-    """What the own evidence of a node says: its kernel's log, or the suite's checks of it.
+    """Evidence of a node itself: its kernel log, or checks of it.
 
     `is_strong`: that alone fails a node. `action` is what is due, `check` the check that says so.
     """
@@ -107,7 +107,7 @@ class Fact:
 
 @record
 class Job:
-    """What the scheduler knows; empty where nothing says it."""
+    """The scheduler's record of a job; empty where nothing says it."""
 
     number: str = ""
     state: str = ""
@@ -118,7 +118,7 @@ class Job:
 
 @record
 class Lead:
-    """A rank that differs from others, which is no cause. Where it `is_late`, they waited for it: test its node.
+    """A rank that differs from the others, which proves no cause. Others waited for it if it `is_late`: test its node.
 
     `words` go on after its name; `line` is of its program, where its dump has the last that called a collective.
     """
@@ -132,7 +132,7 @@ class Lead:
 
 @record
 class Offset:
-    """How far a node's clock is ahead, in seconds, give or take `apart_s`; `how` that is known."""
+    """How far a node's clock is ahead, in seconds, give or take `apart_s`; `how` says from what that is known."""
 
     seconds: float
     apart_s: float
@@ -140,7 +140,7 @@ class Offset:
 
 
 class MissingKind(Enum):
-    """What is missing, where that decides how it is reported; all else is of no kind."""
+    """The kinds of missing evidence that are reported in their own way."""
 
     LOGS, LOGS_OF_SOME = auto(), auto()  # of kernels: of any node, or of some
     RECORD, OUTPUT = auto(), auto()
@@ -151,7 +151,7 @@ class MissingKind(Enum):
 
 @record
 class Missing:
-    """What could not be had, and why, in words."""
+    """Evidence that could not be had, and why."""
 
     words: str
     kind: MissingKind | None = None
@@ -159,7 +159,7 @@ class Missing:
 
 @record
 class Collected:
-    """Everything that was found, and what was not."""
+    """All evidence of a case, and what is missing of it."""
 
     name: str
     job: Job
@@ -207,7 +207,7 @@ DESYNC = "desync"  # of dumps: what ranks say of it in their own words came of i
 
 @record
 class CaseVerdict:
-    """The cause, how sure it is, whose it was, and why.
+    """The cause, its probability, whose it is, and the reasons.
 
     `standing`: established (the node's own evidence, ahead of all else, and a rank of it says the same), supported
     (the node's evidence alone), candidate (the words of the job or its scheduler), completed, unknown.

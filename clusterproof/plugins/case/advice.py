@@ -1,4 +1,4 @@
-"""A case as a whole, and what to do after a job: nodes to drain or keep, what a restart leaves out, what proves it."""
+"""What to do after a job: nodes to drain or keep, nodes to exclude from a restart, and tests that prove the cause."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OF_HARDWARE_LOAD = "gpu_exact"  # what proves arithmetic and memory of GPUs unde
 
 @record
 class Advice:
-    """What is due for each node; none of it is ever done here.
+    """The action for each node; none is ever carried out here.
 
     Of a node that is NOT_KNOWN nothing was read. `exclude` is what a restart leaves out; `commands` may be copied:
     what proves the suspicion, by the checks of `proof` and under `load` (as `-k` takes them), and then the drains.
@@ -53,7 +53,7 @@ class Advice:
 
 @record
 class Case:
-    """Everything that is said of a case."""
+    """A case with its verdict and its advice."""
 
     collected: Collected
     verdict: CaseVerdict

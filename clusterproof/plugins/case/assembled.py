@@ -1,9 +1,9 @@
-"""What the files, records and dumps of a job have together: one case, and what of it is missing."""
+"""Joins what the files, records and dumps of a job say to one case, and lists what is missing."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.case import (
@@ -32,7 +32,7 @@ from clusterproof.plugins.training_run import Dump
 
 @record
 class CaseBuilder:
-    """What the files have so far."""
+    """What the files read so far say."""
 
     jobs: list[Job] = field(default_factory=list)
     records: list[scheduler.Record] = field(default_factory=list)  # of which it is to be said of which job they are
@@ -103,6 +103,14 @@ class CaseBuilder:
             self.lack(f"other tasks of this array, of which this is {records[0][0].number}: {listed(others)}")
 
 
+def _nodes_of_ranks(outputs: Sequence[Output]) -> dict[int, str]:
+    """By rank the node that output last names for it."""
+    nodes: dict[int, str] = {}
+    for output in outputs:
+        nodes |= {rank: node for rank, node in output.nodes_of_ranks.items() if node or rank not in nodes}
+    return nodes
+
+
 def joined(name: str, builder: CaseBuilder) -> Collected:
     """All that was found, as one."""
     if len(builder.objects) > 1:
@@ -112,11 +120,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
     strangers = {fact.node for fact in builder.facts}.difference(nodes) if nodes else set()
     if strangers:
         builder.lack(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
-    of_ranks: dict[int, str] = {}
-    pids: dict[int, int] = {}
-    for output in builder.outputs:
-        of_ranks |= {rank: node for rank, node in output.nodes_of_ranks.items() if node or rank not in of_ranks}
-        pids |= output.pids_of_ranks
+    of_ranks = _nodes_of_ranks(builder.outputs)
     offsets = {**clocks.by_steps(_steps(builder.outputs, of_ranks)), **builder.clocks}
     of_program = [*(event for output in builder.outputs for event in output.events)]
     events = (*builder.events, *recorder_events(builder.dumps, builder.files_of_dumps), *of_program)
@@ -135,7 +139,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         facts=tuple(clocks.of_fact(fact, offsets) for fact in builder.facts if fact.node not in strangers),
         leads=tuple(_leads(builder, of_ranks)),
         nodes_of_ranks=of_ranks,
-        pids_of_ranks=pids,
+        pids_of_ranks={rank: pid for output in builder.outputs for rank, pid in output.pids_of_ranks.items()},
         nodes_with_log=tuple(dict.fromkeys(builder.nodes_with_log)),
         nodes_checked=tuple(builder.nodes_checked),
         progress=max(_progress(builder.outputs, of_ranks, offsets), default=None),

@@ -1,4 +1,4 @@
-"""Why a job ended by its own words and its scheduler's, where no evidence of a node says it."""
+"""Decides why a job ended by its output and its scheduler, where no evidence of a node says it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times at the beginning of lines, as frameworks, schedulers and kernels write them; and times by one clock.
+"""Timestamps of log lines, as frameworks, schedulers and kernels write them, converted to one clock.
 
 How far the clocks of nodes are apart is known as they were asked, or by the steps of their ranks.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from heapq import nlargest
 from statistics import median
@@ -42,7 +42,7 @@ _MONTHS = ("", "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "O
 
 @record
 class Clock:
-    """What lines leave out of their times: the year, and how far the zone of those without one is from UTC."""
+    """What timestamps leave out: the year, and the offset from UTC."""
 
     year: int
     offset_s: float = 0.0
@@ -171,3 +171,67 @@ def corrected(when: Span, off: Offset | None) -> Span:
     """A time of a clock that is so far off."""
     seconds = off.seconds if off else 0.0
     return Span(*(None if time is None else time - seconds for time in (when.begins, when.ends)))
+
+
+MINUTE_S = 60.0
+
+_SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S{1,255}) (?=kernel: )")
+_CTIME = re.compile(r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] ")
+_TALOS = re.compile(  # talosctl dmesg: what the kernel said, as no program can write there as `kern`
+    r"(?:[\w.:-]{1,255}: )?(kern|user|daemon|syslog|auth\w{0,4}|local\d):\s{1,8}\w{1,8}: "
+    r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})\d{0,3}Z\]: "
+)
+_MINUTE = re.compile(r"\[([A-Z][a-z]{2}) {0,2}(\d{1,2}) (\d\d:\d\d)\] ")  # dmesg -H, where a minute begins
+_SINCE = re.compile(r"\[ {0,12}\+ {0,12}(\d{1,6}\.\d{6})\] ")  # and how long behind the line above it any other is
+
+
+def of_kernel(text: str) -> str:
+    """The kernel's lines of what `talosctl dmesg` wrote, as dmesg writes them; any other log as it is."""
+    if not any(map(_TALOS.match, text[:20_000].splitlines()[:50])):
+        return text
+    return "\n".join(
+        f"{match[2]},{match[3]}+00:00 {line[match.end() :]}"
+        for line in text.splitlines()
+        if (match := _TALOS.match(line)) and match[1] == "kern"
+    )
+
+
+def dated(text: str, clock: Clock) -> str:
+    """The lines with a whole date by UTC: syslog leaves out the year, dmesg -T the zone, and dmesg -H the second."""
+    return "\n".join(_of_minutes((_with_date(line, clock) for line in text.splitlines()), clock))
+
+
+def has_minutes(text: str) -> bool:
+    """Whether its lines tell only the minute in which they were logged, as those of dmesg -H."""
+    return any(map(_MINUTE.match, text.splitlines()))
+
+
+def of_minute(when: Span) -> Span:
+    """All that a time may be that is known by its minute: not before what was counted, and within it."""
+    if when.begins is None:
+        return when
+    return Span(when.begins, when.begins // MINUTE_S * MINUTE_S + MINUTE_S)
+
+
+def _with_date(line: str, clock: Clock) -> str:
+    match = _SYSLOG.match(line) or _CTIME.match(line)
+    begins = clock.of(line).begins if match else None
+    if not match or begins is None:
+        return line
+    moment = datetime.fromtimestamp(begins, timezone.utc)
+    rest = line[match.start(2) :] if match.re is _SYSLOG else line[match.end() :]
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{'' if match.re is _SYSLOG else ',000000'}+00:00 {rest}"
+
+
+def _of_minutes(lines: Iterator[str], clock: Clock) -> Iterator[str]:
+    at: float | None = None
+    for line in lines:
+        if match := _MINUTE.match(line):
+            at = clock.of(f"{match[1]} {match[2]:>2} {match[3]}:00").begins
+        elif (match := _SINCE.match(line)) and at is not None:
+            at = later if (later := at + float(match[1])) < LATEST_S else None
+        if not match or at is None:
+            yield line
+            continue
+        moment = datetime.fromtimestamp(at, timezone.utc)
+        yield f"{moment:%Y-%m-%dT%H:%M:%S},{moment.microsecond:06d}+00:00 {line[match.end() :]}"

@@ -1,4 +1,4 @@
-"""What the end of a log says of a failure: torchrun's report, one block a node, and exceptions that it tells in part.
+"""Failure reports at the end of a log: torchrun's, one block for each node, and exceptions.
 
 Such a log ends before an exception's name or message, or no sign knows it.
 """
@@ -29,7 +29,7 @@ _MESSAGE = re.compile(r"^\s{0,8}what\(\):")
 
 
 class Exceptions:
-    """Reads the lines of a file one after the other; `begun` has of each rank the exception that is not told yet."""
+    """Collects exceptions line by line; `begun` has, by rank, the exception that is not complete yet."""
 
     def __init__(self) -> None:
         self.begun: dict[int | None, str] = {}
@@ -108,7 +108,7 @@ _BEGINS = "time"
 
 @record
 class Failure:
-    """One process that failed, as the agent of its node saw it; it polls, so that this is when it was seen."""
+    """One process that failed, as its node's torchrun agent saw it; the agent polls, so the time is when it noticed."""
 
     rank: int
     node: str
@@ -117,7 +117,7 @@ class Failure:
 
 
 class Failures:
-    """Reads the lines of such blocks, one after the other."""
+    """Collects torchrun's blocks line by line."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock

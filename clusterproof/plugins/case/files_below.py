@@ -1,4 +1,4 @@
-"""What lies below a folder: its files, and what of it is not read, of each kind one line."""
+"""The files below a folder, and one line for each kind of file that is not read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_DEPTH = 6  # folders in folders
 
 @record
 class NotRead:
-    """Names that are left out, by why."""
+    """Names of files that are not read, by the reason."""
 
     names: dict[str, list[str]] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Which of a job's events may have been the first abnormal one, and which are only its echo."""
+"""Which event of a job may have been the first abnormal one, and which only followed from it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAILED = ("launcher", "aborted")  # that a rank had, as a launcher says, or as i
 
 @record
 class Candidate:
-    """An event that is no cascade. It is an echo where others had surely waited or ended before it."""
+    """An event that is not part of a cascade. It is an echo where others had certainly waited or ended before it."""
 
     event: Event
     is_echo: bool
@@ -101,7 +101,7 @@ def _line(event: Event) -> int:
 
 
 class _Cascades:
-    """The ends of others, by rank and of all, so that each event need not be compared with each of them."""
+    """The ends of ranks, indexed so that each event need not be compared with every other."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self._of: dict[int | None, list[tuple[float, float]]] = {}  # when each had ended, and the latest begin so far

@@ -1,4 +1,4 @@
-"""Reads a folder of what a job left: each file by its form, bounded, and no link out of it followed."""
+"""Reads the files of a job from a folder, each by its format, bounded, without following links out of it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def read_files(folder: Path, files: Iterable[Path], builder: CaseBuilder, offset
 
 
 class Reader:
-    """Reads files below a folder, each by its form; all of them together are bounded."""
+    """Reads files below a folder, each by its format; their total size is bounded."""
 
     def __init__(self, folder: Path, builder: CaseBuilder, clock: Clock) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Asks Kubernetes of one job: its object, its pods and what they printed, events, and nodes that are not ready."""
+"""Collects a case from Kubernetes: the job's object, its pods and their output, events, and nodes not ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel log in a folder: of which node it is, and whether it is evidence."""
+"""A kernel log in a folder: which node it is of, and whether it can be trusted as evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel log of a node says of faults, as the table of its forms reads it, each with its time."""
+"""Faults in a node's kernel log, by the catalogue of log forms, each with its time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
 from clusterproof.plugins.case import Fact, Span, label, one_line
-from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.case.kernel_times import dated, has_minutes, of_kernel, of_minute
+from clusterproof.plugins.case.clocks import Clock, dated, has_minutes, of_kernel, of_minute
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, RESOURCES, evidence_of
 from clusterproof.plugins.catalog.log_forms import log_forms

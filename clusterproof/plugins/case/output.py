@@ -1,4 +1,4 @@
-"""What the output of ranks and launchers says, line by line; whoever runs a job writes it, so it blames no node."""
+"""Reads output of ranks and launchers line by line. The job's user can write it, so it blames no node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from clusterproof.plugins.case import Event, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, unwrapped, without
 from clusterproof.plugins.case.failures import UNCAUGHT, Exceptions, Failures, Key, Messages, rest_of
-from clusterproof.plugins.case.survived import Steps, Survived, as_logged, step_of
+from clusterproof.plugins.case.survived import Steps, TracebackReader, as_logged, step_of
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
 from clusterproof.plugins.core.record import field, record, replace
 
@@ -33,7 +33,7 @@ _DESYNC = re.compile(r"\[(\d{1,7})\] (finished collective #\d{1,12}, but didn't 
 
 @record
 class OutputSource:
-    """Whose output a file holds, as far as its name says it, or whoever ran it."""
+    """Which rank, node or launcher wrote a file, as far as its name says it."""
 
     file: str
     rank: int | None = None
@@ -42,7 +42,7 @@ class OutputSource:
 
 @record
 class Output:
-    """What a file of output has: its signs, where ranks ran, and how far the job came."""
+    """The contents of a file of output: signs, where ranks ran, and how far the job came."""
 
     events: tuple[Event, ...]
     outlived: tuple[Event, ...]  # after which the job went on
@@ -90,7 +90,7 @@ class _Reader:
         self.failures = Failures(clock)
         self.exceptions = Exceptions()
         self.messages = Messages()
-        self.survived = Survived()
+        self.survived = TracebackReader()
         self.untold: dict[int | None, Key] = {}  # of each rank, in what was found
         self.stamp = Span()
         self.is_stamped = False  # the line that is read
@@ -146,7 +146,7 @@ class _Reader:
                 self._forget(untold)
             self.untold.clear()
             self.exceptions.let_go()
-            self.survived = Survived()
+            self.survived = TracebackReader()
         if self.exceptions.ends(line, rank, sign):
             self._forget(self.untold.pop(rank))
             if not sign:

@@ -1,4 +1,4 @@
-"""Every job that died in a time: each a case of its own, and how much they cost."""
+"""All jobs that failed in a period: a case for each, and the GPU hours lost."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def told(items: Sequence[Some], done: Done) -> Iterator[Some]:
 
 @record
 class DeadJob:
-    """One of them."""
+    """A job that failed in the period, and its case."""
 
     number: str
     case: Case
@@ -62,7 +62,7 @@ class DeadJob:
 
 @record
 class Period:
-    """All jobs that ended between two times, in seconds since 1970; `ended` and `gpu_hours` are of them all.
+    """The jobs that ended between two times (seconds since 1970); `ended` and `gpu_hours` count all of them.
 
     GPU hours of jobs that died are the most that can be lost: what their last checkpoints keep is not known.
     """
@@ -82,7 +82,7 @@ class Period:
 
 @record
 class KeptFiles:
-    """The files of a folder of what was kept of any job, by the numbers in their names and by the nodes they are of."""
+    """Files kept of any job in a folder, by the job ids in their names and by node."""
 
     folder: Path
     by_number: Mapping[str, Sequence[Path]]

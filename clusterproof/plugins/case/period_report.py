@@ -1,4 +1,4 @@
-"""The jobs that died in a time, for people and for programs: by cause, beside what others published, and by node."""
+"""The report on a period, as text and JSON: failed jobs by cause, beside published shares, and by node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_KNOWN = "-"
 
 @record
 class NodeRow:
-    """A node that cases blame or suspect, and in which jobs."""
+    """A node that cases blame or suspect, and the jobs."""
 
     node: str
     blamed: int

@@ -1,4 +1,4 @@
-"""What Kubernetes says of a job: pods, the job's own object and events, as `kubectl get -o json` writes them."""
+"""Pods, the job's object and its events, read from `kubectl get -o json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks the nodes of a job now, once each: what their kernels logged since the boot, and what time it is there."""
+"""Asks each node of a job once, now: for its kernel log since boot, and for its clock."""
 
 from __future__ import annotations
 

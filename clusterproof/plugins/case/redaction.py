@@ -1,4 +1,4 @@
-"""A case without the names of a site; it has no word either of the programs of a job."""
+"""Redacts a case: names of the site, and all words of the job's own programs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def redacted(case: Collected) -> Collected:
 
 
 class _Pseudonyms:
-    """What stands for the names of one case."""
+    """The pseudonyms of one case."""
 
     def __init__(self, case: Collected) -> None:
         names = {*case.job.nodes, *case.nodes_with_log, *case.nodes_of_ranks.values()}

@@ -1,4 +1,4 @@
-"""Which evidence of nodes can have ended a job: what falls into the time of its end, and fits what was seen.
+"""Which evidence of nodes can have ended a job: what fits the time of its end and its symptoms.
 
 What was long before, or after, did not end it.
 """
@@ -15,25 +15,11 @@ from clusterproof.plugins.case.node_log import XID
 from clusterproof.plugins.case.stops import of_a_stop
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, NETWORK, RESOURCES, STOPPED, STORAGE, UNKNOWN, limits
 from clusterproof.plugins.core.message import listed, number_of
-from clusterproof.plugins.core.record import record
 
 OF_MEMORY = "ecc"  # the sign of a memory error, as CUDA tells it
 
 
-@record
-class JobWindow:
-    """From when to when evidence of a node counts; None: no time of the job is known."""
-
-    begins: float | None
-    ends: float | None
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the job has any time."""
-        return self.begins is not None and self.ends is not None
-
-
-def window(case: Collected) -> JobWindow:
+def window(case: Collected) -> Span:
     """From `before_s` before the first sign on, without what the job had waited; to `lag_s` after that sign.
 
     A job that made steps after some evidence did not end of it. Where nothing of the job is a sign, its end is.
@@ -44,7 +30,7 @@ def window(case: Collected) -> JobWindow:
     first = min((_stopped(event) for event in known), default=ended)
     shown = min((_begins(event) for event in own or known), default=ended)
     if first is None or shown is None:
-        return JobWindow(None, None)
+        return Span(None, None)
     lag_s = limits().lag_s + apart_s(case) - limits().clocks_apart_s
     begins = first - limits().before_s
     earliest = [begins]
@@ -52,7 +38,7 @@ def window(case: Collected) -> JobWindow:
         earliest.append(case.job.ran.begins - lag_s)
     if case.progress is not None and case.progress <= shown + lag_s:
         earliest.append(case.progress - lag_s)
-    return JobWindow(max(earliest), shown + lag_s)
+    return Span(max(earliest), shown + lag_s)
 
 
 def _stopped(event: Event) -> float:
@@ -64,14 +50,14 @@ def _begins(event: Event) -> float:
     return event.when.begins or 0.0
 
 
-def is_within(when: Span, within: JobWindow) -> bool:
+def is_within(when: Span, within: Span) -> bool:
     """Whether a time falls into it."""
     if when.begins is None or within.begins is None or within.ends is None:
         return False
     return within.begins <= when.begins <= within.ends
 
 
-def _is_later(when: Span, within: JobWindow) -> bool:
+def _is_later(when: Span, within: Span) -> bool:
     return None not in (when.begins, within.ends) and (when.begins or 0.0) > (within.ends or 0.0)
 
 
@@ -95,15 +81,15 @@ def _is_of_broken_gpu(event: Event) -> bool:
     return not event.is_cascade and (event.row.cause == HARDWARE or event.row.of_broken_gpu)
 
 
-def shown(case: Collected) -> JobWindow:
+def shown(case: Collected) -> Span:
     """From when to when evidence of a node is shown: from well before the job began until it ended."""
     within, ran = window(case), case.job.ran
     begins = within.begins if ran.begins is None else ran.begins
     ends = max((time for time in (within.ends, ran.ends, case.last) if time is not None), default=None)
-    return JobWindow(None if begins is None else begins - limits().before_s, ends)
+    return Span(None if begins is None else begins - limits().before_s, ends)
 
 
-def is_shown(fact: Fact, of: JobWindow) -> bool:
+def is_shown(fact: Fact, of: Span) -> bool:
     """Whether a node's evidence is of this time, or of no known time."""
     when = fact.when.begins
     return when is None or of.begins is None or of.begins <= when <= (of.ends or when)

@@ -1,4 +1,4 @@
-"""A case for people and for programs: a paragraph for the ticket, the order of events, what to do, what is missing."""
+"""A case as text and JSON: a paragraph for the ticket, the events in order, what to do, and what is missing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MARKS = {
 
 @record
 class Row:
-    """One line of the order of events; `mark` is one of MARKS, or empty."""
+    """One line of the list of events; `mark` is one of MARKS, or empty."""
 
     mark: str
     when: Span

@@ -1,4 +1,4 @@
-"""What the suite itself found on nodes: a `results.jsonl` that lies beside what a job left."""
+"""Checks' findings on a job's nodes, read from a `results.jsonl` beside the job's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slurm says of a job: `scontrol show job`, `sacct -P`, and sacct's table as people paste it."""
+"""Slurm's records of a job: `scontrol show job`, `sacct -P`, and sacct's table as people paste it."""
 
 from __future__ import annotations
 

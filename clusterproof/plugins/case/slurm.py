@@ -1,4 +1,4 @@
-"""Asks the Slurm of this machine: of one job its record, its nodes and output; or which jobs ended in a time."""
+"""Collects a case from this machine's Slurm: the job's record, nodes and output; or lists jobs that ended."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ _ALLOCATED = re.compile(r"^\s{0,12}(?:Alloc)?TRES=(\S{1,4000})", re.MULTILINE)  
 
 @record
 class EndedJob:
-    """A job that ended; `gpus` is None where its record counts none; `rows` are sacct's own, where it has them."""
+    """A job that ended; `gpus` is None where its record has no count; `rows` are sacct's rows of it, if any."""
 
     job: Job
     gpus: int | None = None

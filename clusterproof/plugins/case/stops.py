@@ -1,4 +1,4 @@
-"""What came of a stop: whoever is told to end closes files, breaks off and fails, and did not end of that."""
+"""Events that follow from a stop: a rank that is told to end closes files and fails, which is not its cause."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def of_a_stop(case: Collected) -> frozenset[Event]:
 
 
 class _Stops:
-    """The stops of a job by their files and times, so that each event need not be compared with each of them.
+    """The stops of a job, indexed so that each event need not be compared with every other.
 
     What a job writes as its scheduler ends it has often no time: it counts as behind where its line is, unless times
     say that much lies between both: then the job ran twice, or its lines are not in their order. A person may have

@@ -1,4 +1,4 @@
-"""What stands in output and ends no process: lines logged as warnings, and tracebacks after which it goes on."""
+"""Lines of output that end no process: warnings, and tracebacks after which the program continues."""
 
 from __future__ import annotations
 
@@ -42,47 +42,47 @@ def as_logged(line: str, sign: Sign) -> Sign:
 
 
 @record
-class Told:
-    """What a line is of a traceback that the table knows: part of one that is left out, or the end of one."""
+class TracebackLine:
+    """What a line means for a known traceback: it is part of one that is left out, or its end."""
 
     is_left_out: bool = False
     is_end: bool = False
     sign: Sign | None = None  # that its exception has instead
 
 
-class Survived:
-    """Reads the lines of a file one after the other, and tells those of blocks that causes.toml has."""
+class TracebackReader:
+    """Reads a file's lines in order, and recognises the tracebacks that causes.toml lists."""
 
     def __init__(self) -> None:
         self.of_ranks: dict[int | None, _Open] = {}
 
-    def take(self, number: int, line: str, rank: int | None) -> Told:
+    def take(self, number: int, line: str, rank: int | None) -> TracebackLine:
         """What this line is."""
         if row := next((row for row in blocks().values() if _begins(line, row)), None):
             known = self.of_ranks.setdefault(rank, _Open(number, row))
             if not row.ends:
                 count, due = (known.count + 1, known.due + 1) if not known.row.ends else (1, 1)
                 self.of_ranks[rank] = _Open(number, row, count, due)
-                return Told(is_left_out=True)
+                return TracebackLine(is_left_out=True)
             self.of_ranks[rank] = known if not known.row.ends else _Open(number, row)
         if rank not in self.of_ranks:
-            return Told()
+            return TracebackLine()
         known = self.of_ranks[rank]
         if number - known.begins > LONGEST:
             del self.of_ranks[rank]
-            return Told()
+            return TracebackLine()
         return self._ends(line, rank, known) if known.row.ends else self._goes_on(line, rank, known)
 
-    def _ends(self, line: str, rank: int | None, known: _Open) -> Told:
+    def _ends(self, line: str, rank: int | None, known: _Open) -> TracebackLine:
         """A traceback that is only told by its exception too: until that comes, it may be any."""
         if _is_of_frames(rest_of(line)) or not NAME_OF_EXCEPTION.search(rest_of(line)):
-            return Told()
+            return TracebackLine()
         del self.of_ranks[rank]
         is_known = any(text in line for text in known.row.ends)
         sign = signs().get(known.row.sign)
-        return Told(is_left_out=is_known and sign is None, is_end=is_known, sign=sign if is_known else None)
+        return TracebackLine(is_left_out=is_known and sign is None, is_end=is_known, sign=sign if is_known else None)
 
-    def _goes_on(self, line: str, rank: int | None, known: _Open) -> Told:
+    def _goes_on(self, line: str, rank: int | None, known: _Open) -> TracebackLine:
         """A block to its exception; what another process writes between is left in, and a further traceback ends it."""
         rest = rest_of(line)
         is_frame, is_header = bool(_FRAME.search(rest)), _HEADER in rest
@@ -93,21 +93,21 @@ class Survived:
         is_over = not known.count and not is_chain
         if is_over or (is_header and not known.due) or (known.due and not is_part and not is_end):
             del self.of_ranks[rank]
-            return Told()
+            return TracebackLine()
         if is_part:
             due = known.due - is_header + is_chain
             self.of_ranks[rank] = replace(
                 known, count=max(known.count, 1), due=due, is_in_frame=is_frame, is_next=True, is_cut=False
             )
-            return Told(is_left_out=True)
+            return TracebackLine(is_left_out=True)
         count = known.count - is_end
         self.of_ranks[rank] = replace(known, count=count, is_in_frame=False, is_next=is_end, is_cut=not is_end)
-        return Told(is_left_out=is_end)
+        return TracebackLine(is_left_out=is_end)
 
 
 @record
 class _Open:
-    """A block that is read: from which line on, how many of its kind, and of how many the traceback is still `due`.
+    """A traceback that is being read: its first line, the number of its kind, and of how many the rest is still `due`.
 
     `is_next`: its exception may be the next; `is_cut`: a line of something else stood in it.
     """
@@ -159,7 +159,7 @@ def step_of(line: str) -> int | None:
 
 @record
 class Steps:
-    """Those of the ranks of one file: of each the last few with their lines, and when they were."""
+    """The last few steps of each rank of a file, with their lines and times."""
 
     told: dict[int | None, deque[tuple[int, int]]] = field(default_factory=dict)
     times: dict[int | None, dict[int, float]] = field(default_factory=dict)

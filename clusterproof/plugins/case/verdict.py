@@ -1,4 +1,4 @@
-"""Why a job ended: decided of events and facts alone; what cannot be told is unknown.
+"""Decides why a job ended, from events and facts alone; what cannot be told is unknown.
 
 Hardware is blamed only by the node's own evidence. The end of others, as a rank saw it, is never the cause.
 """

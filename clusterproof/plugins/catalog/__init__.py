@@ -1,4 +1,4 @@
-"""What the suite knows in numbers and words, each row with its source. Files are read on first use.
+"""The catalogue: numbers and names with their sources, in TOML files that are read on first use.
 
 Here: the numbers that a run goes by, packaged ones or a site's own in their place; and who a finding is routed to.
 """
@@ -46,7 +46,7 @@ _ACCELERATED = re.compile(r"(?:ml\.)?(?:p|g|gr|trn|inf|dl)\d")  # families of ty
 
 @record
 class Threshold:
-    """One number with its unit and where it is from."""
+    """One number, its unit and its source."""
 
     value: float
     unit: str
@@ -90,7 +90,7 @@ def floor(instance_type: str, measurement: str) -> float | None:
 
 @record
 class Catalog:
-    """Thresholds and instance types: those of a site, which are here, before those that are packaged."""
+    """Thresholds and instance types; a site's own, kept here, take precedence over the packaged ones."""
 
     thresholds: Mapping[str, float] = field(default_factory=dict)
     instance_types: Mapping[str, InstanceType] = field(default_factory=dict)
@@ -139,7 +139,7 @@ EXACT = "exact.toml"
 
 @record
 class ExactKind:
-    """A data type: bits of its significand, and of what its products are summed in."""
+    """A data type: the bits of its significand, and of the accumulator."""
 
     name: str
     significand: int
@@ -161,7 +161,7 @@ def exact_kinds_setting() -> str:
 
 @record
 class Owner:
-    """One owner skill. `team` is whose most of its findings are, in a word; `teams` the same by section."""
+    """One owner of findings. `team` is who has most of them, in a word; `teams` the same by section."""
 
     mark: str  # the pytest mark's name: hyperpod_node_debugger
     words: str

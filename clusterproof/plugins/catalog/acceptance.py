@@ -1,4 +1,4 @@
-"""What a cluster is taken into service by: stages in their order, what is compared, and what a plan has by default."""
+"""Acceptance: its stages in order, the measures that are compared, and the defaults of a plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE = "acceptance.toml"
 
 @record
 class Measure:
-    """What is compared within a population: by which check it is judged alone, and its unit."""
+    """A value that is compared within a population: the check that evaluates it alone, and its unit."""
 
     name: str  # of the collector that measures it
     check: str
@@ -24,7 +24,7 @@ class Measure:
 
 @record
 class Stage:
-    """One stage: what it proves, over whom it runs (each node, all together, each place), and what is selected."""
+    """One stage: what it proves, its subjects (each node, all together, each place), and its checks."""
 
     name: str
     title: str
@@ -41,7 +41,7 @@ class Stage:
 
 @record
 class Defaults:
-    """What a plan for nodes of that kind has."""
+    """The default plan for one kind of node."""
 
     name: str  # gpu, neuron or cpu
     stages: tuple[str, ...]
@@ -51,7 +51,7 @@ class Defaults:
 
 @record
 class DefaultErrors:
-    """Both errors and the effect that a plan declares by default: shares; and how often a node is measured at most."""
+    """The default error rates and effect size (shares), and the most measurements of a node."""
 
     good_rejected: float
     bad_accepted: float

@@ -1,4 +1,4 @@
-"""What AWS is asked, what a cluster needs of it, and which actions that takes."""
+"""AWS: API actions, service quotas, VPC endpoints and CloudWatch metrics that a cluster needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALWAYS = "always"
 
 @record
 class AwsAction:
-    """One action: IAM's name for it, boto3's service and method, what it is needed for, and on which resources.
+    """One IAM action: its name, boto3's service and method, its purpose, and its resources.
 
     `opt_in` is the option without which it is never called; `only_where` a key of IAM's and its value.
     """
@@ -47,7 +47,7 @@ def aws_actions() -> Mapping[tuple[str, str], AwsAction]:
 
 @record
 class QuotaRow:
-    """One quota: its service, a part of its name, and what is reckoned against it (explained in quotas.toml)."""
+    """One quota: its service, a part of its name, and what it is compared with (explained in quotas.toml)."""
 
     service: str
     name: str
@@ -78,7 +78,7 @@ def interfaces(instance_type: str, catalog: Catalog) -> int | None:
 
 @record
 class EndpointRow:
-    """One service's endpoint: when it is needed (`always`, `without internet`), and for what."""
+    """One VPC endpoint: when it is needed (`always`, `without internet`), and for what."""
 
     service: str
     needed: str

@@ -1,4 +1,4 @@
-"""The bandwidth that a collective reached elsewhere, by the exact key, and a bandwidth as a share of the wire."""
+"""Published bus bandwidths by key, and a bandwidth as a share of a node's network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ABOVE = "no flat ring does that: in-network reduction, NVLink between the nodes,
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class BusbwKey:
-    """All that two bandwidths must have in common to be compared. `efa` counts the devices attached to a node."""
+    """All that two bandwidths must have in common to be comparable. `efa` counts the devices attached to a node."""
 
     instance_type: str
     efa: int
@@ -37,7 +37,7 @@ class BusbwKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredBusbw:
-    """One bandwidth that somebody measured and published, in 10^9 bytes a second."""
+    """A bandwidth that somebody published, in 10^9 bytes a second."""
 
     instance_type: str
     efa: int
@@ -63,7 +63,7 @@ class MeasuredBusbw:
 
 @dataclass(frozen=True, slots=True)
 class OfWire:
-    """What a bandwidth is of a node's network, and how that is to be read."""
+    """A bandwidth as a share of the node's network, and how to read that share."""
 
     share: float
     wire_gb_per_s: float

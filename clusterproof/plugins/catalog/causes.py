@@ -1,4 +1,4 @@
-"""What lines of a job, its scheduler and its nodes are worth when it is asked why the job ended (causes.toml)."""
+"""Signs of why a job ended, in its output, its scheduler and its nodes, with their weights (causes.toml)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CAUSE, SUSPICION, CASCADE = "cause", "suspicion", "cascade"
 
 @record
 class Sign:
-    """One kind of line; causes.toml says what each column means."""
+    """One kind of line; causes.toml explains the columns."""
 
     name: str
     says: tuple[str, ...]
@@ -43,7 +43,7 @@ class Sign:
 
 @record
 class Block:
-    """A kind of traceback; causes.toml says what each column means."""
+    """One kind of traceback; causes.toml explains the columns."""
 
     name: str
     says: tuple[str, ...]
@@ -55,7 +55,7 @@ class Block:
 
 @record
 class Published:
-    """What somebody published of how jobs end: how much of the `whole` by each cause; `of` says of what."""
+    """Published shares of causes: how much of the `whole` by each cause; `of` says of what."""
 
     name: str
     of: str
@@ -77,7 +77,7 @@ class Published:
 
 @record
 class Limits:
-    """Seconds by which times are compared."""
+    """Tolerances, in seconds, of comparisons of times."""
 
     clocks_apart_s: float
     lag_s: float
@@ -91,7 +91,7 @@ class Limits:
 
 @record
 class Probability:
-    """What a verdict on the evidence of a node is worth, and the factor where no time says what came first."""
+    """The probability of a verdict on a node's evidence, and its factor where no time says what came first."""
 
     established: float
     supported: float

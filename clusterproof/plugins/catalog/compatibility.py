@@ -1,4 +1,4 @@
-"""Which versions of driver, CUDA, EFA installer and aws-ofi-nccl work together; what EFA's driver knows of a port."""
+"""Versions of driver, CUDA, EFA installer and aws-ofi-nccl that work together, and port rates that EFA knows."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def kernel_module_needed(gpu_model: str) -> str:
 
 @record
 class PortRate:
-    """Which rates (Gb/s) the driver has words for, and what it says where it does not know."""
+    """The port rates (Gb/s) that the driver can report, and what it reports for others."""
 
     since: str  # the first version that knows
     unknown_gbps: int

@@ -1,4 +1,4 @@
-"""The instance types that are packaged, and machines outside EC2: the numbers that counts are held against."""
+"""Instance types, and machines outside EC2, with the numbers that counts are compared with."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def instance_types() -> Mapping[str, InstanceType]:
 
 @record
 class Machine:
-    """A machine by what its firmware names: regular expressions of the whole words."""
+    """A machine by its firmware's names: regular expressions that match the whole name."""
 
     vendor: str
     product: str
@@ -37,7 +37,7 @@ class Machine:
 
 @record
 class Board:
-    """A baseboard of eight GPUs, by the PCI device id of these."""
+    """A baseboard of eight GPUs, by their PCI device id."""
 
     device: str
     model: str

@@ -1,4 +1,4 @@
-"""What is known of objects of Kubernetes by their names: conditions, taints, daemon sets."""
+"""Kubernetes objects known by name: node conditions, taints, daemon sets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GOOD_NAMES = ("Ready", "Healthy", "Available")  # how conditions end that are Tr
 
 @record
 class NodeCondition:
-    """A condition that others than the kubelet write, and the status that means a fault."""
+    """A node condition that is not the kubelet's, and the status that means a fault."""
 
     bad: str
     source: str
@@ -32,7 +32,7 @@ class UsualTaint:
 
 @record
 class NodeHealth:
-    """What HyperPod says of a node in a word."""
+    """A health status that HyperPod gives a node by a label."""
 
     takes_pods: bool
     source: str
@@ -40,7 +40,7 @@ class NodeHealth:
 
 @record
 class SystemNamespace:
-    """Namespaces in which only those who run a cluster make pods."""
+    """Namespaces in which only cluster administrators create pods."""
 
     pattern: str
     source: str
@@ -48,7 +48,7 @@ class SystemNamespace:
 
 @record
 class NeededDaemonSet:
-    """A daemon set, what does not work without its pod, and what it means that this is ill or missing."""
+    """A daemon set, what fails without its pod on a node, and what it means that the pod is ill or missing."""
 
     pattern: str
     purpose: str
@@ -58,7 +58,7 @@ class NeededDaemonSet:
 
 @record
 class Request:
-    """How much of a resource a pod asks for, as Kubernetes writes it."""
+    """How much of a resource a pod requests, as a Kubernetes quantity."""
 
     amount: str
     source: str

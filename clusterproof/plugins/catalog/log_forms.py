@@ -1,4 +1,4 @@
-"""What lines of the kernel log mean: their forms (kernel_log.toml), and whose crashes matter (crashes.toml)."""
+"""Forms of kernel log lines and their meaning (kernel_log.toml), and processes whose crashes matter (crashes.toml)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PART = re.compile(r"\{([a-z]\w*)\}")  # a quantifier begins with a digit
 
 @record
 class LogForm:
-    """One form of a line; kernel_log.toml says what each column means."""
+    """One form of line; kernel_log.toml explains the columns."""
 
     name: str
     form: str
@@ -46,7 +46,7 @@ class LogForm:
 
 @record
 class Crashes:
-    """Whose crashes matter, by how names begin."""
+    """Processes whose crashes matter, by the beginning of their names."""
 
     processes: tuple[str, ...]
     libraries: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a rule cannot do without, besides the fact that it is about: needs.toml."""
+"""Facts that checks need besides the one that they evaluate: needs.toml."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE = "needs.toml"
 
 @record
 class Need:
-    """Facts without which these checks do not say a finding, and why; with `finding`, only what has these words."""
+    """Facts without which these checks report no finding, and why; with `finding`, only findings with these words."""
 
     checks: tuple[str, ...]
     facts: tuple[str, ...]

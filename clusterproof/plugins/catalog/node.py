@@ -1,4 +1,4 @@
-"""What is known of a node's services, of what processes wait for, of a job's environment, of why it was not reached."""
+"""Services, kernel wait functions, environment variables, and reasons why a node is not reached."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WHERE = ("always", "efa", "no-efa", "no-rdma-read", "rdma", "infiniband", "roce"
 
 @record
 class NeededService:
-    """A service, what does not work without it, and what it means that it does not run."""
+    """A service, what fails without it, and what it means that it does not run."""
 
     purpose: str
     verdict: str
@@ -30,7 +30,7 @@ class NeededService:
 
 @record
 class IgnoredUnits:
-    """Units that nobody needs, by a pattern of their whole name."""
+    """Units that no node needs, by a pattern of the whole name."""
 
     pattern: str
     source: str
@@ -58,7 +58,7 @@ def is_ignored(unit: str) -> bool:
 
 @record
 class Wait:
-    """Functions of the kernel in which the same is waited for, by a pattern of their whole names."""
+    """Kernel functions in which processes wait for the same thing, by a pattern of the whole name."""
 
     pattern: str
     source: str
@@ -78,7 +78,7 @@ def _patterns() -> Mapping[str, re.Pattern[str]]:
 
 @record
 class UnreachedRow:
-    """One reason. `remedy` has NODE where the node's name belongs."""
+    """A reason why a node is not reached. `remedy` has NODE where the node's name belongs."""
 
     speaks_against_node: bool
     remedy: str
@@ -93,7 +93,7 @@ def unreached_rows() -> Mapping[str, UnreachedRow]:
 
 @record
 class EnvironmentRule:
-    """A variable that should not have such a value, where it should not, and what comes of it."""
+    """An environment variable that should not have some value, where, and what comes of it."""
 
     variable: str
     pattern: str

@@ -1,4 +1,4 @@
-"""What NVIDIA's numbers mean: Xid and SXid codes, reasons for slow clocks, recovery actions, fabrics, severities."""
+"""NVIDIA's codes: Xid and SXid, clocks event reasons, recovery actions, fabric states, DCGM severities."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ClocksEventReason:
 
 @record
 class RecoveryAction:
-    """What must be done before a GPU can be used again; `log` is how Xid 154 words it."""
+    """What must be done before a GPU can be used again; `log` is the wording of Xid 154."""
 
     value: int
     words: str
@@ -41,7 +41,7 @@ class RecoveryAction:
 
 @record
 class FabricState:
-    """One state of a GPU's registration with its fabric, or one status of it."""
+    """A state or status of a GPU's registration with its NVLink fabric."""
 
     value: int
     words: str
@@ -50,7 +50,7 @@ class FabricState:
 
 @record
 class FabricHealth:
-    """One field of the fabric health mask, and which of its values are faults."""
+    """A field of the fabric health mask, and which of its values are faults."""
 
     shift: int
     width: int
@@ -144,7 +144,7 @@ def fabric_faults(health_mask: int) -> tuple[str, ...]:
 
 @record
 class Severity:
-    """How bad DCGM calls an error of its diagnostic."""
+    """A severity of DCGM's diagnostic."""
 
     value: int
     words: str
@@ -168,7 +168,7 @@ def severity_in_words(value: int | None) -> str:
 
 @record
 class Xid:
-    """One Xid code. `clears` are codes that it ends; `disagreement` says which sources evaluate it otherwise."""
+    """An Xid code. `clears` are codes that it ends; `disagreement` names sources that evaluate it differently."""
 
     code: int
     name: str
@@ -192,7 +192,7 @@ class _Row:
 
 @record
 class LinkDown:
-    """Where the cause of an NVLink's loss (Xid 149) leads, and the verdict of a line that is fatal."""
+    """What to do about a cause of Xid 149 (NVLink lost), and the verdict where its line is fatal."""
 
     look: str
     verdict: str
@@ -201,7 +201,7 @@ class LinkDown:
 
 @record
 class SXids:
-    """How SXids are evaluated; `fatal` are the codes that are fatal where their line does not say so.
+    """The evaluation of SXids; `fatal` are codes that are fatal where their line does not say so.
 
     `thermal_end` says that `thermal_start` is over on its switch, and is no finding itself.
     """

@@ -1,4 +1,4 @@
-"""Reads the catalogue's TOML files into records; a row that is not right is one clear error."""
+"""Reads the catalogue's TOML files into records; a wrong row raises one clear error."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def table(kind: type[Row], file: str, name: str, key: str = "") -> Mapping[str, 
 
 
 class Rows(Mapping[str, Row]):
-    """A table of the catalogue, of whose rows most runs look at few."""
+    """A table of the catalogue whose rows are decoded when they are used."""
 
     def __init__(self, kind: type[Row], file: str, name: str, key: str) -> None:
         whole = document(file)

@@ -1,4 +1,4 @@
-"""`clusterproof checks` and `clusterproof explain`: what the packaged checks are, offline and without a run."""
+"""`clusterproof checks` and `clusterproof explain`: the packaged checks and their meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clusterproof gate`: what runs in a cluster of Kubernetes as its gate, and what removes that."""
+"""`clusterproof gate`: the programs that run in the Kubernetes gate's pods, and one that removes what it wrote."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.command_line.gate_run import aws, run, say
-from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.errors import ClusterproofError, place_of
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
 from clusterproof.plugins.core.policy import Policy
@@ -20,14 +19,13 @@ from clusterproof.plugins.evaluation.single_node import findings_digest
 from clusterproof.plugins.inventory import with_expectations
 from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
-from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate import UNKNOWN
 from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, in_words, waited
 from clusterproof.plugins.kubernetes.gate.write import remove
 from clusterproof.plugins.options import LEAST_S, MOST_S
 from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN, INTERRUPTED
-from clusterproof.plugins.transport.kubernetes.reporting import Unchanged, report_for_ever
+from clusterproof.plugins.transport.kubernetes.reporting import UnchangedFile, report_for_ever
 
 MAX_EVERY_S = 3600
 NODE_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
@@ -85,7 +83,7 @@ def gate(arguments: Sequence[str]) -> tuple[int, str]:
         if option.what == "wait":
             return _waited(option, _over())
         return (_report if option.what == "agent" else run)(option, further, _over()), ""
-    except (AwsError, InventoryError, KubernetesError, ClusterproofError) as wrong:
+    except ClusterproofError as wrong:
         return BAD_COMMAND_LINE, f"clusterproof gate: {wrong}\n"
 
 
@@ -154,7 +152,7 @@ def _report(option: argparse.Namespace, _: Sequence[str], is_over: threading.Eve
     """
     policy, expected = _expected(option.options)
     probe = ProbeOptions(collector_s=option.probe_timeout, checkpoints=policy.checkpoints, mounts=policy.mounts)
-    note = Unchanged(Path(option.unchanged), findings_digest(policy, expected)).note if option.unchanged else id
+    note = UnchangedFile(Path(option.unchanged), findings_digest(policy, expected)).note if option.unchanged else id
     report_for_ever(option.every, probe, is_over, note)
     return 0
 

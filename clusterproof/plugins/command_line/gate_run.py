@@ -1,4 +1,4 @@
-"""`clusterproof gate run`: rounds, each of which evaluates the nodes of which there is something new, and no others.
+"""`clusterproof gate run`: evaluates nodes with new reports, round by round.
 
 One request shows the state of all agents. Where that is as before, what was found stands, and a heartbeat confirms it.
 Nodes are evaluated in shares, each by a process of its own: a change costs one share, and none has a large cluster in
@@ -30,9 +30,9 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, Api
-from clusterproof.plugins.kubernetes.gate import LIMIT, NOT_REACHED, OBSERVE, REFRESH_S, Orders, resident
+from clusterproof.plugins.kubernetes.gate import LIMIT, NOT_REACHED, OBSERVE, REFRESH_S, GateSettings, resident
 from clusterproof.plugins.kubernetes.gate.round import GateMetrics, Round, keep_verdicts, kept_verdicts, round_of, taken
-from clusterproof.plugins.kubernetes.gate.write import Written, write
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome, write
 from clusterproof.plugins.kubernetes.workloads import Pod, PodPages
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.agents import agents_of, is_changing
@@ -72,7 +72,7 @@ def run(option: argparse.Namespace, further: Sequence[str], is_over: threading.E
 
 
 class Rounds:
-    """The rounds of one gate, and what stands between them."""
+    """The rounds of one gate, and the state between them."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Rounds:
         self._targets: tuple[Target, ...] = ()  # of a cluster that is divided
         self._pages = PodPages()
         self._orders = resident(
-            Orders(self._own.k8s_gate, self._own.k8s_max_tainted, self._own.k8s_startup_taint), option.every
+            GateSettings(self._own.k8s_gate, self._own.k8s_max_tainted, self._own.k8s_startup_taint), option.every
         )
         self._refreshed = 0.0  # when all conditions were last looked through, in seconds since 1970
         self._reported: Mapping[str, float] = {}  # by node when its report was read, in seconds since 1970
@@ -145,15 +145,8 @@ class Rounds:
             keep_verdicts(self._keep, kept)
         return due
 
-    def _evaluate(self, share: NodeShare, agents: AgentPods, began: float) -> None:
-        """Evaluate a share, and write what was found of it: a line of it, and of each change."""
-        before = kept_verdicts(self._keep)
-        hand_over(
-            self._keep,
-            (target for target in self._targets if share.names is not None and share.has(target.name)),
-            agents,
-        )
-        nodes = [] if share.names is None else ["--nodes", fold(share.names)]
+    def _run_checks(self, nodes: Sequence[str]) -> list[str]:
+        """Run the suite in a process of its own until it ends, is late, or the gate ends; its last lines."""
         with (self._keep / OUTPUT).open("w+b") as output:
             process = subprocess.Popen(
                 [sys.executable, "-I", "-c", MAIN, *self._command, *nodes],
@@ -165,11 +158,21 @@ class Rounds:
             while process.poll() is None and not self._is_over.wait(0.2) and time.monotonic() < until:
                 pass
             _end(process)
-            gate_round = taken(self._keep)
-            if self._is_over.is_set() and gate_round is None:
-                return
             output.seek(0)
-            last = output.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
+            return output.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
+
+    def _evaluate(self, share: NodeShare, agents: AgentPods, began: float) -> None:
+        """Evaluate a share, and write what was found of it: a line of it, and of each change."""
+        before = kept_verdicts(self._keep)
+        hand_over(
+            self._keep,
+            (target for target in self._targets if share.names is not None and share.has(target.name)),
+            agents,
+        )
+        last = self._run_checks([] if share.names is None else ["--nodes", fold(share.names)])
+        gate_round = taken(self._keep)
+        if self._is_over.is_set() and gate_round is None:
+            return
         if gate_round is None:
             keep_verdicts(self._keep, {node: verdict for node, verdict in before.items() if not share.has(node)})
             share.is_open = True
@@ -199,7 +202,7 @@ class Rounds:
         }
         sure = {n: verdict for n, verdict in verdicts.items() if n not in changing}
         written, health_by_node = (
-            Written((f"{len(verdicts)} nodes as before",), ()),
+            WriteOutcome((f"{len(verdicts)} nodes as before",), ()),
             {n: verdict.health for n, verdict in sure.items()},
         )
         is_due = self._is_due(now)

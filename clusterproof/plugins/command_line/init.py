@@ -1,4 +1,4 @@
-"""`clusterproof init`: an inventory and a policy to begin with, most of it commented out."""
+"""`clusterproof init`: writes an inventory and a policy to begin with, most of it commented out."""
 
 from __future__ import annotations
 

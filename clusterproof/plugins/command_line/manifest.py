@@ -1,4 +1,4 @@
-"""`clusterproof manifest`: asks a machine known to be good, or a recording of it, and writes its golden manifest."""
+"""`clusterproof manifest`: writes the golden manifest of a machine known to be good, or of a recording of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SILENT = ("-p", "no:terminal", "-m", "ami")
 
 
 class WriteManifest:
-    """The plugin object of a run that writes a manifest in place of forming verdicts."""
+    """The pytest plugin of a run that writes a manifest instead of verdicts."""
 
     def __init__(self, source: str, out: str) -> None:
         self.source = source

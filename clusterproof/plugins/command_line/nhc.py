@@ -1,4 +1,4 @@
-"""`clusterproof init --from-nhc FILE`: what here says what each line of an nhc.conf asks for, and a policy of it."""
+"""`clusterproof init --from-nhc FILE`: the checks that replace each line of an nhc.conf, and a policy for them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Policy = dict[str, dict[str, object]]
 
 @record
 class Replacement:
-    """What stands here for a check of NHC's: checks of ours, none where nothing does; how they differ, or why not."""
+    """The checks that replace a check of NHC, if any, and how they differ."""
 
     name: str
     source: str
@@ -48,7 +48,7 @@ class Replacement:
 
 @record
 class NhcLine:
-    """A line of an nhc.conf that asks for something: `target || check words`; no target where it is none of NHC's."""
+    """A line of an nhc.conf: `target || check words`; no target where the line is not NHC's form."""
 
     number: int
     target: str

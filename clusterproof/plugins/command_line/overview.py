@@ -1,4 +1,4 @@
-"""The help of `clusterproof`: a screen of it, and less where it is typed alone."""
+"""The help of `clusterproof`, and a shorter one where it is called without arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks that `clusterproof check X FILE…` runs: the packaged ones, or a site's own, and what these may load.
+"""The checks of `clusterproof check X FILE…`, packaged or a site's own, and which conftest files these may load.
 
 Nothing else that lies in the working folder is run: it may be anybody's, as /tmp is, or a recording.
 """

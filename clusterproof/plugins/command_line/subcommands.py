@@ -1,4 +1,4 @@
-"""The subcommands of `clusterproof`: one table, by which they are called, completed and described."""
+"""The table of subcommands, from which they are called, completed and documented."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clusterproof.plugins.options.table import Option
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """How it is typed, what it does, where its parser is made, and what answers it; that is empty where pytest runs.
+    """A subcommand: its words, its help, its parser, and its function (empty where pytest runs).
 
     `usage` begins with its name; `summary` has at most 45 characters. `makes_parser` and `answers` are written as entry
     points are: `package.module:function`. Nothing of them is imported before it is needed.

@@ -1,3 +1,3 @@
-"""What every other package may import, and what imports none of them: verdicts, results, evidence as it came."""
+"""What all other packages import: verdicts, results, clusters, evidence. Imports none of them."""
 
 __version__ = "0.1.0"

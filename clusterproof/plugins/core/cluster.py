@@ -1,4 +1,4 @@
-"""What X in `--cluster X` turns into: a cluster, its nodes, and what each is expected to be."""
+"""A cluster: its nodes, how each is reached, and what each is expected to be."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INSTANCE_ID = r"i-[0-9a-f]{8,17}"  # of EC2, as a pattern
 
 @record
 class InstanceType:
-    """One EC2 instance type. None: not known, so what depends on it is incomplete."""
+    """One EC2 instance type. None is unknown, and makes what depends on it incomplete."""
 
     name: str
     source: str
@@ -47,7 +47,7 @@ class InstanceType:
 
 @record
 class Target:
-    """One node: its name, how to reach it, and what it is expected to be where anybody said so.
+    """One node: its name, how it is reached, and what it is expected to be.
 
     `expect` holds numbers by name (`gpus`, `efa`) that outrank the instance type's; `efa_attached` is how many EFA
     devices AWS says are attached to it.
@@ -81,7 +81,7 @@ class Cluster:
 
 
 class InventoryError(ClusterproofError, ValueError):
-    """An X that names no cluster; the message is one line that says what was wrong and what is right."""
+    """An X that names no cluster; the message is one line: what was wrong and what is expected."""
 
 
 def each_once(targets: tuple[Target, ...], where: str) -> tuple[Target, ...]:

@@ -1,4 +1,4 @@
-"""The root of every error that the suite raises for its users to see; where in the code something broke."""
+"""The base class of all errors shown to users; and where in the code an unexpected one happened."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: 
 
 
 class ClusterproofError(Exception):
-    """What was asked for cannot be done as it was said; the message is one line with the way out."""
+    """A request that cannot be fulfilled; the message is one line that says what to do."""
 
 
 def place_of(problem: BaseException) -> str:

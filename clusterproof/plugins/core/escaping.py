@@ -1,4 +1,4 @@
-"""Text of others where something would be made of it: commands in a CI system's log of a job, links in Markdown.
+"""Escapes untrusted text where it could be executed: workflow commands in CI logs, links in Markdown.
 
 GitHub Actions: `::word` at a line's beginning, whatever blanks are before it, and `##[word]` anywhere. Azure Pipelines:
 `##vso[word]` anywhere. A backslash within breaks them: `:\\:word`, `##\\[word]`.
@@ -32,7 +32,7 @@ def without_commands(line: str, text: str, command: re.Pattern[str] = _COMMAND) 
 
 
 class JobLog:
-    """A text stream that writes no command but those that are meant."""
+    """A text stream for a CI job's log: only intended workflow commands reach it unescaped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""What a node answered: the results of the probe's collectors, as they came, and their form on disk."""
+"""Evidence as a node sent it: the results of collectors, and their form on disk."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Status(str, Enum):
 
 
 class Unreached(str, Enum):
-    """Why a node gave no evidence at all."""
+    """Why a node sent no evidence."""
 
     REFUSED = "refused"
     TIMED_OUT = "timed_out"
@@ -59,12 +59,12 @@ class Unreached(str, Enum):
 
 
 class EvidenceError(ClusterproofError, ValueError):
-    """Evidence that does not have the form it must have; the message says where."""
+    """Evidence in the wrong form; the message says where."""
 
 
 @record
 class Collected:
-    """One collector's answer. `value` is JSON as sent by the node, and is trusted by nobody."""
+    """One collector's answer. `value` is JSON from the node, not trusted."""
 
     status: Status
     value: Any = None
@@ -77,7 +77,7 @@ class Collected:
 
 @record
 class NodeEvidence:
-    """Everything that one node returned in one run, or why it returned nothing."""
+    """Everything that one node sent in one run, or why it sent nothing."""
 
     node: str
     collectors: Mapping[str, Collected] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Interning: values that many nodes have in common, kept once: most of 10,000 nodes of one kind differ in little."""
+"""Keeps equal values of many nodes only once: most of 10,000 nodes of one kind differ in little."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEEPEST = 12  # levels below which a value is kept as it came
 
 
 class Interning:
-    """The values so far. Evidence is never changed, so that nodes can hold the same objects."""
+    """The values seen so far. Evidence never changes, so nodes can share objects."""
 
     def __init__(self) -> None:
         self._kept: dict[bytes, Any] = {}

@@ -1,4 +1,4 @@
-"""The kinds of X in `--cluster X`, and the connections by which nodes are reached: what each is, and where its code is.
+"""The tables of the kinds of X in `--cluster X`, and of connections: what each is, and where its code is.
 
 Every run of pytest reads this, for `--help`, so it imports none of them.
 """
@@ -12,7 +12,7 @@ from clusterproof.plugins.core.record import record
 
 @record
 class Kind:
-    """One kind of X: the word it begins with, its form as a person writes it, its help, and who resolves it.
+    """One kind of X: its prefix, its form, its help, and the function that resolves it.
 
     `resolver` is `MODULE:FUNCTION` in the package `plugins`: `function(rest, options) -> Cluster`, where `rest` is X
     behind the word. A word without a colon is all of X.
@@ -78,7 +78,7 @@ FILE = Kind("", "FILE.toml", "an inventory: clusterproof init writes one to begi
 
 @record
 class ConnectionKind:
-    """What is to be known of a connection without importing it.
+    """A connection's properties that are known without importing it.
 
     `connection` is `MODULE:CLASS` in the package `plugins` (`transport.Connection`); empty where evidence is read from
     disk. `sessions` is `MODULE:FUNCTION` there: `function(limits) -> transport.Sessions`, by which nodes are

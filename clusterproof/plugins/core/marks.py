@@ -1,4 +1,4 @@
-"""Marks of checks, put on without pytest, which takes each of them for one of its own when it collects them."""
+"""Marks of checks that need no import of pytest, which accepts them as its own at collection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTHING: Mapping[str, Any] = {}
 
 
 class Mark:
-    """One mark, by its name and what is said in brackets: `mark.prolog`, `mark.hyperpod_node_debugger("G")`."""
+    """One mark: its name and arguments, as in `mark.prolog`, `mark.hyperpod_node_debugger("G")`."""
 
     __slots__ = ("args", "name")
     kwargs = NOTHING
@@ -45,7 +45,7 @@ class Mark:
 
 
 class Marks:
-    """Every mark by its name, as `pytest.mark` has them; that it is one of the suite's is pytest's to say."""
+    """Makes a mark of any name, as `pytest.mark` does; pytest reports unknown ones."""
 
     def __getattr__(self, name: str) -> Mark:
         if name.startswith("_"):

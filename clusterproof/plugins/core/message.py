@@ -1,4 +1,4 @@
-"""How a message shows things: how many and which, numbers side by side, a node's text made safe."""
+"""Formats messages: counts and lists, numbers to compare, and text of nodes made printable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of nodes, folded and unfolded: `gpu[001-016,020]`, as in ClusterShell; which words may be a host or a user."""
+"""Nodesets, folded and expanded as by ClusterShell (`gpu[001-016,020]`), and valid names of hosts and users."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ADDRESS = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]*")  # a name, IPv4, or IPv
 
 
 class NodesetError(ClusterproofError, ValueError):
-    """Text that names no nodes; the message is one line that says what was wrong and what is right."""
+    """Text that is no nodeset; the message is one line: what was wrong and what is expected."""
 
 
 def expand(text: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A command line that answers a mistake in one line, with the word that was probably meant."""
+"""An argument parser whose errors are one line, with the word that was probably meant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNKNOWN = "unrecognized arguments: "
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """argparse's own, without the usage of all options before each error."""
+    """argparse's parser, without the usage before each error."""
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """As argparse has it; an option's empty value, as of a variable that is not set, is a mistake."""

@@ -1,4 +1,4 @@
-"""Files that somebody else may have made, or may see: read and written so that nobody else decides what is in them.
+"""Opens files safely: those that others may have written, and those that others may not read.
 
 What the command line names may be a link; beneath a folder that it names, none is followed. Whoever may write a folder
 leaves there what he likes: a link or a further name of another's file, a pipe without end. What a run writes holds
@@ -25,11 +25,11 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe that has just beco
 
 
 class NotOwnError(OSError):
-    """A file that others than the caller and root decide about; `strerror` says who."""
+    """A file that others than the caller and root can change; `strerror` says who."""
 
 
 class Budget:
-    """The bytes that all files of a folder may have together."""
+    """The number of bytes that may be read of all files of a folder together."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes

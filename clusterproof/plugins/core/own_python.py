@@ -1,4 +1,4 @@
-"""How this Python starts another for a part of the suite: nothing that lies in the working folder is imported there."""
+"""Starts another process with this Python that imports nothing from the working directory."""
 
 from __future__ import annotations
 

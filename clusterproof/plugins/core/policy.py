@@ -1,4 +1,4 @@
-"""A site's policy, and what it makes of a result."""
+"""A site's policy: thresholds, exceptions and contacts, and how they change a result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READINGS: Mapping[Verdict, tuple[Verdict, ...]] = {
 
 @record
 class Disabled:
-    """A check that a site does without, up to and including a day; on these nodes only, where any are named."""
+    """A check that a site disables until a day, on some nodes or all."""
 
     reason: str
     until: date
@@ -41,7 +41,7 @@ class Disabled:
 
 @record
 class Contact:
-    """Whom a site wants to have a kind of finding: a name, and what else it says of them."""
+    """Who is told of a kind of finding: a name, and further fields of the policy."""
 
     name: str
     contact: str = ""  # a chat room, a queue, a mail address
@@ -56,7 +56,7 @@ class Contact:
 
 @record
 class Policy:
-    """What a policy file says; an empty one changes nothing.
+    """The contents of a policy file; an empty one changes nothing.
 
     `disabled` is by check id, `readings` by check id or owner skill: what each verdict is read as. `versions`,
     `modules`, `libraries`, `services` and `sizes` are the golden manifest of an image, each a rule by name; `made_on`

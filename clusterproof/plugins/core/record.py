@@ -1,4 +1,4 @@
-"""Records: classes of named values that never change. A start that loads two hundred of them is not slower for it.
+"""Records: immutable classes with named fields, like frozen dataclasses, but faster to define at import.
 
 To its users, and to the functions of `dataclasses`, a record is a dataclass that is frozen and has slots. What those
 generate and compile anew for each class, all records share.
@@ -27,7 +27,7 @@ NO_DEFAULT = object()
 
 
 class Default:
-    """What a value is where nobody gives it, made anew for each record; whether it is shown, and compared."""
+    """A field's default: the function that makes it, and whether the field is in repr and comparison."""
 
     __slots__ = ("compare", "make", "repr")
 
@@ -177,7 +177,7 @@ METHODS: Mapping[str, Callable[..., Any]] = {
 
 
 class _Fields:
-    """What the functions of `dataclasses` ask a class for: made when one of them does."""
+    """The fields as `dataclasses` functions expect them, made when one asks."""
 
     def __get__(self, _of: object, kind: Any) -> Any:
         import dataclasses  # costs more than all records of a prolog

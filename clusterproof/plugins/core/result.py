@@ -1,4 +1,4 @@
-"""What a check found, each thing with its own verdict; and what it says of a node or cluster with all of them."""
+"""A check's findings, each with its verdict, and its result on a node or cluster."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OF_NO_NODE = frozenset({OF_A_PAIR, *OF_A_RUN, *OF_THE_CLUSTER})
 
 @record
 class Finding:
-    """One thing that a check says: `message` reads `observed; expected …`, and holds for each of the devices.
+    """One finding of a check: `message` reads `observed; expected …`, and holds for each of the devices.
 
     `action` is what a failure asks for, in a word or two; `cause` as of `Result`.
     """
@@ -98,7 +98,7 @@ def split_message(message: str) -> tuple[str, str]:
 
 @record
 class Measured:
-    """One number that a run measured of a node, as `busbw` in `GB/s`; the history keeps it."""
+    """One number that a run measured on a node, such as `busbw` in `GB/s`; the history keeps it."""
 
     name: str
     node: str

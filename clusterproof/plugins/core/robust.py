@@ -1,4 +1,4 @@
-"""Location and spread of a few numbers, some of which are far off; Python's own module costs a prolog too much."""
+"""Robust location and spread of numbers with outliers, without `statistics`, whose import would delay a prolog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads an inventory's files strictly: an unknown key, a wrong type or a wrong number is one clear line."""
+"""Strict reading of inventory files: an unknown key, a wrong type or a wrong number is one clear error."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _is_endless(line: str) -> bool:
 
 @record
 class Table:
-    """One table of a file, and where it stands (`cluster.toml [ssh]`). Each method raises InventoryError."""
+    """One TOML table and its location (`cluster.toml [ssh]`). Each method raises InventoryError."""
 
     where: str
     values: Mapping[str, object]

@@ -1,4 +1,4 @@
-"""What typing offers, to type checkers alone: a prolog, before each job, does without its import.
+"""Names of `typing` for type checkers only, which saves a prolog the import.
 
 To programs these names are nothing: `Generic[T]` is a plain class, and `overload` leaves its function as it is.
 """

@@ -1,4 +1,4 @@
-"""The five verdicts, and how a check says what it found: as it ends, or while it goes on."""
+"""The five verdicts, and how a check reports findings: by an exception at its end, or with `part` before that."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clusterproof.plugins.core.typed import NoReturn
 
 
 class Verdict(str, Enum):
-    """What a check says of a node. The value is the word in every report.
+    """A check's verdict on a node. The value is the word in every report.
 
     `letter` is for grids and progress lines; `rank` is 0 for the worst. Incomplete outranks a concern: what was not
     read may be worse.
@@ -46,7 +46,7 @@ EXIT_FAILED, EXIT_INCOMPLETE = 1, 10  # exit codes by the worst verdict; pytest'
 
 
 class Failed(AssertionError):  # noqa: N818 - an outcome, as its siblings are
-    """A failure with more to it than its message.
+    """A failure with a cause or an action of its own.
 
     `action` is what it asks for, where that is not what the check's remedy names; `cause` as of `Incomplete`.
     """
@@ -81,7 +81,7 @@ class NotApplicable(Exception):  # noqa: N818
 
 
 class Several(Exception):  # noqa: N818
-    """More than one of these, in the order in which a check said them."""
+    """Several findings of one check, in order."""
 
     def __init__(self, outcomes: tuple[BaseException, ...]) -> None:
         super().__init__("\n".join(str(outcome) for outcome in outcomes))
@@ -119,7 +119,7 @@ def concern_if(seen: object, message: str, cause: str = "") -> None:
 
 
 class Part:
-    """`with part:` however this part of a check ends is kept as what it found, and the check goes on after it.
+    """`with part:` keeps how this part of a check ends as a finding, and the check continues.
 
     A fact that cannot be read leaves that part incomplete, and nothing else.
     """
@@ -140,7 +140,7 @@ part = Part()
 
 
 class Recording:
-    """`with Recording() as said:` what a check says meanwhile without ending."""
+    """`with Recording() as said:` collects the findings of a check that runs in it."""
 
     def __init__(self) -> None:
         self.outcomes: list[BaseException] = []

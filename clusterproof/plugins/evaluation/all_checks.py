@@ -1,4 +1,4 @@
-"""The packaged checks, as data, with an example of what each finds: for documents, `clusterproof explain` and tests."""
+"""The packaged checks with an example of each finding: for documents, `clusterproof explain` and tests."""
 
 from __future__ import annotations
 

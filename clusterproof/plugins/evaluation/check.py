@@ -1,4 +1,4 @@
-"""A check: a test function about one node, its devices, the cluster or a pair, and what is known before it runs."""
+"""A check: a test function on a node, its devices, a pair, the cluster or a training run, with its metadata."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ DEVICES = {
 COUNTED = {"gpu": "gpus", "efa_device": "efa"}  # devices of which a node is expected to have a number
 
 
-class Owner(Protocol):
-    """A node, a pair of nodes, or the cluster: what a result is about."""
+class CheckOwner(Protocol):
+    """What a result is about: a node, a pair of nodes, or the cluster."""
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ class Owner(Protocol):
 
 @record
 class Check:
-    """A light check and what is known of it before it runs."""
+    """A check and its metadata."""
 
     function: Callable[..., object]
     subject: str

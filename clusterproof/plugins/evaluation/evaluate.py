@@ -1,4 +1,4 @@
-"""How a verdict comes about: a check is called for each of its subjects, and the worst of what it found holds."""
+"""Evaluates a check: calls it for each of its subjects; the worst finding is the verdict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from clusterproof.plugins.evaluation.check import (
     SUBJECTS_OF_RUN,
     UNLABELLED,
     Check,
-    Owner,
+    CheckOwner,
     call,
     subjects_of,
 )
@@ -36,7 +36,7 @@ from clusterproof.plugins.evidence.node import Node
 Examined: TypeAlias = tuple[list[Finding], float]  # what a check says of its subjects, and the seconds that it took
 
 
-def verdict_on(policy: Policy, check: Check, owner: Owner, examined: Examined | None = None) -> Result:
+def verdict_on(policy: Policy, check: Check, owner: CheckOwner, examined: Examined | None = None) -> Result:
     """What a check says of a node, as the site's policy reads it; `examined` where it already was."""
     rule = policy.disables(check.route.check, owner.name)
     if rule:
@@ -44,7 +44,7 @@ def verdict_on(policy: Policy, check: Check, owner: Owner, examined: Examined | 
     return policy.read(evaluate(check, owner, examined))
 
 
-def verdicts_on(policy: Policy, check: Check, owner: Owner) -> list[Result]:
+def verdicts_on(policy: Policy, check: Check, owner: CheckOwner) -> list[Result]:
     """The same, device by device: a result for each that is not well or not evaluated, else one for all of them."""
     rule = policy.disables(check.route.check, owner.name)
     if rule:
@@ -59,12 +59,12 @@ def verdicts_on(policy: Policy, check: Check, owner: Owner) -> list[Result]:
     ]
 
 
-def evaluate(check: Check, owner: Owner, examined: Examined | None = None) -> Result:
+def evaluate(check: Check, owner: CheckOwner, examined: Examined | None = None) -> Result:
     """Run a check on a node, a pair of them, or the cluster: one result, as bad as the worst of its devices."""
     return _result(check.route, check.subject, owner, *(examined or examine(check, owner)))
 
 
-def examine(check: Check, owner: Owner) -> Examined:
+def examine(check: Check, owner: CheckOwner) -> Examined:
     """Call a check for each of its subjects. Where all of them pass that is ALL_PASSED, however many there are."""
     started = time.perf_counter()
     findings = _findings(check, owner)
@@ -72,19 +72,19 @@ def examine(check: Check, owner: Owner) -> Examined:
     return ALL_PASSED if is_well else findings, time.perf_counter() - started
 
 
-def not_run(check: Check, owner: Owner, why: str) -> Result:
+def not_run(check: Check, owner: CheckOwner, why: str) -> Result:
     """The result of a check that is not to be run: not applicable, and why."""
     return _result(check.route, check.subject, owner, [Finding(Verdict.NOT_APPLICABLE, why)], 0.0)
 
 
-def result_of(about: Route, node: Owner, outcome: BaseException | None, seconds: float) -> Result:
+def result_of(about: Route, node: CheckOwner, outcome: BaseException | None, seconds: float) -> Result:
     """The result of a test that pytest itself ran, from how it ended."""
     outcomes = outcome.outcomes if isinstance(outcome, Several) else (outcome,)
     findings = [Finding(Verdict.PASS) if outcome is None else _finding((), outcome) for outcome in outcomes]
     return _result(about, "node", node, findings, seconds)
 
 
-def _findings(check: Check, owner: Owner) -> list[Finding]:
+def _findings(check: Check, owner: CheckOwner) -> list[Finding]:
     with Recording() as recording:
         try:
             subjects = list(subjects_of(check, owner))
@@ -98,7 +98,7 @@ def _findings(check: Check, owner: Owner) -> list[Finding]:
     return [*findings, *unlisted, *unseen]
 
 
-def _unseen(subject: str, owner: Owner) -> list[Finding]:
+def _unseen(subject: str, owner: CheckOwner) -> list[Finding]:
     """That there are GPUs which the probe was not let at, or files of a run: what holds for the others is no pass."""
     if subject in SUBJECTS_OF_RUN and (unread := getattr(owner, "unread", "")):
         return [Finding(Verdict.INCOMPLETE, unread, cause=unread)]
@@ -107,7 +107,7 @@ def _unseen(subject: str, owner: Owner) -> list[Finding]:
     return [Finding(Verdict.INCOMPLETE, owner.hidden_gpus, cause=HIDDEN)]
 
 
-def _of_nothing(subject: str, owner: Owner) -> Finding:
+def _of_nothing(subject: str, owner: CheckOwner) -> Finding:
     """What a check of devices says where there is none: incomplete where there should be some."""
     try:
         expected = owner.expected(COUNTED[subject]) if isinstance(owner, Node) and subject in COUNTED else 0
@@ -119,11 +119,11 @@ def _of_nothing(subject: str, owner: Owner) -> Finding:
     return Finding(Verdict.NOT_APPLICABLE, f"no {DEVICES[subject]} on this {_owner_word(owner)}")
 
 
-def _owner_word(owner: Owner) -> str:
+def _owner_word(owner: CheckOwner) -> str:
     return "node" if isinstance(owner, Node) else "cluster"
 
 
-def _examine(check: Check, subject: Any, owner: Owner, recording: Recording) -> list[Finding]:
+def _examine(check: Check, subject: Any, owner: CheckOwner, recording: Recording) -> list[Finding]:
     """What a check found of one subject, in the order in which it says it."""
     ended: BaseException | None = None
     try:
@@ -190,7 +190,7 @@ def assertion_message(failed: AssertionError) -> str:
     return text.split("\nassert ", 1)[0] or text
 
 
-def _result(about: Route, subject: str, node: Owner, findings: list[Finding], seconds: float) -> Result:
+def _result(about: Route, subject: str, node: CheckOwner, findings: list[Finding], seconds: float) -> Result:
     if isinstance(node, Node):
         about = about.to(node.target.address)
     result = Result(

@@ -1,4 +1,4 @@
-"""What is known of the packaged checks without a look at them: `checks.json`, which this file makes when it is run.
+"""The index of packaged checks, `checks.json`, which saves importing them; run as a program, this writes it.
 
 Where the checks, or the facts that they read, are no longer those of which it was made, it is not believed.
 """
@@ -32,7 +32,7 @@ INSTALLED_S = 60.0  # what was written so soon after the index came with it
 
 
 class Stale(Exception):  # noqa: N818 - an outcome: the index is to be made again
-    """The index is not of the checks that lie here."""
+    """The index does not match the checks in this installation."""
 
 
 def read_index(file: str | os.PathLike[str] = FILE, occasions: Collection[str] = ()) -> dict[str, Entry]:

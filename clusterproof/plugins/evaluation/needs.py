@@ -1,4 +1,4 @@
-"""What one check reads: recorded of a packaged one, declared by another author's, else everything there is."""
+"""Which collectors a check reads: recorded for packaged checks, declared by other authors, else all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a finding goes: from the marks and words of a check to its owner, its remedy and how to see it by hand."""
+"""A check's metadata for reports, from its marks and docstring: owner, remedy, and the command that shows the same."""
 
 from __future__ import annotations
 

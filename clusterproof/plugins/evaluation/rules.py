@@ -1,4 +1,4 @@
-"""The rules of a check, read off its source: when it says what, in the words that it says it in."""
+"""The rules of a check, extracted from its source code: each verdict with its message."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DEPTH = 3  # of functions of the same package that a check calls, and they call
 
 @dataclass(frozen=True, order=True)
 class Rule:
-    """One sentence that a check can say; what differs from node to node is `…` in it."""
+    """One message that a check can give; what differs from node to node is `…`."""
 
     verdict: str
     sentence: str
@@ -69,7 +69,7 @@ def thresholds_of(function: Callable[..., Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Scope:
-    """A function, and what stands behind the names in it: its variables, and what its callers give it."""
+    """A function with the values of its variables and parameters, as far as the source shows them."""
 
     function: Callable[..., Any]
     assigned: Mapping[str, list[ast.expr]]

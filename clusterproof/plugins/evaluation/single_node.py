@@ -1,4 +1,4 @@
-"""What checks say of one node's evidence alone: an agent asks whether it is as before, a gate whether it fails so."""
+"""Evaluates checks of one node's evidence alone: for an agent (has it changed?) and a gate (does it still fail?)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a node reported, typed; reading what it could not report raises Incomplete."""
+"""Evidence: what a node reported, as typed facts. Reading a fact that it could not report raises Incomplete."""

@@ -1,4 +1,4 @@
-"""The cluster as a whole: what AWS, Slurm and Kubernetes report about it, and its nodes."""
+"""Facts of the whole cluster, from AWS, Slurm and Kubernetes, and its nodes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def why_not_asked(cluster: Cluster, collectors: frozenset[str]) -> str:
 
 @record
 class Member:
-    """A node that is validated: its name, its group, and EC2's name of its instance type."""
+    """A node of the run: its name, its group, and its EC2 instance type."""
 
     name: str
     group: str
@@ -83,7 +83,7 @@ class Member:
 
 @record
 class ClusterFacts:
-    """A cluster that AWS, Slurm or Kubernetes knows.
+    """A cluster as AWS, Slurm or Kubernetes reports it.
 
     A fact raises Incomplete where its control plane did not report it, NotApplicable where it has no meaning.
     """

@@ -1,4 +1,4 @@
-"""A few bytes exchanged between RDMA devices of two nodes: what came of each exchange, and what all of them say."""
+"""The exchanges of the RDMA mesh: the outcome of each, and the findings from all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLACE = re.compile(r"[0-9A-Za-z:._-]{0,40}/\d{1,3}|", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The device of a pair's first node, `a`, with the one of its rail on the second, `b`.
+    """The device `a` of a pair's first node, with the device of its rail on the second, `b`.
 
     `rail` counts a node's devices in the order of the PCI bus, from 0. `problem` is empty where the bytes came back. A
     device is empty where that node has none on the rail: then nothing was exchanged. `apart` is why the programs of
@@ -78,7 +78,7 @@ def shown(exchanges: Iterable[Exchange], text: Callable[[str], str]) -> tuple[Ex
 
 
 class MeshKind(str, Enum):
-    """What of the network does not carry anything."""
+    """What part of the network carries nothing."""
 
     DEVICE = "device"  # of a node, whose others do
     NODE = "node"  # none of its devices does
@@ -96,7 +96,7 @@ class MeshKind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class MeshFinding:
-    """One fault, or what cannot be told. `nodes` are those whose check says it; `words` what was observed.
+    """One fault, or what cannot be told. `nodes` are those whose check reports it; `words` what was observed.
 
     `links` are pairs of nodes that might be tried again, of a path that failed.
     """
@@ -115,7 +115,7 @@ def in_words(rails: Sequence[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MeshOfNode:
-    """What the exchanges say of one node: with how many others any was made, and each finding that names it."""
+    """One node in the mesh: the number of its partners, and the findings that name it."""
 
     partners: int
     findings: tuple[MeshFinding, ...] = ()

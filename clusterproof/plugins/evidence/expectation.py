@@ -1,4 +1,4 @@
-"""What a node is expected to be: its instance type, and the numbers that follow from it."""
+"""The instance type that a node is expected to have, and the numbers that follow from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WITHOUT_GPUS = {"nvlinks_per_gpu": 0, **WITHOUT_NVLINKS}  # what `gpus=0` says b
 
 
 class UnknownType(Incomplete):
-    """Nothing says of which type it is."""
+    """The instance type of the node is unknown."""
 
 
 @collected_by()

@@ -1,4 +1,4 @@
-"""A fact about a node: its collectors, how it is decoded, and how many devices of a kind a node is believed to have."""
+"""Defines facts: the collectors that a fact reads, and how their data is decoded."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def believed_each(kind: Callable[[dict[str, Any]], T], of: str) -> Callable[[obj
 
 @record
 class CollectorData:
-    """What one collector returned: a JSON object, whose values are read one by one."""
+    """One collector's JSON object, whose values are decoded one by one."""
 
     value: Mapping[str, Any]
     collector: str = ""
@@ -87,11 +87,11 @@ class CollectorData:
 
 
 class Absent(Incomplete):
-    """What a collector reads does not exist on the node. Incomplete, unless the fact knows better."""
+    """What a collector reads does not exist on the node: incomplete, unless the fact decides otherwise."""
 
 
 class EvidenceSource(Protocol):
-    """A node: where collectors are found and facts are kept."""
+    """A node as facts need it: its collectors' data, and a cache of its facts."""
 
     @property
     def evidence(self) -> NodeEvidence:
@@ -114,7 +114,7 @@ class EvidenceSource(Protocol):
 
 
 class Fact(Generic[T]):
-    """A property of a node, read once; what could not be read raises the same Incomplete every time."""
+    """A cached property of a node; one that could not be read raises the same Incomplete every time."""
 
     def __init__(self, collectors: tuple[str, ...], decode: Callable[..., T], uncaptured: str = "") -> None:
         self.collectors = collectors

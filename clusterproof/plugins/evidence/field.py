@@ -1,4 +1,4 @@
-"""Typed reading of what a device reported: one descriptor per value, decoded when it is read."""
+"""Typed fields of a reported JSON object: one descriptor for each value, decoded when it is read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSIO
 
 
 class Device(Protocol):
-    """Anything with the JSON object that was reported of it."""
+    """Any object with the JSON object that was reported of it."""
 
     @property
     def data(self) -> Mapping[str, Any]:
@@ -33,7 +33,7 @@ class Device(Protocol):
 
 @record
 class Reported:
-    """What a node, or a service, reported of one thing as a JSON object: its values are Fields, decoded when read."""
+    """A JSON object that a node or service reported; its values are Fields, decoded when they are read."""
 
     data: Mapping[str, Any]
 
@@ -102,7 +102,7 @@ def require(unread: Iterable[Incomplete | NotApplicable]) -> None:
 
 
 class Unreadable(Incomplete):
-    """The node asked for a value, and was answered by an error."""
+    """The node tried to read the value and got an error."""
 
 
 def require_read(data: Mapping[str, Any], what: str) -> None:

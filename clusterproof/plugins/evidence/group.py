@@ -1,4 +1,4 @@
-"""The nodes that are meant to be alike, what most of them have, and who differs."""
+"""A group of nodes that should be alike: the usual value of a fact, and the nodes that differ."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Difference:
 
 @record
 class Usual:
-    """The most frequent value of the nodes that report one, and how many of them have it."""
+    """The most frequent value among the nodes that report one, and how many have it."""
 
     value: str
     alike: int
@@ -83,7 +83,7 @@ class Usual:
 
 @record
 class Median:
-    """The middle of what so many nodes measure."""
+    """The median of a measurement, and of how many nodes."""
 
     value: float
     nodes: int

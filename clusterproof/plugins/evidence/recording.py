@@ -1,4 +1,4 @@
-"""A recorded run, and the form of its folder.
+"""Recordings: the evidence of a run in a folder, and the form of its files.
 
 `DIR/cluster.json` names the nodes; `DIR/nodes/` holds one file of evidence for each, in the form of
 `clusterproof.plugins.core.evidence.to_json`.

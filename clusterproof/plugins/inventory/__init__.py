@@ -1,4 +1,4 @@
-"""`--cluster X`: what X may be, and how X turns into a cluster; who knows the nodes has a file."""
+"""Inventories: how X in `--cluster X` becomes a cluster, with a module for each source of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters that are read from disk or named: `FILE.toml` (docs/inventory.md), `local`, this machine, and `ssh:…`.
+"""Inventory files (`FILE.toml`, docs/inventory.md), `local`, and `ssh:…`.
 
 `replay:DIR`, `demo` and `capture:PATH` are what was recorded, or collected by hand, at another time.
 """

@@ -1,4 +1,4 @@
-"""`--cluster k8s:CONTEXT[/SELECTOR]`, `k8s:in-cluster` and `eks:NAME`: nodes that Kubernetes knows, reached by pods."""
+"""`k8s:CONTEXT[/SELECTOR]`, `k8s:in-cluster` and `eks:NAME`: nodes of Kubernetes, reached by pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--cluster slurm:[PARTITION | NODESET | job:ID]`: nodes that Slurm knows, reached by one srun."""
+"""`slurm:[PARTITION | NODESET | job:ID]`: nodes of Slurm, reached by one srun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubernetes' API: access to a cluster, and what it reports of its nodes, pods and daemon sets.
+"""The Kubernetes API: access to a cluster, and its nodes, pods and jobs.
 
 Here: what an API server says of a request that it does not grant, in one line of its own words, and what kind it is of.
 """
@@ -24,7 +24,7 @@ FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"  # whose priority level had no ro
 
 
 class KubernetesError(ClusterproofError):
-    """A request without a result. `status` is HTTP's, 0 where there was no answer; `reason` is Kubernetes'."""
+    """A failed request. `status` is HTTP's, 0 without an answer; `reason` is Kubernetes' own."""
 
     def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
         super().__init__(message)
@@ -33,11 +33,11 @@ class KubernetesError(ClusterproofError):
 
 
 class KubernetesDenied(KubernetesError):  # noqa: N818 - what it is
-    """The user is not known (401), or lacks the permission (403 by RBAC)."""
+    """The user is not authenticated (401) or not authorised (403 by RBAC)."""
 
 
 class KubernetesRefused(KubernetesError):  # noqa: N818 - what it is
-    """Admission refused an object: PodSecurity, a webhook, a policy, a quota, or a webhook that does not answer."""
+    """An admission controller refused an object: PodSecurity, a webhook, a policy, a quota."""
 
 
 def decoded(content: bytes) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The ways into a cluster: a context of the user's kubeconfig, the account of the pod that this runs in, or EKS's API.
+"""Access to a cluster: by a context of the user's kubeconfig, this pod's service account, or EKS's API.
 
 The official client reads kubeconfigs, runs exec plugins and knows proxies; it is an extra, imported here alone. A pod
 needs none of that, and the image is half as large without it.

@@ -1,4 +1,4 @@
-"""One API server: requests with retries, listings by page, logs and watches; each error one line of its own words."""
+"""A client of one API server: requests with retries, paged lists, logs and watches; each error is one line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COUNTING = threading.Lock()
 
 
 class Api:
-    """An API server as one user sees it. Safe to use from several threads.
+    """An API server, used as one user. Thread-safe.
 
     `send` is urllib3's `PoolManager.request`; `authorization` gives the header, anew for each request.
     """
@@ -238,7 +238,7 @@ def _wait_s(response: Any, attempt: int) -> float:
 
 
 class Stream:
-    """One response, as it comes. `close` may be called from any thread, and wakes who reads."""
+    """A streaming response. `close` may be called from any thread, and wakes the reader."""
 
     def __init__(self, response: Any) -> None:
         self._response = response

@@ -1,4 +1,4 @@
-"""Nodes as the API server has them: typed, bounded, and only what somebody reads; and the values of its JSON.
+"""Nodes of the API server, typed and bounded, only with the fields that the suite uses.
 
 What is malformed is treated as missing.
 """
@@ -86,7 +86,7 @@ OF_REGION = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io
 
 @record
 class Condition:
-    """One condition of a node: `status` is True, False or Unknown; `since` and `heard` as Kubernetes writes times."""
+    """A node condition: `status` is True, False or Unknown; `since` and `heard` are Kubernetes timestamps."""
 
     kind: str
     status: str
@@ -107,7 +107,7 @@ class Taint:
 
 @record
 class Image:
-    """One that lies on a node, by all of its names."""
+    """A container image on a node, by all of its names."""
 
     names: tuple[str, ...]
     size_bytes: int
@@ -115,7 +115,7 @@ class Image:
 
 @record
 class ApiNode:
-    """A node as the API server has it; quantities as they stand there (`8`, `2Gi`)."""
+    """A node of the API server; quantities as strings (`8`, `2Gi`)."""
 
     name: str
     labels: Mapping[str, str]

@@ -157,7 +157,7 @@ TAGS = (*WORDS, "tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Takes nothing but booleans and null for more than a text."""
+    """A YAML loader that reads only booleans and null as such, and all else as text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
         letter: [(tag, pattern) for tag, pattern in resolvers if tag in WORDS]

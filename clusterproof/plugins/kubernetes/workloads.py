@@ -1,4 +1,4 @@
-"""Pods as the API server has them, and a job by its name: typed, bounded, and only what somebody reads."""
+"""Pods of the API server, typed and bounded, and a training job by its name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clusterproof.plugins.kubernetes.nodes import entries, number, parts, table,
 
 @record
 class Container:
-    """One container of a pod; `waiting` and `ended` are the runtime's reasons, empty where it is neither."""
+    """A container of a pod; `waiting` and `ended` are the runtime's reasons, or empty."""
 
     name: str
     image: str
@@ -35,7 +35,7 @@ class Container:
 
 @record
 class Pod:
-    """A pod; `deleted` is since when it is being deleted, `owner` who made it (`DaemonSet/kube-proxy`)."""
+    """A pod; `deleted` is when its deletion began, `owner` its controller (`DaemonSet/kube-proxy`)."""
 
     namespace: str
     name: str
@@ -56,6 +56,10 @@ class Pod:
     hostname: str = ""  # what its programs take for their host's; empty where that is the node's
     meant: str = ""  # of a DaemonSet's pod: the node that it is for, also before it is there
 
+    def container(self, name: str) -> Container | None:
+        """The container of that name: webhooks add others."""
+        return next((container for container in self.containers if container.name == name), None)
+
 
 def pods(api: Api, namespace: str = "", node: str = "", selector: str = "") -> list[Pod]:
     """The pods of a namespace, of a node, with these labels; empty is any. Raises KubernetesError."""
@@ -70,7 +74,7 @@ ITEMS = b'"items":['  # of a listing: its objects are behind it, and how it goes
 
 
 class PodPages:
-    """Pods that are listed again and again: of a page whose pods are byte by byte as before, none is decoded."""
+    """Repeated listings of pods; a page with the same bytes as before is not decoded again."""
 
     def __init__(self) -> None:
         self._before: Mapping[bytes, list[Pod]] = {}
@@ -180,7 +184,7 @@ SOME = 8  # names that are shown
 
 @record
 class TrainingJob:
-    """A job, and the label that its pods have."""
+    """A job, and the label of its pods."""
 
     namespace: str
     name: str
@@ -216,7 +220,7 @@ def _alive(there: Iterable[Pod]) -> list[Pod]:
 
 
 class JobState:
-    """The state of a job; `moved` is called with nodes that are new to it. `places`: nodes by hosts."""
+    """A job's state; `moved` is called with nodes that are new to it. `places` are nodes by host."""
 
     def __init__(
         self,

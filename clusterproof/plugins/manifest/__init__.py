@@ -1,4 +1,4 @@
-"""The golden manifest of an image: the words of its rules, what a node says of the parts that it has rows for.
+"""Golden manifests of images: their rules, and a node's values for them.
 
 It is part of a policy: a rule by name in each of its tables. `compose` writes one from a good machine.
 """

@@ -1,4 +1,4 @@
-"""The golden manifest of machines known to be good: what they have in common and did not report, written as TOML."""
+"""Writes the golden manifest of machines known to be good: the values that they share, as TOML."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ MAX_REASON = 160  # characters of why something is left out
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The rows of a manifest by table, each a rule by name; `unknown` are the names left out, by the reason."""
+    """The rows of a manifest by table, each a rule by name; `unknown` are names that were left out, by the reason."""
 
     made_of: tuple[str, ...]
     instance_type: str

@@ -1,4 +1,4 @@
-"""The words of a command line: `--opt WORD` means `--opt=WORD`, also where pytest would not take the two words so.
+"""Rewrites command-line arguments: `--opt WORD` to `--opt=WORD`, also where pytest would not accept the first.
 
 Pytest looks for its configuration before it knows our options: the folder of a path that exists would become the root
 of the run, whose configuration and conftest.py are others. And a word that begins with a dash is an option to it.

@@ -1,4 +1,4 @@
-"""A mistake on the command line of a run is one line: what was observed, and what was probably meant.
+"""One-line errors for mistakes on the command line of a run, with what was probably meant.
 
 It may have the name of another's file, or words of it, and steers no terminal. Pytest would put its usage before the
 mistake and folders behind it. Its own runs keep that.

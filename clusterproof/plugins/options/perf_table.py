@@ -1,4 +1,4 @@
-"""The options of what loads the hardware: nodes one by one, and pairs of them."""
+"""Options of load on nodes and of pairwise tests."""
 
 from __future__ import annotations
 

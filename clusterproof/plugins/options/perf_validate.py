@@ -1,4 +1,4 @@
-"""What the command line may not say of load and of pairs of nodes, whatever nodes these are."""
+"""Validates the options of load and of pairwise tests, whatever the nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite's command line: every option in one table, grouped for `--help`. Every run of pytest reads this."""
+"""The table of the suite's options, grouped for `--help`. Every run of pytest reads it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.core.kinds import forms
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its flag, its words for `--help`, and what argparse needs to know besides."""
+    """One option: its flag, its help, and its arguments for argparse."""
 
     flag: str
     words: str
@@ -34,7 +34,7 @@ class Option:
 
 
 class Joined(argparse.Action):
-    """Takes what is given twice together, joined by a comma, as clush takes `-w`."""
+    """An argparse action that joins repeated values with commas, as clush does for `-w`."""
 
     def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _flag: Any = None) -> None:
         """Add it to what came before."""

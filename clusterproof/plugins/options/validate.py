@@ -1,4 +1,4 @@
-"""What the command line may not say."""
+"""Validates the options of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--redact` keeps: values of which the kind is known to be harmless. Everything else becomes a word.
+"""`--redact`: keeps only values whose kind is known to be harmless, and replaces everything else.
 
 Here: the words that identify nothing, those of the suite, of drivers and tools; and shapes that name nothing.
 """

@@ -1,4 +1,4 @@
-"""Of what kind each value of the evidence is, as declared in kinds.toml, or in redaction.toml beside its collector."""
+"""The kind of each value of the evidence, declared in kinds.toml, or in redaction.toml beside its collector."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANY = "*"
 
 @dataclass
 class ValueKind:
-    """A place in a collector's value: the kind of what stands there, and the places within it by key."""
+    """A value's kind, and those of the values within it by key."""
 
     kind: str = ""
     within: dict[str, ValueKind] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What names one thing in a text: the forms of addresses, serials and ids, and the names of hosts."""
+"""Recognises names in text: addresses, serials, ids and host names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 class Names:
-    """Names that are replaced wherever they stand in a text: as a whole, or as a part between `.`, `_` and `-`.
+    """Names that are replaced anywhere in a text: as a whole, or as a part between `.`, `_` and `-`.
 
     A host's name takes its domain with it, and is the same in capital and small letters.
     """
@@ -66,7 +66,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class NamePattern:
-    """One form of name: its pattern, and whether a match is a name at all (a version looks like an address).
+    """One form of name: its pattern, and whether a match really is a name (a version looks like an address).
 
     Where the pattern has a group `label`, that stands before the name and stays. One that `is_sure` is an address also
     where versions are expected.

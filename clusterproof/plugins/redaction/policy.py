@@ -1,4 +1,4 @@
-"""A site's policy without names: as checks are evaluated by it, and as its file is handed on."""
+"""Redacts a site's policy, as checks read it, and its file."""
 
 from __future__ import annotations
 

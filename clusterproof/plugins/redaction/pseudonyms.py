@@ -1,4 +1,4 @@
-"""The words that stand for names: each name always has the same one, wherever it stands."""
+"""Pseudonyms: each name always gets the same one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CASELESS = ("address", "host", "uuid", "mac", "guid", "arn", "account", "instan
 
 
 class Pseudonyms:
-    """The words of one run. What is known of a name must be said before a text that has it is asked for."""
+    """The pseudonyms of one run. Known names must be added before a text that has them is redacted."""
 
     def __init__(self) -> None:
         self._words: dict[str, str] = {}  # by name; by name in small letters, where those mean the same

@@ -1,4 +1,4 @@
-"""`--redact`: the same evidence without the names of things; each name always becomes the same word."""
+"""`--redact`: replaces the names in a run's evidence, each always with the same pseudonym."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LARGEST = 10**8  # of a number whose kind is not declared
 
 
 class Redaction:
-    """One run's words for names. `cluster` is the cluster as everybody but the connection sees it, `policy` the policy.
+    """The redaction of one run. `cluster` and `policy` are redacted; only the connection sees real names.
 
     What one node calls itself stands in the log of another: nothing is rewritten before every node's names are known.
     """

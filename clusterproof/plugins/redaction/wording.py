@@ -1,4 +1,4 @@
-"""A text word by word: what the suite, the kernel and its drivers say stays, everything else becomes a word."""
+"""Redacts text word by word: words of the suite, the kernel and its drivers stay."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LUSTRE = re.compile(
 
 
 class Wording:
-    """What is kept of texts, by one run's words for names."""
+    """The words that are kept, and the pseudonyms of one run for all others."""
 
     def __init__(self, word: Word) -> None:
         self._word = word

@@ -1,1 +1,1 @@
-"""How pytest meets a cluster."""
+"""The pytest plugin: collection, items, the run loop, outcomes and the terminal."""

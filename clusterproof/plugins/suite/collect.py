@@ -1,4 +1,4 @@
-"""Tests × nodes → items: light ones where a test asks for nothing but a node or its devices."""
+"""Collects tests × nodes as items: light ones where a test asks for nothing but a node or its devices."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def items_for(item: CheckItem) -> list[CheckItem]:
 
 
 class IndexedFile(pytest.Module):
-    """A file of packaged checks, as the index knows them: it is imported once one of them is chosen."""
+    """A file of packaged checks, collected from the index and imported once one of its checks is selected."""
 
     entries: Mapping[str, Entry]  # by the check's id, in the order of the file
     loaded: dict[str, Check]

@@ -1,4 +1,4 @@
-"""How a run ends: by a signal or before its checks did, with which exit code, and where nobody takes what it prints."""
+"""How a run ends: signals, early interrupts, exit codes, and output that nobody reads any more."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMES = tuple(number.name for number in _ENDS)
 
 
 class Signals:
-    """The plugin object that handles signals from the start of the session until pytest is done."""
+    """The plugin that handles signals from the start of the session until pytest is done."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.signals = 0
@@ -73,7 +73,7 @@ class Signals:
 
 
 class EarlyInterrupt:
-    """Whether Ctrl-C ended a run so early that no summary says so: while its cluster was looked up, say."""
+    """Whether Ctrl-C ended a run before its summary, such as while its cluster was looked up."""
 
     def __init__(self) -> None:
         self.is_unsaid = False
@@ -146,7 +146,7 @@ def exit_code_of_cut(code: int, *, by_failures: bool) -> int:
 
 
 class FailSafeStream:
-    """A text stream that falls silent where the one behind it can take no more; all else of it is unchanged."""
+    """A text stream that falls silent once the one behind it cannot be written to."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""Asks: every node once, and the control plane of its cluster, each in the way of the cluster's own."""
+"""Gathers the evidence of a run: from every node once, and from the cluster's control plane."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ UNNAMED_S = 30.0  # for AWS to answer about nodes that were named without it: no
 
 @dataclass(slots=True)
 class Discovered:
-    """What AWS is asked about, as nodes report it: the file systems that they mount, and which instances they are."""
+    """What AWS is asked about because nodes report it: FSx file systems, and their own instance ids."""
 
     mounted: set[Source] = field(default_factory=set)
     instances: Instances = field(default_factory=Instances)
@@ -62,7 +62,7 @@ class Discovered:
 
 
 class Gatherer:
-    """How a run asks the nodes of a cluster, and its control plane."""
+    """Gathers the evidence of a cluster's nodes and control plane."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
         self.config = config

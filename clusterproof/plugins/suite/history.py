@@ -1,4 +1,4 @@
-"""A run and its history: every result is marked with what it is since the last run, and the run is added at its end."""
+"""Adds a run to its history, and marks every result as new, still there or gone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class HistoryReporter:
-    """The plugin object. A file that cannot be written is a warning, and changes no verdict."""
+    """The plugin of a run with `--history`. A file that cannot be written is a warning, and changes no verdict."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], path: Path) -> None:
         self.config = config

@@ -1,4 +1,4 @@
-"""Hooks by which third parties extend the suite."""
+"""pytest hooks by which other authors extend the suite."""
 
 from __future__ import annotations
 

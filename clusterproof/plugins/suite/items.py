@@ -1,4 +1,4 @@
-"""Items of a run: the light one, a check on one node without what pytest keeps in items; and what any item is about."""
+"""The items of a run: light ones for checks of a node, without pytest's fixtures; and the subject of any item."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.core.marks import marks_of_pytest
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
-from clusterproof.plugins.evaluation.check import SUBJECTS, Check, Owner, call, subjects_of
+from clusterproof.plugins.evaluation.check import SUBJECTS, Check, CheckOwner, call, subjects_of
 from clusterproof.plugins.evaluation.evaluate import Examined, not_run, verdict_on
 from clusterproof.plugins.evaluation.routing import Route, route
 from clusterproof.plugins.evidence.cluster import ClusterFacts, why_not_asked
@@ -34,7 +34,7 @@ _OF_PYTEST = frozenset(
 
 
 class CheckItem(pytest.Item):
-    """A check on one node: one report where pytest's own items have three, and no fixtures.
+    """A check of one node: one report instead of pytest's three, and no fixtures.
 
     It holds only what distinguishes it from others. Its name and id are made whenever they are asked for, and what
     pytest keeps in an item from then on.
@@ -156,7 +156,7 @@ class CheckItem(pytest.Item):
         return str(excinfo.value)
 
     @property
-    def owner(self) -> Owner:
+    def owner(self) -> CheckOwner:
         """What the check is about."""
         return owner_of(self.config, self.check, self.node_name)
 
@@ -176,7 +176,7 @@ class CheckItem(pytest.Item):
         return verdict_on(policy_of(self.config), self.check, self.owner, examined)
 
 
-def owner_of(config: pytest.Config, check: Check, name: str) -> Owner:
+def owner_of(config: pytest.Config, check: Check, name: str) -> CheckOwner:
     """What a check is about: the node's facts, the cluster's, a pair's, or a training run's."""
     if check.subject in SUBJECTS:
         return nodes_of(config)[name]
@@ -189,7 +189,7 @@ def owner_of(config: pytest.Config, check: Check, name: str) -> Owner:
     return pair_of(config, name)
 
 
-def subject_of(check: Check, owner: Owner) -> str:
+def subject_of(check: Check, owner: CheckOwner) -> str:
     """What a result is about: where no control plane lists members for a check to look at, the cluster."""
     return "cluster" if check.is_of_member and isinstance(owner, ClusterFacts) else check.subject
 

@@ -1,4 +1,4 @@
-"""What pytest makes of verdicts: words and letters, the summary, the exit code; every result kept as it comes."""
+"""Maps verdicts to pytest's outcomes: words, letters, the summary and the exit code; keeps every result."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _WORDS: dict[Verdict, tuple[str, str, Any]] = {
 
 
 class Outcomes:
-    """The plugin object that receives every report of a run, in the process that reports."""
+    """The plugin that receives all reports of a run, in the process that reports."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
         self.config = config

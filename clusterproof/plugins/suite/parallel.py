@@ -1,4 +1,4 @@
-"""Large runs on several processors: forked children examine shares of the nodes, ahead of the process that reports.
+"""Large runs on several processors: forked children examine shares of the nodes ahead of the reporting process.
 
 Each child has the evidence as its parent had it, takes a share of the nodes, and sends the findings of checks in the
 order of the items. The parent makes the results, keeps and reports them as ever. What a child did not send in full,
@@ -112,7 +112,7 @@ class Child:
 
 
 class Children:
-    """The children of a run, by the nodes of their shares."""
+    """The child processes of a run, by the nodes of their shares."""
 
     def __init__(self) -> None:
         self.all: list[Child] = []

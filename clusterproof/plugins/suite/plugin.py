@@ -1,4 +1,4 @@
-"""A run over a cluster: marks and fixtures, what takes part in it, and which checks run, also by a site's policy."""
+"""The pytest plugin of a run over a cluster: marks, fixtures, further plugins, and checks that a policy disables."""
 
 from __future__ import annotations
 
@@ -74,11 +74,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if policy.source:
         config.pluginmanager.register(SitePolicy(config.stash[POLICY]), "clusterproof-policy")
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Signals(config), "clusterproof-stopping")
-        outcomes = Outcomes(config, config.stash[CLUSTER])
-        config.pluginmanager.register(outcomes, "clusterproof-outcomes")
-        if not (config.option.no_report or config.option.collectonly):
-            config.pluginmanager.register(Reporting(config, outcomes), "clusterproof-reporting")
+        _register_controller(config)
+
+
+def _register_controller(config: pytest.Config) -> None:
+    """Register what only the process that reports has, and no xdist worker."""
+    config.pluginmanager.register(Signals(config), "clusterproof-stopping")
+    outcomes = Outcomes(config, config.stash[CLUSTER])
+    config.pluginmanager.register(outcomes, "clusterproof-outcomes")
+    if not (config.option.no_report or config.option.collectonly):
+        config.pluginmanager.register(Reporting(config, outcomes), "clusterproof-reporting")
 
 
 def policy_of_run(config: pytest.Config) -> Policy:
@@ -200,7 +205,7 @@ def is_of_cluster(item: pytest.Item) -> bool:
 
 
 class SitePolicy:
-    """The plugin object of a run that has a policy."""
+    """The plugin of a run that has a policy."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy

@@ -1,4 +1,4 @@
-"""`--refresh-catalog [REGION]`: holds the catalogue of instance types against EC2's own answer. Changes nothing."""
+"""`--refresh-catalog [REGION]`: compares the catalogue of instance types with EC2's API. Changes nothing."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PERFORMANCE = re.compile(r"(?:(\d{1,4})x )?(\d{1,6})(?:\.0)? Gigabit")
 
 
 class RefreshError(ClusterproofError):
-    """EC2 could not be asked, or answered what cannot be understood; the message is one line."""
+    """EC2 could not be asked, or its answer not be read; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedType:
-    """What EC2 says of an instance type, by the names of the catalogue's fields; None: nothing."""
+    """EC2's description of an instance type, by the catalogue's field names; None: not described."""
 
     gpus: int
     gpu_model: str | None
@@ -47,7 +47,7 @@ FIELDS = tuple(field.name for field in fields(OfferedType))
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What the catalogue and EC2 say of types, in lines; `compared` counts the types that both know."""
+    """The differences, in lines; `compared` counts the types that both know."""
 
     differences: tuple[str, ...]
     missing: tuple[str, ...]

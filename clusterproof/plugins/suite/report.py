@@ -1,4 +1,4 @@
-"""Pytest's reports of results, with the record that all reports read; of tests that pytest itself runs, too."""
+"""pytest reports with the record of a result, also for tests that pytest runs by its own protocol."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.result import Result, from_json
 from clusterproof.plugins.core.verdict import Recording, Several, Verdict
-from clusterproof.plugins.evaluation.check import NO_VERDICT, Owner
+from clusterproof.plugins.evaluation.check import NO_VERDICT, CheckOwner
 from clusterproof.plugins.evaluation.evaluate import result_of
 from clusterproof.plugins.evaluation.routing import Route
 from clusterproof.plugins.suite.items import CheckItem, node_name, route_of
@@ -58,7 +58,7 @@ def report_of(
 
 
 class KeptReport(pytest.TestReport):
-    """A report that takes next to no memory until it is read whole: then it is made on demand."""
+    """A report that is kept in little memory, and made whole when it is read."""
 
     __slots__ = ("clusterproof", "item", "start")
     clusterproof: Result
@@ -193,7 +193,7 @@ def _of_light(item: pytest.Item, ended: BaseException | None) -> Result | None:
     return item.evaluated if ended is None or ended is item.raised else None
 
 
-def _about(item: pytest.Item) -> tuple[Route, Owner] | None:
+def _about(item: pytest.Item) -> tuple[Route, CheckOwner] | None:
     """The route of an item and what it is about, or None where that is no node and no cluster."""
     about = route_of(item)
     if about is None:

@@ -1,4 +1,4 @@
-"""`--report`: keeps a run's results as they come, and writes its reports when it ends."""
+"""`--report`: keeps a run's results as they come, and writes its reports at the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Reporting:
-    """The plugin object that writes the folder of reports. What goes wrong there is one line; no run fails for it."""
+    """The plugin that writes the folder of reports. A failure there is one line; no run fails for it."""
 
     def __init__(self, config: pytest.Config, outcomes: Outcomes) -> None:
         self.config = config

@@ -1,4 +1,4 @@
-"""The run loop: a light item has one report where pytest's own has three; most of a large run passes the hooks by."""
+"""The run loop: a light item has one report instead of three, and large runs skip the hooks of tests that pass."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ _READ_LITTLE = ("clusterproof.", "_pytest.cacheprovider", "_pytest.logging", "_p
 
 
 class FastPath:
-    """Keeps what is well, in the place of what receives reports: the suite's own outcomes, and pytest's terminal."""
+    """Counts passes directly, in place of the receivers of reports: the suite's outcomes and pytest's terminal."""
 
     def __init__(self, config: pytest.Config, outcomes: Outcomes) -> None:
         reporter = config.pluginmanager.get_plugin("terminalreporter")

@@ -1,4 +1,4 @@
-"""What the command line selects: which checks run, what they need, what is said where none is left, or did not end."""
+"""Which checks are selected, which evidence they need, and messages where none is left or some did not end."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ Ended = Counter[tuple[str, str]]  # by check and node: how often the check came 
 
 @record
 class Chosen:
-    """A check, and the names of what it was chosen for: nodes, pairs, the cluster, a training run."""
+    """A selected check, and the names of its subjects: nodes, pairs, the cluster, a training run."""
 
     check: Check
     names: Sequence[str]

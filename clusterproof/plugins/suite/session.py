@@ -1,4 +1,4 @@
-"""A run: gathers the evidence once, before the first check, and hands it to every worker."""
+"""The session of a run: gathers the evidence once, before the first check, and passes it to xdist workers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 
 class ClusterSession:
-    """The plugin object of a run over one cluster."""
+    """The plugin of a run over one cluster."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
         self.config = config

@@ -1,4 +1,4 @@
-"""What the plugin keeps in pytest's stash, and how it is asked for."""
+"""The keys of pytest's stash that the plugin uses, and access to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees of a run: the lines over it, how far it is, and findings and counts, or all with `-v`."""
+"""The terminal of a run: its header, its progress, and findings and counts, or everything with `-v`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def capture_lines(captured: Sequence[Understood], redaction: Redaction | None) -
 
 
 class RedactedHeader:
-    """Keeps to itself where on this machine a redacted run is."""
+    """Hides from the header of a redacted run where it is on this machine."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_header(self) -> Generator[None, list[str | list[str]], list[str]]:
@@ -90,7 +90,7 @@ def is_plain(reporter: object) -> bool:
 
 
 class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pytest has no hooks for what it prints
-    """Pytest's own terminal without its header, the count of items and a letter for each test."""
+    """pytest's terminal without its header, item count and letters."""
 
     def __init__(self, config: pytest.Config, file: Any) -> None:
         super().__init__(config, file)
@@ -212,7 +212,7 @@ def progress(config: pytest.Config, cluster: Cluster, doing: str = "asking the n
 
 
 class Evaluating:
-    """One line on a terminal that says how far the evaluation is, overwritten while it goes on and gone at its end."""
+    """A progress line on the terminal, overwritten as the evaluation goes on and erased at its end."""
 
     def __init__(self, reporter: pytest.TerminalReporter, checks: int, nodes: int) -> None:
         self._reporter, self._checks = reporter, checks

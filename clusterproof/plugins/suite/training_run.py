@@ -1,4 +1,4 @@
-"""A training run as the subject: what `--run PATH` names is read once, and stands beside the cluster or for itself."""
+"""A training run as the subject of checks: `--run PATH` is read once, with a cluster or without."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OF_NODES = ("nodes", "exclude", "instance_type", "expect", "record", "bundle", 
 
 
 class RunHeader:
-    """The plugin object that says which training run is evaluated."""
+    """The plugin that prints which training run is evaluated."""
 
     def __init__(self, run: TrainingRun) -> None:
         self.run = run

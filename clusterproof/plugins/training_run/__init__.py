@@ -1,4 +1,4 @@
-"""What a training run recorded of itself, read from files.
+"""The data of a training run, read from its own files.
 
 `formats` reads the files of each tool, whose bytes, lines and values `files` bounds and decodes. What they hold is
 here, in `collectives`, `samples` and `placement`, and of a whole run in `run_data`. `rules` compute with it, and `run`
@@ -18,12 +18,12 @@ MAX_RANKS = 8  # in a message
 
 
 class RunError(ClusterproofError, ValueError):
-    """A file of a run that cannot be understood; the message says file, line, what was observed and expected."""
+    """A file of a run that cannot be read; the message has file, line, what was observed and what was expected."""
 
 
 @record
 class Position:
-    """Where a rank stands: its pipeline stage, and its replica, which is its data-parallel rank."""
+    """A rank's pipeline stage, and its replica, which is its data-parallel rank."""
 
     rank: int
     stage: int = 0
@@ -38,7 +38,7 @@ def rank_names(numbers: Sequence[int]) -> str:
 
 @record
 class Operation:
-    """What a rank did for so many seconds of a step: `forward-compute`, `grads-reduce-scatter`."""
+    """An operation of a step on one rank, and its seconds: `forward-compute`, `grads-reduce-scatter`."""
 
     position: Position
     step: int
@@ -48,7 +48,7 @@ class Operation:
 
 @record
 class Step:
-    """One step of a rank, and the seconds of its parts as far as they were timed: `forward`, `data`, `checkpoint`.
+    """One step of a rank, and the seconds of its timed parts: `forward`, `data`, `checkpoint`.
 
     A line of a log stands for all `times` steps since the one before it: then `step` is the last of them, and all
     seconds are means of one step.
@@ -69,8 +69,8 @@ REST = "all others"
 
 
 @record
-class Spent:
-    """How long, and how often, a kernel ran on a rank's GPU, or an operator on its CPU with all that it calls."""
+class TimeSpent:
+    """The time and number of calls of a kernel on a rank's GPU, or of an operator on its CPU with what it calls."""
 
     rank: int
     kind: str
@@ -80,8 +80,8 @@ class Spent:
 
 
 @record
-class Loader:
-    """How a rank's data loader is set up: its worker processes, and whether batches are copied into pinned memory."""
+class DataLoader:
+    """A rank's data loader: its worker processes, and whether it copies batches to pinned memory."""
 
     rank: int
     workers: int | None = None
@@ -95,34 +95,34 @@ class Loader:
 
 
 @record
-class Loop:
-    """When the first step of a file began, and its last one ended, in seconds since 1970."""
+class StepLoop:
+    """When the first step of a file began, and when the last one ended, in seconds since 1970."""
 
     began: float
     ended: float
 
 
 @record
-class Cores:
-    """How many CPUs a node has, as far as these were sampled."""
+class CpuCount:
+    """How many CPUs a node has, by its samples."""
 
     node: str
     count: int
 
 
 @record
-class Cut:
-    """That a file ends in the middle of something: what stands there is left out."""
+class CutFile:
+    """A file that breaks off: its incomplete end is ignored."""
 
 
 @record
 class NoDuration:
-    """That a step, or an operation, is said to have lasted less than no time, or no number of seconds."""
+    """A step or operation whose duration is negative or no number."""
 
 
 @record
 class Unranked:
-    """That a file does not say of which rank the compute is that it has."""
+    """A file that does not name the rank of its compute times."""
 
 
 COMPUTE, COMMUNICATION, DATA, EXPOSED = "compute", "communication", "data", "exposed"
@@ -165,16 +165,16 @@ def kind_of(name: str) -> str:
 
 
 @record
-class Status:
-    """How far a rank has come in a process group: the last collective that it has enqueued, and that has ended."""
+class GroupProgress:
+    """A rank's progress in a process group: the last collective that it enqueued, and the last that ended."""
 
     enqueued: int
     ended: int
 
 
 @record
-class Pending:
-    """The first collective of a process group that a rank has enqueued and that has not ended.
+class PendingCollective:
+    """The first collective of a process group that a rank enqueued and that has not ended.
 
     Whether its GPU has begun it is None where the dump does not say (TORCH_NCCL_ENABLE_TIMING=1 records it).
     """
@@ -185,8 +185,8 @@ class Pending:
 
 
 @record
-class Exchange:
-    """The first send or receive with another rank that a rank has enqueued and that has not ended."""
+class PendingExchange:
+    """The first send or receive with another rank that a rank enqueued and that has not ended."""
 
     group: str
     peer: int
@@ -195,8 +195,8 @@ class Exchange:
 
 
 @record
-class Called:
-    """A collective as a rank called it, as far as ranks must agree on it; of `elements` None where they need not.
+class CollectiveArguments:
+    """A rank's call of a collective, in the fields on which ranks must agree; `elements` is None where they need not.
 
     `where` is the line of its program, `train_step, train.py:120`; `time` is in seconds since 1970, by its own clock,
     and `timeout_s` is for how long it waits for the others.
@@ -218,15 +218,15 @@ class Called:
 
 @record
 class Dump:
-    """What one rank recorded: its process groups by name, and how far it has come in each."""
+    """One rank's Flight Recorder dump: its process groups by name, and its progress in each."""
 
     rank: int
     members: Mapping[str, tuple[int, ...]]  # of each group: its ranks
     purposes: Mapping[str, str]  # of each group: what it is for, `TENSOR_MODEL_PARALLEL_GROUP`
-    pending: Mapping[str, Pending]
+    pending: Mapping[str, PendingCollective]
     enqueued: Mapping[str, int]  # of those of which the ring has an operation
     local: Mapping[str, str]  # of each group: the number by which this rank alone knows it
-    status: Mapping[str, Status]  # by that number
-    exchanges: tuple[Exchange, ...] = ()  # one for each rank that it waits to send to, or to receive from
-    called: Mapping[str, Mapping[int, Called]] = field(default_factory=dict)  # of each group some, around what waits
+    status: Mapping[str, GroupProgress]  # by that number
+    exchanges: tuple[PendingExchange, ...] = ()  # one for each rank that it waits to send to, or to receive from
+    called: Mapping[str, Mapping[int, CollectiveArguments]] = field(default_factory=dict)  # some of each group
     with_sends: frozenset[str] = frozenset()  # groups in which it sends or receives, too

@@ -1,4 +1,4 @@
-"""Collectives as ranks recorded them: which of them end on all ranks at once, and for how long each rank was in one."""
+"""Collectives as ranks recorded them: which are synchronous, and how long each rank was in one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ MAX_OTHERS = 20  # names of what says nothing of who came last
 
 @record
 class CollectiveCall:
-    """A collective as one rank of a communicator saw it. Each kind is numbered by itself."""
+    """A collective as one rank of a communicator recorded it. Each kind has numbers of its own."""
 
     communicator: str
     ranks: int
@@ -76,14 +76,14 @@ class CollectiveCall:
 
 @record
 class Traced:
-    """A collective as a trace of one rank has it."""
+    """A collective in the trace of one rank."""
 
     call: CollectiveCall
 
 
 @dataclass(slots=True)
 class CollectiveRecord:
-    """Of one collective: how many ranks recorded it, and the two shortest."""
+    """A collective by all ranks: how many recorded it, and the two shortest."""
 
     ranks: int
     count: int = 0
@@ -94,7 +94,7 @@ class CollectiveRecord:
 
 @dataclass
 class Arrivals:
-    """All collectives of a run."""
+    """All recorded collectives of a run."""
 
     seen: dict[tuple[str, str, int, int], CollectiveRecord] = field(default_factory=dict)
     others: dict[str, int] = field(default_factory=dict)  # by kind: what does not say who came last

@@ -1,4 +1,4 @@
-"""Files that somebody else wrote: their bytes, unpacked, their lines and values; all bounded, and decoded strictly."""
+"""Reads files of unknown origin: bytes, decompressed, lines and values; all bounded, and decoded strictly."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ANY_RATIO_BYTES = 16 << 20  # up to which it does not matter
 
 @record
 class RunFile:
-    """A file of a run: where it is, in which folder it must be to be opened, and what all of them may be long."""
+    """A file of a run: its path, the folder that it must be in, and the size that all files may have together."""
 
     path: Path
     below: Path | None = None
@@ -67,7 +67,7 @@ def folders_of(paths: Sequence[Path]) -> dict[Path, str]:
 
 
 class Unpacked:
-    """A file; `is_cut` says, once it is read, whether it is packed and has no end."""
+    """A decompressed file; `is_cut` says, once it is read, whether the compressed data breaks off."""
 
     def __init__(self, file: RunFile) -> None:
         self.file = file
@@ -132,7 +132,7 @@ _GAP = "\0" * 8  # what a file system has in place of what a node's crash has lo
 
 
 class Lines:
-    """The lines of a file with their numbers. What a file that was cut has lost is its last line at most."""
+    """The lines of a file with their numbers. A file that was cut has lost at most its last line."""
 
     def __init__(self, path: RunFile, errors: str = "strict", *, has_bars: bool = False) -> None:
         self.path = path
@@ -236,7 +236,7 @@ def name(value: object, what: str, where: str) -> str:
 
 @record
 class Format:
-    """A format of file: its name, how it is known by its first bytes, and how it is read.
+    """A file format: its name, how it is recognised by its first bytes, and its reader.
 
     `begins_late` says of a file that begins like none whether it is of this one all the same, further down.
     """

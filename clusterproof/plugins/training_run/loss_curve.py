@@ -1,4 +1,4 @@
-"""Losses, or norms of gradients, over the steps of a run: as few stretches as can be drawn, with their extremes."""
+"""Loss, or gradient norm, over the steps of a run: reduced to as few stretches as can be drawn, with their extremes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FARTHEST = 1e18  # of steps and epochs
 
 @dataclass(slots=True)
 class Stretch:
-    """Lines of neighbouring steps, of all logs: from where to where, and their lowest, mean and highest number."""
+    """Neighbouring steps of all logs: the first and last, and their lowest, mean and highest value."""
 
     begin: float
     end: float
@@ -51,7 +51,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class LossCurve:
-    """All lines, whatever their order, in at most so many stretches of equal width."""
+    """All values, added in any order, in a limited number of stretches of equal width."""
 
     width: float = 1.0
     _stretches: dict[float, Stretch] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Each value of a log beside the hundred before it: how far it leaps, and how far it stays high."""
+"""Compares each value of a log with the hundred before it: jumps, and how long it stays high."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_LEAPS, LEAST_LEAP = 8, 2.0  # that are kept, and how many times as large as 
 
 @record
 class Leap:
-    """A line that is so many times as large as the largest, or the mean, of those before it; `at` as its loss says."""
+    """A value so many times the largest, or the mean, of those before it; `at` names its step or epoch."""
 
     at: str
     value: float
@@ -26,7 +26,7 @@ class Leap:
 
 @dataclass(slots=True)
 class LossWindow:
-    """The last values of a log, each with its step or epoch, and what was the highest beside those before it."""
+    """The last values of a log with their steps or epochs, and the highest jump so far."""
 
     leap: Leap | None = None  # the highest over the largest of the lines before
     leaps: list[Leap] = field(default_factory=list)  # the highest ones, in order of their lines

@@ -1,4 +1,4 @@
-"""Losses and norms of gradients that a log has: where they are no numbers any more, and where they leap."""
+"""Losses and gradient norms of a log: where they stop being numbers, and where they jump."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"([0-9]{1,18})")
 
 @record
 class Loss:
-    """The loss of a step, and the norm of its gradients, as far as its line has them; None is a step that it has not.
+    """The loss and gradient norm of a step, as far as its line has them; the step is None where it has none.
 
     `kept_in` is the file of a checkpoint that keeps it: each keeps all from the first step on.
     """
@@ -58,7 +58,7 @@ class Loss:
 
 @dataclass(slots=True)
 class LossSeries:
-    """One of them, line by line: how many, how many were no numbers, and since when the last ones are none."""
+    """The losses, or norms, of one log: how many, how many are no numbers, and since when the last ones are none."""
 
     lines: int = 0
     wrong: int = 0
@@ -146,7 +146,7 @@ LEAST_EPOCH = 2.0**-20  # that two lines are apart
 
 @dataclass(slots=True)
 class Losses:
-    """Those of all ranks that log any, in the order of their lines; `skips` has nan for a line of skipped steps."""
+    """The losses of all ranks that log any, in the order of their lines; nan in `skips` is a line of skipped steps."""
 
     losses: dict[Key, LossSeries] = field(default_factory=dict)
     norms: dict[Key, LossSeries] = field(default_factory=dict)

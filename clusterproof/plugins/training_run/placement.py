@@ -1,4 +1,4 @@
-"""On which node and GPU a rank runs: as its steps say, as a hostfile does, or as Slurm deals ranks out over nodes."""
+"""The node and GPU of each rank: by its steps, by a hostfile, or by the order in which Slurm places tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOSTFILE = "by the hostfile"
 
 @record
 class Placement:
-    """Where a rank runs; `gpu` is the number among the node's, None where it is unknown; `by` says how it is known."""
+    """A rank's node, and its GPU's number there (None: unknown); `by` says from what it is known."""
 
     rank: int
     node: str
@@ -32,7 +32,7 @@ class Placement:
 
 @record
 class Slots:
-    """How many ranks a node has: a line of a hostfile."""
+    """A line of a hostfile: a node and its number of ranks."""
 
     node: str
     count: int
@@ -40,7 +40,7 @@ class Slots:
 
 @record
 class OnNode:
-    """A host of a run's that is a pod, and its node."""
+    """A pod of the run, and its node."""
 
     host: str
     node: str

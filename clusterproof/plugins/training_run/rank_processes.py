@@ -1,4 +1,4 @@
-"""What `clusterproof watch` saw of the ranks' processes: since when each one's main thread does what it does."""
+"""Ranks' processes as `clusterproof watch` sampled them: since when each main thread does what it does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASLEEP = "asleep"
 
 @record
 class RankLook:
-    """One look at a rank's process: of which job, its main thread's state, what it waits in, and its seconds of CPU."""
+    """A sample of a rank's process: its job, its main thread's state and wait function, and its CPU seconds."""
 
     rank: int
     size: int
@@ -54,7 +54,7 @@ def look_of(row: object) -> RankLook:
 
 @record
 class RankSeen:
-    """The look at a rank, on which node and when (s since 1970)."""
+    """A sample of a rank with its node and time (seconds since 1970)."""
 
     node: str
     time_s: float
@@ -63,7 +63,7 @@ class RankSeen:
 
 @dataclass(slots=True)
 class Activity:
-    """What a rank does or waits in, since when, and when it was seen last."""
+    """What a rank does or waits in, since when, and when it was last sampled."""
 
     node: str
     name: str
@@ -79,7 +79,7 @@ class Activity:
 
 @dataclass
 class RankProcesses:
-    """The last activity of each rank, by job: however long a run was watched, no more is kept.
+    """The last activity of each rank, by job; its size does not grow with time.
 
     What is seen once counts when it is seen again: a rank that waits wakes up now and then, and one look may come while
     a job is killed. A rank that has used a CPU since the look before does something else at once.

@@ -1,4 +1,4 @@
-"""Reads a run: every file that is named, and of a folder those whose format is known."""
+"""Reads a run: every file that is named, and in a folder those of a known format."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _EXPECTED = "expected a log, trace, table, dump or samples of a training run (do
 
 @record
 class _Unread:
-    """Files that are no data of the run: their names, and what is said of them."""
+    """Files that are no data of the run: their names, and the message about them."""
 
     unknown: list[str] = field(default_factory=list)
     others: dict[str, str] = field(default_factory=dict)  # by what it is: the first file's name

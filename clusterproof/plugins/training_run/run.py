@@ -1,4 +1,4 @@
-"""A training run, as checks ask for it."""
+"""A training run and its ranks, the subjects of the checks in `checks/run`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from clusterproof.plugins.training_run.not_recorded import (
     ONE_RANK,
 )
 from clusterproof.plugins.training_run.placement import Placement, Slots, on_nodes, pairs_of, placements
-from clusterproof.plugins.training_run.rules.gpus import Bounds, Spin
+from clusterproof.plugins.training_run.rules.gpus import Bounds, BusyWait
 from clusterproof.plugins.training_run.rules.hang import AwaitedRanks, Mismatch, Missing, awaited, mismatches, missing
-from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
+from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, LastRank, last_to_come
 from clusterproof.plugins.training_run.rules.phases import TimeShare, kernels_run, shares
 from clusterproof.plugins.training_run.rules.silent_ranks import silent_ranks
 from clusterproof.plugins.training_run.rules.steps import StepTime, step_times, timed
@@ -51,7 +51,7 @@ from clusterproof.plugins.training_run.samples import GPU
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """One run: everything in its files. What they do not hold raises Incomplete, with what to collect."""
+    """One training run. Data that its files lack raises Incomplete, with what to collect."""
 
     name: str
     data: RunData
@@ -200,7 +200,7 @@ class TrainingRun:
         return awaited(self.data.processes, self.threshold("run.hung_s"), gpus_wait_s=self._gpus_wait_s())
 
     @cached_property
-    def spin(self) -> Spin | None:
+    def spin(self) -> BusyWait | None:
         """The longest time in which all GPUs in use only waited; None where there was none. Raises Incomplete."""
         bounds = Bounds(self.threshold("run.hung_power_percent"), self.threshold("run.hung_traffic_mb_s"))
         return self.sampled.hang_evidence.spin(bounds)
@@ -237,7 +237,7 @@ class TrainingRun:
         return self.data.losses
 
     @cached_property
-    def last_to_come(self) -> Last | None:
+    def last_to_come(self) -> LastRank | None:
         """Who comes last to the largest share of a communicator's collectives; None if nobody. Raises Incomplete."""
         recorded = ((self.data.arrivals, LEAST_CALLS), (self.data.traced, LEAST_TRACED))
         return last_to_come(recorded, self.threshold("run.certain_errors"))

@@ -1,4 +1,4 @@
-"""The contents of a run's files, as they are read: seconds by rank, name and step."""
+"""The data of a run's files, added as they are read: seconds by rank, name and step."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from clusterproof.plugins.training_run import (
     OTHER,
     REST,
     UNKNOWN,
-    Cores,
-    Cut,
+    CpuCount,
+    CutFile,
+    DataLoader,
     Dump,
-    Loader,
-    Loop,
     NoDuration,
     Operation,
     Position,
     RunError,
-    Spent,
     Step,
+    StepLoop,
+    TimeSpent,
     Unranked,
     kind_of,
 )
@@ -40,7 +40,7 @@ MAX_NAMES = 20_000  # of kernels and operators
 Fact = (
     Operation
     | Step
-    | Spent
+    | TimeSpent
     | CollectiveCall
     | Traced
     | Loss
@@ -51,10 +51,10 @@ Fact = (
     | Sample
     | GpuLost
     | RankSeen
-    | Loader
-    | Loop
-    | Cores
-    | Cut
+    | DataLoader
+    | StepLoop
+    | CpuCount
+    | CutFile
     | NoDuration
     | Unranked
 )
@@ -64,7 +64,7 @@ Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many; a 
 
 @dataclass
 class RunData:
-    """All that is kept of a run: what takes no more room however often an operation is repeated in a step."""
+    """All data of a run; its size does not grow with how often an operation is repeated in a step."""
 
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -85,8 +85,8 @@ class RunData:
     samples: Samples = field(default_factory=Samples)
     kinds: dict[tuple[int, str], float] = field(default_factory=dict)  # seconds by rank and kind of operation or part
     spent: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)  # by kind and name, of all ranks
-    loaders: dict[int, Loader] = field(default_factory=dict)  # by rank
-    loop: Loop | None = None  # of all files together
+    loaders: dict[int, DataLoader] = field(default_factory=dict)  # by rank
+    loop: StepLoop | None = None  # of all files together
     cores: dict[str, int] = field(default_factory=dict)  # by node
     placements: dict[int, Placement] = field(default_factory=dict)  # by rank
     moved: dict[int, list[str]] = field(default_factory=dict)  # by rank: where it was, of a job that began again
@@ -115,17 +115,17 @@ class RunData:
             CollectiveCall: lambda call, _: self.arrivals.add(call),
             Traced: lambda fact, _: self.traced.add(fact.call),
             Loss: self.losses.add,
-            Spent: self._spent,
+            TimeSpent: self._spent,
             Placement: self._placement,
             Slots: lambda slots, _: self.hostfile.append(slots),
             OnNode: self._on_node,
             Unranked: lambda _, where: self.unranked.append(where),
             Dump: self._dump,
-            Loader: lambda loader, _: self.loaders.update({loader.rank: loader}),
-            Loop: self._loop,
-            Cores: lambda fact, _: self.cores.update({fact.node: max(fact.count, self.cores.get(fact.node, 0))}),
+            DataLoader: lambda loader, _: self.loaders.update({loader.rank: loader}),
+            StepLoop: self._loop,
+            CpuCount: lambda fact, _: self.cores.update({fact.node: max(fact.count, self.cores.get(fact.node, 0))}),
             RankSeen: lambda seen, _: self.processes.add(seen),
-            Cut: lambda _, where: self.cut.append(where),
+            CutFile: lambda _, where: self.cut.append(where),
             NoDuration: lambda _, where: self.no_durations.update((where,)),
         }
         has_facts = False
@@ -140,9 +140,9 @@ class RunData:
         self._count(operation.position.rank, operation.name, operation.seconds)
         self._compute(operation.position.rank, operation.name, operation.step, operation.seconds, where)
 
-    def _loop(self, loop: Loop, _where: str) -> None:
+    def _loop(self, loop: StepLoop, _where: str) -> None:
         known = self.loop or loop
-        self.loop = Loop(min(known.began, loop.began), max(known.ended, loop.ended))
+        self.loop = StepLoop(min(known.began, loop.began), max(known.ended, loop.ended))
 
     def _dump(self, dump: Dump, where: str) -> None:
         if dump.rank in self.dumps:
@@ -163,7 +163,7 @@ class RunData:
         else:
             self.placements[placement.rank] = placement
 
-    def _spent(self, spent: Spent, _where: str) -> None:
+    def _spent(self, spent: TimeSpent, _where: str) -> None:
         key = spent.kind, spent.name
         if key not in self.spent and len(self.spent) >= MAX_NAMES:
             key = spent.kind, REST

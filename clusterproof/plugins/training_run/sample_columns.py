@@ -1,4 +1,4 @@
-"""Samples of nodes while a job runs: their columns with units, the line that names them, and how they are written.
+"""The file format of samples of a node: columns with units, the header that names them, and writing.
 
 They are JSON lines in frames of zstd, each closed, so that a cut file loses its tail only.
 """
@@ -63,7 +63,7 @@ HOST_COLUMNS: Mapping[str, str] = {
 
 @record
 class SampledGpu:
-    """A GPU that is sampled: what does not change while it is, as far as the driver reported it."""
+    """A sampled GPU: its constant properties, as far as the driver reported them."""
 
     uuid: str = ""
     memory_mib: float | None = None
@@ -72,7 +72,7 @@ class SampledGpu:
 
 @record
 class Header:
-    """What stands before samples: of which node and boot they are, when they began, and what each value is.
+    """The header of samples: their node, boot and start, and the meaning of each value.
 
     `began` is in seconds since 1970 by the node's own clock; the times of samples are seconds since then by a clock
     that nobody sets. A file has one for each time that the node was connected to.
@@ -156,7 +156,7 @@ _PIECE = 1 << 20
 
 
 class SamplesFile:
-    """The file of one node. A write that fails leaves the file as it was, and its lines to the next."""
+    """The file of one node. A failed write leaves it unchanged, and its lines to the next write."""
 
     def __init__(self, path: Path) -> None:
         """Go on behind the last frame that is whole. Raises OSError."""

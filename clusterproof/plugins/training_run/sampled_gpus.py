@@ -1,4 +1,4 @@
-"""How busy the GPUs of a training run are, as checks ask for it."""
+"""GPU utilisation of a training run, as checks read it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clusterproof.plugins.training_run.rules.gpus import (
     LEAST_GROWTH_S,
     Growth,
     HangEvidence,
-    Unused,
+    UnderusedGpu,
     ceased,
     growing,
     observed_s,
@@ -42,7 +42,7 @@ NO_SAMPLES = (
 
 @dataclass(frozen=True)
 class SampledGpus:
-    """What the samples of a run show of its GPUs. What they do not show raises Incomplete, with what to collect."""
+    """The GPUs of a run by their samples. Missing data raises Incomplete, with what to collect."""
 
     samples: Samples
 
@@ -116,7 +116,7 @@ class SampledGpus:
             raise _not_sampled("the memory of GPUs", "nvidia-smi's memory.used")
         return used
 
-    def unused(self, below: float) -> list[Unused] | None:
+    def unused(self, below: float) -> list[UnderusedGpu] | None:
         """The GPUs of which less than so many percent are used; None where that is not known. Raises as `gpus`."""
         _ = self.gpus
         return unused_gpus(self.samples, below)

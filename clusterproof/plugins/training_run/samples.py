@@ -1,4 +1,4 @@
-"""How busy GPUs and CPUs were: samples, kept as means of a few seconds each, so that all time counts the same."""
+"""Samples of GPUs and CPUs, kept as means over bins of a few seconds, so that all time counts the same."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Sample:
 
 @record
 class GpuLost:
-    """A GPU of which a tool says at a time that it reads nothing any more: `GPU is lost`; no `device`: of all.
+    """A tool reports at a time that it cannot read a GPU any more (`GPU is lost`); without `device`, any of them.
 
     `until_s` is when it said so last, where that is later.
     `is_gone` is False where that may be a value, or a driver, that cannot be read, and no GPU that is lost.
@@ -82,7 +82,7 @@ Series = dict[int, Bin]  # by time, in bins since 1970
 
 @dataclass
 class Samples:
-    """All that was sampled, by metric, node and device. The longer it is, the longer are its bins, in seconds."""
+    """All samples, by metric, node and device. Longer runs have longer bins."""
 
     series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
     bins: int = 0
@@ -145,7 +145,7 @@ class Samples:
 
 @record
 class Gpu:
-    """One GPU of a run: how busy it was, how long it idled, and how much was sampled of it."""
+    """One GPU of a run: utilisation, idle time, and the time that was sampled."""
 
     name: str  # `algo-1 gpu0`
     percent: float
@@ -175,7 +175,7 @@ def gpus(samples: Samples) -> list[Gpu]:
 
 
 class InUse:
-    """When a run goes on: from a minute behind the first use of any GPU to the last; by each node's own without dates.
+    """When a run uses GPUs: from a minute after the first use to the last; by node where samples have no dates.
 
     Seconds that begin with each file, as dmon's, are no time at which nodes can be compared.
     """

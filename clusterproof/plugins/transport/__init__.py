@@ -1,4 +1,4 @@
-"""How one program reaches many nodes: a module, or a folder, for each connection (`core.kinds.CONNECTIONS`)."""
+"""Connections: how one program is run on many nodes, with a module or folder for each (`core.kinds.CONNECTIONS`)."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ PROGRAM_ENDED = "the program ended"  # what a session says where there is no mor
 
 
 class Unusable(ClusterproofError):  # noqa: N818 - an outcome for the whole run
-    """A connection that reaches no node at all, whatever the nodes are; the message is a line that says what to do."""
+    """A connection that cannot reach any node; the message is a line that says what to do."""
 
 
 class Connection:
-    """Runs one program on many nodes; `run` is what each has of its own, and for the rest there is a default.
+    """Runs one program on many nodes. A connection defines `run`; the rest has defaults.
 
     A command of more than `ARGUMENT` characters is run as `script_of` has it.
     """
@@ -95,7 +95,7 @@ class Connection:
 
 
 class _Adopted(Connection):
-    """Another author's object with a `run`, and what else of a Connection it has."""
+    """Another author's object with a `run`, completed with Connection's defaults."""
 
     def __init__(self, own: Any) -> None:
         self._own = own
@@ -131,7 +131,7 @@ Received = Callable[[bytes], object]  # takes a piece of its output; what it rai
 
 
 class Sessions(Protocol):
-    """Those of a cluster."""
+    """Makes the sessions of a watched cluster."""
 
     has_input: bool  # whether the programs get signs of life over their input; else they get none
 
@@ -146,7 +146,7 @@ class Sessions(Protocol):
 
 
 class NodeSession(Protocol):
-    """One node's."""
+    """A program that runs on one node for as long as it is watched."""
 
     has_input: bool  # as its Sessions
 
@@ -161,7 +161,7 @@ class NodeSession(Protocol):
 
 
 class SessionPerNode:
-    """A session for each node, made by itself: nothing is shared, and each is told to end."""
+    """Sessions that share nothing: each is made, and ended, by itself."""
 
     has_input = True
 
@@ -169,14 +169,14 @@ class SessionPerNode:
         self._make = make
 
     def open(self, text: str) -> None:
-        """As Sessions has it: nothing is to be made ready."""
+        """Implement Sessions: nothing has to be prepared."""
 
     def on_node(self, interrupted: Callable[[str], object]) -> NodeSession:  # noqa: ARG002 - they end when they are cut
-        """As Sessions has it."""
+        """Implement Sessions."""
         return self._make()
 
     def close(self) -> None:
-        """As Sessions has it."""
+        """Implement Sessions."""
 
 
 def sessions_for(connection: str, limits: Limits) -> Sessions:

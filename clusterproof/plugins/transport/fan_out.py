@@ -1,4 +1,4 @@
-"""Visits many nodes at once, each in a thread of its own, none held up by another; and who has not answered yet."""
+"""Visits many nodes at once, each in a thread, so that none delays another; and which are still pending."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clusterproof.plugins.transport import Answer
 
 
 class Visit(Protocol):
-    """One node's turn."""
+    """A visit to one node, which can be abandoned."""
 
     deadline: float  # time.monotonic(); the visit may move it
 
@@ -107,7 +107,7 @@ FEW, FEW_OF_MANY, MAX_NAMED = 4, 0.1, 32  # nodes, of all, at most: only so many
 
 
 class PendingNodes:
-    """Who has not answered yet, in words; answers come from many threads."""
+    """The nodes without an answer yet, in words. Thread-safe."""
 
     def __init__(self, doing: str, names: list[str], *, are_named: bool) -> None:
         self._doing, self._names, self._are_named = doing, names, are_named

@@ -1,4 +1,4 @@
-"""One probe per node, all nodes at once: from a cluster to what every node returned."""
+"""Gathers the evidence of a cluster: one probe for each node, all at once."""
 
 from __future__ import annotations
 

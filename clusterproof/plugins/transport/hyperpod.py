@@ -1,4 +1,4 @@
-"""Nodes of a HyperPod cluster, through SSM: one session each, with AWS's own session-manager-plugin for its data.
+"""HyperPod nodes through SSM: one session for each, with AWS's session-manager-plugin.
 
 SSM gives such a node no standard input, no exit status and no terminal, splits the command line into words itself, and
 adds lines of its own around the output: the program is one argument, and its answer a frame that survives that.
@@ -78,7 +78,7 @@ class Hyperpod(Connection):
 
 @dataclass(frozen=True, slots=True)
 class SsmSessions:
-    """How a session is opened, read and closed."""
+    """Opens, reads and closes SSM sessions."""
 
     account: Account
     plugin: str
@@ -143,7 +143,7 @@ def _request(target: str, command: str) -> dict[str, object]:
 
 @dataclass(slots=True)
 class SessionVisit:
-    """One node's turn: a session, and another where the first failed in a way that passes."""
+    """A visit to one node by a session, and by a second one where the first failed for a passing reason."""
 
     sessions: SsmSessions
     target: Target
@@ -234,7 +234,7 @@ def _kill(plugin: subprocess.Popen[bytes]) -> None:
 
 
 class StartRate:
-    """Lets one start through each 1/`per_s` seconds. Safe to use from several threads."""
+    """A rate limit: one start each 1/`per_s` seconds. Thread-safe."""
 
     def __init__(
         self, per_s: float, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep

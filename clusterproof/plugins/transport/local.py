@@ -1,4 +1,4 @@
-"""This machine, through a shell of its own: no daemon, no login, the same in a container."""
+"""This machine, through a shell: no daemon and no login, the same in a container."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _QUIET_S = 0.5  # how long to listen on once the shell has ended: what it left b
 
 
 class Local(Connection):
-    """Runs the program as a child process, which never outlives its deadline."""
+    """Runs the program as a child process that never outlives its deadline."""
 
     def run(
         self,
@@ -138,7 +138,7 @@ def sessions(_limits: Limits) -> SessionPerNode:
 
 
 class LocalSession:
-    """On this machine."""
+    """A session on this machine."""
 
     has_input = True
 
@@ -146,7 +146,7 @@ class LocalSession:
         self._is_over, self._woken = os.pipe()
 
     def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str:  # noqa: ARG002
-        """As NodeSession has it."""
+        """Implement NodeSession."""
         try:
             shell = subprocess.Popen(
                 ["/bin/sh", "-c", program.command],
@@ -189,7 +189,7 @@ class LocalSession:
                 received(piece)
 
     def end(self) -> None:
-        """As NodeSession has it."""
+        """Implement NodeSession."""
         os.write(self._woken, BEAT)
 
 

@@ -1,4 +1,4 @@
-"""EC2 instances through SSM's own fan-out: one SendCommand for up to 50 of them, each answer fetched as it is ready."""
+"""EC2 instances through SSM: one SendCommand for up to 50 of them; each answer is fetched when it is ready."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _online(account: Account, ids: Sequence[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A command on its way: to which instances, and where its long answers go."""
+    """A command that was sent: its instances, and where long answers are stored."""
 
     command_id: str
     targets: Mapping[str, Target]

@@ -1,4 +1,4 @@
-"""`clusterproof watch`: the same checks, evaluated again whenever a node reports something that they depend on.
+"""`clusterproof watch`: evaluates checks again whenever a node reports something that they depend on.
 
 Here: when something is said. Events are at once and once; states when they last, and again when they are over. It
 reads no clock, and knows only the seconds that are passed in.
@@ -20,7 +20,7 @@ TOO_MANY = "watch.findings"  # the rule of that, which always has room
 
 
 class ChangeKind(str, Enum):
-    """What is said of a state."""
+    """How a state changed: opened, closed, …"""
 
     OPENED = "opened"
     HAPPENED = "happened"  # and is over at once
@@ -34,7 +34,7 @@ ALSO = "; also "  # between the things that one message names
 
 @record
 class Key:
-    """What a state is of: a node, its device if any, and the rule: a check's id where it is a check's verdict."""
+    """The subject of a state: a node, its device if any, and a rule (the id of a check, or the watch's own)."""
 
     node: str
     device: str
@@ -43,7 +43,7 @@ class Key:
 
 @record
 class RuleResult:
-    """What a rule says of a device now; `findings` counts the things that the message names."""
+    """A rule's result on a device now; `findings` counts the findings that the message names."""
 
     verdict: Verdict
     message: str
@@ -59,7 +59,7 @@ FULL = RuleResult(
 
 @record
 class Change:
-    """A line to say, in seconds by the clock of who watches; `findings` as of its rule's result."""
+    """A change to report, in seconds of the watching host's clock; `findings` as in its RuleResult."""
 
     kind: ChangeKind
     key: Key

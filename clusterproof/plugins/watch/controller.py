@@ -1,4 +1,4 @@
-"""The thin shell of a watch: threads that talk to nodes on one side, what is said on the other, one loop between."""
+"""The controller of a watch: threads that talk to nodes, sinks for changes, and one loop between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.transport import Limits, sessions_for
 from clusterproof.plugins.transport.fan_out import LINE_S
 from clusterproof.plugins.watch import Change, ChangeKind
-from clusterproof.plugins.watch.own_health import HostClock, Unchecked
+from clusterproof.plugins.watch.own_health import HostClock, UncheckedNodes
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions, SamplerSession, SessionEnded, SessionEvent
 from clusterproof.plugins.watch.sinks import Sinks
@@ -56,7 +56,7 @@ class Events(SimpleQueue[SessionEvent | Visited | None]):
 
 @dataclass(frozen=True)
 class WatchSettings:
-    """How a watch runs."""
+    """The settings of a watch."""
 
     sampling: SamplerOptions
     limits: Limits
@@ -65,7 +65,7 @@ class WatchSettings:
 
 
 class Controller:
-    """A watch that runs."""
+    """A running watch."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Controller:
         self._why: dict[str, str] = {}
         self._sessions: list[SamplerSession] = []
         self._node_sessions = sessions_for(cluster.connection, settings.limits)
-        self._unchecked = Unchecked(say)
+        self._unchecked = UncheckedNodes(say)
 
     def stop(self) -> None:
         """End it, from a signal or another thread."""
@@ -121,7 +121,7 @@ class Controller:
         if isinstance(first, Visited) and first.failed:
             raise first.failed
         not_reached = list(first.not_reached) if isinstance(first, Visited) else []
-        self._unchecked = Unchecked(self.say, not_reached)
+        self._unchecked = UncheckedNodes(self.say, not_reached)
         self._take(first)
         if first:
             self.say(first_answers(self.watch, not_reached))

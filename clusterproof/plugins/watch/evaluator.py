@@ -1,4 +1,4 @@
-"""Evaluates the packaged checks on a node: all of them at the start, then those that read what has changed."""
+"""Evaluates the packaged checks on watched nodes: first all, then those that read what has changed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OnResults = Callable[[str, list[Result], RuleResults], object]
 
 
 class Evaluator:
-    """The nodes of a cluster with what is kept of their evidence."""
+    """The nodes of a cluster with their current evidence."""
 
     def __init__(self, cluster: Cluster, policy: Policy) -> None:
         self.cluster, self.policy = cluster, policy

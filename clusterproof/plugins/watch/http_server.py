@@ -1,4 +1,4 @@
-"""`--listen [HOST]:PORT`: answers a few at a time; who keeps it waiting is given up for who comes."""
+"""`--listen [HOST]:PORT`: a small HTTP server that drops a slow client for a new one."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:/\s]*)):(?
 
 
 class NoAddress(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
-    """What cannot be listened at; the message says why."""
+    """An address that cannot be listened on; the message says why."""
 
 
 @record
 class Address:
-    """Where to listen; port 0 is any that is free."""
+    """The address to listen on; port 0 is any free one."""
 
     host: str
     port: int
@@ -49,7 +49,7 @@ class Address:
 
 
 class Listener:
-    """Listens from when it is made until it is closed."""
+    """The server, which listens from its creation until it is closed."""
 
     def __init__(self, address: Address, apps: Mapping[str, App]) -> None:
         """`apps`: what answers at each path. Raises NoAddress where it cannot be listened at."""
@@ -102,7 +102,7 @@ class _Handler(WSGIRequestHandler):
 
 @dataclass
 class _Connection:
-    """A connection, since when it is open, and whether its request is whole."""
+    """A connection: since when it is open, and whether its request is complete."""
 
     address: str
     since_s: float

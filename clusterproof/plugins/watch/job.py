@@ -1,4 +1,4 @@
-"""`--job`: the watch of one job, of Slurm's or Kubernetes', which ends with it and leaves its report."""
+"""`--job`: watches one job of Slurm or Kubernetes until it ends, and leaves its report."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExi
 
 
 class NoJob(ClusterproofError):  # noqa: N818 - what it is
-    """What is called a job cannot be one; the message says what was expected."""
+    """An id that can be no job; the message says what was expected."""
 
 
 def cluster_of(job: str, cluster: str | None) -> str:
@@ -88,7 +88,7 @@ def state_of(job: str, settings: Mapping[str, str]) -> str:
 
 
 class JobMonitor:
-    """A thread that asks how the job is, says where that keeps it from running, and calls `over` once it is over."""
+    """A thread that polls the state of the job, reports why it does not run, and calls `over` once it has ended."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""`--listen`: the page of a run, made of what the watch knows of its nodes now, for whoever opens it in a browser."""
+"""`--listen`: the report page of the watch's current results, for a browser."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Open = Iterable[tuple[Key, RuleResult]]
 
 
 class LivePage:
-    """What all checks last said of each node. The watch's thread updates it; a browser is answered from another."""
+    """The last results of each node. The watch's thread updates them; HTTP requests come from others."""
 
     def __init__(
         self, evaluator: Evaluator, every_s: float, is_open: Callable[[], Open], command: tuple[str, ...]
@@ -174,7 +174,7 @@ def _is_loopback(text: str) -> bool:
 def _with_unknown(result: Result, is_open: Sequence[Finding]) -> Result:
     """The result with those of what is open of which it knows nothing: of its devices, or of all of the node."""
     unknown = {device for device, _ in evaluated([result])[1]}
-    kept = [one for one in is_open if "" in unknown or unknown.issuperset(one.devices or ("",))]
+    kept = [finding for finding in is_open if "" in unknown or unknown.issuperset(finding.devices or ("",))]
     return with_findings(result, grouped((*kept, *result.findings))) if kept else result
 
 

@@ -1,9 +1,10 @@
-"""The metrics of a watch for Prometheus, out of what nodes reported last: base units, counters that only grow."""
+"""Prometheus metrics of a watch, from what nodes reported last: base units, and counters that only grow."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain, repeat
 from operator import itemgetter
 from typing import TypeVar
@@ -34,7 +35,7 @@ Values = tuple[float | None, ...]
 
 @record
 class NodeMetrics:
-    """A node, as of the last thing that it sent; `seen_s` is in seconds since 1970 by the watching host's clock."""
+    """A node at its last message; `seen_s` is in seconds since 1970 by the watching host's clock."""
 
     seen_s: float = 0.0
     at: float = 0.0  # the same by time.monotonic()
@@ -86,7 +87,7 @@ NONE = "none"
 
 @record
 class Snapshot:
-    """A watch at one moment."""
+    """The state of a watch at one moment."""
 
     cluster: str
     version: str
@@ -105,7 +106,7 @@ class Snapshot:
 
 @record
 class _Series:
-    """What a column of a GPU's samples is to Prometheus."""
+    """The metric that a column of a GPU's samples becomes."""
 
     name: str
     help_text: str
@@ -139,7 +140,7 @@ _SUMS = {column: place for place, column in enumerate(SUMMED)}
 
 
 class Metrics(Collector):
-    """What prometheus_client asks when Prometheus does."""
+    """A collector of prometheus_client."""
 
     def __init__(self, look: Callable[[], Snapshot]) -> None:
         self._look = look
@@ -154,13 +155,13 @@ class Metrics(Collector):
 
 
 class WatchEnded(Collector):
-    """What is left for who reads a file once the watch has ended: that it has."""
+    """The metrics of a watch that has ended: only that it has."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
 
     def describe(self) -> Iterable[Metric]:
-        """As Metrics has it."""
+        """Implement the collector of prometheus_client."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
@@ -206,21 +207,21 @@ def _of_findings(snapshot: Snapshot) -> Iterator[Metric]:
 
 def _of_nodes(snapshot: Snapshot) -> Iterator[Metric]:
     node = ("node",)
-    last = {(name,): one.seen_s for name, one in snapshot.nodes.items() if one.seen_s}
+    last = {(name,): metrics.seen_s for name, metrics in snapshot.nodes.items() if metrics.seen_s}
     yield _gauge(
         "node_last_seen_timestamp_seconds", "When a node last sent anything, since 1970.", last, snapshot, node
     )
-    samples = {(name,): one.samples for name, one in snapshot.nodes.items()}
+    samples = {(name,): metrics.samples for name, metrics in snapshot.nodes.items()}
     yield _counter("node_samples", "Samples that a node has sent.", samples, snapshot, node)
-    connections = {(name,): one.connections for name, one in snapshot.nodes.items()}
+    connections = {(name,): metrics.connections for name, metrics in snapshot.nodes.items()}
     yield _counter("node_connections", "Times that the sampler has begun on a node.", connections, snapshot, node)
     incomplete = {(name,): count for name, count in snapshot.incomplete.items()}
     help_text = "Checks that could not be evaluated at the last full check."
     yield _gauge("node_unjudged_checks", help_text, incomplete, snapshot, node)
     late = {
         (name, source): s
-        for name, one in snapshot.nodes.items()
-        for source, (s, _) in one.late.items()
+        for name, metrics in snapshot.nodes.items()
+        for source, (s, _) in metrics.late.items()
         if s and source in IN_WORDS
     }
     help_text = "For how long a source of samples has not answered."
@@ -230,7 +231,9 @@ def _of_nodes(snapshot: Snapshot) -> Iterator[Metric]:
 def _of_gpus(snapshot: Snapshot) -> Iterator[Metric]:
     """Of nodes that report at present: old values would look current."""
     present = [
-        (name, one) for name, one in snapshot.nodes.items() if one.seen_s and snapshot.now - one.at < snapshot.fresh_s
+        (name, metrics)
+        for name, metrics in snapshot.nodes.items()
+        if metrics.seen_s and snapshot.now - metrics.at < snapshot.fresh_s
     ]
     total = {(name, str(at)): gpu.memory_mib * 1024.0**2 for name, at, gpu in _fixed(present) if gpu.memory_mib}
     yield _gauge("gpu_memory_bytes", "All of its memory.", total, snapshot, ("node", "gpu"))
@@ -260,8 +263,8 @@ def _values(present: Iterable[tuple[str, NodeMetrics]], series: _Series) -> dict
     column = (_SUMS if is_sum else _INDEX)[series.column]
     return {
         (name, str(at), *more): value * series.scale
-        for name, one in present
-        for at, values in enumerate(one.sums[: len(one.gpu)] if is_sum else one.gpu)
+        for name, metrics in present
+        for at, values in enumerate(metrics.sums[: len(metrics.gpu)] if is_sum else metrics.gpu)
         if (value := values[column]) is not None
     }
 
@@ -278,19 +281,18 @@ def _info(snapshot: Snapshot) -> Metric:
     return family
 
 
-def _gauge(
-    name: str, help_text: str, values: Mapping[Labels, float], snapshot: Snapshot, labels: tuple[str, ...] = ()
+def _family(
+    kind: type[GaugeMetricFamily | CounterMetricFamily],
+    name: str,
+    help_text: str,
+    values: Mapping[Labels, float],
+    snapshot: Snapshot,
+    labels: tuple[str, ...] = (),
 ) -> Metric:
-    family = GaugeMetricFamily(f"{PREFIX}_{name}", help_text, labels=("cluster", *labels))
+    family = kind(f"{PREFIX}_{name}", help_text, labels=("cluster", *labels))
     for key, value in values.items():
         family.add_metric((snapshot.cluster, *key), value)
     return family
 
 
-def _counter(
-    name: str, help_text: str, values: Mapping[Labels, float], snapshot: Snapshot, labels: tuple[str, ...]
-) -> Metric:
-    family = CounterMetricFamily(f"{PREFIX}_{name}", help_text, labels=("cluster", *labels))
-    for key, value in values.items():
-        family.add_metric((snapshot.cluster, *key), value)
-    return family
+_gauge, _counter = partial(_family, GaugeMetricFamily), partial(_family, CounterMetricFamily)

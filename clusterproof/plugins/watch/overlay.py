@@ -1,4 +1,4 @@
-"""Puts what a watched node sends over all that it reported before: lines of its log, facts of its GPUs, its links.
+"""Updates a node's evidence with what its sampler sends: log lines, GPU facts, links.
 
 Pure: evidence comes in and evidence goes out, the same object where nothing is new.
 """
@@ -26,7 +26,7 @@ Facts = Mapping[int, Mapping[str, Any]]  # of GPUs by index
 
 @dataclass
 class PendingUpdates:
-    """What a node sends while all of its evidence is gathered, which is then older than this."""
+    """Updates that arrive while all evidence is gathered again, and are newer than it."""
 
     facts: dict[int, dict[str, Any]] = field(default_factory=dict)
     lines: deque[LogLine] = field(default_factory=lambda: deque(maxlen=MAX_LINES))

@@ -1,4 +1,4 @@
-"""What a watch says of ticks and of itself: sources that do not answer, clocks that jump, a part of it that fails."""
+"""The watch's reports about itself: sources that do not answer, clocks that jump, failures of its parts."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def in_one_line(why: object) -> str:
     return printable(" ".join(str(why).split())) or type(why).__name__
 
 
-class Unchecked:
-    """The nodes that the last full check of them did not reach, each said once."""
+class UncheckedNodes:
+    """Nodes that the last full check did not reach, each reported once."""
 
     def __init__(self, say: Callable[[str], object], nodes: Iterable[str] = ()) -> None:
         """`nodes`: those that were said."""
@@ -106,7 +106,7 @@ class Unchecked:
 
 
 class Outage:
-    """Of one part of the watch."""
+    """The outage of one part of the watch."""
 
     def __init__(self, say: Callable[[str], object], begins: str, ends: str) -> None:
         """`begins`: words with a place for the reason, `{why}`."""
@@ -130,7 +130,7 @@ SET = "the clock of this host was set by {} s; times that are recorded and sent 
 
 
 class HostClock:
-    """As it was when it was last looked at."""
+    """This host's clock at the last look."""
 
     def __init__(self, least_s: float, say: Callable[[str], object]) -> None:
         """`least_s`: of a step that is said."""

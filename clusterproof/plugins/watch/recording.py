@@ -1,4 +1,4 @@
-"""Keeps what is watched in a folder: samples of each node, what was said; its own failure costs a line."""
+"""`--record`: writes the samples of each node and all changes to a folder; its own failure costs one line."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ NOBODY = "nobody watched"
 
 
 class NodeRecording:
-    """The samples of one node: a header for each time that it was connected to, or its GPUs were counted anew."""
+    """The samples of one node: a new header each time it is connected to, or its GPUs are listed again."""
 
     def __init__(self, folder: Path, node: str, every_s: float) -> None:
         self._path = folder / (recording_file(node).removesuffix(".json") + SUFFIX)
@@ -162,7 +162,7 @@ class NodeRecording:
 
 
 class Recording:
-    """The folder. What cannot be written is said once, tried again each minute, and said again when it works."""
+    """The folder. A write that fails is reported once, retried each minute, and its success reported."""
 
     def __init__(self, folder: Path, every_s: float, say: Callable[[str], object]) -> None:
         """Raises OSError."""

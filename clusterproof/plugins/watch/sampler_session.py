@@ -1,4 +1,4 @@
-"""One node's connection, kept: the sampler runs there, and begins anew when that ends."""
+"""The sampler on one node: its session is kept open, and begun again when it ends."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Cursor = Callable[[], tuple[str, int, float] | None]
 
 @record
 class SessionEnded:
-    """A connection has ended, and why."""
+    """The session has ended, and why."""
 
     why: str
 
 
 @record
 class SessionEvent:
-    """What came of a node, and when, by time.monotonic()."""
+    """An event of a node's session, and when, by time.monotonic()."""
 
     node: str
     what: Update | SessionEnded
@@ -43,7 +43,7 @@ class SessionEvent:
 
 @record
 class SamplerOptions:
-    """How the sampler runs on nodes."""
+    """The options of the sampler on nodes."""
 
     every_s: float
     host_root: str = "/"
@@ -56,7 +56,7 @@ class SamplerOptions:
 
 
 class SamplerSession:
-    """One node's: a thread while it begins, and for as long as its session needs one."""
+    """The sampler of one node: a thread while it starts, and as long as its session needs one."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ def _in_words(why: str | Exception, stream: UpdateStream) -> str:
 
 
 class _TokenBucket:
-    """How much a node may send: a stream that does not end would fill the controller."""
+    """Limits how much a node may send, so that an endless stream does not fill the controller."""
 
     def __init__(self, every_s: float) -> None:
         self._per_s = MAX_A_TICK / every_s

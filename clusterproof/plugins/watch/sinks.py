@@ -1,4 +1,4 @@
-"""What a watch gives besides its lines: a page and metrics over HTTP, these in a file, notifications, heartbeats."""
+"""The sinks of a watch besides its terminal: a page and metrics over HTTP, a metrics file, notifications, heartbeat."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LEAST_S = 15.0  # between two files: Prometheus asks no more often, and a thousa
 
 
 class Sinks:
-    """Open from when they are made until they are closed.
+    """All sinks of a watch, open from their creation until they are closed.
 
     The watch's own thread updates them; whoever asks for a snapshot, from another, waits for nothing that it does.
     """

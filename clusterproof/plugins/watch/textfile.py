@@ -1,4 +1,4 @@
-"""`--textfile`: the metrics in a file for node_exporter, whole at any moment, and over with the watch."""
+"""`--textfile`: metrics in a file for node_exporter, replaced atomically, and emptied when the watch ends."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MAX_HEAD, MAX_WORDS = 1 << 16, 60  # bytes of a file that is there, and characte
 
 
 class NoTextfile(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
-    """What cannot be written; the message says why."""
+    """A file that cannot be written; the message says why."""
 
 
 class Textfile:
-    """Written when it is made, then again and again until it is closed."""
+    """The file, written from its creation until it is closed."""
 
     def __init__(self, path: Path, every_s: float, look: Callable[[], Snapshot], say: Callable[[str], object]) -> None:
         """Raises NoTextfile."""

@@ -1,4 +1,4 @@
-"""How often something must hold before a watch says it: numbers of thresholds.toml, and a site's own."""
+"""How long, or how often, a state must hold before the watch reports it: thresholds.toml, and a site's own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MAX_TICKS = 1_000  # that are kept of each state
 
 
 class InvalidTiming(ClusterproofError, ValueError):  # noqa: N818 - an outcome of reading a policy
-    """Numbers by which nothing would ever be said; the message says which."""
+    """Numbers with which nothing would ever be reported; the message says which."""
 
 
 @record
 class Timing:
-    """How often something must hold before it is said; thresholds.toml says what each number is."""
+    """How often a state must hold before it is reported; thresholds.toml explains each number."""
 
     window_ticks: int
     opens_ticks: int

@@ -1,4 +1,4 @@
-"""What a node's sampler sends, line by line: bounded, and decoded strictly, for a node is not trusted."""
+"""Decodes a sampler's output line by line: bounded and strict, as a node is not trusted."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ MAX_SECONDS = 1e11
 
 
 class NotUnderstood(ClusterproofError, ValueError):  # noqa: N818 - an outcome of one connection
-    """What came is not what a sampler sends; the message says what was seen."""
+    """Output that is no sampler's; the message has what was seen."""
 
 
 class LinesLost(NotUnderstood):
-    """Lines that the sampler sent did not arrive."""
+    """Lines of the sampler that did not arrive."""
 
 
 @record
 class Hello:
-    """A sampler begins. `up` is in seconds since boot, `now` since 1970; `no_log` why it follows no kernel log."""
+    """A sampler has started. `up` is in seconds since boot, `now` since 1970; `no_log` why it follows no kernel log."""
 
     boot_id: str
     now: float
@@ -47,7 +47,7 @@ class Hello:
 
 @record
 class Tick:
-    """What was sampled at a moment. `gpus` is there when the GPUs' source has begun anew."""
+    """The samples of one moment. `gpus` is there where the GPU source has started again."""
 
     now: float
     up: float
@@ -62,7 +62,7 @@ class Tick:
 
 @record
 class LogLine:
-    """A line of the kernel log that matters, how many lines alike were left out before it, and an error's level."""
+    """A relevant line of the kernel log, how many like it were left out before it, and an error's level."""
 
     sequence: int
     seconds: float  # since boot
@@ -73,7 +73,7 @@ class LogLine:
 
 @record
 class LogUpdate:
-    """Lines of the kernel log, as they came, and how many were overwritten before they were read."""
+    """New lines of the kernel log, and how many were overwritten before they could be read."""
 
     up: float
     lines: tuple[LogLine, ...]
@@ -84,7 +84,7 @@ Update: TypeAlias = Hello | Tick | LogUpdate
 
 
 class UpdateStream:
-    """The output of one sampler, piece by piece; lines without the nonce are noise, a line sent twice counts once."""
+    """The output of one sampler in pieces; lines without the nonce are ignored, and repeated lines count once."""
 
     def __init__(self, nonce: str) -> None:
         self._mark = nonce.encode() + b" "

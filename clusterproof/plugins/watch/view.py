@@ -1,4 +1,4 @@
-"""What a person sees of a watch: a line for each change; on a terminal the worst nodes and the last changes besides."""
+"""The terminal of a watch: a line for each change, and on a screen the worst nodes and last changes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def printed(line: str, out: TextIO) -> None:
 
 
 class LineView:
-    """A line for each change; where nothing changes for long, that the watch goes on."""
+    """A line for each change, and now and then one that the watch goes on."""
 
     def __init__(self, watch: Watch, out: TextIO) -> None:
         self._watch, self._out = watch, out
@@ -94,7 +94,7 @@ class LineView:
 
 
 class ScreenView:
-    """The same on a terminal, with a picture below that is drawn anew at most once a second."""
+    """The same on a terminal, with a table below that is redrawn at most once a second."""
 
     def __init__(self, watch: Watch, cluster: str) -> None:
         from rich.console import Console

@@ -1,4 +1,4 @@
-"""Full checks beside the loop of a watch: each gathers all evidence of some nodes, in a thread of its own."""
+"""Full checks during a watch: each gathers all evidence of some nodes, in a thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clusterproof.plugins.watch.own_health import in_one_line
 
 @dataclass(frozen=True)
 class Visited:
-    """What nodes reported in a visit, until it is evaluated; why it could not be made, and of which nodes."""
+    """The evidence from a visit, until it is evaluated; or why it failed, and for which nodes."""
 
     evidence_by_node: dict[str, NodeEvidence]
     failed: Exception | None = None
@@ -36,7 +36,7 @@ class Visited:
 
 
 class Visits:
-    """Those of a watch: no node is in two at once."""
+    """The visits of a watch: no node is in two at once."""
 
     def __init__(
         self,

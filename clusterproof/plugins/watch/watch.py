@@ -1,4 +1,4 @@
-"""What a watch makes of what its nodes report. It reads no clock and no connection: both are passed in, in order."""
+"""The state of a watch, computed from what nodes report. Reads no clock or connection: both are passed in, in order."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _WatchedNode:
 
 @dataclass
 class Watch:
-    """A cluster that is watched: states of its nodes, and what was said of them."""
+    """A watched cluster: the states of its nodes, and the changes reported."""
 
     evaluator: Evaluator
     every_s: float

@@ -1,4 +1,4 @@
-"""The sections of `report.html`, its figures, its styles and its scripts. Here: what one section is."""
+"""The page `report.html`: its sections, figures, styles and scripts. Here: what one section is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_NODES = 4_000  # characters of a nodeset that a filter compares
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section: its name in links, its title, and its HTML, in which everything of a node is escaped."""
+    """One section: its id, its title, and its HTML, in which everything from a node is escaped."""
 
     name: str
     title: str

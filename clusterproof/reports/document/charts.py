@@ -1,4 +1,4 @@
-"""How loaded file systems of FSx were, minute by minute, where CloudWatch answered."""
+"""Charts of the load of FSx file systems by minute, from CloudWatch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_NAME = 80  # characters
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """One line of a chart: of the file system, or of one of its servers or targets."""
+    """One line of a chart: a file system, or one of its servers or targets."""
 
     name: str
     points: Points

@@ -1,4 +1,4 @@
-"""What the page's script reads: one block of JSON, in which what is alike stands once."""
+"""The data of the page's script: one block of JSON in which equal values are stored once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WORST_FIRST = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.NOT_A
 
 
 class ValuePool:
-    """Texts of JSON, each once, by their numbers."""
+    """JSON texts by number, each stored once."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What the page of the demo cluster shows beside its run, so that a newcomer sees every picture.
+"""Further sections of the demo cluster's page, which show every kind of figure.
 
 Nineteen runs before it, measurements between its nodes, and a training run with a slow rank; all of it simulated, as
 the page says. No verdict comes of it.

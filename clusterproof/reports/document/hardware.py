@@ -1,4 +1,4 @@
-"""What nodes reported of themselves: versions, what most run and who differs; and measures of GPUs for the heat map.
+"""Hardware and versions of nodes: what most have and who differs; and GPU values for the heat map.
 
 They are no verdicts.
 """
@@ -94,7 +94,7 @@ Number = float | int | None
 
 @dataclass(frozen=True, slots=True)
 class HardwareMeasure:
-    """One number that a GPU reports.
+    """One number that GPUs report.
 
     `span` is how far apart two values are at least that shall look different from end to end; 0 of what is counted,
     of which everything but zero is worth a look.

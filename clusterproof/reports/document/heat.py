@@ -1,4 +1,4 @@
-"""Measurements as shares of normal, each drawing one SVG: pairs as a heat map, and nodes as a strip of lines."""
+"""SVG figures of measurements as shares of normal: a heat map of pairs, and a strip of lines for nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WIDTH_OF_CHAR = 6.7
 
 @dataclass(frozen=True, slots=True)
 class HeatMapLine:
-    """A row or column: its name, and whether the findings speak of it."""
+    """A row or column: its name, and whether a finding is about it."""
 
     name: str
     is_marked: bool = False
@@ -36,7 +36,7 @@ class HeatMapLine:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One value wherever it stands in the map, by row and column. `share` is None where all measurements failed."""
+    """One value, by row and column. `share` is None where all measurements failed."""
 
     positions: tuple[tuple[int, int], ...]
     share: float | None
@@ -45,7 +45,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """What is drawn. `groups` are runs of rows that begin at a number and have a name."""
+    """The data of a heat map. `groups` name runs of rows by the number of their first."""
 
     rows: Sequence[HeatMapLine]
     columns: Sequence[HeatMapLine]
@@ -178,7 +178,7 @@ _LOW, _HIGH = 0.85, 1.1  # the axis spans at least this
 
 @dataclass(frozen=True, slots=True)
 class StripLine:
-    """A node, or several in one line: the shares of normal that it was measured with, and what is said of it."""
+    """A node, or several in one line: its measured shares of normal, and its finding."""
 
     name: str
     shares: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""Losses and norms of gradients over the steps of a run: on the axis of how long those take, and with its marks."""
+"""Charts of losses and gradient norms over the steps of a run, with the findings marked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_ROWS, MAX_MARKS, MAX_SPIKES = 12, 200, 50  # of the table; of far longer ste
 
 @record
 class StepAxis:
-    """From which step, or epoch, to which a drawing goes."""
+    """The first and last step, or epoch, of a chart."""
 
     first: float
     last: float
@@ -56,7 +56,7 @@ def axis_of(stretches: Sequence[Stretch]) -> StepAxis:
 
 @record
 class Mark:
-    """What a rule names of a loss or norm: where it is, what it is, and of which log."""
+    """A loss or norm that a rule names: its step, what it is, and its log."""
 
     kind: str  # LOSS or NORM
     at: str  # `step 500`, `epoch 0.31`
@@ -143,7 +143,7 @@ def _leaps(run: TrainingRun) -> Iterator[tuple[str, str, str, str, float | None]
 
 @record
 class _Drawing:
-    """A picture of losses, or norms: its axes, and what is drawn by them."""
+    """A chart of losses or norms: its axes, and drawing by them."""
 
     kind: str
     unit: str  # step, epoch

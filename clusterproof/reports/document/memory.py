@@ -1,4 +1,4 @@
-"""How much of their memory GPUs use over time, with its trend."""
+"""GPU memory use over time, with its trend."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_LINES = 8  # the GPUs that use most in the end
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """The middle of a GPU's first tenth of samples and of its last, which one jump does not change, in percent.
+    """Medians of a GPU's first and last tenth of samples, in percent, which a single jump does not change.
 
     Their times are in bins.
     """

@@ -1,4 +1,4 @@
-"""What is known of one node, for its page: tables, and a picture of what stands in it.
+"""The page of one node: tables of its facts, and a figure of its devices.
 
 Read leniently, for a person, and never a reason for a verdict.
 """

@@ -1,4 +1,4 @@
-"""Nodes in the order of the places where they stand, folded where they are many; and slow pairs of them as one SVG.
+"""A map of nodes by place, folded where they are many, and slow pairs between them, as one SVG.
 
 It has nodes on a circle, rack beside rack, and a line for each pair that is slow.
 """
@@ -29,7 +29,7 @@ _PARTS = re.compile("([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Nodes that stand together: in one place, in a few that are next to each other, or one after another."""
+    """Nodes drawn together: of one place, of neighbouring places, or in sequence."""
 
     name: str
     nodes: tuple[str, ...]
@@ -147,7 +147,7 @@ GAP = 0.6  # between two places, as so many nodes
 
 @dataclass(frozen=True, slots=True)
 class SlowPair:
-    """Two nodes and the share of normal that was measured between them; None where all measurements failed."""
+    """Two nodes, and the share of normal measured between them; None where all measurements failed."""
 
     nodes: tuple[str, str]
     share: float | None

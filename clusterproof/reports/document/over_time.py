@@ -1,4 +1,4 @@
-"""GPUs and nodes over time: how busy each GPU is as a band of colours.
+"""GPU utilisation over time: a band of colours for each GPU or node.
 
 Of nodes: how busy their CPUs are, how long they wait for storage, and their network traffic.
 """
@@ -37,7 +37,7 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """What one line of the drawing shows: a GPU, or all of a node's together; None where nothing was sampled."""
+    """One line of the figure: a GPU, or all of a node's together; None where there are no samples."""
 
     name: str
     means: Sequence[float | None]  # in each column

@@ -1,4 +1,4 @@
-"""What was measured between nodes: findings, a heat map of pairs, and a line of ticks for each of the worst nodes."""
+"""Pairwise tests: findings, a heat map of pairs, and a strip for each of the worst nodes."""
 
 from __future__ import annotations
 

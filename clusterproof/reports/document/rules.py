@@ -1,4 +1,4 @@
-"""The rules that a training run was held against, and how often each triggered."""
+"""The rules that were applied to a training run, and how often each triggered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training run in figures: when it ran and what that time went into, how long steps take, how much nodes are used.
+"""Figures of a training run: its time by phase, step times, and the use of its nodes.
 
 Its ranks side by side, the slow ones in colour.
 """
@@ -170,7 +170,7 @@ FAST, WORD_FAST = 0.95, "fast"
 
 @dataclass(frozen=True, slots=True)
 class RankCell:
-    """A rank: how many times as long as its peers it takes, and where it runs, as far as that is known."""
+    """A rank: its compute time relative to its peers', and its node and GPU, if known."""
 
     rank: int
     stage: int

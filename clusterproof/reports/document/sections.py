@@ -1,4 +1,4 @@
-"""The sections of the page, in their order. A further one is a function of the run, in this list."""
+"""The list of the page's sections, in order. A further one is a function of the run in this list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training run recorded of itself, in figures and tables."""
+"""The section on a training run: figures and tables."""
 
 from __future__ import annotations
 

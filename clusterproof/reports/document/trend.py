@@ -1,4 +1,4 @@
-"""The last runs of a history: how many nodes were fit, findings that come and go, and busbw per node."""
+"""The last runs of a history: how many nodes were fit, recurring findings, and busbw by node."""
 
 from __future__ import annotations
 

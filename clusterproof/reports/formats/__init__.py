@@ -1,4 +1,4 @@
-"""The files of a run's report, a module for each: every one is written whole or not at all.
+"""The files of a run's report, a module for each. A file is written whole or not at all.
 
 A module here is found by its place. Its `FORMAT` says what the file is called and what is in it.
 """
@@ -27,7 +27,7 @@ MAX_JOB_SUMMARY = 1_000_000  # bytes; GitHub shows no summary at all above 1 MiB
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One file of a report: its name, and its text for a run; None: the run has nothing for it."""
+    """One file of a report: its name, and the function of its text; None where a run has nothing for it."""
 
     file: str
     text: Callable[[Run], str | None]

@@ -1,4 +1,4 @@
-"""`report.html`: one file that an operator opens first, and that asks the network for nothing."""
+"""`report.html`: the page for operators, one file without external resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`junit.xml`: a suite for each subsystem, and in it a case for each check, with its nodes in the body.
+"""`junit.xml`: a suite for each subsystem, a case for each check, with its nodes in the body.
 
 With `--junit-cases=node` it is one suite with a case for each node. The names are the checks' ids or the nodes',
 whatever the verdict: what keeps a history by name finds each again. A case of a check has the check's `file` and

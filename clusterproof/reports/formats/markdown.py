@@ -1,4 +1,4 @@
-"""`summary.md`: the findings as a job's page shows them (GitHub's `$GITHUB_STEP_SUMMARY`, GitLab, a ticket).
+"""`summary.md`: the findings in Markdown (GitHub's `$GITHUB_STEP_SUMMARY`, GitLab, a ticket).
 
 And a line for each as GitHub Actions reads it off a job's log: an annotation of the run and its pull request.
 """

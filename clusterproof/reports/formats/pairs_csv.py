@@ -1,4 +1,4 @@
-"""`pairs.csv`: every measurement between nodes, as a spreadsheet opens it."""
+"""`pairs.csv`: all measurements between nodes, for a spreadsheet."""
 
 from __future__ import annotations
 

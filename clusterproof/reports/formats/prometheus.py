@@ -1,4 +1,4 @@
-"""`metrics.prom`: what Prometheus reads of a run, by way of node_exporter's textfile collector."""
+"""`metrics.prom`: metrics of a run for node_exporter's textfile collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`summary.txt`: what went wrong in the fewest words, for a mail."""
+"""`summary.txt`: the findings in few words, for a mail."""
 
 from __future__ import annotations
 

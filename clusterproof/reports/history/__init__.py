@@ -1,4 +1,4 @@
-"""`--history FILE`: what was found in every run, by check, node and hardware, in one SQLite file.
+"""`--history FILE`: the findings of every run by check, node and hardware, in one SQLite file.
 
 Here: its own words for a run, and of what hardware its nodes are made, by their evidence.
 """
@@ -35,7 +35,7 @@ class HistoryError(ClusterproofError):
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One run. Times are seconds since 1970, UTC; `number` counts up in the file, 0 before it is written there."""
+    """One run. Times are seconds since 1970, UTC; `number` is its number in the file, 0 before it is written."""
 
     cluster: str
     began: float
@@ -51,7 +51,7 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU: where it is in its node, and what it is wherever it goes."""
+    """One GPU: its index in its node, and its serial or UUID, which stays the same in another node."""
 
     index: int
     uuid: str
@@ -60,7 +60,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """Of what hardware a node is made; what was not reported is empty."""
+    """The hardware of a node; empty fields where it was not reported."""
 
     instance_id: str = ""
     serial: str = ""  # of the machine
@@ -90,7 +90,7 @@ NOBODY = NodeIdentity()
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One verdict of the past. `stands` is what holds after it: a run that measured nothing clears no finding."""
+    """One verdict of a past run. `stands` is what holds after it: a run without evidence clears no finding."""
 
     run: int
     verdict: Verdict
@@ -101,7 +101,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a history knows of a cluster, oldest first.
+    """The past of a cluster, oldest first.
 
     `tracks` has every pair of check and node that was ever anything but fine; `identities` by node, from which run on;
     `measured` by name and node, with the run's number.

@@ -1,4 +1,4 @@
-"""What is new, still there or gone: pure functions that every report can call."""
+"""Findings that are new, still there or gone between two runs: pure functions for all reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_NODES = 80  # characters of a nodeset
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A check and a node whose verdict is not fine, or was not."""
+    """A check and node with a finding in one of the two runs."""
 
     check: str
     node: str
@@ -35,7 +35,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What two runs differ in, and what they share."""
+    """The differences between two runs, and the findings that both have."""
 
     new: tuple[Change, ...] = ()
     still: tuple[Change, ...] = ()

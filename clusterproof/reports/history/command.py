@@ -1,4 +1,4 @@
-"""`clusterproof history`: what a history shows of a cluster, as plain text."""
+"""`clusterproof history`: prints the history of a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a history has of a cluster, read out of its file."""
+"""Reads the history of a cluster from its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of a history: its schema, how an older one is made new, and how it is opened."""
+"""The SQLite schema of a history, its migration from older versions, and how it is opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a cluster's history is, and runs written into it."""
+"""The file of a cluster's history, and writing a run to it."""
 
 from __future__ import annotations
 
@@ -73,18 +73,12 @@ def write_run(
         )
         for node, identity in sorted((identities or {}).items()):
             _identify(database, names.node(node), number, identity)
+        finite = (value for value in measured if math.isfinite(value.value))
         database.executemany(
             "INSERT OR REPLACE INTO measurements (node, name, run, value, unit) VALUES (?, ?, ?, ?, ?)",
             (
-                (
-                    names.node(measurement.node),
-                    storable(measurement.name),
-                    number,
-                    measurement.value,
-                    storable(measurement.unit),
-                )
-                for measurement in measured
-                if math.isfinite(measurement.value)
+                (names.node(value.node), storable(value.name), number, value.value, storable(value.unit))
+                for value in finite
             ),
         )
     return replace(run, number=number)
@@ -131,7 +125,7 @@ def _identify(database: sqlite3.Connection, node: int, run: int, identity: NodeI
 
 
 class _Names:
-    """The numbers of checks and nodes in the file, each name written once."""
+    """The ids of checks and nodes in the file; each name is stored once."""
 
     def __init__(self, database: sqlite3.Connection, cluster: str) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""What several runs show together: what flaps, which hardware fails again, how measurements move. Pure functions."""
+"""Trends over several runs: flapping findings, hardware that fails again, changing measurements. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GPU, INSTANCE = "GPU", "instance"
 
 @dataclass(frozen=True, slots=True)
 class Flap:
-    """A check and a node whose finding came, went and came again."""
+    """A check and node whose finding came, went and came again."""
 
     check: str
     node: str
@@ -28,7 +28,7 @@ class Flap:
 
 @dataclass(frozen=True, slots=True)
 class Offender:
-    """A piece of hardware that was found at fault in several runs, wherever it was.
+    """A piece of hardware that was at fault in several runs, wherever it was.
 
     `nodes` and `instances` are where it was when it was, in order of time; `now` the node that has it, else empty.
     """
@@ -50,7 +50,7 @@ class Offender:
 
 @dataclass(frozen=True, slots=True)
 class PlaceFailures:
-    """A node that one check finds at fault with one machine in it, and with the next: neither is the cause."""
+    """A node on which one check failed with one machine, and then with another: neither machine is the cause."""
 
     node: str
     check: str

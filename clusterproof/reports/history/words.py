@@ -1,4 +1,4 @@
-"""The history in words: lines for the terminal of a run, and the page and tables of `clusterproof history`."""
+"""The history as text: lines for the terminal of a run, and the page and tables of `clusterproof history`."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def _run(run: PastRun) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under the names of their columns."""
+    """Rows below column names."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

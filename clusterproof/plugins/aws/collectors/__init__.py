@@ -1,4 +1,4 @@
-"""What AWS is asked about a cluster: collectors as the probe has them, but read here, with an account."""
+"""Collectors of what AWS reports about a cluster; they run here, not on nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The FSx file systems that nodes mount; from CloudWatch how loaded and how full they were, minute by minute."""
+"""FSx file systems that nodes mount, with their load and use by minute from CloudWatch."""
 
 from __future__ import annotations
 

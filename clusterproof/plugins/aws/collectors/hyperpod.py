@@ -1,4 +1,4 @@
-"""The HyperPod cluster and its nodes, as SageMaker describes them, and the availability zone of each node.
+"""The HyperPod cluster and its nodes from SageMaker's API, and each node's availability zone.
 
 A listing has no zones, and to describe every node takes long. Where a group has subnets in several zones, a
 node's host name holds its address in one of them: names and CIDR blocks are matched here, where both still are

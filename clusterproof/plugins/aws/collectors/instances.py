@@ -1,4 +1,4 @@
-"""The EC2 instances that are the cluster's nodes, and where they stand in the network."""
+"""The EC2 instances of a cluster, and their network topology."""
 
 from __future__ import annotations
 

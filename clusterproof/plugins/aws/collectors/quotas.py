@@ -1,4 +1,4 @@
-"""The service quotas that a cluster is held against: those of the account, and where it has none AWS's defaults."""
+"""The service quotas that a cluster needs: the account's, or AWS's defaults."""
 
 from __future__ import annotations
 

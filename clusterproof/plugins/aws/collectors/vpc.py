@@ -1,4 +1,4 @@
-"""The network of a cluster: subnets, route tables, security groups and VPC endpoints."""
+"""The VPC of a cluster: subnets, route tables, security groups and endpoints."""
 
 from __future__ import annotations
 

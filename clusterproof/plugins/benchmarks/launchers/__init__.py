@@ -1,4 +1,4 @@
-"""How a meter is started on pairs and groups of nodes: launchers, all alike (`suite.perf.pairs_measure`).
+"""Launchers: how a meter is started on pairs and groups of nodes.
 
 Here: what every launcher can do, and what it is made from; to which node a failure is attributed.
 """
@@ -28,7 +28,7 @@ NOT_STARTED = (126, 127)  # of a shell
 
 @dataclass(frozen=True, slots=True)
 class MeterCampaign:
-    """One meter over one cluster.
+    """One meter to be run over the nodes of one cluster.
 
     `run_s` is the deadline of one run, its start included. `whole_s` is the time for all of them: what was reserved is
     given back then, even where nobody is left to do it. `connection` is None for the one that the cluster names.
@@ -74,7 +74,7 @@ def check(campaign: MeterCampaign) -> None:
 
 
 class Launcher(Protocol):
-    """Runs the campaign's meter. What it has started or reserved is gone after `close`, also by `with`.
+    """Runs a campaign's meter. `close`, or `with`, ends everything that it started or reserved.
 
     Between rounds `campaign` may be replaced by one with other settings of the same meter on the same nodes.
     """

@@ -1,4 +1,4 @@
-"""Reserves nodes of Slurm: a job that runs already, or a new one for all that Slurm gives now.
+"""Allocates nodes in Slurm: an existing job, or a new one for all that Slurm gives now.
 
 Travels with `on_submit_host`; standard library only, for Python 3.8.
 """

@@ -1,4 +1,4 @@
-"""Ends what a run has started on this node, and nothing else; and how many bytes its network devices have sent.
+"""Ends the processes that a run has started on this node, and counts the bytes that its network devices sent.
 
 Travels; standard library only, for Python 3.8.
 """

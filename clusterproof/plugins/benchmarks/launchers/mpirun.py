@@ -1,4 +1,4 @@
-"""Ranks on nodes by `mpirun` (Open MPI): over ssh from the first, or on two pods by a daemon of our own."""
+"""Starts ranks with `mpirun` (Open MPI): over ssh, or in pods with a remote shell of our own."""
 
 from __future__ import annotations
 

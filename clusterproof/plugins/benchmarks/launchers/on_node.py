@@ -1,4 +1,4 @@
-"""The program that runs on a node: starts commands at once, ends them in time, and reports how they ended.
+"""Runs on a node: starts commands at the same moment, ends them in time, and reports how they ended.
 
 It travels as text with what it imports, before the line that calls `main`; standard library only, for Python 3.8. What
 it has started does not outlive it, nor its deadline, nor the connection over which it reports.
@@ -23,8 +23,8 @@ from clusterproof.plugins.benchmarks.launchers.rendezvous import (
     DONE,
     READY,
     Acceptor,
+    NotConnected,
     PortTaken,
-    Unmet,
     addresses,
     find_server,
     listen,
@@ -36,7 +36,7 @@ QUIET_S = 0.5  # how long to read on once the shell has ended: what it left behi
 
 
 class Command:
-    """One command: what it printed, bounded, and how it ended."""
+    """One command: its bounded output, and how it ended."""
 
     def __init__(self, shell: str, environment: dict[str, str], run: str, most_bytes: int) -> None:
         self.exit: int | None = None
@@ -169,7 +169,7 @@ class Run:
         before = sent_bytes()
         try:
             self.meet_and_run()
-        except Unmet as problem:
+        except NotConnected as problem:
             self.unmet, self.is_port_taken = str(problem), isinstance(problem, PortTaken)
         self.end()
         sent = between(before, sent_bytes())
@@ -197,7 +197,7 @@ class Run:
                 self.until_it_serves(rendezvous["port"], meet_until)
                 while not self.peer:
                     if time.monotonic() > meet_until:
-                        raise Unmet("the other node did not connect")
+                        raise NotConnected("the other node did not connect")
                     self.peer = self.acceptor.accept(min(TICK_S, meet_until - time.monotonic()))
             if listens(rendezvous["port"]) and not listens(rendezvous["port"], os.geteuid()):
                 raise PortTaken(f"port {rendezvous['port']} is taken")  # by another user, with whom would be measured

@@ -1,4 +1,4 @@
-"""The program that runs where Slurm's commands are: reserves nodes, runs steps on them, gives them back.
+"""Runs on Slurm's submit host: allocates nodes, runs steps on them, and releases them.
 
 It travels as text with what it imports, before the line that calls `main`; standard library only, for Python 3.8. The
 steps of one request do not outlive it, nor the connection over which it reports; nor does a reservation of ours, then.
@@ -75,7 +75,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 class Step:
-    """One srun inside the job: what it prints, bounded, and how it ended."""
+    """One srun in the job: its bounded output, and how it ended."""
 
     def __init__(self, record: dict[str, Any], request: dict[str, Any]) -> None:
         self.record = record

@@ -1,4 +1,4 @@
-"""Starts a command on the other node of a pair, by a connection of our own: what mpirun has where there is no ssh.
+"""Starts a command on the other node of a pair: mpirun's remote shell where there is no ssh.
 
 Both ends know the secret of their run, which never travels, and prove it to each other: the node that serves runs one
 command, of an end that has. Travels; standard library only, for Python 3.8.

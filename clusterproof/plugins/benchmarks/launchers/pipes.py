@@ -1,4 +1,4 @@
-"""The pipes of a launcher's program: from what it started, and to whoever started it. Travels; for Python 3.8."""
+"""Pipes of a launcher's program, to the commands that it started and to its caller. Travels to nodes; Python 3.8."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ OUTPUT = 1
 
 
 class Disconnected(Exception):  # noqa: N818 - no error: whoever asked has gone
-    """Nobody reads this program's output any more."""
+    """The reader of this program's output is gone."""
 
 
 def wait(seconds: float, *descriptors: int) -> list[int]:
@@ -24,7 +24,7 @@ def wait(seconds: float, *descriptors: int) -> list[int]:
 
 
 class BoundedOutput:
-    """The head and the tail of an output: at most so many bytes, and how many are left out."""
+    """The head and the tail of an output, and how many bytes between them were dropped."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_of_each = most_bytes // 2

@@ -1,4 +1,4 @@
-"""The ranks of a meter: the shell command of one, how they find each other (PMI), and how their outputs merge."""
+"""The ranks of a meter: each one's shell command, their PMI server, and their merged output."""
 
 from __future__ import annotations
 

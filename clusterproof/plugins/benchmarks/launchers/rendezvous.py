@@ -1,4 +1,4 @@
-"""Two ends that know a secret meet: one listens, the other connects. Travels; standard library, for Python 3.8.
+"""Connects two nodes that share a secret: one listens, the other connects. Travels to nodes; Python 3.8.
 
 The server's node listens before the server starts, and says so once that does, so that both may be visited at the same
 time; which of its addresses the other reaches is found by trying; and each notices when the other is gone. Each asks
@@ -37,7 +37,7 @@ SILENT = ((socket.TCP_KEEPIDLE, 2), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPC
 
 
 class Candidate:
-    """One that has connected, what it was asked, and what it has said."""
+    """A connection that has not proven the secret yet: its challenge, and what it has sent."""
 
     def __init__(self, socket: socket.socket) -> None:
         socket.setblocking(False)
@@ -64,7 +64,7 @@ class Candidate:
 
 
 class Acceptor:
-    """Accepts the other end, among whoever else connects, until it is closed."""
+    """Accepts connections until one of them proves the secret."""
 
     def __init__(self, listener: socket.socket, word: bytes) -> None:
         listener.setblocking(False)
@@ -138,12 +138,12 @@ def exactly(other: socket.socket, count: int, until: float) -> bytes:
     return data
 
 
-class Unmet(Exception):  # noqa: N818 - its message is what was observed
-    """The other end was not met; the message says what was seen of it."""
+class NotConnected(Exception):  # noqa: N818 - its message is what was observed
+    """The other end did not connect; the message says what was seen of it."""
 
 
-class PortTaken(Unmet):
-    """Nor can it be met on this port of this node."""
+class PortTaken(NotConnected):
+    """Another program listens at this port of this node."""
 
 
 def listen(port: int) -> socket.socket:
@@ -183,7 +183,7 @@ def find_server(addresses: list[str], port: int, word: bytes, until: float) -> t
                 seen[address] = problem.strerror or str(problem)
             wait(AGAIN_S)
     tried = ", ".join(f"{address}: {why}" for address, why in seen.items())
-    raise Unmet(f"it cannot be reached on port {port} ({tried or 'no address is known'})")
+    raise NotConnected(f"it cannot be reached on port {port} ({tried or 'no address is known'})")
 
 
 def listening_for_silence(other: socket.socket) -> socket.socket:

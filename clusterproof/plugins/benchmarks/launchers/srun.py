@@ -1,4 +1,4 @@
-"""Ranks, or two ends, as steps of one Slurm job that has all the nodes: each round is one visit to the submit host."""
+"""Runs ranks, or two ends, as steps of one Slurm job that has all nodes; each round visits the submit host once."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ONLY_THE_FIRST: Mapping[str, Any] = {"mpi": ranks.NONE, "others_s": 0}  # of the
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The job with the nodes; `addresses` are by which names or addresses a node is reached from others.
+    """The job that holds the nodes; `addresses` are the names or addresses at which other nodes reach each one.
 
     `mpi` is how the ranks of its steps find each other, of what Slurm has for that.
     """
@@ -73,7 +73,7 @@ class Reserved:
 
 @dataclass(slots=True)
 class BySrun:
-    """Measures in one job: that of `slurm:job:ID`, or one of its own for all the nodes of the cluster."""
+    """Measures in one Slurm job: that of `slurm:job:ID`, or a new one with all nodes of the cluster."""
 
     campaign: MeterCampaign
     _name: str = field(default_factory=lambda: f"clusterproof-{new_nonce()}")

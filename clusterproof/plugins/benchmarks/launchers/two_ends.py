@@ -1,4 +1,4 @@
-"""Visits the nodes of every pair or group by the cluster's own connection, all side by side; meters of two ends."""
+"""Measures pairs and groups over the cluster's own connection, with a visit to each node, all at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from clusterproof.plugins.transport import Unusable
 
 @dataclass(frozen=True, slots=True)
 class PairMeasuring:
-    """Of a pair or a group: `run` marks what is started for it, `where` has its nodes' names and addresses."""
+    """One pair or group: `run` marks its processes, `where` has the names and addresses of its nodes."""
 
     campaign: MeterCampaign
     visitor: Visitor
@@ -62,7 +62,7 @@ class PairMeasuring:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a turn brought, and the nodes that have not said that nothing is left on them."""
+    """The result of one measurement, and nodes that have not confirmed that nothing still runs on them."""
 
     reading: Reading
     to_clean_up: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class OverNodes:
-    """Measures by visiting nodes; `take` is how one pair or group is measured."""
+    """Measures by visits to nodes; `take` measures one pair or group."""
 
     campaign: MeterCampaign
     take: Callable[[PairMeasuring], Outcome]
@@ -170,7 +170,7 @@ GRACE_S = 5.0  # for the second end, once the first has reported that the run fa
 
 @dataclass(frozen=True, slots=True)
 class EndRequests:
-    """The requests of one pair: of the node that serves, and of the other."""
+    """The requests to the two nodes of a pair: server and client."""
 
     server: Mapping[str, object]
     client: Mapping[str, object]

@@ -1,4 +1,4 @@
-"""One node visited for a launcher: `on_node` is sent there, and its answer is read strictly."""
+"""One visit of a launcher to a node: sends `on_node`, and reads its answer strictly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRAVELS = (
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """What a node answered; `unreached` says why it did not, and `is_at_fault` that it should have.
+    """A node's answer; `unreached` says why there is none, and `is_at_fault` whether that is the node's fault.
 
     `unmet` is what it saw of the other node where they did not meet, `is_port_taken` that a port of its own was not to
     be had, and `is_lost` that the other fell silent.
@@ -50,7 +50,7 @@ class NodeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Visits nodes by one connection."""
+    """Visits nodes over one connection."""
 
     connection: Connection
     limits: Limits
@@ -163,7 +163,7 @@ def silenced(reading: Reading, silent: Mapping[str, NodeAnswer], nodes: PairOrGr
 
 @dataclass(slots=True)
 class NodeAddresses:
-    """What nodes are and by which addresses others reach them, asked of each once."""
+    """The instance types of nodes and their addresses for other nodes, each node asked once."""
 
     visitor: Visitor
     answers: dict[str, NodeAnswer] = field(default_factory=dict)

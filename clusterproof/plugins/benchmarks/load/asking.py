@@ -1,4 +1,4 @@
-"""The second round trip: from nodes that answered to what their hardware did under load."""
+"""The second round trip: runs the load on nodes that answered the first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether GPUs and cores compute right to the last bit: a function for each collector, called like it."""
+"""Collectors of exact arithmetic on GPUs and cores: a function for each, named like it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast GPUs copy and multiply: PyTorch, or nvbandwidth; a function for each collector, called like it."""
+"""Collectors of GPU copies and matrix products, with PyTorch or nvbandwidth: a function for each, named like it."""
 
 from __future__ import annotations
 

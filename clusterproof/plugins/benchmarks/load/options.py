@@ -1,4 +1,4 @@
-"""Which collectors load the hardware, how long each may take, and what the user may choose of them."""
+"""Which collectors load the hardware, their time limits, and their options."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FUNCTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How nodes are loaded; 0, empty and None mean the table's own."""
+    """The user's options of load; 0, empty and None mean the default."""
 
     host_root: str = "/"
     sudo: bool = False

@@ -1,4 +1,4 @@
-"""Programs that measure a node, run as they are: a function for each collector, called like it.
+"""Collectors that run a measuring program: a function for each, named like it.
 
 `fi_pingpong` sends a message through each EFA device and back to this node, with shared memory switched off. `fio`
 writes to and reads from a folder that the user names, past the node's own cache.

@@ -1,4 +1,4 @@
-"""The runner of the collectors that load the hardware: one after another, for they would disturb one another."""
+"""The runner of collectors that load the hardware: one after another, as they would disturb each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cores and a part of the memory under stress-ng, which verifies its results, and what the kernel logs meanwhile."""
+"""The collector `stress_ng`: verified results of cores and memory under load, and the kernel log of that time."""
 
 from __future__ import annotations
 

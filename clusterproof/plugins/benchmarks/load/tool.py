@@ -1,4 +1,4 @@
-"""A program that measures: run to its end or its collector's deadline, its output as it is; how many GPUs it loads."""
+"""Runs a measuring program to its end or deadline and keeps its output; and how many GPUs it is to load."""
 
 from __future__ import annotations
 

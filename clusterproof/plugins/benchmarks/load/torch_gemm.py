@@ -1,4 +1,4 @@
-"""Matrix products on every GPU at once, in PyTorch. Runs by itself, in a Python that has it."""
+"""Matrix products on all GPUs at once. A program of its own, for a Python that has PyTorch."""
 
 from __future__ import annotations
 

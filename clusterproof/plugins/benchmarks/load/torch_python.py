@@ -1,4 +1,4 @@
-"""A Python of the node's that has PyTorch: the probe's own runs without anybody's packages."""
+"""Finds a Python of the node that has PyTorch: the probe's own runs without site packages."""
 
 from __future__ import annotations
 

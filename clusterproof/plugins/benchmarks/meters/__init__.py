@@ -1,4 +1,4 @@
-"""Programs that measure the bandwidth between two nodes: how each is called, and what its output says.
+"""Meters: programs that measure bandwidth between nodes, their command lines and their output.
 
 Here: what every meter has, command lines for the ends of a pair, and a reader of what they print. The text of these
 lines that meters have in common is plain POSIX sh, run on the nodes.
@@ -19,12 +19,12 @@ from clusterproof.plugins.evidence.pairs import Failure, Reading, is_believable
 
 
 class UnreadableError(ClusterproofError, ValueError):
-    """What a program printed does not say what was measured."""
+    """The output of a program holds no measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeterSettings:
-    """What a user may choose of a meter; 0 and empty mean the meter's own choice."""
+    """The user's settings of a meter; 0 and empty mean the meter's default."""
 
     collective: str = "all_reduce"  # of nccl-tests and nccom-test
     size_bytes: int = 0
@@ -37,7 +37,7 @@ class MeterSettings:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What one end printed (standard output and error as they came, bounded), and how it ended.
+    """The bounded output of one end (standard output and error, interleaved), and how it ended.
 
     `exit` is None where it did not end in its time. `sent_bytes` is how much each network device of that end sent
     meanwhile, by the device's name ("efa:rdmap79s0", "net:eth0"); empty where nobody could look.

@@ -1,4 +1,4 @@
-"""Which meter a node gets, and what it is compared with: a site's own bandwidths, of when its cluster was well."""
+"""Chooses a node's meter and its baseline: a site's own bandwidths, from when its cluster was healthy."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ MAX_NUMBER = 2**53
 
 
 class BaselineError(ClusterproofError, ValueError):
-    """A file of figures that cannot be used; the message says which and why, in one line."""
+    """A baseline file that cannot be used; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The software under a bandwidth, as each part writes its version; empty where it is unknown."""
+    """The software that a bandwidth was measured with: a version for each part, empty where unknown."""
 
     driver: str = ""
     nccl: str = ""
@@ -68,7 +68,7 @@ class BaselineFigure:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A site's figure for a key; `stack_differs` says in which parts its software was another."""
+    """A site's figure for a key; `stack_differs` names the parts whose version was different."""
 
     figure: BaselineFigure
     stack_differs: str = ""

@@ -1,12 +1,11 @@
-"""Exact integers between two nodes: collectives of PyTorch over all their GPUs, of which each element is compared."""
+"""Exact integers in PyTorch collectives over all GPUs of two nodes; every element is compared."""
 
 from __future__ import annotations
 
 import shlex
-from functools import cache
 
 from clusterproof.plugins.agent.packing import text_of
-from clusterproof.plugins.agent.payload import modules_for, started
+from clusterproof.plugins.agent.payload import modules_of, started
 from clusterproof.plugins.benchmarks import meters
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.catalog import exact_kinds_setting
@@ -122,9 +121,4 @@ def _program(settings: MeterSettings, end: dict[str, object]) -> str:
         "within_s": WITHIN_S,
         "seed": end["port"],  # both ends draw the same integers
     }
-    return text_of(started(PROGRAM, _modules(), (request,)))
-
-
-@cache
-def _modules() -> dict[str, str]:
-    return modules_for([PROGRAM])
+    return text_of(started(PROGRAM, modules_of(PROGRAM), (request,)))

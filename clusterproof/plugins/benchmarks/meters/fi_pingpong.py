@@ -1,4 +1,4 @@
-"""fi_pingpong: one large message to and fro over libfabric, with any of its providers."""
+"""fi_pingpong: one large message there and back, over any provider of libfabric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""iperf3: TCP between two nodes, first to the server, then from it."""
+"""iperf3: TCP between two nodes, in both directions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DIRECTIONS = ("to the server", "from the server")
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """What arrived in one direction."""
+    """The data that arrived in one direction."""
 
     received_bytes: int
     seconds: float

@@ -1,4 +1,4 @@
-"""nccl-tests: a collective of NVIDIA GPUs, one rank for each."""
+"""nccl-tests: an NCCL collective, one rank for each GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nccom-test: a collective of Neuron devices. It starts its own ranks on both nodes, over ssh."""
+"""nccom-test: a collective of Neuron devices. It starts its own ranks on both nodes over ssh."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""Connectivity before bandwidth: each RDMA device of a node exchanges a few bytes with that of its rail on another."""
+"""RDMA connectivity: each RDMA device of a node exchanges a few bytes with the device of its rail on the other."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from clusterproof.plugins.agent.packing import text_of
-from clusterproof.plugins.agent.payload import modules_for, started
+from clusterproof.plugins.agent.payload import modules_of, started
 from clusterproof.plugins.benchmarks import meters
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, UnreadableError
 from clusterproof.plugins.evidence.exchanges import MAX_RAILS, Exchange, places_of
@@ -125,10 +124,5 @@ def _shell(settings: MeterSettings, end: Mapping[str, object]) -> str:
     """Lines that run one end in the Python that the launcher has found. Raises ValueError."""
     meters.quoted_options(settings.options)
     request = {**end, "program": settings.program, "options": shlex.split(settings.options)}
-    text = text_of(started(PROGRAM, _modules(), (request,)))
+    text = text_of(started(PROGRAM, modules_of(PROGRAM), (request,)))
     return f"{meters.exports(settings.environment)}exec {PYTHON} -I -c {shlex.quote(text)}\n"
-
-
-@cache
-def _modules() -> dict[str, str]:
-    return modules_for([PROGRAM])

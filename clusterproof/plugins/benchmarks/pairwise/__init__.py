@@ -1,4 +1,4 @@
-"""Which pairs of nodes to measure, one after another, and which node, link or group the measurements name as slow.
+"""Pairwise tests: which pairs of nodes are measured next, and which node, link or group is slow.
 
 Everything in this package but `drive` and `journal` is pure: nodes and measurements in, rounds and findings out. Here:
 rounds of pairs in which no node is twice.

@@ -1,4 +1,4 @@
-"""From measurements to findings: the only place where a node is named; and what is expected of nodes of one type."""
+"""Analyses measurements of pairs; the only module that names a node as slow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clusterproof.plugins.benchmarks.pairwise.groups import MeasuredGroups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, mesh_of
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, succeeded
-from clusterproof.plugins.benchmarks.pairwise.screen import Screened, SlowPlace, screen
+from clusterproof.plugins.benchmarks.pairwise.screen import SlowPlace, Suspicion, screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS, estimates_of, suspected
 from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.catalog.busbw import FLOOR, BusbwKey, OfWire, expected_busbw, of_wire
@@ -45,7 +45,7 @@ TOO_FEW = 3  # nodes: of two, nobody can say which
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """Everything that the measurements come to."""
+    """The findings and estimates that the measurements lead to."""
 
     findings: tuple[PairFault, ...] = ()
     normal: Normal | None = None
@@ -88,7 +88,7 @@ def _nothing(measurements: Sequence[Measurement]) -> PairFault:
     return PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(measurements), words="nothing was measured")
 
 
-def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: AnalysisSettings) -> tuple[PairFault, ...]:
+def _too_few(screened: Suspicion, floor_gb_per_s: float | None, settings: AnalysisSettings) -> tuple[PairFault, ...]:
     """That so few cannot be distinguished: two have no third to compare with, and each of three is in most pairs."""
     nodes = tuple(sorted(screened.of_node))
     if len(nodes) < TOO_FEW and floor_gb_per_s is None:
@@ -130,7 +130,7 @@ def _contention(reference: Normal, settings: AnalysisSettings) -> list[PairFault
     return findings
 
 
-def _place(place: SlowPlace, screened: Screened, settings: AnalysisSettings) -> PairFault:
+def _place(place: SlowPlace, screened: Suspicion, settings: AnalysisSettings) -> PairFault:
     """A slow place; contention there, where its pairs are well when at most half run at once."""
     assert screened.reference is not None
     of_it = set(place.nodes)
@@ -147,7 +147,7 @@ def _place(place: SlowPlace, screened: Screened, settings: AnalysisSettings) -> 
 
 @dataclass(frozen=True)
 class Campaign:
-    """The measurements of nodes of one type, and what they come to."""
+    """The measurements of nodes of one type, and their analysis."""
 
     journal: Journal
     figures: tuple[BaselineFigure, ...] = ()  # of the site's own baseline

@@ -1,4 +1,4 @@
-"""Which pairs to measure next: first rounds that treat all nodes alike, then rounds that measure suspects again.
+"""Plans pairs: first rounds in which every node has equally many, then rounds that measure suspects again.
 
 Pure: the same nodes, settings and measurements give the same next round, so that a run can be broken off and resumed.
 """
@@ -16,7 +16,7 @@ from clusterproof.plugins.benchmarks.pairwise.findings import too_noisy
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import again
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, by_pair, slow_together
-from clusterproof.plugins.benchmarks.pairwise.screen import Screened, SlowPlace, screen
+from clusterproof.plugins.benchmarks.pairwise.screen import SlowPlace, Suspicion, screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import decided, undecided
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 
@@ -30,7 +30,7 @@ SAMPLED_OF_A_PLACE = 3  # nodes of a slow place that are measured again in each 
 
 @dataclass(frozen=True)
 class PairPlan:
-    """The nodes and how they are to be measured; `asked` are the only pairs where the user named them.
+    """The nodes, and how they are measured; `asked` are pairs that the user named, if any.
 
     `absent` are nodes of the plan that cannot be measured. `first_rounds` is how many of the first rounds there is time
     for, None for all.
@@ -149,15 +149,15 @@ def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) ->
     return tuple(draw.pairs)
 
 
-def _suspects(screened: Screened) -> list[str]:
+def _suspects(screened: Suspicion) -> list[str]:
     slow = sorted(screened.slow, key=lambda node: (screened.slow[node], node))
     return list(dict.fromkeys([*screened.failing, *slow]))
 
 
 class _Draw:
-    """A round while it is put together: every node at most once."""
+    """A round that is being drawn: every node is in at most one pair."""
 
-    def __init__(self, plan: PairPlan, measurements: Sequence[Measurement], screened: Screened, number: int) -> None:
+    def __init__(self, plan: PairPlan, measurements: Sequence[Measurement], screened: Suspicion, number: int) -> None:
         self.pairs: list[Pair] = []
         self.of_pair = by_pair(screened.values)
         self.settings = plan.settings

@@ -1,4 +1,4 @@
-"""What is normal for pairs, taken from those that are not suspected: centres, noise, and what rounds have in common."""
+"""Estimates what is normal from pairs that are not suspected: centres, noise, and effects of rounds."""
 
 from __future__ import annotations
 
@@ -122,14 +122,7 @@ def normal(
     across = _across(logs[False], settings) if len(logs[False]) >= ENOUGH else whole
     reference = Normal(inside, across, 0.0, rounds=shared.of_round)
     rest = [x - reference.of(kind) for kind, logs_of_kind in logs.items() for _, x in logs_of_kind]
-    sigma = _sigma(rest, succeeding, without, reference, settings)
-    reference = replace(
-        reference,
-        sigma=sigma,
-        error=location_error(len(rest), sigma),
-        sample=tuple(rest) if len(rest) <= MAX_VALUES else (),
-        tails=tails(rest, sigma),
-    )
+    reference = _with_noise(reference, rest, _sigma(rest, succeeding, without, reference, settings))
     relaxed = [measurement for measurement in trusted if is_relaxed(measurement, most)]
     all_succeeding = [*succeeding, *succeeded(untypical)]
     if len(relaxed) < ENOUGH_RELAXED:
@@ -139,6 +132,16 @@ def normal(
     first_rounds = _first_rounds(measurement for measurement in all_succeeding if not excluded & set(measurement.pair))
     full = {measurement.round for measurement in first}
     return _with_relief(reference, relaxed, first_rounds, full, shared.differ, settings)
+
+
+def _with_noise(reference: Normal, rest: Sequence[float], sigma: float) -> Normal:
+    return replace(
+        reference,
+        sigma=sigma,
+        error=location_error(len(rest), sigma),
+        sample=tuple(rest) if len(rest) <= MAX_VALUES else (),
+        tails=tails(rest, sigma),
+    )
 
 
 def _low(measurements: Iterable[Measurement], reference: Normal, settings: AnalysisSettings) -> set[str]:
@@ -169,7 +172,7 @@ def _first_rounds(measurements: Iterable[Measurement]) -> dict[Pair, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What the pairs of each round have in common, and by how much rounds differ."""
+    """The effect that each round has on all its pairs, and by how much rounds differ."""
 
     of_round: Mapping[int, float]
     differ: float

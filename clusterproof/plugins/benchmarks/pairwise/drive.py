@@ -1,4 +1,4 @@
-"""Pairs, then groups, through a launcher and within a budget; every measurement is on the disk before the next."""
+"""Measures pairs, then groups, within a time budget; every measurement is on disk before the next begins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST_FIRST_ROUNDS = 2  # one alone names nobody
 
 
 class Measuring(Protocol):
-    """What a launcher does for a campaign."""
+    """What a campaign needs of a launcher."""
 
     def measure(self, together: Sequence[PairOrGroup], measured: Measured, /) -> None:
         """Measure all these at the same time; `measured` is called once for each, from any thread."""
@@ -31,7 +31,7 @@ class Measuring(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a campaign is. Rounds are counted from 1; `rounds` are due, and more where a node stays undecided."""
+    """The progress of a campaign. Rounds count from 1; undecided nodes add to `rounds`."""
 
     round: int
     rounds: int
@@ -41,7 +41,7 @@ class Progress:
 
 @dataclass(slots=True)
 class BatchTime:
-    """What a batch of pairs takes, and what of the budget is left."""
+    """How long a batch of pairs takes, and how much of the budget is left."""
 
     budget_s: float
     clock: Callable[[], float]

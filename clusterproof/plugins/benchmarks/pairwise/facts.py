@@ -1,4 +1,4 @@
-"""What was measured between nodes: of the whole run, of one pair, and what of it is a node's."""
+"""Measurements between nodes as checks read them: of the whole run, of one pair, of one node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OF_NODES = (Kind.SLOW_NODE, Kind.FAILING_NODE, Kind.INTERMITTENT, Kind.INCONCLUS
 
 @dataclass(frozen=True)
 class MeasuredPair:
-    """One pair: what a check of pairs is about."""
+    """One pair, the subject of a check."""
 
     pair: Pair
     campaign: Campaign
@@ -106,7 +106,7 @@ def _holds_for_all(finding: PairFault) -> bool:
 
 @dataclass(frozen=True)
 class NoPairs:
-    """Stands for the pairs of a run that measured none."""
+    """Replaces the pairs of a run that measured none."""
 
     name: str
     why_not: str
@@ -121,7 +121,7 @@ class NoPairs:
 
 @dataclass(frozen=True)
 class PairwiseRun:
-    """Everything that a run measured between nodes. `why_not` is why there is nothing."""
+    """All measurements between nodes of a run; `why_not` says why there are none."""
 
     campaigns: tuple[Campaign, ...] = ()
     why_not: str = ""

@@ -1,4 +1,4 @@
-"""Findings beside slow nodes: pairs that stay slow or fail, nodes that fail with everyone, what noise leaves open."""
+"""Findings beside slow nodes: pairs that stay slow or fail, nodes that fail with all others, and open questions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clusterproof.plugins.benchmarks.pairwise.likelihood import (
     own_noise,
 )
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, Value, by_pair, slow_together
-from clusterproof.plugins.benchmarks.pairwise.screen import Screened, failing_nodes
+from clusterproof.plugins.benchmarks.pairwise.screen import Suspicion, failing_nodes
 from clusterproof.plugins.core.robust import location, location_error
 from clusterproof.plugins.evidence.pairs import Estimate, Failure, Kind, Measurement, Pair, PairFault, estimated
 
@@ -28,7 +28,7 @@ LIKELY = 0.5  # that an end has the usual noise: below it that is what leaves a 
 
 
 def link_findings(
-    screened: Screened,
+    screened: Suspicion,
     measurements: Sequence[Measurement],
     named_nodes: Collection[str],
     settings: AnalysisSettings,
@@ -55,14 +55,14 @@ def link_findings(
     return findings
 
 
-def _is_well_with_others(node: str, pair: Pair, screened: Screened, settings: AnalysisSettings) -> bool:
+def _is_well_with_others(node: str, pair: Pair, screened: Suspicion, settings: AnalysisSettings) -> bool:
     """Whether a node of this pair was measured with other good partners, and was not slow with any."""
     others = [value for value in screened.own_values(node) if value.pair != pair]
     partners = {value.pair for value in others}
     return len(partners) >= OTHER_PARTNERS and median(value.x for value in others) > -settings.min_effect / 2
 
 
-def _noise_with_others(node: str, pair: Pair, screened: Screened) -> dict[float, float]:
+def _noise_with_others(node: str, pair: Pair, screened: Suspicion) -> dict[float, float]:
     """How noisy a node of this pair is with other good partners, also in pairs that are suspect themselves."""
     assert screened.reference is not None
     xs = [value.x for value in screened.with_good_partners(node) if value.pair != pair]
@@ -180,7 +180,7 @@ CERTAIN = 0.99  # from which on it is reported; it faults no node
 
 
 def left_open(
-    screened: Screened, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: AnalysisSettings
+    screened: Suspicion, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: AnalysisSettings
 ) -> list[PairFault]:
     """The findings for those of these nodes that have no other."""
     findings = []
@@ -201,7 +201,7 @@ def left_open(
     return findings
 
 
-def _is_full(screened: Screened, settings: AnalysisSettings) -> bool:
+def _is_full(screened: Suspicion, settings: AnalysisSettings) -> bool:
     """Whether each node has been measured with every other."""
     return settings.first_rounds >= len(screened.of_node) - 1
 
@@ -213,7 +213,7 @@ def _may_be_slow(xs: Sequence[float], reference: Normal | None, settings: Analys
     return at_least(-log(1 - TO_BE_NAMED), xs, reference) > 1 - SURE_ENOUGH
 
 
-def too_noisy(screened: Screened, settings: AnalysisSettings) -> tuple[PairFault, ...]:
+def too_noisy(screened: Suspicion, settings: AnalysisSettings) -> tuple[PairFault, ...]:
     """That among so many nodes, with this noise, a node far slower than matters might well not be named."""
     reference, nodes = screened.reference, tuple(sorted(screened.of_node))
     if reference is None or len(nodes) < FEWEST_OF_ALL:
@@ -232,7 +232,7 @@ def too_noisy(screened: Screened, settings: AnalysisSettings) -> tuple[PairFault
 
 
 def slow_now_and_then(
-    screened: Screened, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: AnalysisSettings
+    screened: Suspicion, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: AnalysisSettings
 ) -> list[PairFault]:
     """Those of these nodes, none of which is named for anything else."""
     first = [value.x for value in screened.values if not value.is_retest]

@@ -1,4 +1,4 @@
-"""Groups of nodes, after the pairs: which to measure next, and what a group's bandwidth is compared with. Pure.
+"""Groups of nodes, measured after the pairs: which is next, and what its bandwidth is compared with. Pure functions.
 
 Pairs name nodes and links. What only shows where many nodes meet (an oversubscribed switch, a rail that is cabled to
 another, a library that chooses another algorithm) shows in groups of 4, 8, … and in all of them.
@@ -24,7 +24,7 @@ TIMES = 2  # that a size is measured where anything of it was low
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """The groups that are to be measured: of a size no node is in two. No more than `most_nodes` are loaded at once.
+    """The groups to measure; groups of one size share no node. At most `most_nodes` are loaded at once.
 
     `places` names each node's rack as far as it is known. `left_out` are sizes that were asked for, and why none of
     their groups is there.
@@ -82,7 +82,7 @@ def _cut(nodes: Sequence[str], size: int) -> list[NodeGroup]:
 
 @dataclass(frozen=True)
 class GroupLimits:
-    """The shares of what is usual below which a group is low.
+    """Shares of the usual bandwidth below which a group is slow.
 
     `slower` less than the other groups of its size; less than `least_share` of the smallest groups' bandwidth; less
     than `least_of_pairs` of `pairs_gb_per_s`, what is normal for pairs, 0 where that is unknown.
@@ -96,7 +96,7 @@ class GroupLimits:
 
 @dataclass(frozen=True)
 class MeasuredGroups:
-    """What was measured of groups, by their size and by group."""
+    """The measurements of groups, by size and group."""
 
     measurements: tuple[GroupMeasurement, ...]
     places: Mapping[str, str] = field(default_factory=dict)

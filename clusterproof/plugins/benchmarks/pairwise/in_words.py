@@ -1,4 +1,4 @@
-"""What was found between nodes, as people read it."""
+"""Findings between nodes as sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of a campaign: what was planned, and every measurement as soon as it is there. JSON Lines.
+"""The journal of a campaign (JSON Lines): its plan, and every measurement as it is made.
 
 The first line is the plan; then come measurements, and how many first rounds there was time for; the last line says
 that it ended. A run that was broken off resumes from it, a recording replays it.
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
-from clusterproof.plugins.benchmarks.pairwise.failures import failure_of
 from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.core.errors import ClusterproofError
@@ -36,7 +35,7 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
 
 
 class JournalError(ClusterproofError, ValueError):
-    """A file that is no journal, or one of another campaign; the message is one line."""
+    """A file that is no journal, or another campaign's; the message is one line."""
 
 
 def file_name(number: int) -> str:
@@ -46,7 +45,7 @@ def file_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """All that such a file holds. `about` describes the meter: its name, size and what it is compared with."""
+    """The contents of a journal. `about` describes the meter: its name, size and baseline."""
 
     plan: PairPlan
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +57,7 @@ class Journal:
 
 
 class JournalWriter:
-    """An open journal: every line is on the disk before the next measurement begins."""
+    """An open journal: every line is synced to disk before the next measurement begins."""
 
     def __init__(self, path: Path, journal: Journal) -> None:
         """Begin a new file, or go on with one that is there. Raises OSError."""
@@ -284,7 +283,7 @@ def _reading(record: Mapping[str, Any]) -> Reading:
         raise ValueError(f"{busbw!r:.40} is not a bandwidth")
     exchanges = tuple(exchange_of(exchange) for exchange in record.get("exchanges", ()))
     hosts = tuple(_texts(record.get("hosts", ())))
-    return Reading(**{**record, "hosts": hosts, "exchanges": exchanges, "failure": failure_of(record)})
+    return Reading(**{**record, "hosts": hosts, "exchanges": exchanges, "failure": Reading.failure_in(record)})
 
 
 def _texts(values: Sequence[Any]) -> list[str]:

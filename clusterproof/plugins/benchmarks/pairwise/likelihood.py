@@ -1,4 +1,4 @@
-"""How sure a finding is: what a node's values weigh for "slow by so much" against "healthy, and unlucky"."""
+"""Likelihood ratios of a node's values: slow by a given share, or healthy."""
 
 from __future__ import annotations
 

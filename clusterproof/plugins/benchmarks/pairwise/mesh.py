@@ -1,4 +1,4 @@
-"""From exchanges of a few bytes to findings: which device, node, rail, switch or path carries nothing. Pure.
+"""Findings of the RDMA mesh: which device, node, rail, switch or path carries nothing. Pure functions.
 
 A device is named only if two partners that reach others do not reach it. What is common to many devices of one rail is
 the rail's or a switch's, and what is between two sides each of which is well inside is between them: then no node is.
@@ -13,8 +13,8 @@ from functools import cached_property
 
 from clusterproof.plugins.benchmarks.pairwise.paths import (
     RAILS,
-    Cut,
-    OnRail,
+    RailCut,
+    RailFinding,
     between,
     cuts,
     failed_meetings,
@@ -33,7 +33,7 @@ FEWEST_OF_A_SWITCH = 3  # devices of one rail, or nodes
 
 @dataclass(frozen=True, slots=True)
 class MeshLimits:
-    """Shares of all pairs of a rail that may still carry something on a rail that is at fault, and of its devices."""
+    """Shares of the pairs and devices of a faulty rail that may still work."""
 
     rail_share: float
     switch_share: float
@@ -49,7 +49,7 @@ class MeshLimits:
 
 @dataclass(frozen=True)
 class Mesh:
-    """What all exchanges of a run come to. `partners` are those that any was made with, by node."""
+    """The findings of all exchanges of a run. `partners` are, by node, those that any exchange was made with."""
 
     rails: tuple[Rail, ...]
     findings: tuple[MeshFinding, ...]
@@ -63,11 +63,11 @@ class Mesh:
 
 @dataclass(frozen=True)
 class SeenRail:
-    """A rail that works for others, with the silent nodes that places account for, and its cuts."""
+    """A rail that works for some nodes, with its cuts, and the silent nodes that the failure of a place explains."""
 
     rail: Rail
     of_places: Mapping[str, frozenset[str]]
-    cuts: tuple[Cut, ...]
+    cuts: tuple[RailCut, ...]
     has_places: bool
 
     @cached_property
@@ -208,7 +208,7 @@ def _untold(good: frozenset[str]) -> str:
     return f"whether it or {fold(good)} is at fault cannot be told, as no other partner reaches anybody"
 
 
-def _on_rail(seen: SeenRail, silent_nodes: frozenset[str], limits: MeshLimits) -> Iterator[OnRail]:
+def _on_rail(seen: SeenRail, silent_nodes: frozenset[str], limits: MeshLimits) -> Iterator[RailFinding]:
     """What is found on one rail that works for others: switches, devices, sides and paths."""
     rail = seen.rail
     for place, nodes in seen.of_places.items():
@@ -216,7 +216,7 @@ def _on_rail(seen: SeenRail, silent_nodes: frozenset[str], limits: MeshLimits) -
             yield _switch(rail, nodes - silent_nodes, f" ({place})")
     for node in sorted(seen.beyond - silent_nodes):
         message = f"its device on {RAILS} reaches none of {fold(rail.tried[node])}, with too few of each side of a cut"
-        yield OnRail(MeshKind.OPEN, (node,), message, rail.number, why(rail.failed_of([node])))
+        yield RailFinding(MeshKind.OPEN, (node,), message, rail.number, why(rail.failed_of([node])))
     left = rail.silent - silent_nodes - seen.excused
     if _is_shared(left, rail.tried, seen.has_places, limits):
         yield _switch(rail, left, "")
@@ -229,31 +229,31 @@ def _on_rail(seen: SeenRail, silent_nodes: frozenset[str], limits: MeshLimits) -
             message = (
                 f"{pair.a} and {pair.b} failed to reach each other once on {RAILS}, and did when it was tried again"
             )
-            yield OnRail(MeshKind.ONCE, pair.nodes, message, rail.number, why([link]))
+            yield RailFinding(MeshKind.ONCE, pair.nodes, message, rail.number, why([link]))
 
 
-def _switch(rail: Rail, nodes: Iterable[str], where: str) -> OnRail:
+def _switch(rail: Rail, nodes: Iterable[str], where: str) -> RailFinding:
     known = tuple(sorted(nodes))
     message = f"{RAILS}: the devices of {fold(known)}{where} reach nobody, those of other nodes do"
-    return OnRail(MeshKind.SWITCH, known, message, rail.number, why(rail.failed_of(known)))
+    return RailFinding(MeshKind.SWITCH, known, message, rail.number, why(rail.failed_of(known)))
 
 
-def _device(rail: Rail, node: str) -> OnRail:
+def _device(rail: Rail, node: str) -> RailFinding:
     """A device that reaches nobody, where most others of the rail do."""
     good, reason = rail.good_partners(node), why(rail.failed_of([node]))
     partners = fold(rail.tried[node])
     if len(good) < FEWEST_PARTNERS:
         message = f"its device on {RAILS} reaches none of {partners}; {_untold(good)}"
-        return OnRail(MeshKind.OPEN, (node,), message, rail.number, reason)
+        return RailFinding(MeshKind.OPEN, (node,), message, rail.number, reason)
     message = (
         f"{rail.device(node)} (rail {rail.number}) reaches none of {partners}, {len(good)} of which reach others on it"
     )
-    return OnRail(MeshKind.DEVICE, (node,), message, rail.number, reason)
+    return RailFinding(MeshKind.DEVICE, (node,), message, rail.number, reason)
 
 
-def _folded(findings: Iterable[OnRail]) -> Iterator[MeshFinding]:
+def _folded(findings: Iterable[RailFinding]) -> Iterator[MeshFinding]:
     """What is alike on several rails as one finding."""
-    alike: dict[tuple[MeshKind, tuple[str, ...], str], list[OnRail]] = defaultdict(list)
+    alike: dict[tuple[MeshKind, tuple[str, ...], str], list[RailFinding]] = defaultdict(list)
     for finding in findings:
         alike[finding.kind, finding.nodes, finding.message].append(finding)
     for (kind, nodes, message), same in alike.items():

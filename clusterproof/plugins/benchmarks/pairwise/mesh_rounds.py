@@ -1,4 +1,4 @@
-"""Which pairs exchange again after the first rounds. Pure.
+"""Which pairs of the mesh exchange again after the first rounds. Pure functions.
 
 Paths that failed once; nodes that look dead, with each other: they may be on a fabric of their own; and nodes with too
 few partners.

@@ -1,4 +1,4 @@
-"""What is normal for a pair, and measurements as differences of logarithms from it: log(0.93) is 7 % slower."""
+"""The normal bandwidth of a pair; measurements are logarithmic differences from it: log(0.93) is 7 % slower."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OFTEN_TOGETHER = 2  # rounds in which two pairs are slow at once, from which on 
 
 @dataclass(frozen=True, slots=True)
 class Tails:
-    """The share of values that are no normal noise, and where those were that have been seen: in bins of a width."""
+    """The distribution of outliers seen so far: their share, and a histogram of where they lie."""
 
     share: float = OUTLIERS
     width: float = 1.0
@@ -51,7 +51,7 @@ def tails(about: Sequence[float], sigma: float) -> Tails:
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """What is normal: the centre of log(busbw) inside places and across them, and its spread."""
+    """The centres of log(busbw) within places and across them, and its spread."""
 
     inside: float
     across: float
@@ -74,7 +74,7 @@ class Normal:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One successful measurement of a pair, beside what is normal for pairs like it."""
+    """One successful measurement of a pair, relative to the normal of pairs like it."""
 
     pair: Pair
     x: float
@@ -86,7 +86,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisSettings:
-    """What an analysis takes for granted; the numbers are catalog/busbw.toml's."""
+    """The parameters of an analysis, from catalog/busbw.toml."""
 
     min_effect: float  # difference of logarithms from which slowness matters: -log(0.95)
     places: Mapping[str, str]  # rack, UltraServer or zone of a node, where it is known

@@ -1,4 +1,4 @@
-"""What exchanged nothing: links of a rail though both their devices reach others, and devices without a partner. Pure.
+"""Links of a rail that carry nothing although both devices reach others, and devices without a partner. Pure functions.
 
 Few pairs are tried, so what reaches each other directly or by others are parts of a side only. Parts of one place with
 no failure between them are of one side, and so are parts that fail with the same others.
@@ -27,8 +27,8 @@ Nodes = frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """Sides of a rail, and the pairs that failed between them."""
+class RailCut:
+    """Two sides of a rail, and the pairs between them that failed."""
 
     sides: tuple[Nodes, ...]
     across: tuple[Pair, ...]
@@ -39,7 +39,7 @@ class Cut:
         return proven < len(self.sides) and partners <= frozenset().union(*self.sides)
 
 
-def cuts(rail: Rail, places: Mapping[str, str]) -> list[Cut]:
+def cuts(rail: Rail, places: Mapping[str, str]) -> list[RailCut]:
     """The cuts of a rail."""
     parts = _of_places(rail.parts(), rail, places)
     failed: dict[tuple[int, int], list[Pair]] = defaultdict(list)
@@ -53,7 +53,7 @@ def cuts(rail: Rail, places: Mapping[str, str]) -> list[Cut]:
     for numbers in _joined(list(failed)):
         across = tuple(pair for two, pairs in failed.items() if two[0] in numbers for pair in pairs)
         if len(across) >= FEWEST_ACROSS:
-            between_parts.append(Cut(_two_sides(numbers, failed, parts), across))
+            between_parts.append(RailCut(_two_sides(numbers, failed, parts), across))
     return between_parts + _between_places(rail, places, {pair for cut in between_parts for pair in cut.across})
 
 
@@ -98,7 +98,7 @@ def _two_sides(
     return tuple(frozenset(nodes) for nodes in of_side)
 
 
-def _between_places(rail: Rail, places: Mapping[str, str], explained: set[Pair]) -> list[Cut]:
+def _between_places(rail: Rail, places: Mapping[str, str], explained: set[Pair]) -> list[RailCut]:
     """Two places none of whose pairs reach each other, though both reach a third."""
     tried: dict[Nodes, list[Pair]] = defaultdict(list)
     for pair in rail.links:
@@ -110,13 +110,13 @@ def _between_places(rail: Rail, places: Mapping[str, str], explained: set[Pair])
             of_two = [
                 frozenset(node for pair in pairs for node in pair if places[node] == place) for place in sorted(two)
             ]
-            between_places.append(Cut(tuple(of_two), tuple(pairs)))
+            between_places.append(RailCut(tuple(of_two), tuple(pairs)))
     return between_places
 
 
 @dataclass(frozen=True, slots=True)
-class OnRail:
-    """What was found on one rail; what is alike on others is one finding. `key` is what it is about."""
+class RailFinding:
+    """A finding on one rail; alike ones on several rails are joined. `key` is what it is about."""
 
     kind: MeshKind
     nodes: tuple[str, ...]
@@ -127,7 +127,7 @@ class OnRail:
     links: tuple[tuple[str, str], ...] = ()
 
 
-def between(rail: Rail, cuts_of_rail: Sequence[Cut]) -> Iterator[OnRail]:
+def between(rail: Rail, cuts_of_rail: Sequence[RailCut]) -> Iterator[RailFinding]:
     """What these cuts account for, and what is left."""
     for cut in cuts_of_rail:
         yield _cut(rail, cut)
@@ -137,7 +137,7 @@ def between(rail: Rail, cuts_of_rail: Sequence[Cut]) -> Iterator[OnRail]:
     )
 
 
-def _paths(rail: Rail, failed: Mapping[Pair, Link]) -> Iterator[OnRail]:
+def _paths(rail: Rail, failed: Mapping[Pair, Link]) -> Iterator[RailFinding]:
     """What is left: a device that several of these have in common, else the path between two."""
     left = dict(failed)
     while left:
@@ -149,20 +149,20 @@ def _paths(rail: Rail, failed: Mapping[Pair, Link]) -> Iterator[OnRail]:
         message = (
             f"{rail.device(node)} (rail {rail.number}) reaches {reached}, and not {partners}, which reach others on it"
         )
-        yield OnRail(MeshKind.PARTLY, (node,), message, rail.number, why(own.values()))
+        yield RailFinding(MeshKind.PARTLY, (node,), message, rail.number, why(own.values()))
     for pair, link in left.items():
         message = f"{pair.a} and {pair.b} do not reach each other on {RAILS}, though both reach others there"
         again = ((pair.a, pair.b),) if len(link.problems) == 1 else ()
         devices = " to ".join(link.devices[node] for node in pair)
-        yield OnRail(MeshKind.PATH, pair.nodes, message, rail.number, f"{devices}: {why([link])}", links=again)
+        yield RailFinding(MeshKind.PATH, pair.nodes, message, rail.number, f"{devices}: {why([link])}", links=again)
 
 
-def _cut(rail: Rail, cut: Cut) -> OnRail:
+def _cut(rail: Rail, cut: RailCut) -> RailFinding:
     failed = [rail.links[pair] for pair in cut.across]
     nodes = tuple(sorted(frozenset().union(*cut.sides)))
     apart = " and ".join(sorted(map(fold, cut.sides)))
     message = f"cut on {RAILS}: {apart} do not reach each other, though each reaches others"
-    return OnRail(
+    return RailFinding(
         MeshKind.CUT, nodes, message, rail.number, f"none of {number_of(len(failed), 'pair')} across, {why(failed)}"
     )
 

@@ -1,4 +1,4 @@
-"""The exchanges of a run by rail: which devices were tried with which others, and which of them they reached. Pure.
+"""The exchanges of a run by rail: which devices were tried together, and which reached each other. Pure functions.
 
 A rail has the same number on all nodes: a pair counts only the devices that its two nodes have.
 """
@@ -18,7 +18,7 @@ SILENCE = "nothing says why"
 
 @dataclass
 class Link:
-    """Two devices of one rail, and each time that they were tried: empty where bytes came back, else why not."""
+    """Two devices of one rail with the outcome of each try: empty for success, else why it failed."""
 
     devices: Mapping[str, str]  # by node
     problems: list[str] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Rail:
-    """One rail: the links that were tried on it."""
+    """One rail and the links that were tried on it."""
 
     number: int
     links: Mapping[Pair, Link]

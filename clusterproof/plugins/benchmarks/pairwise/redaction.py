@@ -1,4 +1,4 @@
-"""The measurements of a run without the names of its nodes and places."""
+"""The measurements of a run with the names of nodes and places replaced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def without_names(run: PairwiseRun, shown: Mapping[str, str], text: Callable[[st
 
 
 class _Pseudonyms:
-    """What stands for the names of one campaign."""
+    """The pseudonyms of one campaign."""
 
     def __init__(self, plan: PairPlan, shown: Mapping[str, str], text: Callable[[str], str]) -> None:
         self._nodes = {node: shown.get(node, f"unknown-{number}") for number, node in enumerate(plan.nodes, start=1)}

@@ -1,4 +1,4 @@
-"""What to measure again: nodes, pairs and places that the measurements so far make suspect; and the good nodes.
+"""Chooses what to measure again: suspected nodes, pairs and places, and known good nodes as their partners.
 
 Places are racks, UltraServers and zones whose pairs are slow together, so that none of their nodes is at fault.
 """
@@ -22,7 +22,7 @@ FEWEST_VALUES = 4
 
 @dataclass(frozen=True, slots=True)
 class SlowPlace:
-    """One place. Effects are differences of logarithms, 0.0 where those pairs are normal."""
+    """A suspected place. Effects are logarithmic differences, 0.0 where its pairs are normal."""
 
     name: str
     nodes: tuple[str, ...]
@@ -107,8 +107,8 @@ FEWEST_OWN = 2  # values with partners that are not slow, to evaluate a node by 
 
 
 @dataclass(frozen=True, slots=True)
-class Screened:
-    """What the measurements so far suggest."""
+class Suspicion:
+    """The suspects so far."""
 
     reference: Normal | None
     values: Sequence[Value]  # without what slow places explain
@@ -128,7 +128,7 @@ class Screened:
         return [value for value in self.of_node[node] if value.pair.other(node) not in self.slow]
 
 
-def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> Screened:
+def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> Suspicion:
     """Look through all measurements so far."""
     failing = failing_nodes(measurements)
     often = Counter(measurement.pair for measurement in measurements)
@@ -160,8 +160,8 @@ def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> S
             break
     failed = _failed_links(measurements, failing)
     if reference is None:
-        return Screened(None, (), {}, failing, failed, ())
-    return Screened(reference, all_values, slow, failing, (*failed, *links), tuple(places), of_node)
+        return Suspicion(None, (), {}, failing, failed, ())
+    return Suspicion(reference, all_values, slow, failing, (*failed, *links), tuple(places), of_node)
 
 
 def _lowest(of_node: Mapping[str, Sequence[Value]]) -> set[str]:

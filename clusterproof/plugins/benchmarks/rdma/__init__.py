@@ -1,1 +1,1 @@
-"""What runs on the two nodes of a pair to exchange a few bytes between their RDMA devices."""
+"""The program that runs on both nodes of a pair and exchanges a few bytes between their RDMA devices."""

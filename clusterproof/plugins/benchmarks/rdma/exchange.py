@@ -1,4 +1,4 @@
-"""Both ends of a pair: all RDMA devices of one node exchange a few bytes at once with those of their rail on the other.
+"""Both ends of a pair: each RDMA device exchanges a few bytes with the device of its rail, all at once.
 
 The two meet on a TCP port and prove that they know the secret of their run; the end that serves says what is exchanged,
 and prints what came of it as one JSON object. Each exchange has its own deadline, so that one that hangs costs nothing

@@ -1,4 +1,4 @@
-"""The RDMA ports of a node in the order of the PCI bus, and which are those of one rail on two nodes. Travels."""
+"""RDMA ports of a node in PCI bus order, and which of two nodes' ports are on one rail. Travels to nodes."""
 
 from __future__ import annotations
 

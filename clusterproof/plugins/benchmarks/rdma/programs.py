@@ -1,4 +1,4 @@
-"""The programs that exchange a few bytes between two RDMA ports: how each is called, and what shows that they arrived.
+"""The programs that exchange bytes between two RDMA ports: their command lines, and how success shows in their output.
 
 Travels; standard library only, for Python 3.8.
 """
@@ -42,7 +42,7 @@ MAX_OUTPUT = 16 * 1024
 
 
 class Ended(NamedTuple):
-    """How a program ended, None where it was killed, and the last that it printed."""
+    """How a program ended (None: it was killed), and its last output."""
 
     exit: int | None
     text: str
@@ -72,7 +72,7 @@ def have_not_met(server: Ended, client: Ended, is_left: bool) -> bool:
 
 
 class Running:
-    """A program that runs, and what it prints; none where it cannot be started."""
+    """A running program and its output."""
 
     def __init__(self, words: list[str]) -> None:
         self._output = BoundedOutput(MAX_OUTPUT)

@@ -1,4 +1,4 @@
-"""Nodes that were named without AWS, as by ssh: whether they are EC2 instances, and which, as they say themselves."""
+"""Which nodes of a cluster are EC2 instances, by their own evidence, where it was named without AWS, as by ssh."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REGION = re.compile(r"[a-z]{2}(-[a-z]{2,12}){1,3}-\d{1,2}")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the metadata service reports about an instance; a value that it does not have is empty."""
+    """An instance by its metadata service; empty fields where that lacks them."""
 
     instance_id: str
     instance_type: str

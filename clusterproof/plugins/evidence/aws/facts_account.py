@@ -1,4 +1,4 @@
-"""What a cluster needs of its account: the subnets and security groups of its nodes, endpoints, service quotas."""
+"""What a cluster needs of its AWS account: subnets, security groups, endpoints, service quotas."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _reported(ids: set[str], reported: Iterable[T], what: str) -> list[T]:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one quota must allow; `amount` is None where the catalogue does not know an instance type."""
+    """The least value that one quota must have; `amount` is None where an instance type is unknown."""
 
     service: str
     name: str

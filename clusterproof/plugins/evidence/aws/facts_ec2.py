@@ -1,4 +1,4 @@
-"""EC2 instances and the network of a cluster, as EC2 reports them; what instances' own metadata says."""
+"""EC2 instances and the VPC of a cluster from EC2's API, and the instance metadata of nodes."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Quota(Reported):
 
 @record
 class Identity(Reported):
-    """Which instance it is; empty where the document lacks a word."""
+    """The instance identity document; empty fields where it lacks them."""
 
     instance_id = Field(text)
     instance_type = Field(text)
@@ -136,7 +136,7 @@ class Identity(Reported):
 
 @record
 class ScheduledEvent(Reported):
-    """Something that AWS will do to the instance, or has done."""
+    """Maintenance of the instance that AWS has scheduled or done."""
 
     code = Field(text)
     state = Field(text)

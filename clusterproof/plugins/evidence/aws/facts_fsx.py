@@ -1,4 +1,4 @@
-"""A file system of FSx that nodes mount: its limits, how loaded and how full it was, and when a load is sustained."""
+"""An FSx file system that nodes mount: its limits, load and use, and when a load counts as sustained."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Metrics(Reported):
 
 @record
 class FileSystem(Reported):
-    """One file system that nodes mount. Every fact raises Incomplete where FSx does not show it, and says why."""
+    """An FSx file system. A fact that FSx does not report raises Incomplete."""
 
     paths: tuple[str, ...]
     unknown: str  # why nothing is known of it, else empty
@@ -207,7 +207,7 @@ Points = Sequence[float | None]  # one a minute, None where it is missing
 
 @record
 class Period:
-    """Minutes in which a load was sustained, the last one included; how many were hot, and the mean of those."""
+    """Minutes of sustained load; how many were over the limit, and their mean."""
 
     first: int
     last: int

@@ -65,7 +65,7 @@ class InstanceGroup(Reported):
 
 @record
 class HyperpodCluster(Reported):
-    """What DescribeCluster answered."""
+    """The answer of DescribeCluster."""
 
     @property
     def described(self) -> Mapping[str, Any]:
@@ -150,7 +150,7 @@ class NodeZone(Reported):
 
 @record
 class ResourceConfig(Reported):
-    """What HyperPod wrote on a node about the node itself."""
+    """HyperPod's resource_config.json on a node, as far as it is about that node."""
 
     is_there = Field(flag, "file")
 

@@ -1,4 +1,4 @@
-"""Which FSx file system a mount is of, from its source and what DescribeFileSystems shows; those that nodes mount."""
+"""Which FSx file system a mount is of, by its source and DescribeFileSystems."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_SOURCE = 500  # characters
 
 @record
 class Source:
-    """Where a mount is from: `10.1.71.197@tcp:/oyuutbev` of type lustre, `fs-….fsx.REGION.amazonaws.com:/fsx` of nfs4.
+    """The source of a mount: `10.1.71.197@tcp:/oyuutbev` (lustre), `fs-….fsx.REGION.amazonaws.com:/fsx` (nfs4).
 
     A Lustre mount shows the addresses of its servers, whatever it was mounted by; only its name identifies the file
     system.

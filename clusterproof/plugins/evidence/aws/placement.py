@@ -1,4 +1,4 @@
-"""Where the nodes of a job stand: availability zones, network layers, UltraServers."""
+"""Placement of a job's nodes: availability zones, network layers, UltraServers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHIPS = re.compile(r".{1,60}x(\d{1,4})")  # of an UltraServer, in its type: ml.
 
 @dataclass(frozen=True, slots=True)
 class JobGroup:
-    """Nodes that a job spans: those of one instance group that have accelerators."""
+    """Nodes that one job spans: those of an instance group with accelerators."""
 
     name: str
     nodes: tuple[str, ...]
@@ -26,7 +26,7 @@ class JobGroup:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How a job group is spread over places; the most crowded place first."""
+    """How many nodes of a job group each place has, the largest number first."""
 
     group: str
     places: Mapping[str, tuple[str, ...]]

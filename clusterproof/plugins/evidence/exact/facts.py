@@ -1,4 +1,4 @@
-"""Exact arithmetic under load: what GPUs and cores computed, what of it was wrong, and what they were not asked for."""
+"""Exact arithmetic under load: what GPUs and cores computed, wrong results, and data types that were not tried."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.field import (
     values,
     whole,
 )
-from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.facts import ProgramRun
 from clusterproof.plugins.evidence.perf.gpu_speed import document
 
 T = TypeVar("T")
@@ -38,8 +38,8 @@ def every_alone(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple
 
 
 @record
-class Wrong(Reported):
-    """One result that was wrong, and how often it was when it was computed again."""
+class WrongResult(Reported):
+    """One wrong result, and how often it was wrong again when repeated."""
 
     where = Field(text)
     data_set = Field(optional(text), "set")
@@ -69,14 +69,14 @@ class Wrong(Reported):
 
 @record
 class TypeProducts(Reported):
-    """Products of one data type."""
+    """The products of one data type."""
 
     type = Field(text)
     products = Field(optional(whole))
     cores = Field(optional(whole))  # that multiplied it
     wrong_cores = Field(optional(whole))
     wrong_products = Field(whole)
-    wrong = Field(every(Wrong))
+    wrong = Field(every(WrongResult))
     why = Field(optional(text))  # it was not multiplied
     has_none = Field(optional(text))  # by its make the hardware lacks the type
 
@@ -89,7 +89,7 @@ class TypeProducts(Reported):
 
 @record
 class ExactGpu(Reported):
-    """One GPU."""
+    """The results of one GPU."""
 
     name = Field(text)
     address = Field(optional(text))  # on the PCI bus
@@ -118,20 +118,20 @@ class ExactGpu(Reported):
 
 @record
 class GpuExact(Reported):
-    """The GPUs of a node."""
+    """The results of a node's GPUs."""
 
     given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
 
     @property
     def gpus(self) -> tuple[ExactGpu, ...]:
         """In PyTorch's order, which is nvidia-smi's. Raises Incomplete."""
-        report = Reported(document(Ran(self.data)))
+        report = Reported(document(ProgramRun(self.data)))
         return tuple(at_least_one([*_Gpus(report.data).gpus], "GPU"))
 
 
-def wrong_everywhere(gpus: Iterable[ExactGpu]) -> Mapping[str, list[Wrong]]:
+def wrong_everywhere(gpus: Iterable[ExactGpu]) -> Mapping[str, list[WrongResult]]:
     """By type what is wrong on each of several GPUs, each time: no two GPUs break in the same way, a library does."""
-    by_type: dict[str, list[tuple[Wrong, ...]]] = {}
+    by_type: dict[str, list[tuple[WrongResult, ...]]] = {}
     with Recording():  # what cannot be read of it, the check says
         for kind in (kind for gpu in gpus for kind in known(lambda: gpu.types, ())):  # noqa: B023
             with part:
@@ -151,20 +151,20 @@ class _Gpus(Reported):
 
 @record
 class CoreError(Reported):
-    """A core whose process did not answer."""
+    """A core whose process gave no answer."""
 
     core = Field(whole)
     error = Field(text)
 
 
 @record
-class Cores(Reported):
-    """What all cores computed."""
+class CoreResults(Reported):
+    """The results of all cores."""
 
     @property
-    def wrong_everywhere(self) -> Mapping[str, list[Wrong]]:
+    def wrong_everywhere(self) -> Mapping[str, list[WrongResult]]:
         """By type what is wrong on each of several cores, each time, as of GPUs."""
-        found: dict[str, list[Wrong]] = {}
+        found: dict[str, list[WrongResult]] = {}
         with Recording(), part:
             for kind in self.types:
                 wrong = [one for one in self.wrong if one.type == kind.type]
@@ -175,17 +175,17 @@ class Cores(Reported):
 
     cores = Field(whole)
     types = Field(every_alone(TypeProducts))
-    wrong = Field(every_alone(Wrong))
+    wrong = Field(every_alone(WrongResult))
     errors = Field(every(CoreError))
     without_torch = Field(optional(text))
 
 
 @record
 class CpuExact(Reported):
-    """The cores and the memory of a node."""
+    """The results of a node's cores and memory."""
 
     @property
-    def found(self) -> Cores:
+    def found(self) -> CoreResults:
         """What they answered, by PyTorch or without it. Raises Incomplete."""
-        printed: Mapping[str, Any] = document(Ran(self.data)) if "output" in self.data else self.data
-        return Cores(printed)
+        printed: Mapping[str, Any] = document(ProgramRun(self.data)) if "output" in self.data else self.data
+        return CoreResults(printed)

@@ -1,4 +1,4 @@
-"""Collectives of exact integers: which ranks took part, what of their results was wrong, and whose fault that is."""
+"""Collectives of exact integers: the ranks that took part, their wrong results, and the suspects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clusterproof.plugins.evidence.field import (
     text,
     whole,
 )
-from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.facts import ProgramRun
 from clusterproof.plugins.evidence.perf.gpu_speed import document
 
 MAX_SUSPECTS = 5  # that are named beside each other
@@ -32,7 +32,7 @@ NCCL = "nccl"  # what GPUs exchange by
 
 @record
 class WrongBlock(Reported):
-    """What one rank had of one other that was wrong, in one round."""
+    """The wrong part of one sender's block on one rank, in one round."""
 
     round = Field(whole)
     sender = Field(optional(whole))
@@ -69,7 +69,7 @@ class OperationResult(Reported):
 
 @record
 class RankResult(Reported):
-    """What one rank answered."""
+    """The answer of one rank."""
 
     rank = Field(optional(whole))
     rounds = Field(whole)
@@ -87,7 +87,7 @@ class RankResult(Reported):
 
 @record
 class NodeResult(Reported):
-    """What the ranks of one node answered."""
+    """The answers of the ranks of one node."""
 
     backend = Field(text)
     ranks = Field(whole)
@@ -121,7 +121,7 @@ class ExactCollective(Reported):
     @property
     def found(self) -> NodeResult:
         """What PyTorch printed. Raises Incomplete."""
-        return NodeResult(document(Ran(self.data)))
+        return NodeResult(document(ProgramRun(self.data)))
 
 
 @record
@@ -162,7 +162,7 @@ def wrong_blocks(node: NodeResult) -> list[Block]:
 
 @record
 class Blame:
-    """What was wrong on the ranks of these nodes, and who is suspected; `names` are in the order of ranks."""
+    """Wrong results on the ranks of these nodes, and the suspects; `names` are in rank order."""
 
     blocks: tuple[Block, ...]
     names: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Training steps that GPUs made alike: their digests, and what a vote of GPUs of one kind and software says of each."""
+"""Training steps that all GPUs repeat identically: their digests, and the majority vote of like GPUs on each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clusterproof.plugins.evidence.field import (
     texts,
     whole,
 )
-from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.facts import ProgramRun
 from clusterproof.plugins.evidence.perf.gpu_speed import document
 
 FEWEST_ALIKE = 2  # GPUs that make another one the one that is wrong
@@ -31,7 +31,7 @@ DIGEST = Pattern(r"\S{1,64}")  # no BETWEEN; redaction leaves other words
 
 
 class Opinion(Enum):
-    """What the others say of one GPU's result."""
+    """The vote of the other GPUs on one GPU's result."""
 
     AGREES = "agrees"
     WRONG = "wrong"  # most others have one result, and it has one that nobody else has
@@ -57,7 +57,7 @@ def opinion(own: str, votes: Mapping[str, int], neighbours: Collection[str]) -> 
 
 @record
 class Repeat(Reported):
-    """A pass in which a GPU made other steps than in its first."""
+    """A pass whose digests differ from those of the same GPU's first pass."""
 
     number = Field(whole, "pass")
     step = Field(whole)
@@ -84,7 +84,7 @@ class TypeDigests(Reported):
 
 @record
 class StepGpu(Reported):
-    """One GPU."""
+    """The steps of one GPU."""
 
     name = Field(text)
     sms = Field(whole)
@@ -109,7 +109,7 @@ class _Printed(Reported):
 
 @record
 class Steps:
-    """What one GPU made in one type; `alike` has all that its digests depend on, but the GPU itself."""
+    """The digests of one GPU in one type; `alike` has everything else that they depend on."""
 
     gpu: int
     type: str
@@ -125,7 +125,7 @@ class Steps:
 
 @record
 class ExactStep(Reported):
-    """The GPUs of a node."""
+    """The steps of a node's GPUs."""
 
     driver = Field(optional(text))
     given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
@@ -133,7 +133,7 @@ class ExactStep(Reported):
     @property
     def printed(self) -> _Printed:
         """What PyTorch printed. Raises Incomplete."""
-        return _Printed(document(Ran(self.data)))
+        return _Printed(document(ProgramRun(self.data)))
 
     @property
     def gpus(self) -> tuple[StepGpu, ...]:
@@ -160,7 +160,7 @@ class ExactStep(Reported):
 
 
 class Ballot:
-    """What all GPUs of a group made, by what their digests depend on; `own` are the steps of the node in question."""
+    """The digests of all GPUs of a group, by what they depend on; `own` are those of the node in question."""
 
     def __init__(self, values: Mapping[str, Mapping[str, str | None]], own: Sequence[Steps]) -> None:
         self.own = own

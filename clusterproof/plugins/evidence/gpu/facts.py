@@ -99,8 +99,8 @@ class Fabric(Reported):
 
 
 @record
-class Moment(Reported):
-    """What a GPU that the hardware slows down reported at one moment: for how long so far, by NVML's fields."""
+class ThrottleReading(Reported):
+    """A throttling GPU at one moment: for how long so far, by the fields of NVML."""
 
     at_s = Field(number)
     counters_ns = Field(table)
@@ -232,7 +232,7 @@ class Gpu:
     def slowed_share(self, counters: Iterable[int]) -> float | None:
         """The share of the time between two moments that one of these counters ran; None where there are not two."""
         try:
-            first, last = (Moment(moment) for moment in value_of(self.data, "slowdown", objects))
+            first, last = (ThrottleReading(moment) for moment in value_of(self.data, "slowdown", objects))
             apart_ns = (last.at_s - first.at_s) * 1e9
             before, after = first.counters_ns, last.counters_ns
         except (Incomplete, NotApplicable, ValueError):

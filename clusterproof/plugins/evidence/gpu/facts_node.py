@@ -1,4 +1,4 @@
-"""A node's GPUs, through the driver and on the bus."""
+"""All GPUs of a node, from the driver and from the PCI bus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes that hold a GPU, and whose they are."""
+"""Processes that hold a GPU, and their owners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MPS = (MPS_CONTROL, "nvidia-cuda-mps-server", "nvidia-cuda-mps")  # serve jobs, 
 
 
 class Daemons(Protocol):
-    """What knows the users of the driver's daemons."""
+    """Facts from which the users of the driver's daemons are known."""
 
     @property
     def daemon_users(self) -> Container[int]:

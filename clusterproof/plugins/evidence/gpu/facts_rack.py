@@ -1,4 +1,4 @@
-"""A tray of an NVLink rack: the domain that it is in, and what IMEX answers on it."""
+"""A tray of an NVLink rack: its NVLink domain, and its IMEX daemon."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _whole_numbers(data: object) -> tuple[int, ...]:
 
 @record
 class ImexDaemon(Reported):
-    """The nvidia-imex that root runs on the host."""
+    """The nvidia-imex process of the host, run by root."""
 
     config = Field(text)  # the file of its -c; empty where it has none
     active_s = Field(number)  # for how long it runs
@@ -50,7 +50,7 @@ class ImexDaemon(Reported):
 
 @record
 class Imex(Reported):
-    """What the files and the command service of nvidia-imex say on one tray."""
+    """The configuration of nvidia-imex on one tray, and its state by the command service."""
 
     nodes = Field(texts, where="nodes_config.cfg")  # its addresses in their order; empty where there is no such file
     channels = Field(_whole_numbers)  # the numbers of those that jobs can open, 64 at most

@@ -1,4 +1,4 @@
-"""The racks of a run: which of its nodes are trays of one, whatever their groups, and whose IMEX list is another."""
+"""The racks of a run: which nodes are trays of one rack, whatever their groups, and whose IMEX list differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host as /proc and systemd show it; the kernels that run and are installed, and the clock."""
+"""The host from /proc and systemd: services, limits, mounts, the kernel, the clock."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def has_just_booted(node: Node) -> bool:
 
 @record
 class Platform(Reported):
-    """What the firmware says that the machine is; empty where it says nothing."""
+    """The machine by its firmware (DMI); empty where that says nothing."""
 
     vendor = Field(text)
     product = Field(text)
@@ -185,7 +185,7 @@ class FstabEntry(Reported):
 
 @record
 class Command(Reported):
-    """What a tool printed, with its exit status."""
+    """The output of a command, with its exit status."""
 
     exit = Field(whole)
     output = Field(output)
@@ -193,7 +193,7 @@ class Command(Reported):
 
 @record
 class Clock(Reported):
-    """How far the clock may be off; the kernel lets it grow until somebody corrects the clock."""
+    """The most that the clock may be off; the kernel lets this grow until the clock is corrected."""
 
     max_error_s = Field(number)
     synchronised = Field(flag)

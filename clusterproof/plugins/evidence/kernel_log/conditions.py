@@ -1,4 +1,4 @@
-"""What lines of the kernel log say now: those that no later line has ended, and those that come too often."""
+"""Which lines of the kernel log still hold: not ended by a later line, or too frequent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.kernel_log.facts import Cleared, Event, Logge
 
 @record
 class Condition:
-    """Lines of one form about one device, which hold."""
+    """Lines of one form about one device that still hold."""
 
     form: LogForm
     device: str
@@ -20,7 +20,7 @@ class Condition:
 
 
 class _Lines:
-    """All lines of one form about one device, and those that nothing has ended."""
+    """The lines of one form about one device, and those that no later line has ended."""
 
     def __init__(self) -> None:
         self.every: list[Logged] = []

@@ -1,4 +1,4 @@
-"""Reads the kernel log into typed events, of GPUs and of the host, as far as they count on a node. Never raises."""
+"""Reads the kernel log into typed events of GPUs and of the host. Never raises."""
 
 from __future__ import annotations
 

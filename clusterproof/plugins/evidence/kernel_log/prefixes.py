@@ -1,4 +1,4 @@
-"""A log's lines as grep finds them, behind a file's name or a line's number; and as busybox and OpenWrt write them."""
+"""Removes what grep, busybox and OpenWrt put before the lines of a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the lines of one Xid on one GPU are evaluated: how often it happened, and the rules that the catalogue names."""
+"""The catalogue's rules for one Xid on one GPU: how often it may happen, and named special cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes that are validated, each as Kubernetes has it and as it reports itself."""
+"""The nodes of a run, each by the Kubernetes API and by its own evidence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.node import Node
 
 @record
 class MemberNode:
-    """A node that is validated; `others` are those of its group, as Kubernetes has them."""
+    """A node of the run; `others` are the Kubernetes nodes of its group."""
 
     node: Node
     known: KubernetesNode | None

@@ -212,7 +212,7 @@ class Interface(Reported):
 
 @record
 class Counters(Reported):
-    """A device's or an interface's counters at two looks, by name; those that its driver has."""
+    """A device's or interface's counters, read twice, by name."""
 
     name = Field(text)
     counters = Field(table)
@@ -254,7 +254,7 @@ class HostsEntry(Reported):
 
 @record
 class Nameserver(Reported):
-    """A server that the node asks for names."""
+    """A name server of the node."""
 
     address = Field(text)
     answers = Field(flag)
@@ -262,7 +262,7 @@ class Nameserver(Reported):
 
 @record
 class InterfaceAddress(Reported):
-    """What an interface is reached by; `mac` and `ipv4` are empty where it has none."""
+    """The addresses of an interface; `mac` and `ipv4` are empty where it has none."""
 
     name = Field(text)
     driver = Field(text)
@@ -282,7 +282,7 @@ class InterfaceAddress(Reported):
 
 @record
 class Naming(Reported):
-    """A node's own name and addresses; `duplicates` are IPv6 addresses that another host was found to have."""
+    """A node's own name and addresses; `duplicates` are IPv6 addresses that another host has too."""
 
     hostname = Field(text)
     hosts = Field(every(HostsEntry))

@@ -1,4 +1,4 @@
-"""A node's RDMA devices, RoCE ports and interfaces, and what network software finds on it."""
+"""A node's RDMA devices, RoCE ports and interfaces, and the network libraries that find them."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ _TRAFFIC_CLASS = Pattern(r"[0-9]{1,3}$")
 
 @record
 class Gid(Reported):
-    """An entry of a port's table of GIDs that is in use."""
+    """A used entry of a port's GID table."""
 
     index = Field(whole)
     type = Field(text)  # IB/RoCE v1, or RoCE v2

@@ -1,1 +1,1 @@
-"""The PCI bus, whatever drivers think of what is on it."""
+"""Devices on the PCI bus, whether or not a driver knows them."""

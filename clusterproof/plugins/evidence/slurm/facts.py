@@ -1,4 +1,4 @@
-"""What Slurm says of its nodes, typed."""
+"""Slurm's nodes, partitions and jobs, typed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 
 @record
 class SlurmNode(Reported):
-    """One node as `scontrol show node` or `sinfo` shows it."""
+    """One node from `scontrol show node` or `sinfo`."""
 
     name = Field(text)
     state = Field(text)
@@ -109,7 +109,7 @@ class SlurmNode(Reported):
 
 @record
 class SlurmNodes(Reported):
-    """The nodes that were captured: this one, or the whole cluster."""
+    """The nodes in a capture: one, or the whole cluster."""
 
     @property
     def only(self) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def nodes_named(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The row of each node, a line on each row that is not understood, and all other lines.
+    """The row of each node, the rows that were not understood, and all other lines.
 
     A table that is refused has other lines alone, and says why.
     """

@@ -1,1 +1,1 @@
-"""What is installed, in which version, and what jobs find in their environment."""
+"""Installed software and its versions, and the environment that jobs get."""

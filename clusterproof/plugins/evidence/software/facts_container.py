@@ -1,4 +1,4 @@
-"""What a job's programs get where they run, typed."""
+"""The devices and libraries of a job's container."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VERSION = re.compile(r"\.so\.(\d{1,5}(?:\.\d{1,5}){1,3})$")
 
 @record
 class DeviceFile(Reported):
-    """A device file, and the errno by which it refuses to be opened; empty where it opens."""
+    """A device file and the errno of opening it; empty where it opens."""
 
     path = Field(text)
     refused = Field(text)
@@ -48,7 +48,7 @@ class DeviceFile(Reported):
 
 @record
 class LoadedLibrary(Reported):
-    """A library as the loader finds it."""
+    """A library as the dynamic loader finds it."""
 
     path = Field(text)  # with every link followed; empty where it does not load
     mount = Field(text)  # the mount point above it, or above the one that it does not fit to

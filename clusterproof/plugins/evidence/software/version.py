@@ -1,4 +1,4 @@
-"""Versions as programs write them, and the rules that a manifest holds them against."""
+"""Version numbers, and the rules by which a manifest compares them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REVISION = Pattern(r"-(\d{1,9}(?:\.\d{1,9}){0,3})(?!\d)", re.ASCII)
 
 @record
 class Version:
-    """A version: its numbers, those after its first dash (Debian's revision, Ubuntu's kernel build), what follows."""
+    """A version: its numbers, the numbers after its first dash (Debian's revision, Ubuntu's kernel build), the rest."""
 
     numbers: tuple[int, ...]
     revision: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""Disks of the node, how its file systems are mounted, and what Lustre has of servers."""
+"""Disks, mounted file systems and Lustre of a node."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NODES_OWN = Pattern(r"(addr|clientaddr|mountaddr|mountport|port|fd|size|nr_inod
 
 @record
 class NvmeDisk(Reported):
-    """One NVMe name space: a disk."""
+    """One NVMe namespace: a disk."""
 
     name = Field(text)
     kib = Field(optional(whole))  # None in captures that do not show it
@@ -78,7 +78,7 @@ class NvmeController(Reported):
 
 @record
 class EbsVolume(Reported):
-    """How long one volume of EBS was asked for more than it, or all volumes of its instance, may give, in µs."""
+    """How long (µs) one EBS volume was asked for more than its own limit, or its instance's."""
 
     name = Field(text)
     serial = Field(text)  # of the volume's id: `vol0546d3c3b0af0bf6d`

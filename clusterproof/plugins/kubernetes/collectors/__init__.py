@@ -1,4 +1,4 @@
-"""What Kubernetes is asked about a cluster: a file for each collector, with a function `read(api, names)`.
+"""Collectors of what Kubernetes reports about a cluster: a file for each, with `read(api, names)`.
 
 Each fails for itself, and says how.
 """

@@ -1,4 +1,4 @@
-"""Nodes that are validated: conditions, taints, resources, versions, and the labels that somebody reads."""
+"""The nodes of the run: conditions, taints, resources, versions, and the labels that checks use."""
 
 from __future__ import annotations
 

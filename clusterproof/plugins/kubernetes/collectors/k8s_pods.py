@@ -1,4 +1,4 @@
-"""Pods that have not ended: those of the nodes that are validated, and those that wait for accelerators."""
+"""Pods that have not ended, on nodes of the run or waiting for accelerators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kueue's flavors and topologies, and which nodes they mean: the API server itself compares labels."""
+"""Kueue's flavors and topologies, and the nodes that they select; the API server compares the labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices that drivers of Dynamic Resource Allocation offer on the nodes that are validated."""
+"""Devices that DRA drivers (Dynamic Resource Allocation) offer on the nodes of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volume claims and what serves them: storage classes, volumes, and the CSI drivers that each node has registered."""
+"""Volume claims, storage classes and volumes, and the CSI drivers that are registered on each node."""
 
 from __future__ import annotations
 

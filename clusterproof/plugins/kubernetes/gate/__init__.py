@@ -1,4 +1,4 @@
-"""The gate: a run's verdicts as a condition of each node, and, where that is asked for, a taint of our own.
+"""The Kubernetes gate: writes verdicts as a condition of each node and, if asked, one taint.
 
 It is all that this suite ever writes to a cluster beside its own pods, and only `--k8s-gate` asks for it.
 """
@@ -35,8 +35,8 @@ LATE = 3  # reports that may be missing
 
 
 @record
-class Orders:
-    """What is asked for: `limit` as `10%,10`; `startup` is the key of the taint that new nodes begin with."""
+class GateSettings:
+    """The settings of a gate: `limit` as `10%,10`; `startup` is the key of the taint that new nodes start with."""
 
     mode: str = OBSERVE
     limit: str = LIMIT
@@ -55,14 +55,14 @@ class Orders:
         return self.mode == TAINT
 
 
-def resident(orders: Orders, every_s: float) -> Orders:
+def resident(orders: GateSettings, every_s: float) -> GateSettings:
     """The same for a gate that looks again each `every_s`: few writes, and no change for one report that is late."""
     return replace(orders, refresh_s=REFRESH_S, patience_s=REFRESH_S + LATE * every_s)
 
 
 @record
 class Health:
-    """The verdict on one node: `status` is True, False or Unknown, `reason` one word of letters and digits."""
+    """A node's verdict: `status` is True, False or Unknown, `reason` one CamelCase word."""
 
     status: str
     reason: str

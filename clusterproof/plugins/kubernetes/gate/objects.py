@@ -1,4 +1,4 @@
-"""What the gate writes: a condition, and an event for each change; and its requests, many side by side.
+"""The gate's writes: a condition, and an event for each change; many requests at once.
 
 Each refusal is kept in its own words, and none repeated for a thousand nodes.
 """
@@ -31,7 +31,7 @@ TAINTS_CHANGED = "ClusterproofTaints"
 
 @record
 class GateNode:
-    """A node as it stood, with the two words by which a write names exactly this one."""
+    """A node as it was read, with the uid and resource version that a write requires."""
 
     node: ApiNode
     uid: str
@@ -192,7 +192,7 @@ def of_nodes(names: Iterable[str], message: str) -> str:
 
 @dataclass
 class ObjectWriter:
-    """An API server that is written to; what went wrong is kept, by its words, with the nodes that it is about."""
+    """Writes to an API server; keeps failures by their message, with the nodes they are about."""
 
     api: Api
     problems: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))

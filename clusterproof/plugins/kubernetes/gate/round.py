@@ -1,4 +1,4 @@
-"""One round of a gate, as its process leaves it to the one that stays; and the metrics of rounds for Prometheus."""
+"""The result of one round of a gate, which its process leaves for the gate, and metrics of rounds for Prometheus."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from prometheus_client.registry import Collector
 from clusterproof.plugins.core.record import as_json, record, replace
 from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, UNKNOWN, Health
 from clusterproof.plugins.kubernetes.gate.objects import of_nodes
-from clusterproof.plugins.kubernetes.gate.write import Written
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 
 NOT_EVALUATED = "NotEvaluated"
 FILE = "round.json"
@@ -59,7 +60,7 @@ def round_of(
     now: float,
     health_by_node: Mapping[str, Health],
     reported: Mapping[str, float],
-    written: Written,
+    written: WriteOutcome,
     requests: Mapping[str, int],
     silent: Collection[str] = (),
 ) -> Round:
@@ -123,7 +124,7 @@ def taken(folder: Path) -> Round | None:
 
 @record
 class KeptVerdict:
-    """A verdict that holds until its node is evaluated again; `began` is when that began, in seconds since 1970."""
+    """A verdict that is valid until its node is evaluated again; `began` in seconds since 1970."""
 
     health: Health
     began: float
@@ -152,7 +153,7 @@ WRITTEN, UNWRITTEN, FAILED = "written", "unwritten", "failed"  # what a round ca
 
 
 class GateMetrics(Collector):
-    """What rounds have said so far; safe to be asked while one is added."""
+    """Metrics of all rounds so far. Thread-safe."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
@@ -209,15 +210,17 @@ class GateMetrics(Collector):
         yield _gauge("report_timestamp_seconds", help_text, reported, ("node",))
 
 
-def _gauge(name: str, help_text: str, values: Mapping[Labels, float], labels: tuple[str, ...] = ()) -> Metric:
-    family = GaugeMetricFamily(f"{PREFIX}_{name}", help_text, labels=labels)
+def _family(
+    kind: type[GaugeMetricFamily | CounterMetricFamily],
+    name: str,
+    help_text: str,
+    values: Mapping[Labels, float],
+    labels: tuple[str, ...] = (),
+) -> Metric:
+    family = kind(f"{PREFIX}_{name}", help_text, labels=labels)
     for key, value in values.items():
         family.add_metric(key, value)
     return family
 
 
-def _counter(name: str, help_text: str, values: Mapping[Labels, float], labels: tuple[str, ...] = ()) -> Metric:
-    family = CounterMetricFamily(f"{PREFIX}_{name}", help_text, labels=labels)
-    for key, value in values.items():
-        family.add_metric(key, value)
-    return family
+_gauge, _counter = partial(_family, GaugeMetricFamily), partial(_family, CounterMetricFamily)

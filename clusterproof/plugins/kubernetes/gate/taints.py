@@ -1,4 +1,4 @@
-"""Taints that the gate gives and takes away.
+"""The taints that the gate adds and removes.
 
 Which nodes get the taint and which lose it is decided over all nodes together; never more get it than are allowed.
 """
@@ -14,7 +14,7 @@ from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.collectors import k8s_pods
-from clusterproof.plugins.kubernetes.gate import FALSE, NO_SCHEDULE, OURS, TRUE, UNFIT, Health, Orders
+from clusterproof.plugins.kubernetes.gate import FALSE, NO_SCHEDULE, OURS, TRUE, UNFIT, GateSettings, Health
 from clusterproof.plugins.kubernetes.gate.objects import (
     TAINTS_CHANGED,
     GateNode,
@@ -34,7 +34,7 @@ _LIMIT = re.compile(r"([0-9]{1,6})(%?)")
 
 
 class GateError(ClusterproofError):
-    """What the gate is asked for is invalid; one line that says what was expected."""
+    """Invalid settings of the gate; the message is one line with what was expected."""
 
 
 def most_tainted(limit: str, nodes: int) -> int:
@@ -118,9 +118,9 @@ def _names(names: Sequence[str]) -> str:
 
 
 class TaintWriter:
-    """What one run does to taints. `seen` are all nodes of the cluster as they stand, kept up to date."""
+    """The changes of taints of one run. `seen` are all nodes of the cluster, kept up to date."""
 
-    def __init__(self, writer: ObjectWriter, orders: Orders, seen: dict[str, GateNode], now: float) -> None:
+    def __init__(self, writer: ObjectWriter, orders: GateSettings, seen: dict[str, GateNode], now: float) -> None:
         self.writer = writer
         self.orders = orders
         self.seen = seen

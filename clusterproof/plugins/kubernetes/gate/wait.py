@@ -1,4 +1,4 @@
-"""A pod that waits, before its own program starts, until the verdict on its node is there, fresh, and good."""
+"""An init container that waits until the verdict on its node is there, fresh, and good."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RIGHT = "expected the right to get nodes (wait.namespaces of the chart)"
 
 @record
 class Wait:
-    """What a pod waits for: a verdict on `node` of the last `fresh_s`, at most so long."""
+    """The settings of the wait: a verdict on `node` of the last `fresh_s`, and a time limit."""
 
     node: str
     fresh_s: float = FRESH_S

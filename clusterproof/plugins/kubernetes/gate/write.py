@@ -1,4 +1,4 @@
-"""A run's verdicts written to Kubernetes, and taken away: conditions, events, and taints where that is asked for."""
+"""Writes a run's verdicts to Kubernetes, or removes them: conditions, events and taints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError, KubernetesRefused
-from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, NOT_REACHED, TRUE, UNKNOWN, Health, Orders
+from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, NOT_REACHED, TRUE, UNKNOWN, GateSettings, Health
 from clusterproof.plugins.kubernetes.gate.objects import (
     MERGE,
     STRATEGIC,
@@ -41,8 +41,8 @@ FEW = 3  # nodes: what this account may not do to these it may do to none
 
 
 @record
-class Written:
-    """What was done and what was left, and what could not be done; a line for each."""
+class WriteOutcome:
+    """What was done, what was left, and what failed, one line each."""
 
     lines: tuple[str, ...]
     problems: tuple[str, ...]
@@ -53,12 +53,12 @@ class Written:
 
 def write(
     api: Api,
-    orders: Orders,
+    orders: GateSettings,
     healths: Mapping[str, Health],
     began: float,
     now: float,
     earlier: Mapping[str, float] = MappingProxyType({}),
-) -> Written:
+) -> WriteOutcome:
     """Write the health of nodes that a run found, which began then; all in seconds since 1970.
 
     `earlier` is by node when the evaluation began that found what stands of it, where an earlier run did.
@@ -66,16 +66,16 @@ def write(
     gate = Gate(ObjectWriter(api), orders, moment(began), now, {name: moment(at) for name, at in earlier.items()})
     gate.write(healths)
     lines, problems = tuple(gate.lines), tuple(gate.writer.lines())
-    return Written(lines, problems, gate.changes, gate.is_open, gate.is_pending)
+    return WriteOutcome(lines, problems, gate.changes, gate.is_open, gate.is_pending)
 
 
 class Gate:
-    """One run's writing. `seen` are all nodes of the cluster as they stand."""
+    """The writes of one run. `seen` are all nodes of the cluster."""
 
     def __init__(
         self,
         writer: ObjectWriter,
-        orders: Orders,
+        orders: GateSettings,
         began: str,
         now: float,
         earlier: Mapping[str, str] = MappingProxyType({}),
@@ -177,7 +177,7 @@ class Gate:
         return True
 
 
-def remove(api: Api) -> Written:
+def remove(api: Api) -> WriteOutcome:
     """Remove them from every node of the cluster, whoever had it written and whenever; others' stay as they are."""
     writer = ObjectWriter(api)
     every = writer.tried("", lambda: {seen.node.name: seen for seen in every_node(api)})
@@ -198,4 +198,4 @@ def remove(api: Api) -> Written:
     lines = [of_nodes(names, removed) for removed, names in done.items()]
     if every is not None and not (lines or writer.problems):
         lines.append(f"none of {len(nodes)} nodes has the condition {CONDITION} or a taint of clusterproof")
-    return Written(tuple(lines), tuple(writer.lines()))
+    return WriteOutcome(tuple(lines), tuple(writer.lines()))

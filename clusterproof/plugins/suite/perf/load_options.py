@@ -1,4 +1,4 @@
-"""What the command line says of load, and which load a run is to put on its nodes, with tests of other authors."""
+"""Which load a run puts on its nodes, by its options and by the tests of other authors."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _packaged() -> Iterator[Test]:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A test, and what is known of it without collecting it."""
+    """A test with what is known of it before collection."""
 
     __test__ = False
 

@@ -1,4 +1,4 @@
-"""A run's measurements between nodes: planned, driven through the launcher that the cluster gets, kept, read again."""
+"""Measures between nodes: plans, drives the cluster's launcher, journals, and reads the journal again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MOST_RANKS = 64  # whose own log of the network is kept beside their result
 
 @dataclass(frozen=True)
 class MeasuringSetup:
-    """How nodes are reached, and where measurements are kept. `real` has a node's own name by the one that is shown.
+    """How nodes are reached, and where the journal is. `real` has a node's own name by the redacted one.
 
     `unavailable` are nodes that cannot be loaded now, and why.
     """
@@ -198,7 +198,7 @@ def _shown(setup: MeasuringSetup) -> Iterator[Callable[[Progress], None]]:
 
 @dataclass(frozen=True)
 class _Renamed:
-    """A launcher that knows nodes by the names that are shown."""
+    """A launcher that is called with redacted names of nodes."""
 
     launcher: Launcher
     setup: MeasuringSetup

@@ -1,4 +1,4 @@
-"""What the command line says of pairs of nodes."""
+"""The options of pairwise tests, checked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PairOptions:
-    """The options of a run, checked."""
+    """The options of pairwise tests of a run, checked."""
 
     which: str  # quick, full, or "" where the pairs are named
     groups: str  # doubling, all, or sizes with a comma between; "" for none

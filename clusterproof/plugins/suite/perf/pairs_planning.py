@@ -1,4 +1,4 @@
-"""Which nodes are compared, with which meter, started by what, in which rounds, by what is known of their places."""
+"""Plans pairwise tests: which nodes are compared, with which meter and launcher, in which rounds."""
 
 from __future__ import annotations
 

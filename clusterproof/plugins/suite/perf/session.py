@@ -1,4 +1,4 @@
-"""A run's measurements, from its options and its evidence: its nodes under load, and between nodes."""
+"""The measurements of a run: its nodes under load, then between nodes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 
 class WithFolder(Protocol):
-    """What keeps a run's reports."""
+    """The plugin that keeps a run's reports."""
 
     def made_folder(self) -> Path:
         """The folder of this run's reports, which is there now. Raises OSError."""
@@ -87,7 +87,7 @@ def measured(
     except OSError as problem:
         why = f"{problem.filename or 'runs'}: {problem.strerror or problem}"
         return PairwiseRun(why_not=f"no place for the measurements: {why}; expected one, as --record DIR")
-    real = {one.name: real.name for one, real in zip(shown.targets, cluster.targets, strict=True)}
+    real = {target.name: real.name for target, real in zip(shown.targets, cluster.targets, strict=True)}
     text = redaction.text if redaction else str
     connection = connection.under_load()
     try:

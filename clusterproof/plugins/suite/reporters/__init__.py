@@ -1,4 +1,4 @@
-"""Where the results of a run go, besides the terminal and the folder of its report: a module for each option.
+"""Reporters, which send the results of a run elsewhere: a module for each option.
 
 A module here is found by its name, which is that of the option that asks for it; without the option it is not imported.
 Its `reporter(config, cluster, results)` is the plugin object that pytest calls, or None; `results` grows while the

@@ -1,4 +1,4 @@
-"""`--bundle FILE.tar.zst`: all that whoever is to help needs of a run, in one file, whole or not at all."""
+"""`--bundle FILE.tar.zst`: everything that support needs of a run in one file, whole or not at all."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ Member = tuple[str, bytes]
 
 
 class BundleReporter:
-    """The plugin object of a run that leaves a bundle. What goes wrong is a warning, and changes no verdict."""
+    """The plugin of a run with `--bundle`. A failure is a warning, and changes no verdict."""
 
     def __init__(
         self,

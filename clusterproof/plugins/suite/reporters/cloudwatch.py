@@ -1,4 +1,4 @@
-"""`--cloudwatch NAMESPACE`: a run as a few metrics of CloudWatch's, for alarms and dashboards; opt-in."""
+"""`--cloudwatch NAMESPACE`: metrics of a run in CloudWatch, for alarms and dashboards."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _NODES = {
 
 
 class Dimension(TypedDict):
-    """As CloudWatch has it."""
+    """A dimension of CloudWatch."""
 
     Name: str
     Value: str
 
 
 class MetricDatum(TypedDict):
-    """One number of a run, as PutMetricData has it."""
+    """One metric value, as PutMetricData takes it."""
 
     MetricName: str
     Value: float
@@ -84,7 +84,7 @@ def _ascii(text: str) -> str:
 
 
 class CloudWatchReporter:
-    """The plugin object of a run that is reported to CloudWatch."""
+    """The plugin of a run with `--cloudwatch`."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], namespace: str) -> None:
         self.cluster = cluster

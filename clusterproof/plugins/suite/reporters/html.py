@@ -1,4 +1,4 @@
-"""`--html`: pytest-html's page, with the findings in words, a matrix, and a row for each verdict that is not a pass."""
+"""`--html`: pytest-html's page with the findings, a matrix, and a row for each verdict that is not a pass."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OF_THE_SUITE = ("Python", "Platform", "Packages", "Plugins")  # of the environm
 
 
 class HtmlReporter:
-    """The plugin object behind pytest-html's hooks."""
+    """The plugin behind pytest-html's hooks."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], is_redacted: bool) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""`--junitxml`: pytest's own file, with verdicts in their own words."""
+"""`--junitxml`: pytest's own file, with the suite's verdicts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HOSTNAME = re.compile(r' hostname="[^"]*"')
 
 
 class JUnitReporter:
-    """Rewrites what pytest has just put into a test case.
+    """Rewrites the test case that pytest has just added.
 
     Pytest has no hook for that: it calls an error `failed on setup with "…"`, and writes no words for what passes
     unless it writes the captured output of everything. So this reaches into its LogXML, which no promise keeps as it

@@ -1,4 +1,4 @@
-"""`--k8s-gate MODE`: the run's verdicts as a condition of each node in Kubernetes, for whoever acts on it; opt-in."""
+"""`--k8s-gate MODE`: the run's verdicts as a condition of each Kubernetes node."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from clusterproof.plugins.kubernetes.gate import (
     LIMIT,
     OBSERVE,
     OF_KUBERNETES,
+    GateSettings,
     Health,
-    Orders,
     healths,
     resident,
     unvisited,
@@ -38,13 +38,13 @@ from clusterproof.plugins.kubernetes.gate import (
 from clusterproof.plugins.kubernetes.gate.objects import of_nodes
 from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, keep_verdicts, kept_verdicts, leave, round_of
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
-from clusterproof.plugins.kubernetes.gate.write import Written, write
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome, write
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import EVIDENCE, nodes_of, occasion_of, requires
 from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS
 from clusterproof.plugins.transport.kubernetes.agents import EVERY_S
 from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
-from clusterproof.reports import Cut, cut_of
+from clusterproof.reports import EarlyEnd, cut_of
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
@@ -56,10 +56,10 @@ WAITING = (
 )
 
 
-def orders_of(config: pytest.Config, cluster: Cluster) -> Orders:
+def orders_of(config: pytest.Config, cluster: Cluster) -> GateSettings:
     """What the command line asks the gate for. Raises pytest.UsageError where it may not be asked so."""
     option: Options = config.option
-    orders = Orders(option.k8s_gate or OBSERVE, option.k8s_max_tainted or LIMIT, option.k8s_startup_taint or "")
+    orders = GateSettings(option.k8s_gate or OBSERVE, option.k8s_max_tainted or LIMIT, option.k8s_startup_taint or "")
     if cluster.connection == AGENTS:
         orders = resident(orders, option.k8s_every or EVERY_S)
     try:
@@ -110,7 +110,7 @@ def _refuse_a_part(config: pytest.Config) -> None:
 
 
 class K8sGateReporter:
-    """The plugin object of a run that is a gate."""
+    """The plugin of a run with `--k8s-gate`."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> None:
         """Refuse what makes no sense. Raises pytest.UsageError."""
@@ -119,13 +119,13 @@ class K8sGateReporter:
         self.results = results
         self.began = time.time()
         self.found: Mapping[str, Health] = {}
-        self.written = Written((), ())
+        self.written = WriteOutcome((), ())
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write what was found; of a run that did not come to its end, nothing."""
         outcomes: Any = session.config.pluginmanager.get_plugin("clusterproof-outcomes")
         why = _unended(session, cut_of(self.results), outcomes.raised)
-        self.written = Written((), (why,)) if why else self._write(session.config, is_whole=not outcomes.broken)
+        self.written = WriteOutcome((), (why,)) if why else self._write(session.config, is_whole=not outcomes.broken)
         if not why:
             self._keep_unfit(session.config)
             self._leave(session.config.option.k8s_keep)
@@ -164,23 +164,23 @@ class K8sGateReporter:
             unwritten = f"--k8s-keep {folder:.120}: {problem.strerror}; expected a folder that may be written"
             self.written = replace(self.written, problems=(*self.written.problems, unwritten))
 
-    def _write(self, config: pytest.Config, is_whole: bool) -> Written:
+    def _write(self, config: pytest.Config, is_whole: bool) -> WriteOutcome:
         verdicts = self.found = healths(self.results, is_whole)
         try:
             waiting = self._unconfirmed(config, verdicts)
             own = {node: health for node, health in verdicts.items() if node not in waiting}
             earlier, before = self._earlier(config)
-            self.found = {**{node: one.health for node, one in earlier.items()}, **own}
+            self.found = {**{node: verdict.health for node, verdict in earlier.items()}, **own}
             _keep(config, {**earlier, **{node: KeptVerdict(health, self.began) for node, health in own.items()}})
             if before and before == own and not unvisited(self.results):
-                return Written((f"{len(own)} of {len(self.found)} nodes were evaluated: all as before",), ())
-            began = {node: one.began for node, one in earlier.items()}
+                return WriteOutcome((f"{len(own)} of {len(self.found)} nodes were evaluated: all as before",), ())
+            began = {node: verdict.began for node, verdict in earlier.items()}
             api = open_api(self.cluster.settings)
             written = write(api, self.orders, self.found, self.began, time.time(), began)
         except (AwsError, KubernetesError) as problem:
-            return Written((), (str(problem),))
+            return WriteOutcome((), (str(problem),))
         except Exception as broken:  # the run's reports are written all the same
-            return Written((), (f"the gate itself broke: {type(broken).__name__}: {broken} ({place_of(broken)})",))
+            return WriteOutcome((), (f"the gate itself broke: {type(broken).__name__}: {broken} ({place_of(broken)})",))
 
         lines = (of_nodes(names, f"{reason}{WAITING}") for reason, names in _by_reason(verdicts, waiting).items())
         return replace(written, lines=(*written.lines, *lines), problems=(*written.problems, *self._unvisited()))
@@ -191,8 +191,8 @@ class K8sGateReporter:
             return {}, {}
         verdicts = kept_verdicts(Path(config.option.k8s_keep))
         own = {result.node for result in self.results if result.is_of_node}
-        others = {node: one for node, one in verdicts.items() if node not in own}
-        return others, {node: one.health for node, one in verdicts.items() if node in own}
+        others = {node: verdict for node, verdict in verdicts.items() if node not in own}
+        return others, {node: verdict.health for node, verdict in verdicts.items() if node in own}
 
     def _unconfirmed(self, config: pytest.Config, verdicts: Mapping[str, Health]) -> frozenset[str]:
         """The nodes that fail only beside others for the first time, as a gate reads not all reports at one time."""
@@ -245,7 +245,7 @@ def _by_reason(verdicts: Mapping[str, Health], names: Iterable[str]) -> Mapping[
 _ERRORS = (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
 
 
-def _unended(session: pytest.Session, cut: Cut | None, raised: BaseException | None) -> str:
+def _unended(session: pytest.Session, cut: EarlyEnd | None, raised: BaseException | None) -> str:
     """Why the run did not come to its end; empty where it did, also where a full disk had no room for its reports."""
     if cut or raised or session.shouldfail or session.shouldstop or session.exitstatus in _ERRORS:
         why = cut.words if cut else "the run was stopped before its end"

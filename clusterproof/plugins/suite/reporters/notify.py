@@ -1,4 +1,4 @@
-"""`--notify URL`: one message a run, through Apprise, where something changed or failed. No URL is ever shown."""
+"""`--notify URL`: one message for a run in which something changed or failed, sent by Apprise. No URL is ever shown."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> 
 
 
 class NotifyReporter:
-    """The plugin object of a run that sends a notification."""
+    """The plugin of a run with `--notify`."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], urls: Sequence[str]) -> None:
         """Refuse at once what Apprise does not know. Raises pytest.UsageError."""

@@ -1,1 +1,1 @@
-"""Readers of the files that a run leaves, one file for each tool that writes them; what has `FORMATS` is found."""
+"""Readers of a run's files, a module for each tool that writes them; each has `FORMATS`, by which it is found."""

@@ -1,4 +1,4 @@
-"""What DeepSpeed itself prints as it trains: a line each `steps_per_print`, and with `wall_clock_breakdown` its timers.
+"""DeepSpeed's log lines: one each `steps_per_print`, and timers with `wall_clock_breakdown`.
 
 A line stands for all steps since the one before it, and they are as long as the time between both. Timers are printed
 for every step, those of its last step behind its line; the mean of those in between is taken.
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.files import seconds, whole
+from clusterproof.plugins.training_run.formats.printed import WallClock
 from clusterproof.plugins.training_run.formats.trainer import Bar
-from clusterproof.plugins.training_run.formats.wall_clock import WallClock
 from clusterproof.plugins.training_run.losses import Loss
 
 MS = 1e-3  # s
@@ -41,7 +41,7 @@ LATE = b"[Rank 0] step="  # in a line that may come late
 
 @dataclass
 class DeepSpeed:
-    """What its lines have said so far."""
+    """The data of the lines read so far."""
 
     before: tuple[int, float] | None = None  # the step of the line before, and its time
     clock: WallClock = field(default_factory=WallClock)
@@ -116,7 +116,7 @@ OVERFLOW = "OVERFLOW! Rank "  # of a step that is skipped, as its gradients are 
 
 @dataclass
 class Overflows:
-    """Steps that are skipped, each said by a line, beside a bar of Trainer's that counts all steps."""
+    """Steps skipped for overflow, each with a line, beside a progress bar of Trainer's that counts all steps."""
 
     done: int = 0  # steps, by the bar, before the first of those that were skipped one behind the other
     skipped: int = 0

@@ -1,4 +1,4 @@
-"""Times of steps under a name that does not say which: how long each took, or since when the run goes on.
+"""Step times whose column does not say whether each is a duration or the time since the start.
 
 A time that only ever rises is that since a beginning: no step takes longer than each before it, twenty times together.
 One that is a date is the time since 1970.
@@ -33,7 +33,7 @@ def since_1970_s(value: object) -> float | None:
 
 @dataclass
 class Elapsed:
-    """The steps of a file, held until it is known what their times are."""
+    """The steps of a file, kept until it is known what their times mean."""
 
     is_unclear: bool  # whether their name does not say
     rises: bool = False

@@ -1,4 +1,4 @@
-"""Dumps of PyTorch's Flight Recorder, one for each rank: pickles, of which nothing but plain data is let in."""
+"""Dumps of PyTorch's Flight Recorder, one for each rank: pickles, of which only plain data is loaded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run import Dump, Exchange, Pending, RunError, Status
+from clusterproof.plugins.training_run import Dump, GroupProgress, PendingCollective, PendingExchange, RunError
 from clusterproof.plugins.training_run.files import Format, RunFile, Unpacked
 from clusterproof.plugins.training_run.formats.flight_recorder_calls import RawCall, called
 from clusterproof.plugins.training_run.formats.kineto import is_trace
@@ -101,11 +101,13 @@ def _dump(rank: int, dump: Any) -> Dump:
     calls = [entry for entry in entries if not entry.is_p2p]
     raw = [RawCall(entry.group, entry.number, entry.name, entry.raw) for entry in calls]
     is_timed = any(entry.raw.get("time_discovered_started_ns") for entry in calls)
-    pending: dict[str, Pending] = {}
+    pending: dict[str, PendingCollective] = {}
     enqueued: dict[str, int] = {}
     local: dict[str, str] = {}
     status = {
-        _text(number): Status(_whole(state["last_enqueued_collective"]), _whole(state["last_completed_collective"]))
+        _text(number): GroupProgress(
+            _whole(state["last_enqueued_collective"]), _whole(state["last_completed_collective"])
+        )
         for number, state in (dump.get("pg_status") or {}).items()
     }
     for entry in calls:
@@ -119,7 +121,7 @@ def _dump(rank: int, dump: Any) -> Dump:
             entry.group not in pending or entry.number < pending[entry.group].number
         ):
             has_begun = entry.raw["state"] == BEGUN if is_timed else None
-            pending[entry.group] = Pending(entry.number, entry.name, has_begun)
+            pending[entry.group] = PendingCollective(entry.number, entry.name, has_begun)
     exchanges = _exchanges(rank, entries, members)
     with_sends = frozenset(
         entry.group for entry in entries if entry.is_p2p or entry.raw.get("p2p_seq_id") not in NO_SENDS
@@ -140,7 +142,7 @@ def _groups(groups: Mapping[Any, Any], entries: Iterable[_Entry]) -> Iterator[tu
 
 @record
 class _Entry:
-    """One operation of the ring."""
+    """One operation in the ring buffer."""
 
     group: str
     local: str
@@ -174,11 +176,13 @@ def _ended(calls: Iterable[_Entry]) -> dict[str, int]:
     return ended
 
 
-def _exchanges(rank: int, entries: Iterable[_Entry], members: Mapping[str, tuple[int, ...]]) -> tuple[Exchange, ...]:
+def _exchanges(
+    rank: int, entries: Iterable[_Entry], members: Mapping[str, tuple[int, ...]]
+) -> tuple[PendingExchange, ...]:
     """Whom it waits for in sends and receives. Of a batch only the call that coalesces it records when it ended."""
     exchanges = [entry for entry in entries if entry.is_p2p]
     batches = _ended(entry for entry in exchanges if not _PAIR.match(entry.name))
-    waiting: dict[tuple[str, int], Exchange] = {}
+    waiting: dict[tuple[str, int], PendingExchange] = {}
     for entry in exchanges:
         pair = _PAIR.match(entry.name)
         peer = int(pair[2]) if pair else -1
@@ -190,7 +194,7 @@ def _exchanges(rank: int, entries: Iterable[_Entry], members: Mapping[str, tuple
             waiting.pop(key, None)  # those with one rank end one after the other
         else:
             word = "send to" if pair[1] == "send" else "receive from"
-            waiting.setdefault(key, Exchange(*key, entry.number, f"{word} rank {ranks[peer]}"))
+            waiting.setdefault(key, PendingExchange(*key, entry.number, f"{word} rank {ranks[peer]}"))
     return tuple(waiting.values())
 
 
@@ -224,7 +228,7 @@ def _text(value: object) -> str:
 
 
 class _NoClasses(pickle.Unpickler):
-    """Refuses every class and function."""
+    """An unpickler that refuses every class and function."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         """Raises UnpicklingError."""

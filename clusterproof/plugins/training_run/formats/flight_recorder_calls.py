@@ -1,4 +1,4 @@
-"""Which collectives a dump of the Flight Recorder has around the place where its rank waits, and on how much."""
+"""The collectives of a Flight Recorder dump around the one in which its rank waits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record, replace
-from clusterproof.plugins.training_run import Called
+from clusterproof.plugins.training_run import CollectiveArguments
 
 NEAR = 16  # places on either side of the last that has ended, of each group
 MAX_TENSORS, MAX_DIMENSIONS, MAX_FRAMES, MAX_WORDS = 1_000, 16, 64, 60
@@ -23,7 +23,7 @@ _OF_PYTORCH = "/torch/"
 
 @record
 class RawCall:
-    """A collective of the ring, and its record as it stands there."""
+    """A collective of the ring buffer, and its raw entry."""
 
     group: str
     number: int
@@ -31,13 +31,13 @@ class RawCall:
     entry: Mapping[str, Any]
 
 
-def called(calls: Sequence[RawCall], ended: Mapping[str, int]) -> dict[str, dict[int, Called]]:
+def called(calls: Sequence[RawCall], ended: Mapping[str, int]) -> dict[str, dict[int, CollectiveArguments]]:
     """Of each group what was called at which place, near the last that has ended there.
 
     Only versions that count collectives by themselves say the same of all ranks. Of a ring that has lost its beginning
     its first place may have lost a part.
     """
-    by_group: dict[str, dict[int, Called]] = {}
+    by_group: dict[str, dict[int, CollectiveArguments]] = {}
     first: dict[str, int] = {}
     has_lost = bool(calls and calls[0].entry.get("record_id", 1))
     sizes: dict[int, int | None] = {}  # by the identity of a list, of which a pickle may have one as often as it likes
@@ -54,13 +54,13 @@ def called(calls: Sequence[RawCall], ended: Mapping[str, int]) -> dict[str, dict
     return by_group
 
 
-def _batch(before: Called, name: str) -> Called:
+def _batch(before: CollectiveArguments, name: str) -> CollectiveArguments:
     """Several operations at one place: by their names alone, as a batch may have any sizes."""
     names = sorted({*before.name.split("+"), _plain(name)})
     return replace(before, name="+".join(names)[:MAX_WORDS], elements=None, dtype="")
 
 
-def _called(call: RawCall, sizes: dict[int, int | None]) -> Called:
+def _called(call: RawCall, sizes: dict[int, int | None]) -> CollectiveArguments:
     name, elements, dtype = _plain(call.name), None, ""
     given = call.entry.get("input_sizes")
     if _EVEN.fullmatch(name) and isinstance(given, list | tuple):
@@ -69,7 +69,7 @@ def _called(call: RawCall, sizes: dict[int, int | None]) -> Called:
         elements = sizes[id(given)]
         dtype = "" if elements is None else "+".join(_types(call.entry.get("input_dtypes")))
     created, timeout = call.entry.get("time_created_ns"), call.entry.get("timeout_ms")
-    return Called(
+    return CollectiveArguments(
         name,
         elements,
         dtype,

@@ -1,4 +1,4 @@
-"""Logs of programs that print a line for each step, or a line and what belongs to it below: a row of a table for each.
+"""Logs of programs that print a line for each step, or a line and further ones below it: a table, a row for each.
 
 A row says how a line is known, and where on it the step, its duration, the wait for data, the loss and the norm of the
 gradients stand. Each form is that of a real log or of the program's own source, as `source` says.
@@ -25,7 +25,7 @@ _NUMPY = r"(?:np\.float(?:32|64)\()?"  # as some print what is no Python number
 
 @record
 class Framework:
-    """How a program prints its steps; `unit` is that of its durations in seconds, 0 of a rate of steps a second.
+    """How a program prints its steps; `unit` is that of its durations in seconds, 0 for a rate of steps a second.
 
     Where its steps begin anew in each epoch, `step` has the group `epoch` if the first one is 1, and `past` if it is 0.
     """
@@ -219,7 +219,7 @@ def is_of_any(line: str) -> bool:
 
 @dataclass
 class Frameworks:
-    """What the lines of any of these have said so far."""
+    """The data of the lines read so far."""
 
     rank: int = 0  # that the file is of
     bar: int = 0  # behind names of containers

@@ -1,4 +1,4 @@
-"""What tools say of GPUs: a reading, and what nvidia-smi and dcgmi print as dmon, a file for each node."""
+"""Readings of GPUs by tools, and the output of `nvidia-smi dmon` and `dcgmi dmon`, a file for each node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run import Cut, RunError
+from clusterproof.plugins.training_run import CutFile, RunError
 from clusterproof.plugins.training_run.files import MAX_NAME, Format, Lines, RunFile, real, stem_of
 from clusterproof.plugins.training_run.samples import (
     CAPPED,
@@ -30,7 +30,7 @@ CAP, SLOW = "cap", "slow"
 
 @record
 class GpuReading:
-    """One GPU at one time, in seconds: % of UTIL, TENSORS, CAP and SLOW, MHz of CLOCKS; others in any one unit."""
+    """One GPU at one time (seconds): % of UTIL, TENSORS, CAP and SLOW, MHz of CLOCKS; others in any one unit."""
 
     node: str
     device: str  # `gpu0`
@@ -137,7 +137,7 @@ def is_dmon(head: bytes) -> bool:
     return _names(head.lstrip().partition(b"\n")[0].decode("utf-8", "replace")) != []
 
 
-def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
+def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | CutFile]:
     """The samples of its GPUs, each a second behind the one before where no line has a time. Raises RunError."""
     lines, node = Lines(path), node_of(path)
     names: Sequence[str] = ()
@@ -163,7 +163,7 @@ def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
         cells = line[device.end() :].split()
         if len(cells) != len(names):
             if lines.is_cut:
-                yield Cut()
+                yield CutFile()
                 return
             raise RunError(f"{lines.where}: {len(cells)} values; expected {len(names)}, as the line of names has")
         name = f"gpu{device[1]}"
@@ -171,7 +171,7 @@ def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
         values = _values(zip(names, cells, strict=True), lines.where)
         time_s = last_s if clock else times[name] * EVERY_S
         yield from GpuReading(node, name, time_s, values).samples(lines.where)
-    yield from [Cut()] if lines.has_gap else []
+    yield from [CutFile()] if lines.has_gap else []
 
 
 def _values(cells: Iterable[tuple[str, str]], where: str) -> dict[str, float]:

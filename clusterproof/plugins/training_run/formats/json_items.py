@@ -1,4 +1,4 @@
-"""The events of a trace in Chrome's format, one by one: of a file of gigabytes one piece at a time is in memory."""
+"""Streams the events of a Chrome trace one by one: of a file of gigabytes one piece at a time is in memory."""
 
 from __future__ import annotations
 

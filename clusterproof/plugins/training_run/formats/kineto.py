@@ -1,4 +1,4 @@
-"""Traces of PyTorch's profiler (Kineto): of each step how long it waits for data, and for collectives alone."""
+"""Traces of PyTorch's profiler (Kineto): how long each step waits for data, and for collectives alone."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from clusterproof.plugins.training_run import (
     KERNELS,
     OPERATOR,
     REST,
-    Cut,
-    Loader,
-    Loop,
+    CutFile,
+    DataLoader,
     Position,
     RunError,
-    Spent,
     Step,
+    StepLoop,
+    TimeSpent,
     Unranked,
 )
 from clusterproof.plugins.training_run.collectives import Traced
@@ -73,7 +73,7 @@ def is_trace(head: bytes) -> bool:
 
 @dataclass
 class _TraceContents:
-    """What a trace has of interest, in µs."""
+    """The relevant contents of a trace, in µs."""
 
     events: Events
     steps: dict[int, Interval] = field(default_factory=dict)
@@ -138,17 +138,17 @@ class _TraceContents:
         if isinstance(record, dict) and _EPOCH in record:
             self.epoch_us = real(record[_EPOCH], _EPOCH, self.events.where)
 
-    def counted(self, rank: int) -> Iterator[Spent | Loader | Loop]:
+    def counted(self, rank: int) -> Iterator[TimeSpent | DataLoader | StepLoop]:
         """When its steps were, how its loader is set up, and what kernels and operators took."""
         if self.epoch_us is not None and self.steps:
             moments = [self.epoch_us + moment for step in self.steps.values() for moment in step]
-            yield Loop(min(moments) * US, max(moments) * US)
+            yield StepLoop(min(moments) * US, max(moments) * US)
         if self.loader:
             workers, pins = (self.loader.get(key) for key in _SET_UP)
-            yield Loader(rank, None if workers is None else int(workers), None if pins is None else bool(pins))
+            yield DataLoader(rank, None if workers is None else int(workers), None if pins is None else bool(pins))
         for kind, spent in self.spent.items():
             for name, (lasted, times) in spent.items():
-                yield Spent(rank, kind, name, lasted * US, int(times))
+                yield TimeSpent(rank, kind, name, lasted * US, int(times))
 
     def _lasted(self, event: dict[str, Any]) -> Interval:
         start = event.get("ts")
@@ -163,7 +163,7 @@ class _TraceContents:
         return seconds(lasted, "dur", self.events.where)
 
 
-def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Loader | Loop | Unranked | Cut]:
+def read_trace(path: RunFile) -> Iterator[Step | TimeSpent | Traced | DataLoader | StepLoop | Unranked | CutFile]:
     """Its steps; the whole trace as one step where nobody called `profiler.step()`. Raises RunError."""
     seen = _TraceContents(Events(path))
     for event in seen.events:
@@ -193,7 +193,7 @@ def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Loader | Loop 
         yield Step(position, number, (end - start) * US, parts)
     yield from seen.counted(position.rank)
     if not seen.events.is_whole:
-        yield Cut()
+        yield CutFile()
 
 
 def _info(events: Events) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The collectives of a trace: what its kernels of NCCL do, of which group, and in which order.
+"""The collectives of a Kineto trace: NCCL's kernels, their process groups, and their order.
 
 Kernels of newer versions of PyTorch say it (`Collective name`, `Process Group Ranks`); of others the names of kernels
 and of the operators that started them do, and all are taken to be of the group of all ranks.
@@ -32,7 +32,7 @@ _UNSAID = ("", "undefined")
 
 @record
 class _CollectiveKernel:
-    """A kernel that takes part in a collective."""
+    """A kernel of a collective."""
 
     start: float
     seconds: float
@@ -44,7 +44,7 @@ class _CollectiveKernel:
 
 @dataclass
 class Collectives:
-    """Those of one trace."""
+    """The collectives of one trace."""
 
     kernels: list[_CollectiveKernel] = field(default_factory=list)
     starts_pairs: bool = False

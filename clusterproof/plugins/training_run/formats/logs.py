@@ -1,4 +1,4 @@
-"""What programs print as they train: how long steps take, and their loss. Each has a module of its own."""
+"""Logs of training programs: step times and losses. Each program has a module of its own."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def _dated(facts: Iterator[Step | Loss], line: str) -> Iterator[Step | Loss]:
 
 
 class _Log:
-    """What the lines of all these programs have said so far."""
+    """The data of the lines read so far, by all programs."""
 
     def __init__(self, rank: int, bar: int) -> None:
         self.rank = rank  # that the file is of
-        self.megatron, self.titan = megatron.Megatron(rank), torchtitan.Titan(rank, bar)
+        self.megatron, self.titan = megatron.Megatron(rank), torchtitan.Torchtitan(rank, bar)
         self.deepspeed, self.trainer = deepspeed.DeepSpeed(), trainer.Trainer(log_bar=bar)
         self.overflows = deepspeed.Overflows()
         self.frameworks = frameworks.Frameworks(rank, bar)

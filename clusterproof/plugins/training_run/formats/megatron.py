@@ -1,4 +1,4 @@
-"""What Megatron-LM prints as it trains, and GPT-NeoX and others that come of it: iterations, timers, losses.
+"""The logs of Megatron-LM, and of GPT-NeoX and others that derive from it: iterations, timers, losses.
 
 A line stands for all iterations since the one before it (`--log-interval`). Times and most timers are means of one;
 what is timed once, as a checkpoint, is shared out among them. Timers are the largest of all ranks, or the last one's.
@@ -49,7 +49,7 @@ LOAD, SETUP = "load-checkpoint", "model-and-optimizer-setup"
 
 @dataclass
 class Megatron:
-    """What the lines have said so far."""
+    """The data of the lines read so far."""
 
     rank: int = 0  # that the file is of
     step: Step | None = None  # its timers come behind it; `times` is 0 where it is not known yet

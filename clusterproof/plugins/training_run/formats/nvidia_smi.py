@@ -1,4 +1,4 @@
-"""What a loop of nvidia-smi prints of GPUs as CSV, a file for each node: a line for each GPU and time."""
+"""CSV of a loop of nvidia-smi, a file for each node: a line for each GPU and time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from calendar import timegm
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from clusterproof.plugins.training_run import Cut, RunError
+from clusterproof.plugins.training_run import CutFile, RunError
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, name, real
 from clusterproof.plugins.training_run.formats.gpu_tools import (
     CLOCKS,
@@ -57,7 +57,7 @@ def is_smi(head: bytes) -> bool:
     return TIME in columns and any(column in COLUMNS for column in columns)
 
 
-def read_smi(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
+def read_smi(path: RunFile) -> Iterator[Sample | GpuLost | CutFile]:
     """The samples of its GPUs, and which of them are lost. Raises RunError."""
     lines, table = Lines(path), _Table(node_of(path))
     for line in lines:
@@ -74,17 +74,17 @@ def read_smi(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
             continue
         if len(cells) != len(table.columns):
             if lines.is_cut:
-                yield Cut()
+                yield CutFile()
                 return
             many = f"{len(cells)} values; expected {len(table.columns)}, as the first line names them"
             raise RunError(f"{lines.where}: {many}")
         yield from table.take(dict(zip(table.columns, cells, strict=True)), lines.where)
-    yield from [Cut()] if lines.has_gap else []
+    yield from [CutFile()] if lines.has_gap else []
 
 
 @dataclass
 class _Table:
-    """A table of a node so far: its columns, and the GPUs in the order in which each round names them."""
+    """A node's table so far: its columns, and the GPUs in the order of each round."""
 
     node: str
     columns: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What lines of logs have in common: numbers, the loss and the norm of gradients on them."""
+"""What log lines of all programs share: numbers, losses and gradient norms."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import isfinite
+from time import gmtime
 
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run.losses import Loss
@@ -19,7 +20,7 @@ _NORM = re.compile(rf"\bgrad[_ ]norm:{VALUE}", re.IGNORECASE)
 
 @dataclass(slots=True)
 class LossGap:
-    """The lines of a rank without a loss: behind more of them than ever stood between two losses it may be nan."""
+    """A rank's lines without a loss: more of them than there ever were between two losses may mean nan."""
 
     longest: int | None = None  # None: no line has had a loss
     lines: int = 0  # since the last loss
@@ -35,7 +36,7 @@ class LossGap:
 
 @dataclass(slots=True)
 class Repeated:
-    """Lines of a step that has had one: drawn again, or another rank's where nothing says whose they are."""
+    """A second line for a step: drawn again, or of another rank where lines name none."""
 
     told: dict[tuple[int, str], str] = field(default_factory=dict)  # by who printed it, what was no number last
 
@@ -85,3 +86,32 @@ def number_or_none(value: object) -> float | None:
         return float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else None
     except (ValueError, OverflowError):
         return None
+
+
+HOUR_S, DAY_S = 3600, 86_400
+SET_IN, SUNDAY, SET_AT = (3, 4, 9, 10, 11), 6, (1, 2, 3)  # months, north and south; the day; the hours that are skipped
+AS_USUAL_S = 5.0  # more or less
+
+
+@dataclass
+class WallClock:
+    """The timestamps of one rank or launcher."""
+
+    step_s: float | None = None
+
+    def lasted(self, last_time: float, time_s: float, count: int) -> float:
+        """How long so many steps took: an hour less where the clock was set."""
+        seconds = time_s - last_time
+        as_usual = self.step_s is not None and abs(seconds - HOUR_S - self.step_s * count) <= AS_USUAL_S
+        if as_usual and _may_be_set(last_time, time_s):
+            return seconds - HOUR_S
+        self.step_s = seconds / count
+        return seconds
+
+
+def _may_be_set(last_time: float, time_s: float) -> bool:
+    """Whether clocks that are set forward for summer may have been between these two."""
+    day = gmtime(time_s)
+    midnight = time_s // DAY_S * DAY_S
+    hours = (midnight + HOUR_S * hour for hour in SET_AT)
+    return day.tm_mon in SET_IN and day.tm_wday == SUNDAY and any(last_time < at <= time_s - HOUR_S for at in hours)

@@ -1,4 +1,4 @@
-"""Who printed a line of a log, by the labels of launchers, and of what has collected it, before it."""
+"""Who printed a log line, by the labels that launchers and log collectors put before it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ATTEMPT = "attempt_"  # the folder of torchrun's --log-dir in which each rank h
 
 @record
 class Printer:
-    """Who printed a line: its rank, as far as that is said, and in words where the line says something else."""
+    """Who printed a line: its rank, if known, and in words where the label is no rank."""
 
     rank: int
     words: str = ""

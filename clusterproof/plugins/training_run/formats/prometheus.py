@@ -1,4 +1,4 @@
-"""Answers of Prometheus to `query_range` on metrics of dcgm-exporter, saved to a file, series by series."""
+"""Saved answers of Prometheus to `query_range` on dcgm-exporter's metrics, series by series."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.training_run import Cut, RunError
+from clusterproof.plugins.training_run import CutFile, RunError
 from clusterproof.plugins.training_run.files import Format, RunFile, name, real
 from clusterproof.plugins.training_run.files import whole as whole_number
 from clusterproof.plugins.training_run.formats.gpu_tools import (
@@ -60,7 +60,7 @@ def is_answer(head: bytes) -> bool:
     return head.lstrip().startswith(b"{") and b'"status"' in head[:1000] and b'"resultType"' in head
 
 
-def read_answer(path: RunFile) -> Iterator[Sample | Cut]:
+def read_answer(path: RunFile) -> Iterator[Sample | CutFile]:
     """The samples of its GPUs. Raises RunError."""
     series, sites = Events(path, _RESULT, WHAT), _sites(path)
     waiting: dict[tuple[Gpu, str], array[float]] = {}  # times and values by turns
@@ -90,7 +90,7 @@ def read_answer(path: RunFile) -> Iterator[Sample | Cut]:
     whole |= {(gpu, BUSY): 100.0 for gpu, _ in known if (gpu, UTIL) not in known}
     yield from _shares(waiting, whole, str(path))
     if not series.is_whole:
-        yield Cut()
+        yield CutFile()
 
 
 def _sites(path: RunFile) -> Sites:

@@ -14,7 +14,7 @@ from math import inf
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.training_run import (
     UNKNOWN,
-    Cut,
+    CutFile,
     NoDuration,
     Operation,
     Position,
@@ -56,7 +56,7 @@ EXPECTED_COLUMNS = "expected columns step and duration or loss, with rank and op
 
 @record
 class Columns:
-    """Which column of a table means what, and in which unit.
+    """The meaning and unit of a table's columns.
 
     `parts` are the timed parts of a step; `phases` say of which part of the program a row is.
     """
@@ -78,7 +78,7 @@ def is_table(head: bytes) -> bool:
     return columns(_cells(head.partition(b"\n")[0].decode("utf-8", "replace").removeprefix("\ufeff"))) is not None
 
 
-def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | Unranked | Cut | NoDuration]:
+def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | Unranked | CutFile | NoDuration]:
     """Its operations, or its steps with their losses, and on which nodes the ranks run. Raises RunError."""
     lines, table = Lines(path), None
     rows = csv.reader(iter(lines), strict=True)
@@ -93,16 +93,16 @@ def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | 
         for row in rows:
             if len(row) != head.count:
                 if lines.is_cut or not row:
-                    yield from [Cut()] if row else []
+                    yield from [CutFile()] if row else []
                     continue
                 raise RunError(f"{lines.where}: {len(row)} values; expected {head.count}, as the first line names them")
             yield from table.take(row, lines.where, is_cut=lines.is_cut)
     except csv.Error as wrong:
         if not lines.is_cut:
             raise RunError(f"{lines.where}: {wrong}; expected values between commas") from None
-        yield Cut()
+        yield CutFile()
     yield from table.clock.rest() if table else ()
-    yield from [Cut()] if lines.has_gap else []
+    yield from [CutFile()] if lines.has_gap else []
 
 
 class _Table:

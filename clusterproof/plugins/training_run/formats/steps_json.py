@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
 
-from clusterproof.plugins.training_run import Cut, NoDuration, Position, RunError, Step, Unranked
+from clusterproof.plugins.training_run import CutFile, NoDuration, Position, RunError, Step, Unranked
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
 from clusterproof.plugins.training_run.formats import elapsed
 from clusterproof.plugins.training_run.formats.printed import LossGap, number_or_none
@@ -44,7 +44,7 @@ def are_steps(head: bytes) -> bool:
     return _value_in(first, NAMES["loss"]) is not None
 
 
-def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | Cut | NoDuration]:
+def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | CutFile | NoDuration]:
     """The steps and losses, a line each, and on which nodes their ranks run. Raises RunError."""
     lines, rank = Lines(path), rank_of_file(path.path)
     is_told = rank is not None  # or it has been said that it is not
@@ -79,7 +79,7 @@ def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | C
                 yield placement
     yield from clock.rest() if clock else ()
     if lines.is_cut:
-        yield Cut()
+        yield CutFile()
 
 
 def _is_other(entry: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What torchtitan prints as it trains: each rank its own lines, with their time, and the loss.
+"""The logs of torchtitan: each rank's own lines, with their time and loss.
 
 A step is as long as the time since the line before, by as many steps as that is. Its clock begins anew behind a
 validation, and where a run goes on from a checkpoint.
@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.files import seconds, whole
-from clusterproof.plugins.training_run.formats.printed import NUMBER, Repeated, loss_and_norm
+from clusterproof.plugins.training_run.formats.printed import NUMBER, Repeated, WallClock, loss_and_norm
 from clusterproof.plugins.training_run.formats.printer import Printer, printer
-from clusterproof.plugins.training_run.formats.wall_clock import WallClock
 from clusterproof.plugins.training_run.losses import Loss
 
 LATE = (b" - INFO - step:", b" - INFO - \x1b[31mstep:")  # in a line that may come late
@@ -31,8 +30,8 @@ NOT_HERE = -1.0  # the loss on ranks without the last pipeline stage
 
 
 @dataclass
-class Titan:
-    """What the lines have said so far, each by who printed it."""
+class Torchtitan:
+    """The data of the lines read so far, by who printed them."""
 
     rank: int = 0  # that the file is of
     bar: int = 0  # behind names of containers

@@ -1,4 +1,4 @@
-"""What Hugging Face's Trainer leaves: the lines and the bar that it prints, and the history that a checkpoint keeps.
+"""The output of Hugging Face's Trainer: lines, progress bar, and the history in a checkpoint.
 
 The bar (tqdm's) has steps and whole seconds, so that a step is said as the mean of as many as take half a minute. What
 an evaluation takes, and a checkpoint where the log says so, is none of it.
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clusterproof.plugins.training_run import Cut, Position, RunError, Step
+from clusterproof.plugins.training_run import CutFile, Position, RunError, Step
 from clusterproof.plugins.training_run.files import Format, RunFile, whole
 from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.formats.printed import number_or_none
@@ -55,7 +55,7 @@ def is_logged(text: str) -> bool:
 
 @dataclass
 class Bar:
-    """A bar, and the steps that it has shown since these were last told."""
+    """A progress bar, and the steps that it has shown since they were last returned."""
 
     total: int
     n: int = 0
@@ -86,7 +86,7 @@ class Bar:
 
 @dataclass
 class Trainer:
-    """What its lines have said so far.
+    """The data of the lines read so far.
 
     A bar is of training if a loss is printed between two drawings of it, or if it has as many steps as are to be done.
     """
@@ -166,7 +166,7 @@ def is_state(head: bytes) -> bool:
     return first.startswith(b"{") and not is_of_lines and b'"global_step"' in head and b'"log_history"' in head
 
 
-def read_state(path: RunFile) -> Iterator[Loss | Cut]:
+def read_state(path: RunFile) -> Iterator[Loss | CutFile]:
     """The losses that it keeps. Raises RunError."""
     events = Events(path, _HISTORY, STATE)
     for entry in events:
@@ -175,7 +175,7 @@ def read_state(path: RunFile) -> Iterator[Loss | Cut]:
         if "loss" in entry:
             yield _kept(entry, str(path), events.where)
     if not events.is_whole:
-        yield Cut()
+        yield CutFile()
 
 
 def _kept(entry: Mapping[str, Any], file: str, where: str) -> Loss:

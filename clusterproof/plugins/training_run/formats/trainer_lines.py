@@ -1,4 +1,4 @@
-"""What programs on top of Trainer and Megatron write of their steps: LLaMA-Factory's and ms-swift's JSON lines.
+"""JSON lines of programs built on Trainer and Megatron: LLaMA-Factory and ms-swift.
 
 A line says how many steps there were, and the time since training began in whole seconds: a step is the mean of as many
 as take half a minute. A run that goes on from a checkpoint appends to the file, and counts its time anew.
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.training_run import Cut, RunError, Step
+from clusterproof.plugins.training_run import CutFile, RunError, Step
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, whole
 from clusterproof.plugins.training_run.formats.printed import number_or_none
 from clusterproof.plugins.training_run.formats.trainer import Bar, may_be_none
@@ -41,7 +41,7 @@ def _key(name: str) -> bytes:
     return f'"{name}": "'.encode()
 
 
-def read(path: RunFile) -> Iterator[Step | Loss | Cut]:
+def read(path: RunFile) -> Iterator[Step | Loss | CutFile]:
     """The steps and losses of a file. Raises RunError."""
     lines = Lines(path)
     bar = Bar(0, is_of_training=True)
@@ -70,7 +70,7 @@ def read(path: RunFile) -> Iterator[Step | Loss | Cut]:
         if loss is not None or norm is not None:
             yield Loss(0, step, loss, norm, kept_in=str(path), is_unclear=may_be_none(loss, norm))
     if is_broken:
-        yield Cut()
+        yield CutFile()
 
 
 def _steps(line: Mapping[str, Any], where: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Samples of a node that `clusterproof watch` has recorded: `NODE.samples.jsonl.zst`."""
+"""Samples of a node recorded by `clusterproof watch`: `NODE.samples.jsonl.zst`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run import Cut, RunError
+from clusterproof.plugins.training_run import CutFile, RunError
 from clusterproof.plugins.training_run import samples as of_run
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, real
 from clusterproof.plugins.training_run.rank_processes import MAX_RANKS, SOURCE, RankLook, RankSeen, look_of
@@ -53,7 +53,7 @@ OF_HOST: Mapping[str, tuple[str, ...]] = {  # by metric: the columns whose sum i
 
 @record
 class SampledColumn:
-    """Of one metric and device: where its values stand in a sample, whose sum it is, and what is made of that."""
+    """One metric and device: the columns of its values, and how they are combined."""
 
     metric: str
     device: str
@@ -71,7 +71,7 @@ def are_samples(head: bytes) -> bool:
     return isinstance(first, dict) and HEADER in first
 
 
-def read_samples(path: RunFile) -> Iterator[Sample | RankSeen | Cut]:
+def read_samples(path: RunFile) -> Iterator[Sample | RankSeen | CutFile]:
     """What was sampled of GPUs, CPUs and ranks, as far as rules ask for it. Raises RunError."""
     lines = Lines(path)
     header, columns = None, []
@@ -87,7 +87,7 @@ def read_samples(path: RunFile) -> Iterator[Sample | RankSeen | Cut]:
         else:
             raise RunError(f"{lines.where}: {str(entry)!r:.60} is no sample; {EXPECTED}")
     if lines.is_cut:
-        yield Cut()
+        yield CutFile()
 
 
 def _columns(header: Header) -> Iterator[SampledColumn]:

@@ -1,1 +1,1 @@
-"""What the checks of `checks/run` compute: of what a run recorded, pure functions."""
+"""The computations of `checks/run`: pure functions of a run's data."""

@@ -1,4 +1,4 @@
-"""Clocks of GPUs: those below the clocks of others that are as busy, and those that hardware slows down together."""
+"""GPU clocks: lower than those of equally busy GPUs, and throttled by hardware together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key = tuple[str, str]  # node, device
 
 @record
 class SlowClock:
-    """A GPU that was slow for so long: its clock as a share of its peers', and of the time how long it was held.
+    """A GPU with a low clock: for how long, as a share of its peers', and the share of time it was throttled.
 
     The latter are None where that was not sampled; so is the share of one that too few others can be compared with.
     """

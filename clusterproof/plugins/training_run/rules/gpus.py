@@ -1,4 +1,4 @@
-"""GPUs of a run over time: memory that grows, GPUs that are seen no more, and whether all only wait."""
+"""GPUs of a run over time: growing memory, GPUs without samples, and GPUs that all only wait."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Points = Sequence[tuple[float, float]]  # seconds, percent
 
 @record
 class Growth:
-    """A GPU whose memory grows: percent now, points an hour, and the hours until it is full."""
+    """A GPU whose memory use grows: percent now, points an hour, and hours until it is full."""
 
     name: str
     percent: float
@@ -110,8 +110,8 @@ HIGH = 95  # percentile of a GPU's use, its memory's and its node's CPUs'
 
 
 @record
-class Unused:
-    """A GPU of which little is used: the 95th percentiles of its use, of its memory and of its node's CPUs."""
+class UnderusedGpu:
+    """A GPU with room: 95th percentiles of its use, its memory and its node's CPUs."""
 
     name: str
     use: float
@@ -119,11 +119,11 @@ class Unused:
     cpu: float
 
 
-def unused_gpus(samples: Samples, below: float) -> list[Unused] | None:
+def unused_gpus(samples: Samples, below: float) -> list[UnderusedGpu] | None:
     """The GPUs of which all three are below so many percent; None where one of these was sampled of no GPU."""
     memory, cpus, goes_on = samples.of(MEMORY), samples.of(CPU), InUse(samples)
     known = [
-        Unused(
+        UnderusedGpu(
             f"{node} {device}",
             *(_high(series, node, goes_on) for series in (use, memory[node, device], cpus[node, ""])),
         )
@@ -142,15 +142,15 @@ LEAST_LOOKS = 3  # at the other GPUs of a node, and a minute, in which one is no
 
 
 @record
-class Ceased:
-    """A GPU, or a node, of which nothing was sampled any more for so long while others were; and since when (s)."""
+class GpuWithoutSamples:
+    """A GPU, or a node, without samples for so long while others had some; and since when (s)."""
 
     name: str
     time_s: float
     seconds: float
 
 
-def ceased(samples: Samples) -> list[Ceased]:
+def ceased(samples: Samples) -> list[GpuWithoutSamples]:
     """The GPUs and nodes whose use is known only up to a time, the longest unknown first.
 
     Where samples of most nodes end with the run, they were to end then: the others only sampled on.
@@ -166,14 +166,14 @@ def ceased(samples: Samples) -> list[Ceased]:
             missed = len(looks) - bisect_right(looks, last)
             seconds = (looks[-1] - last) * samples.bin_s
             if missed >= LEAST_LOOKS and seconds > MAX_PAUSE_S:
-                gone.append(Ceased(f"{node} {device}", last * samples.bin_s, seconds))
+                gone.append(GpuWithoutSamples(f"{node} {device}", last * samples.bin_s, seconds))
     ended_at = {node: max(map(max, devices.values())) * samples.bin_s for node, devices in nodes.items()}
     dated = {node: end for node, end in ended_at.items() if end > DAYS_S}  # dmon's seconds begin with each file
     latest: float = max(dated.values(), default=0)
     if dated:
         used_s = (InUse(samples).ended(next(iter(dated))) + 1) * samples.bin_s
         latest = max(min(latest, used_s), median_high(dated.values()))
-    gone += [Ceased(node, end, latest - end) for node, end in dated.items() if latest - end > LEAST_S]
+    gone += [GpuWithoutSamples(node, end, latest - end) for node, end in dated.items() if latest - end > LEAST_S]
     return sorted(gone, key=lambda gpu: -gpu.seconds)
 
 
@@ -196,8 +196,8 @@ Every = Mapping[tuple[str, str], Series]
 
 
 @record
-class Spin:
-    """For how long at most all GPUs of a run only waited, which they are, and when it began (s since 1970)."""
+class BusyWait:
+    """The longest time in which all GPUs of a run only waited, the GPUs, and when it began (s since 1970)."""
 
     seconds: float
     gpus: tuple[str, ...]
@@ -206,14 +206,14 @@ class Spin:
 
 @record
 class Bounds:
-    """Below what a GPU draws too little power to compute (percent of its limit), and what is no traffic (MB/s)."""
+    """The power below which a GPU computes nothing (percent of its limit), and negligible traffic (MB/s)."""
 
     power_percent: float
     traffic: float
 
 
 class HangEvidence:
-    """All samples that show hanging, by metric."""
+    """The samples that show a hang, by metric."""
 
     def __init__(self, samples: Samples) -> None:
         self.bin_s = samples.bin_s
@@ -232,14 +232,14 @@ class HangEvidence:
             return "what passes over NVLink (GPM), or between several nodes"
         return ""
 
-    def spin(self, bounds: Bounds) -> Spin | None:
+    def spin(self, bounds: Bounds) -> BusyWait | None:
         """The longest time in which all GPUs in use only waited; None where there was none."""
         times = sorted({at for series in self.use.values() for at in series})
         span = longest(((at, self._all_wait(at, bounds)) for at in times), self.bin_s)
         if not span:
             return None
         seconds = (span[-1] - span[0] + 1) * self.bin_s
-        return Spin(seconds, tuple(" ".join(key) for key in self._used(span[-1])), span[0] * self.bin_s)
+        return BusyWait(seconds, tuple(" ".join(key) for key in self._used(span[-1])), span[0] * self.bin_s)
 
     def _all_wait(self, at: int, bounds: Bounds) -> bool:
         used = list(self._used(at))

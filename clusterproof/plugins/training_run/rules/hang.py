@@ -1,4 +1,4 @@
-"""Why a run hangs: ranks that call different collectives, that others wait for, or that do otherwise than most."""
+"""Why a run hangs: ranks that call different collectives, ranks that others wait for, and ranks unlike most."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Iterator, Mapping, Set
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.training_run import Called, Dump, Pending, Status, rank_names
+from clusterproof.plugins.training_run import CollectiveArguments, Dump, GroupProgress, PendingCollective, rank_names
 from clusterproof.plugins.training_run.collectives import ends_apart
 from clusterproof.plugins.training_run.rank_processes import ASLEEP, COMPUTING, LATE_S, STATES, Activity, RankProcesses
 
 
 @record
 class Mismatch:
-    """The first place of a group at which ranks differ; `odd` are fewer than `others`, or nobody can say who is.
+    """The first collective of a group on which ranks differ; `odd` are fewer than `others`, unless that is undecided.
 
     A place in which nobody waits yet, as all wait before it, is not what `holds_up` the run.
     """
 
     group: str  # what the process group is for
     number: int
-    odd: Mapping[int, Called]  # by rank
-    others: Mapping[int, Called]
+    odd: Mapping[int, CollectiveArguments]  # by rank
+    others: Mapping[int, CollectiveArguments]
     holds_up: bool = True
 
     @property
@@ -57,7 +57,7 @@ def is_comparable(dump: Dump, group: str) -> bool:
     return group in dump.called and bool(dump.members.get(group)) and group not in dump.with_sends
 
 
-def _time(called: Called) -> float:
+def _time(called: CollectiveArguments) -> float:
     return float("inf") if called.time is None else called.time
 
 
@@ -93,32 +93,34 @@ def _at(group: str, number: int, members: list[Dump]) -> Mismatch | None:
     return Mismatch(word, number, odd, others, waits)
 
 
-def _of_one_wait(called: Mapping[int, Called]) -> dict[int, Called]:
+def _of_one_wait(called: Mapping[int, CollectiveArguments]) -> dict[int, CollectiveArguments]:
     """Those within the timeout of the last: who called before that no longer waited, or is of an earlier attempt."""
     times = [call.time for call in called.values() if call.time is not None]
     last = max(times, default=0.0)
     return {rank: call for rank, call in called.items() if call.time is None or last - call.time <= call.timeout_s}
 
 
-def _without_partial_batches(called: Mapping[int, Called], last: Set[int]) -> dict[int, Called]:
+def _without_partial_batches(
+    called: Mapping[int, CollectiveArguments], last: Set[int]
+) -> dict[int, CollectiveArguments]:
     """Without ranks that had called but a part of the others' batch when they wrote their dumps: it was their last."""
     parts = {call.name: frozenset(call.name.split("+")) for call in called.values()}
     cut = {name for name, some in parts.items() if any(some < whole for whole in parts.values())}
     return {rank: call for rank, call in called.items() if rank not in last or call.name not in cut}
 
 
-def _with_size(called: Mapping[int, Called]) -> dict[int, Called]:
+def _with_size(called: Mapping[int, CollectiveArguments]) -> dict[int, CollectiveArguments]:
     """Without ranks whose dumps do not have the size of what others called by the same name."""
     known = {call.name for call in called.values() if call.elements is not None}
     return {rank: call for rank, call in called.items() if call.elements is not None or call.name not in known}
 
 
 @record
-class Wait:
-    """A collective in which some ranks wait for others, which have not come to it; or only their GPUs have not."""
+class CollectiveWait:
+    """A collective in which some ranks wait for others, which have not called it, or only their GPUs not begun it."""
 
     group: str  # what the process group is for
-    collective: Pending
+    collective: PendingCollective
     waiting: tuple[int, ...]
     missing: tuple[int, ...]
     is_called: bool = False  # by those that are missing, too: work before it holds up their GPUs
@@ -126,14 +128,14 @@ class Wait:
 
 @record
 class Missing:
-    """The ranks that are waited for, in which collectives, and which of all ranks left no dump."""
+    """The ranks that others wait for, the collectives, and ranks without a dump."""
 
     ranks: tuple[int, ...]
-    waits: tuple[Wait, ...]
+    waits: tuple[CollectiveWait, ...]
     without_dump: tuple[int, ...]
     are_waiting: bool  # whether any rank waits at all
 
-    def shown(self) -> list[Wait]:
+    def shown(self) -> list[CollectiveWait]:
         """As few of the collectives as have every rank that is missing."""
         left, waits = set(self.ranks), []
         while left:
@@ -161,23 +163,23 @@ def missing(dumps: Mapping[int, Dump]) -> Missing:
     )
 
 
-def _waits_of_pairs(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
+def _waits_of_pairs(dumps: Mapping[int, Dump]) -> Iterator[CollectiveWait]:
     """A rank that waits for another, which waits for nobody."""
     for rank, dump in sorted(dumps.items()):
         for exchange in dump.exchanges:
             peer = dumps.get(exchange.peer)
             if not peer or not (peer.pending or peer.exchanges):
                 word = dump.purposes.get(exchange.group, exchange.group)
-                yield Wait(word, Pending(exchange.number, exchange.name), (rank,), (exchange.peer,))
+                yield CollectiveWait(word, PendingCollective(exchange.number, exchange.name), (rank,), (exchange.peer,))
 
 
-def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
+def _waits(dumps: Mapping[int, Dump]) -> Iterator[CollectiveWait]:
     members = _members(dumps)
     purposes = {group: purpose for dump in dumps.values() for group, purpose in dump.purposes.items()}
     for group, ranks in members.items():
         known = [dumps[rank] for rank in ranks if rank in dumps]
         reached = {rank: _reached(dumps.get(rank), group) for rank in ranks}
-        pending: dict[int, tuple[Pending, list[int]]] = {}
+        pending: dict[int, tuple[PendingCollective, list[int]]] = {}
         for dump in known:
             if group in dump.pending:
                 first = dump.pending[group]
@@ -187,9 +189,9 @@ def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
             begun = tuple(rank for rank in waiting if dumps[rank].pending[group].has_begun)
             behind = tuple(rank for rank in waiting if dumps[rank].pending[group].has_begun is False)
             if late:
-                yield Wait(purposes[group], first, tuple(waiting), late)
+                yield CollectiveWait(purposes[group], first, tuple(waiting), late)
             elif begun and behind:
-                yield Wait(purposes[group], first, begun, behind, is_called=True)
+                yield CollectiveWait(purposes[group], first, begun, behind, is_called=True)
 
 
 def _members(dumps: Mapping[int, Dump]) -> dict[str, tuple[int, ...]]:
@@ -199,7 +201,7 @@ def _members(dumps: Mapping[int, Dump]) -> dict[str, tuple[int, ...]]:
     return members or ({DEFAULT: tuple(sorted(dumps))} if of_all else {})
 
 
-def last_call(dump: Dump) -> Called | None:
+def last_call(dump: Dump) -> CollectiveArguments | None:
     """The last collective that a rank called, where the dump has the line of its program; None where it has not."""
     known = [call for calls in dump.called.values() for call in calls.values() if call.time is not None]
     last = max(known, key=lambda call: call.time or 0.0, default=None)
@@ -207,10 +209,10 @@ def last_call(dump: Dump) -> Called | None:
 
 
 DEFAULT = "0"  # the group of all ranks, which every rank makes first
-NOWHERE = Status(-1, -1)
+NOWHERE = GroupProgress(-1, -1)
 
 
-def _reached(dump: Dump | None, group: str) -> Status | None:
+def _reached(dump: Dump | None, group: str) -> GroupProgress | None:
     """How far a rank has come in a group; None where it is unknown.
 
     What it has enqueued has ended where its ring keeps none that waits.
@@ -223,11 +225,11 @@ def _reached(dump: Dump | None, group: str) -> Status | None:
     enqueued = max(dump.enqueued.get(group, -1), status.enqueued if status else -1)
     waits = dump.pending.get(group)
     if waits is None or ends_apart(waits.name):  # the others may have ended what it waits for rightly
-        return Status(enqueued, enqueued)
-    return Status(enqueued, waits.number - 1)
+        return GroupProgress(enqueued, enqueued)
+    return GroupProgress(enqueued, waits.number - 1)
 
 
-def _has_come(at: Status, number: int) -> bool:
+def _has_come(at: GroupProgress, number: int) -> bool:
     """Whether a rank has enqueued a collective, and ended all before it."""
     return at.enqueued >= number and at.ended >= number - 1
 
@@ -237,7 +239,7 @@ LEAST_RANKS = 3  # of two that wait in different places nothing says which is at
 
 @record
 class AwaitedRanks:
-    """Ranks that others wait for, what each does, and what the others wait in, for how long together."""
+    """Ranks that others wait for by their processes: what each does, what the others wait in, and for how long."""
 
     activities: Mapping[int, str]
     waiting: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Where the time of a run and of each rank goes: compute, communication, data, checkpoints, the start, and the rest."""
+"""The time of a run and of each rank by phase: compute, communication, data, checkpoints, the start, and the rest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PHASE = {EXPOSED: COMMUNICATION, INIT: START, BUSY: COMPUTE} | {name: name for 
 
 @record
 class Phase:
-    """A phase, its seconds in all ranks together, and its share of their time."""
+    """A phase, its seconds over all ranks, and its share of their time."""
 
     name: str
     seconds: float
@@ -67,7 +67,7 @@ def seconds_in(cells: Seconds | Mapping[int, tuple[float, int]]) -> float:
 
 @record
 class TimeShare:
-    """The part of a rank's time that goes into something: seconds, of how many, in how many steps."""
+    """The time of a rank in one phase: seconds, of how many, in how many steps."""
 
     rank: int
     seconds: float

@@ -1,4 +1,4 @@
-"""Ranks that log no more while most of them do, or of whom there is nothing: what they do is unknown."""
+"""Ranks that stopped logging while most others go on, or that never logged."""
 
 from __future__ import annotations
 

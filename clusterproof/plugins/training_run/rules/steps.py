@@ -1,4 +1,4 @@
-"""How long steps take: those that are far longer than others, with their causes, and a change that persists."""
+"""Step times: outliers with their causes, and lasting changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLIP = 3.0  # sigmas: one long step is no change
 
 @record
 class StepTime:
-    """A step and its seconds, without its checkpoint; or the last of so many steps, and their mean."""
+    """The seconds of a step without its checkpoint; or the mean of so many steps, at the last of them."""
 
     step: int
     seconds: float
@@ -48,7 +48,7 @@ class StepTime:
 
 @record
 class Outliers:
-    """Steps that are far longer than usual, the longest first, and what is lost by them."""
+    """Steps far longer than usual, the longest first, and the time lost by them."""
 
     steps: tuple[StepTime, ...]
     of: int
@@ -64,7 +64,7 @@ class Outliers:
 
 @record
 class Drift:
-    """A change that persists: from which step on, and the seconds of a step before and after."""
+    """A lasting change: the step at which it began, and the seconds of a step before and after."""
 
     step: int
     before: float
@@ -260,7 +260,7 @@ LEAST = 0.1  # of what a step is longer than usual, from which on a part is the 
 
 @record
 class StepPart:
-    """A part of a step that took so many seconds longer than usual, on the rank on which that was most."""
+    """A part of a step that took longer than usual, by how many seconds, on the rank where that was most."""
 
     name: str
     seconds: float

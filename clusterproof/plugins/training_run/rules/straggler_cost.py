@@ -1,4 +1,4 @@
-"""Time that all ranks lose because one of them computes longer than any other: pauses of its program, or slowness."""
+"""Time that all ranks lose because one computes longer than any other: by pauses of its program, or slowness."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ LEAST_CAUSE = 0.5  # of what a step is too long, from which on a rank's compute 
 
 @record
 class HeldUp:
-    """A rank that computes longer than any other in so many of some steps, by most in one of them."""
+    """A rank that computes longest in so many of some steps, and the most seconds by which it does."""
 
     position: Position
     times: int

@@ -1,4 +1,4 @@
-"""How long a rank computes beside the others of its stage: what is slow hardware, and what is uneven work.
+"""How long each rank computes, compared with the other ranks of its pipeline stage.
 
 Durations are compared within a step, and only of one stage: no clock, no unit and no length of a step matters.
 """
@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from math import exp, log, sqrt
-from statistics import fmean, median
+from math import exp, log
+from statistics import median
 
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.robust import MAX_VALUES, location, location_error, spread
 from clusterproof.plugins.training_run import COMPUTE, Position, kind_of
 from clusterproof.plugins.training_run.run_data import RunData
-from clusterproof.plugins.training_run.samples import CPU_PRESSURE, Samples
 
 Computed = Mapping[int, float]  # seconds, by step
 LEAST_STEPS = 20  # with 3 steps of uneven sequence lengths a healthy rank seemed 1.19 times slower
@@ -29,7 +27,7 @@ _OF_A_MEDIAN = 1.2533 / 1.05  # the standard error of a median on normal noise, 
 
 @record
 class RankPace:
-    """How long a rank computes, as a share of the median of its peers in the same step.
+    """How long a rank computes, relative to the median of its peers in the same step.
 
     `ratio` is in the middle of all steps and `error` the standard error of its logarithm; `low` is its tenth
     percentile over steps, and `low_of_parts` the least of the middles of five parts of the run; `swing` how far its
@@ -246,59 +244,3 @@ def sizes_of_stages(positions: Iterable[Position]) -> dict[int, int]:
     for position in positions:
         sizes[position.stage] = sizes.get(position.stage, 0) + 1
     return sizes
-
-
-Effects = Mapping[int, Mapping[int, float]]  # by data-parallel rank and step: the logarithm of how many times as long
-
-
-def common_to_stages(computed: Mapping[Position, Computed]) -> float | None:
-    """Which share of the swing is common to ranks of different stages that have the same data-parallel rank.
-
-    These share their work and neither CPU nor GPU: the share is the correlation of their compute over steps, each
-    beside the median of its stage. None where there is one stage, or data-parallel ranks are unknown or few.
-    """
-    stages: dict[int, dict[int, list[Computed]]] = {}
-    for position, seconds in computed.items():
-        if position.replica is not None:
-            stages.setdefault(position.stage, {}).setdefault(position.replica, []).append(seconds)
-    effects = [_effects(replicas) for _, replicas in sorted(stages.items()) if len(replicas) >= LEAST_PEERS]
-    count, both, of_early, of_late = 0, 0.0, 0.0, 0.0
-    for early, late in pairwise(effects):
-        for replica in early.keys() & late.keys():
-            steps = early[replica].keys() & late[replica].keys()
-            for first, second in _about_their_means(early[replica], late[replica], sorted(steps)):
-                count, both = count + 1, both + first * second
-                of_early, of_late = of_early + first**2, of_late + second**2
-    return both / sqrt(of_early * of_late) if count >= LEAST_STEPS and of_early * of_late > 0 else None
-
-
-def _about_their_means(
-    early: Mapping[int, float], late: Mapping[int, float], steps: list[int]
-) -> list[tuple[float, float]]:
-    if not steps:
-        return []
-    first, second = fmean(early[step] for step in steps), fmean(late[step] for step in steps)
-    return [(early[step] - first, late[step] - second) for step in steps]
-
-
-def _effects(replicas: Mapping[int, list[Computed]]) -> Effects:
-    """Of each data-parallel rank of a stage, which may be several ranks, how it is beside the others."""
-    effects: dict[int, dict[int, float]] = {replica: {} for replica in replicas}
-    steps = {step for ranks in replicas.values() for seconds in ranks for step in seconds}
-    for step in steady(steps) if steps else ():
-        own = {
-            replica: median(lasted)
-            for replica, ranks in replicas.items()
-            if (lasted := [seconds[step] for seconds in ranks if seconds.get(step, 0.0) > 0])
-        }
-        if len(own) >= LEAST_PEERS:
-            middle = median(own.values())
-            for replica, seconds in own.items():
-                effects[replica][step] = log(seconds / middle)
-    return effects
-
-
-def cpu_pressure(samples: Samples) -> float | None:
-    """For how much of the time tasks wait for a CPU, in percent, on the node where that is most; None if unknown."""
-    means = [fmean(cell.mean for cell in series.values()) for series in samples.of(CPU_PRESSURE).values() if series]
-    return max(means, default=None)

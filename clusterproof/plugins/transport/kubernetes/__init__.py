@@ -1,4 +1,4 @@
-"""By a pod on each node of Kubernetes, or by the agents of a gate, which are there.
+"""Kubernetes nodes: by a pod on each, or by the agents of a gate.
 
 Here: what a run puts into a cluster, which is the program, one pod for each node, and a Job that owns all of it.
 Nothing of a pod's image is used, so that it may be any that the node already has, even one of somebody who wants to be
@@ -41,7 +41,7 @@ PREFERRED = ("kube-proxy", "pause", "aws-node", "amazon-k8s-cni", "cilium", "cal
 
 @record
 class RunObjects:
-    """The names of one run's objects. `uid` is the Job's, empty before there is one.
+    """The names of one run's Kubernetes objects. `uid` is the Job's, empty before it is created.
 
     The program is in so many `pieces`: Linux takes no variable that is longer than an argument.
     """

@@ -1,4 +1,4 @@
-"""Nodes of a Kubernetes cluster, by what an agent on each has printed last: pods of a DaemonSet that there are already.
+"""Kubernetes nodes by the last report of each one's agent, a pod of a DaemonSet that runs already.
 
 One request for a node and two for a run; nothing is created, and nothing is listened to. Whose report it is
 says the API server, which has a pod's log from the kubelet of the pod's own node; what stands in it is decoded as any
@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from clusterproof.plugins.agent.frame import last_whole
 from clusterproof.plugins.aws import AwsError
@@ -18,7 +19,7 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes, table, text
-from clusterproof.plugins.kubernetes.workloads import Container, Pod, PodPages
+from clusterproof.plugins.kubernetes.workloads import Pod, PodPages
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
@@ -43,7 +44,7 @@ RIGHTS = "integrations/kubernetes/gate.yaml grants what is needed (docs/kubernet
 
 
 class Agents(Connection):
-    """Reads the last report of each node's agent."""
+    """The connection that reads the last report of each node's agent."""
 
     takes_stdin = False
 
@@ -75,10 +76,7 @@ class Agents(Connection):
             reason = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
             raise Unusable(reason) from None
         if not (agents or share):
-            raise Unusable(
-                f"no agent is in the namespace {namespace}; expected pods of its DaemonSet {DAEMON_SET}: "
-                f"kubectl describe daemonset -n {namespace} {DAEMON_SET} has why there are none"
-            )
+            _refuse_no_agent(namespace)
         since_s = int(float(settings.get(EVERY) or EVERY_S) + COLLECTED_S)
         reading = ReadContext(api, namespace, limits.answer_bytes, since_s, ReportCache(settings.get(KEEP) or ""))
         to_read = []
@@ -104,7 +102,7 @@ class Agents(Connection):
 
 @dataclass(slots=True)
 class ReadContext:
-    """What the visits of a run have in common."""
+    """What the visits of one run share."""
 
     api: Api
     namespace: str
@@ -122,7 +120,7 @@ class ReadContext:
 
 @dataclass(slots=True)
 class AgentVisit:
-    """One agent's log."""
+    """Reads one agent's log."""
 
     context: ReadContext
     pod: Pod
@@ -168,6 +166,13 @@ class AgentVisit:
         return time.monotonic() - self.started
 
 
+def _refuse_no_agent(namespace: str) -> NoReturn:
+    raise Unusable(
+        f"no agent is in the namespace {namespace}; expected pods of its DaemonSet {DAEMON_SET}: "
+        f"kubectl describe daemonset -n {namespace} {DAEMON_SET} has why there are none"
+    )
+
+
 def agents_of(api: Api, namespace: str, pages: PodPages | None = None) -> AgentPods:
     """The agents of nodes: of the pods with their labels those that their DaemonSet has made. Raises KubernetesError.
 
@@ -187,25 +192,21 @@ def agents_of(api: Api, namespace: str, pages: PodPages | None = None) -> AgentP
 
 def state_of(agent: Pod) -> str:
     """What is the same while there is nothing new to know of an agent's node."""
-    container = _container(agent)
+    container = agent.container(CONTAINER)
     state = (container.is_running, container.waiting, container.ended) if container else ()
     return f"{mark_of(agent)} {agent.is_ready} {agent.phase} {bool(agent.deleted)} {state}"
 
 
 def is_changing(agent: Pod) -> bool:
     """Whether an agent says that it reports something else; of a node that is not ready, the pod alone is unready."""
-    container = _container(agent)
+    container = agent.container(CONTAINER)
     return container is not None and container.is_running and not container.is_ready
 
 
 def is_at_work(agent: Pod | None) -> bool:
     """Whether an agent runs and is ready, which no pod is on a node that is not."""
-    container = _container(agent) if agent else None
+    container = agent.container(CONTAINER) if agent else None
     return agent is not None and agent.is_ready and container is not None and container.is_running
-
-
-def _container(agent: Pod) -> Container | None:
-    return next((container for container in agent.containers if container.name == CONTAINER), None)
 
 
 def unreported(node: ApiNode | None, agent: Pod | None, other: Pod | None = None) -> Answer | None:
@@ -219,7 +220,7 @@ def unreported(node: ApiNode | None, agent: Pod | None, other: Pod | None = None
         not_made = f", which has not made {other.name[:WORDS]}" if other else ""
         detail = f"no agent is on it; expected one of its DaemonSet{not_made}"
         return Answer(unreached=Unreached.NOT_STARTED, detail=detail)
-    container = _container(agent)
+    container = agent.container(CONTAINER)
     if container and container.is_running:
         return None
     text = agent.scheduled or ((container.waiting_message or container.ended_message) if container else agent.message)

@@ -1,4 +1,4 @@
-"""Nodes of a Kubernetes cluster, by one pod each: created on the node itself, its answer read from its log.
+"""Kubernetes nodes by one pod each, created directly on its node, and read by its log.
 
 Two requests for a node, and eight to eleven for a run; a log that is not yet complete is read again. Nothing is left
 behind: the run deletes its pods at the end, and where it cannot, Kubernetes does.
@@ -117,7 +117,7 @@ class Kubernetes(Connection):
 
 
 class PerfPods(Kubernetes):
-    """Runs the program in one pod on each node whose devices are all free; it holds them meanwhile.
+    """Runs the program in a pod on each node whose devices are all free, and which the pod then holds.
 
     The API is opened once.
     """

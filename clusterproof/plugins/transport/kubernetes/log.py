@@ -1,4 +1,4 @@
-"""The log of a pod; and where it cannot be read, whether that is the node's fault or the API server's."""
+"""Reads the log of a pod; a failure is the node's or the API server's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ANSWER_S = 10.0  # for an API server that is there, and for a kubelet that is as
 
 
 class NoLog(KubernetesError):  # noqa: N818 - what there is not
-    """The control plane cannot read a log of this node, and has what it needs for that itself."""
+    """The API server cannot read this node's logs, for a reason of the node."""
 
 
 def log_of(api: Api, pods: str, name: str, most_bytes: int, retry_s: float, **query: object) -> bytes:

@@ -1,4 +1,4 @@
-"""What has become of a run's pods: one watch for all of them; what a pod's state, or a refusal, means."""
+"""The state of a run's pods, by one watch for all, and what a pod's state or a refusal means."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AGAIN_S = 1.0  # after one that broke
 
 
 class PodWatch:
-    """The run's pods by name, as they are now. Safe to use from several threads."""
+    """The current state of a run's pods by name. Thread-safe."""
 
     def __init__(self, api: Api, run: RunObjects) -> None:
         self._api = api
@@ -157,13 +157,13 @@ class PodFailure:
 
 def has_begun(pod: Pod) -> bool:
     """Whether it runs, has run, or never will."""
-    container = _probe(pod)
+    container = pod.container(CONTAINER)
     return is_settled(pod) or bool(container and container.is_running)
 
 
 def is_settled(pod: Pod) -> bool:
     """Whether nothing more is to come of it."""
-    container = _probe(pod)
+    container = pod.container(CONTAINER)
     return (
         pod.phase in ("Succeeded", "Failed")
         or bool(container and (container.exit_code is not None or container.waiting in NO_IMAGE))
@@ -180,7 +180,7 @@ def pod_failure(
     image_option: str = "--k8s-image",
 ) -> PodFailure | None:
     """Why there is no log to read of a pod that is settled, gone, or did not become so in time; None where there is."""
-    container = _probe(pod) if pod else None
+    container = pod.container(CONTAINER) if pod else None
     if container and container.exit_code is not None and not (pod and pod.reason == "DeadlineExceeded"):
         return (
             _not_started_there(container, node, is_own_image, image_option) if container.ended in CANNOT_RUN else None
@@ -225,7 +225,7 @@ def not_ready(node: ApiNode) -> PodFailure | None:
 
 def after_the_end(pod: Pod) -> str:
     """What of the container's end may have cost it its answer; mostly nothing."""
-    container = _probe(pod)
+    container = pod.container(CONTAINER)
     if container and container.ended == "OOMKilled":
         limit = container.limits.get("memory")
         return (
@@ -264,8 +264,3 @@ def _not_started_there(container: Container, node: ApiNode, is_own_image: bool, 
         f"nothing of the host's starts there ({system}): {container.ended_message:.{LONGEST}}; expected glibc and "
         "chroot where its distribution has them, else --k8s-image with an image that has Python",
     )
-
-
-def _probe(pod: Pod) -> Container | None:
-    # beside those that a webhook adds
-    return next((container for container in pod.containers if container.name == CONTAINER), None)

@@ -1,4 +1,4 @@
-"""The Job that owns the pods of a watch, and ends with it.
+"""The Job that owns the pods of a watch, and with which they are deleted.
 
 Its time to live is extended again and again, by one request for all of its pods. When the watch no longer does that,
 Kubernetes deletes the Job, and with it all that it owns.
@@ -32,14 +32,14 @@ GONE = 404
 
 @record
 class CurrentJob:
-    """A Job that there is, and its pods."""
+    """An existing Job, and its pods."""
 
     run: RunObjects
     pods: PodWatch
 
 
 class JobOwner:
-    """The Job of a watch, kept; another is made where it was deleted. Safe to use from several threads."""
+    """Keeps the Job of a watch, and makes another where it was deleted. Thread-safe."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.ttl_s = int(settings.get("k8s_ttl_s") or TTL_S)

@@ -1,4 +1,4 @@
-"""Kubernetes nodes under load: pods in an image of the user's, which the scheduler places like those of a job.
+"""Kubernetes nodes under load: pods with the user's image, scheduled like those of a job.
 
 Such a pod has all the devices of its node, and sees nothing of the host but its network. The scheduler counts what it
 asks for: where a job holds a single GPU of the node, it is not placed, and while it runs, no job is.
@@ -132,7 +132,7 @@ def is_scheduled(pod: Pod) -> bool:
 
 
 class PerfVisit(PodVisit):
-    """One node's turn: a pod with all its devices, where they are free."""
+    """A visit to one node by a pod with all its devices, if these are free."""
 
     image_option: ClassVar[str] = IMAGE_OPTION
 

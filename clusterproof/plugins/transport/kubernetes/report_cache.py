@@ -1,4 +1,4 @@
-"""What a gate keeps of agents from round to round, so that a log is read where something changed, and else seldom.
+"""A gate's cache of agents' reports between rounds: a log is read again where something changed, and else rarely.
 
 What it has listed of a share it hands over to the process that evaluates that, which lists no large cluster again.
 
@@ -35,7 +35,7 @@ REST_S = 900.0  # a log is read again after so long at most; of some nodes soone
 
 @record
 class CachedReport:
-    """A report, and when it was read, in seconds since 1970."""
+    """A report, and when it was read (seconds since 1970)."""
 
     output: bytes
     at: float
@@ -43,7 +43,7 @@ class CachedReport:
 
 @record
 class PeerFailures:
-    """The nodes that failed only beside others in the last round; what was read before `since` is to be read anew."""
+    """Nodes that failed in the last round only beside others; reports read before `since` are read again."""
 
     since: float = 0.0
     nodes: frozenset[str] = frozenset()
@@ -51,7 +51,7 @@ class PeerFailures:
 
 @record
 class ReportCache:
-    """The reports in a folder; none is kept where that is empty."""
+    """The reports in a folder; nothing is cached without one."""
 
     folder: str
 
@@ -123,7 +123,7 @@ class ReportCache:
 
 @record
 class AgentPods:
-    """The pod of each node's agent, and by node those that only look like one."""
+    """The pod of each node's agent, and by node other pods that only look like one."""
 
     own: Mapping[str, Pod]
     others: Mapping[str, Pod]
@@ -131,7 +131,7 @@ class AgentPods:
 
 @record
 class HandedShare:
-    """A part of a cluster that is to be evaluated: its nodes, and their agents as they were a moment ago."""
+    """The nodes that a process is to evaluate, with their agents as the gate has just read them."""
 
     targets: tuple[Target, ...]
     agents: AgentPods

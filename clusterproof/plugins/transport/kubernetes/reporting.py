@@ -1,4 +1,4 @@
-"""What an agent does on its node: it collects at an interval, and prints a report that the gate finds in its log.
+"""The agent on a node: collects at an interval, and prints a report that the gate reads from its log.
 
 It has no account, opens no port and asks nobody. Its pod sees the host at /host: the host's own shell and Python run
 the program there, and the image's own Python where the host has none.
@@ -30,8 +30,8 @@ AWAY_S = 30.0  # for the file, whatever the interval: a kubelet looks for it eac
 HERE = Target("here")
 
 
-class Unchanged:
-    """A file that is there while what checks say of this node is as before; a pod's readiness probe looks for it."""
+class UnchangedFile:
+    """A file that exists while the node's verdicts are unchanged, for the pod's readiness probe."""
 
     def __init__(
         self, path: Path, digest: Callable[[NodeEvidence], str], clock: Callable[[], float] = time.monotonic

@@ -1,4 +1,4 @@
-"""A program that runs on a Kubernetes node: a pod, whose log is followed for as long as it lasts.
+"""Sessions on Kubernetes nodes: a pod each, whose log is followed.
 
 Where the log breaks off and the pod goes on, it is read again from some seconds before: lines come twice then, and
 the reader skips those by their numbers.
@@ -34,7 +34,7 @@ class NoPod(Exception):  # noqa: N818 - what is so
 
 
 class PodSessions:
-    """By a pod on each node."""
+    """Makes a pod for each node."""
 
     has_input = False  # a pod of which only the log is read: nothing reaches it
 
@@ -44,20 +44,20 @@ class PodSessions:
         self._slots = threading.Semaphore(limits.fanout)
 
     def open(self, text: str) -> None:
-        """As Sessions has it."""
+        """Implement Sessions."""
         self._owner.open(text)
 
     def on_node(self, interrupted: Callable[[str], object]) -> NodeSession:
-        """As Sessions has it."""
+        """Implement Sessions."""
         return PodSession(self._owner, self._limits, self._slots, interrupted)
 
     def close(self) -> None:
-        """As Sessions has it."""
+        """Implement Sessions."""
         self._owner.close()
 
 
 class PodSession:
-    """On one node."""
+    """The session of one node."""
 
     has_input = False
 
@@ -69,7 +69,7 @@ class PodSession:
         self._stream: Stream | None = None
 
     def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str:
-        """As NodeSession has it."""
+        """Implement NodeSession."""
         owned = self._owner.current_job
         try:
             node = self._node(target)
@@ -89,7 +89,7 @@ class PodSession:
             return "" if self._is_over.is_set() else refused(problem, owned.run)
 
     def end(self) -> None:
-        """As NodeSession has it."""
+        """Implement NodeSession."""
         self._is_over.set()
         if self._stream:
             self._stream.close()
@@ -158,7 +158,7 @@ class PodSession:
 
 
 class LineSplitter:
-    """Passes on complete lines: one in which a log broke off comes again from its beginning."""
+    """Passes on complete lines; one at which a log broke off comes again from its beginning."""
 
     def __init__(self, received: Received) -> None:
         self._heard = received

@@ -1,4 +1,4 @@
-"""Which nodes a gate evaluates together, and when: where there is something new, and seldom else.
+"""Which nodes a gate evaluates together, and when: where reports changed, and else rarely.
 
 A large cluster is divided by the names of its nodes, so that one that joins or leaves concerns its own share alone.
 """
@@ -25,7 +25,7 @@ MOST_PAUSE_S = 0.8 * REFRESH_S  # of what never comes to rest
 
 @dataclass
 class NodeShare:
-    """Nodes that are evaluated together; all of them where `names` is None. Times in seconds since 1970."""
+    """Nodes that are evaluated together; all where `names` is None. Times in seconds since 1970."""
 
     names: frozenset[str] | None = None
     states: dict[str, str] = field(default_factory=dict)  # of agents, when they were evaluated last
@@ -64,7 +64,7 @@ class NodeShare:
 
 
 class Shares:
-    """The shares of a cluster of which an agent reports each `every_s`."""
+    """The shares of a cluster whose agents report each `every_s`."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s

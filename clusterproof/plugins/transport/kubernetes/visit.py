@@ -1,4 +1,4 @@
-"""One node's turn: its pod is created, once a quota has room for it, watched to its end, and its log read."""
+"""A visit to one node: its pod is created when a quota allows it, watched to its end, and its log read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COUNTED_S = 15.0  # after the run's last pod has ended, that one is no longer co
 
 
 class PodSlots:
-    """The pods of a run that there are at once. Safe to use from several threads."""
+    """Limits how many pods of a run exist at once. Thread-safe."""
 
     def __init__(self, api: Api, run: RunObjects) -> None:
         self._api = api
@@ -87,7 +87,7 @@ SLACK_S = 30.0  # for requests of a node that the API server lets wait
 
 @dataclass(slots=True)
 class VisitContext:
-    """What the visits of a run have in common; `nonce` marks the end of each answer, empty where nothing does."""
+    """What the visits of one run share; `nonce` marks the end of each answer, if not empty."""
 
     api: Api
     run: RunObjects
@@ -115,7 +115,7 @@ LISTED = (
 
 @dataclass(slots=True)
 class PodVisit:
-    """One node's turn: its pod, and its log."""
+    """A visit to one node by a pod and its log."""
 
     context: VisitContext
     target: Target

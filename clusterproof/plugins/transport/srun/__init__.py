@@ -1,4 +1,4 @@
-"""By one srun, from a host where Slurm's commands are.
+"""Slurm nodes by one srun, from a host that has Slurm's commands.
 
 Here: how a program runs on that host (here, over ssh, by SSM), and what Slurm reports.
 """
@@ -26,7 +26,7 @@ COLLECTOR_S = 30.0  # slurmctld answers slowly when many jobs start
 
 @dataclass(frozen=True, slots=True)
 class SubmitHost:
-    """The connection that reaches it, and where it is."""
+    """The submit host, and the connection that reaches it."""
 
     connection: str
     target: Target

@@ -1,4 +1,4 @@
-"""One srun that starts a command on nodes: what each of its tasks prints, and what it says itself.
+"""One srun that starts a command on nodes: the output of its tasks, and its own messages.
 
 Travels with `srun_launch`; standard library only, for Python 3.8.
 """
@@ -61,7 +61,7 @@ def arguments(script: str) -> list[str]:
 
 
 class Srun:
-    """One srun that runs: what each of its tasks prints, and what it says itself."""
+    """A running srun: the output of its tasks, and its own messages."""
 
     def __init__(self, launch: Launch, request: Request) -> None:
         self.launch = launch

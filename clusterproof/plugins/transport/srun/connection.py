@@ -1,4 +1,4 @@
-"""Slurm's own fan-out: one srun starts the program on all nodes; for a watch, one each as a step of one's own job."""
+"""Slurm nodes: one srun starts the program on all of them; a watch has an own step on each."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def sessions(limits: Limits) -> SessionPerNode:
 
 
 class SrunSession:
-    """Over srun, which runs on the submit host: there `inner` stays. Its input's end ends srun, and that the step."""
+    """A session by srun on the submit host, reached by `inner`. The end of its input ends srun, and so the step."""
 
     has_input = True
 
@@ -192,12 +192,12 @@ class SrunSession:
         self._inner, self._settings = inner, settings
 
     def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str | Future[str]:
-        """As NodeSession has it."""
+        """Implement NodeSession."""
         command = step(target.name, program.command, self._settings)
         return self._inner.run(submit_host(self._settings).target, replace(program, command=command), received, dead_s)
 
     def end(self) -> None:
-        """As NodeSession has it."""
+        """Implement NodeSession."""
         self._inner.end()
 
 

@@ -1,4 +1,4 @@
-"""The program that runs where Slurm's commands are: starts one command on many nodes with srun.
+"""The program that runs on the submit host: starts one command on many nodes by srun.
 
 It travels as text, before the lines that call `main`; standard library only, for Python 3.8.
 """
@@ -37,7 +37,7 @@ END_S = 2.0  # for an srun to give its nodes back
 
 
 class Answered(TypedDict, total=False):
-    """What became of each node, or what is wrong for all."""
+    """The answer of each node, or one problem of all."""
 
     nodes: dict[str, NodeAnswer]
     wrong: str

@@ -1,4 +1,4 @@
-"""Which nodes Slurm would start a command on, and how they go together.
+"""Which nodes Slurm would start a command on, and how they are grouped into calls of srun.
 
 Travels; standard library only, for Python 3.8.
 """
@@ -25,7 +25,7 @@ CONSTRAINS = re.compile(r"^ConstrainDevices\s*=\s*yes", re.MULTILINE | re.IGNORE
 
 
 class Request(TypedDict):
-    """What is asked of the submit host: a command for nodes, all of them where none is named."""
+    """The request to the submit host: a command, and nodes (none named: all)."""
 
     name: str  # of the jobs, with more behind it
     names: list[str]
@@ -42,7 +42,7 @@ class Request(TypedDict):
 
 
 class Launch(TypedDict):
-    """One srun: for which nodes, and what it asks Slurm for; `job` is empty where it asks for a job of its own."""
+    """One srun: its nodes, and its request to Slurm; `job` is empty where it makes a job of its own."""
 
     job: str
     partition: str
@@ -52,7 +52,7 @@ class Launch(TypedDict):
 
 
 class NodeAnswer(TypedDict, total=False):
-    """A node's output; or in a word why there is none, and Slurm's reason."""
+    """A node's output; or why there is none, in a word, with Slurm's reason."""
 
     output: str
     why: str

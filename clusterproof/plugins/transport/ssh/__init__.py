@@ -1,4 +1,4 @@
-"""Over SSH, by Fabric.
+"""SSH connections by Fabric, and the routes to hosts.
 
 Here: how the bytes of one connection travel: straight, through a ProxyCommand, or through a jump host.
 """
@@ -24,7 +24,7 @@ _GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is clo
 
 
 class NoRoute(ClusterproofError):  # noqa: N818 - what it is
-    """Something between here and the host does not let it through; the message says what."""
+    """The host cannot be reached over the network; the message says why."""
 
     def __init__(self, message: str, may_pass: bool = False) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class NoRoute(ClusterproofError):  # noqa: N818 - what it is
 
 
 class Route(Protocol):
-    """One route to one host. `interrupt` may be called from any thread, and returns at once."""
+    """A route to one host. `interrupt` may be called from any thread, and returns at once."""
 
     def connect(self, timeout_s: float) -> socket.socket | Tunnel:
         """Connect. Raises OSError or NoRoute."""
@@ -48,7 +48,7 @@ class Route(Protocol):
 
 
 class Direct:
-    """A TCP connection."""
+    """A route by a TCP connection."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
@@ -76,7 +76,7 @@ class Direct:
 
 
 class Proxied:
-    """A ProxyCommand on one end of a socket pair.
+    """A route by a ProxyCommand, on one end of a socket pair.
 
     paramiko's own ProxyCommand spins at full speed once its program has ended; a socket reads an end of file.
     """
@@ -143,7 +143,7 @@ class Proxied:
 
 
 class Jump(Protocol):
-    """A log-in to a jump host, made for one node."""
+    """A login to a jump host, made for one node."""
 
     def open(self) -> Transport:
         """Log in. Raises NoRoute."""
@@ -156,7 +156,7 @@ class Jump(Protocol):
 
 
 class Tunnel:
-    """A channel of a jump host's connection, as paramiko wants a socket."""
+    """A channel of a jump host's connection, with the methods that paramiko expects of a socket."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -175,7 +175,7 @@ class Tunnel:
 
 
 class Jumped:
-    """A connection that a jump host opens.
+    """A route through a jump host.
 
     Each node has a log-in of its own there, as with OpenSSH: paramiko may send on a channel that it has just closed,
     and sshd then ends the whole connection with all its channels.

@@ -1,4 +1,4 @@
-"""SSH, on Fabric: one log-in and one command for each node, many at once, each with its own deadline."""
+"""The connection `ssh`: one login and one command for each node, many at once, each with its own deadline."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Ssh(Connection):
 
 
 class _Visit:
-    """One node's turn: log in, run the program, bring its output back."""
+    """A visit to one node: log in, run the program, read its output."""
 
     def __init__(self, login: Login, program: Program, limits: Limits) -> None:
         self._login = login
@@ -93,7 +93,7 @@ class _Visit:
 
 
 class _NoVisit:
-    """The turn of a node that ssh_config leads nowhere."""
+    """The visit to a node that ssh_config has no usable route to."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer

@@ -1,4 +1,4 @@
-"""Whether the key that a host shows is the one it should have, by OpenSSH's known_hosts, which are never written."""
+"""Checks a host's key against OpenSSH's known_hosts files, which are never written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}  # what a server off
 
 
 class Trust(Enum):
-    """What the files say about the key that a host presents."""
+    """What known_hosts says of a host's key."""
 
     KNOWN = "known"
     UNKNOWN = "unknown"  # no line names the host
@@ -127,12 +127,12 @@ def _is_like(name: str, pattern: str) -> bool:
 
 
 class HostKeyRejected(SSHException):
-    """The host is not, or not provably, the one that was meant; the message says what to do."""
+    """A host key that is wrong or unknown; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostIdentity:
-    """Under which name a host is looked up, and when its key is accepted.
+    """The name under which a host is looked up, and when its key is accepted.
 
     `alias` is ssh_config's HostKeyAlias. `checking` is `yes`, `accept-new` (an unknown host is accepted, for this run)
     or `no` (every host is).
@@ -183,7 +183,7 @@ class HostIdentity:
 
 
 class HostKeyPolicy(MissingHostKeyPolicy):
-    """Hands every key to a HostIdentity: the client itself is given no known hosts."""
+    """paramiko's policy that passes every key to a HostIdentity; the client itself has no known hosts."""
 
     def __init__(self, identity: HostIdentity) -> None:
         self._identity = identity

@@ -1,4 +1,4 @@
-"""The user's keys: loaded once, offered to each host in OpenSSH's order."""
+"""The user's SSH keys: loaded once, and offered to each host in OpenSSH's order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 
 
 class LoginRefused(AuthenticationException):
-    """The host accepts none of the keys; the message says which were tried."""
+    """The host accepts none of the keys; the message names those that were tried."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Identity:
 
 
 class Identities:
-    """Loads each file once for all hosts."""
+    """The keys of all hosts; each file is loaded once."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, Identity] = {}
@@ -93,7 +93,7 @@ class Identities:
 
 
 class Offer:
-    """Logs in to one host: with the identities first, then with what the agent holds.
+    """Logs in to one host, first with the identities, then with the agent's keys.
 
     It is what paramiko calls an AuthStrategy.
     """

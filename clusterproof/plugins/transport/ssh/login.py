@@ -1,4 +1,4 @@
-"""One login to one host over SSH, on a Fabric connection with deadlines; jump hosts that many share; why it failed."""
+"""One SSH login, on a Fabric connection with deadlines; jump hosts, which many share; and why a login failed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOGINS_AT_ONCE = 8  # to one jump host; sshd's MaxStartups begins to drop log-i
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFailure:
-    """Why a host was not reached; `may_pass` where a retry a moment later may succeed."""
+    """Why a host was not reached; `may_pass` where another try may succeed."""
 
     unreached: Unreached
     detail: str
@@ -96,7 +96,7 @@ class LoginFailed(ClusterproofError):  # noqa: N818
 
 
 class Login:
-    """A route, a host key to check and keys to offer. Made on the main thread, as Fabric requires; opened on any."""
+    """A login to one host: its route, its host key, and the keys to offer. Made on the main thread, opened on any."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ def _close(route: Route, client: SSHClient) -> None:
 
 
 class JumpHost:
-    """What the log-ins to one jump host share: they come a few at a time, and end with the first that fails."""
+    """The logins to one jump host: a few at a time, and none after the first that fails."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -203,7 +203,7 @@ class JumpHost:
 
 @dataclass(frozen=True, slots=True)
 class JumpLogin:
-    """One node's log-in to a jump host."""
+    """A login to a jump host for one node."""
 
     host: JumpHost
     login: Login

@@ -1,4 +1,4 @@
-"""Makes the log-ins of a run: from a target, the run's settings, and ssh_config as OpenSSH reads it."""
+"""Makes the logins of a run from targets, settings, and ssh_config, read as OpenSSH reads it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CHECKING = {"accept-new": "accept-new", "no": "no", "off": "no"}
 
 
 class _WithoutFqdn(SSHConfig):
-    """paramiko asks DNS for this machine's own full name at each look-up, for `%l`: slow where DNS is."""
+    """Skips paramiko's DNS query for this machine's full name (`%l`) at each look-up, which can be slow."""
 
     TOKENS_BY_CONFIG_KEY = {  # noqa: RUF012 - as in the parent
         key: [token for token in tokens if token != "%l"]  # noqa: S105
@@ -189,7 +189,7 @@ if _log.level == logging.NOTSET:
 
 
 class Logins:
-    """Everything that the log-ins of one run share: files that are read once, and jump hosts."""
+    """What the logins of a run share: files that are read once, and jump hosts."""
 
     def __init__(self, settings: Mapping[str, str], connect_s: float) -> None:
         """Read the ssh configuration. Raises InventoryError."""

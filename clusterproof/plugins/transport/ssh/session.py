@@ -1,4 +1,4 @@
-"""A program that runs on a node as long as one SSH connection to it lasts.
+"""Sessions over SSH, each as long as its connection.
 
 A connection has one thread, which is paramiko's: it hands on what it receives, sends signs of life, and sees that
 nothing comes any more. Who logs in has a thread only until the program runs.
@@ -35,7 +35,7 @@ def sessions(limits: Limits) -> SessionPerNode:
 
 
 class _LatestLogins:
-    """Keys and configuration, which a thousand nodes share that log in at once, and a later one has read anew.
+    """Keys and configuration, shared by nodes that log in at once, and read again for later ones.
 
     Hosts are replaced, and keys rotate.
     """
@@ -56,7 +56,7 @@ class _LatestLogins:
 
 
 class SshSession:
-    """Over SSH."""
+    """A session over SSH."""
 
     has_input = True
 
@@ -67,7 +67,7 @@ class SshSession:
         self._wake: Callable[[], object] = lambda: None
 
     def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str | Future[str]:
-        """As NodeSession has it."""
+        """Implement NodeSession."""
         try:
             login = self._logins.to(target)
         except (NoRoute, SSHException) as problem:
@@ -89,13 +89,13 @@ class SshSession:
         return running.ended
 
     def end(self) -> None:
-        """As NodeSession has it."""
+        """Implement NodeSession."""
         self._is_over.set()
         self._wake()
 
 
 class _RunningProgram:
-    """A program, in place of the buffer of its channel: what it writes is handed on as it comes."""
+    """A program in place of its channel's buffer: passes its output on as it comes."""
 
     def __init__(
         self, transport: Transport, close_login: Callable[[], object], received: Received, dead_s: float

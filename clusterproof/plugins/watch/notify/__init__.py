@@ -1,4 +1,4 @@
-"""Who is told of what changes: an outbox for each receiver, on disk, and heartbeats.
+"""Notifications of changes: an outbox on disk for each receiver, and heartbeats.
 
 Here: alerts, one for each change of a finding; a notification has those of one cause.
 """
@@ -26,7 +26,7 @@ _FIRST = frozenset(kind.value for kind in (ChangeKind.OPENED, ChangeKind.HAPPENE
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A change to be sent; its number is given once in an outbox."""
+    """A change to be sent; its number is unique in its outbox."""
 
     number: int
     kind: str
@@ -84,7 +84,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """Alerts of one cause. However often it is sent, its id and what it says are the same.
+    """Alerts with one cause. Its id and text are the same however often it is sent.
 
     `incident` is the same while a finding, or several that were opened together, are opened, changed and closed.
     """

@@ -1,4 +1,4 @@
-"""`--heartbeat URL`: tells a dead man's switch that the watch goes on; it raises the alarm once it hears nothing."""
+"""`--heartbeat URL`: requests a dead man's switch while the watch works; the switch alerts when requests stop."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _URL = re.compile(r"https?://[!-~]+")
 
 
 class NoHeartbeat(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
-    """What no heartbeat can be sent to; the message says why."""
+    """A URL that no heartbeat can be sent to; the message says why."""
 
 
 class Heartbeat:
-    """A thread that sends one after a tick that was completed, and none without; until it is closed."""
+    """A thread that sends a heartbeat after each completed tick, until it is closed."""
 
     def __init__(self, url: str, say: Callable[[str], object]) -> None:
         """Raises NoHeartbeat."""
@@ -114,7 +114,7 @@ def send(url: str, pauses: list[float]) -> str:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Where a redirection is an answer like others: it could have this host ask its metadata service."""
+    """Does not follow redirects, which could make this host query its metadata service."""
 
     def redirect_request(self, *_: object) -> None:
         """Nothing."""

@@ -1,4 +1,4 @@
-"""`--notify`: sends what has changed, one notification at a time, again and again until it is taken."""
+"""`--notify`: sends notifications one at a time, each again until it is accepted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pause_s(failures: int, asked_s: float = 0.0) -> float:
 
 
 class RetrySchedule:
-    """Of one receiver. One notification that it does not take holds up no other, save those of the same findings."""
+    """When one receiver is tried again. A refused notification delays only others of the same findings."""
 
     def __init__(self) -> None:
         self._failures = 0  # in a row, of all
@@ -64,7 +64,7 @@ OUTCOMES = ("delivered", "failed", "dropped")  # each try counts
 
 
 class Notifier:
-    """A thread that sends what waits in an outbox to one receiver, from when it is made until it is closed."""
+    """A thread that sends the outbox of one receiver, from its creation until it is closed."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What is still to be delivered, and what was: alerts wait here until the receiver has taken them.
+"""The outbox: alerts that are still to be delivered, and those that were.
 
 Every step is an entry, which JSON can hold. The same entries make the same outbox again, in another watch too.
 """
@@ -22,7 +22,7 @@ _STAYS_OPEN = frozenset({ChangeKind.OPENED.value, _WORSE, REMINDER})
 
 
 class Outbox:
-    """Of one receiver. It reads no clock and no file."""
+    """The outbox of one receiver. Reads no clock and no file."""
 
     def __init__(self, cluster: str, receiver: str = "") -> None:
         """`receiver`: whose it is; of an outbox that was kept before outboxes had that, nothing is known."""
@@ -173,10 +173,14 @@ class Outbox:
     def entries(self) -> Iterator[Entry]:
         """The fewest that make this outbox again."""
         yield {"outbox": 1, "name": self._name, "next": self._next, "receiver": self.receiver}
-        for alert in sorted(self._all(), key=lambda one: one.number):
+        for alert in sorted(self._all(), key=lambda alert: alert.number):
             yield {"add": alert.to_data()}
-        for name, one in self._frozen.items():
-            yield {"freeze": name, "of": [alert.number for alert in one.alerts], "incident": one.incident}
+        for name, notification in self._frozen.items():
+            yield {
+                "freeze": name,
+                "of": [alert.number for alert in notification.alerts],
+                "incident": notification.incident,
+            }
         for alert in self._delivered.values():
             yield {"delivered": alert.to_data()}
         for incident, keys in self._incidents:

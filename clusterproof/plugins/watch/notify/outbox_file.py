@@ -1,4 +1,4 @@
-"""The file of an outbox: an entry is there, and synced, before it counts; a full disk costs a line and no alert."""
+"""The file of an outbox: an entry counts once it is synced; a full disk loses no alert, and one line reports it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _path(folder: Path, number: int) -> Path:
 
 
 class OutboxFile:
-    """The file of an outbox; without a path it is kept in memory alone."""
+    """The file of an outbox; without a path, in memory only."""
 
     def __init__(self, path: Path | None, outbox: Outbox, say: Callable[[str], object]) -> None:
         """Take up what another watch has left there. Raises OSError."""

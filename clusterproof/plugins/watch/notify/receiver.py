@@ -1,4 +1,4 @@
-"""Who receives what changes: a program that is run, with the notification on its input."""
+"""Receivers of notifications; one is a program that reads the notification from its standard input."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _AFTER = re.compile(r"^retry-after:(.*)$", re.IGNORECASE | re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Of one notification: why it was not taken, if so, and after how many seconds the receiver wants to be asked."""
+    """The outcome for one notification: why it was not accepted, if so, and the pause that the receiver asks for."""
 
     why: str = ""
     after_s: float = 0.0
 
 
 class Receiver(Protocol):
-    """One that notifications are sent to."""
+    """The interface of a receiver of notifications."""
 
     @property
     def name(self) -> str:
@@ -57,7 +57,7 @@ class Receiver(Protocol):
 
 
 class NoReceiver(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
-    """What nothing can be sent to; the message says why."""
+    """A receiver that nothing can be sent to; the message says why."""
 
 
 def identity_of(text: str) -> str:
@@ -92,7 +92,7 @@ def after_s(header: str, now: float) -> float:
 
 
 class ReceiverProgram:
-    """A program and its arguments. A line `Retry-After: SECONDS` of its own asks for a pause."""
+    """A program and its arguments. Its output line `Retry-After: SECONDS` asks for a pause."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self._words = arguments

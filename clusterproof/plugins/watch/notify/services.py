@@ -1,4 +1,4 @@
-"""Who a watch notifies: a program, or a service by its URL, as a run does. No URL is ever shown."""
+"""Receivers of a watch by URL, sent to by Apprise, or programs. No URL is ever shown."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _SCHEME = re.compile(r"([a-z][a-z0-9]{1,20})://")
 
 @dataclass(frozen=True, slots=True)
 class ServiceMessage:
-    """What is sent; `kind` is Apprise's word for it, `incident` the key of services that have one for each."""
+    """One message; `kind` is Apprise's type, `incident` the deduplication key of services that have one."""
 
     title: str
     body: str
@@ -150,7 +150,7 @@ def receiver_of(text: str, number: int) -> Receiver:
 
 
 class Service:
-    """One that Apprise knows."""
+    """A service that Apprise supports."""
 
     def __init__(self, scheme: str, send: Callable[[ServiceMessage], str], identity: str) -> None:
         self.name, self.identity = scheme, identity

@@ -1,4 +1,4 @@
-"""Alerts that were not tried yet, what of them may be sent next, and the incident of each finding that is open."""
+"""Alerts that were not sent yet, which may be next, and the incidents of open findings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GATHERED_S = 2.0  # in which the version before, which kept no incidents, gather
 
 
 class Incidents:
-    """Of one outbox."""
+    """The open incidents of one outbox."""
 
     def __init__(self) -> None:
         self._of: dict[Key, str] = {}
@@ -73,7 +73,7 @@ MAX_WAITING = 20_000  # alerts; of more the oldest are dropped, which is said
 
 
 class Waiting:
-    """Of one outbox. Groups are kept from one question to the next: thousands may be sent one after the other."""
+    """The unsent alerts of one outbox, kept in groups, as thousands may be sent one after the other."""
 
     def __init__(self, incidents: Incidents) -> None:
         self._incidents = incidents

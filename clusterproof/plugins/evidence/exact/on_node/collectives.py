@@ -1,4 +1,4 @@
-"""Collectives of exact integers, a process for each GPU of this node, over one node or several: each result is known.
+"""Collectives of exact integers with known results, one process for each GPU, on one node or several.
 
 Runs in a Python that has PyTorch, over NCCL: without a GPU for each rank none is made. Only a request that says
 `"backend": "gloo"` has the same made by processors, which proves this program and no GPU.

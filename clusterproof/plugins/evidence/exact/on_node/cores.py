@@ -1,4 +1,4 @@
-"""Exact dot products pinned to each core, and one pass over host memory; with PyTorch products of matrices too."""
+"""Exact dot products pinned to each core, one pass over main memory, and with PyTorch products of matrices."""
 
 from __future__ import annotations
 

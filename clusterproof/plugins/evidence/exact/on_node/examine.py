@@ -1,4 +1,4 @@
-"""One GPU or core for some time: products of every type, each held against what it must be, to the last bit."""
+"""Computes products of every data type on a GPU or core for some time, and compares each bit with the known result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from clusterproof.plugins.evidence.exact.on_node import locations
-from clusterproof.plugins.evidence.exact.on_node.locations import Wrong
+from clusterproof.plugins.evidence.exact.on_node.locations import WrongElement
 from clusterproof.plugins.evidence.exact.on_node.operands import Kind, Operands, data_sets
 from clusterproof.plugins.evidence.exact.on_node.products import (
     AS_INTEGERS,
@@ -40,7 +40,7 @@ SAMPLED = 4096  # elements in which it is counted which bits were set and which 
 
 
 class Tally:
-    """What became of one type: how much was multiplied, which bits of its operands were 0 and 1, what was wrong."""
+    """The results of one data type: how much was multiplied, which operand bits were 0 and 1, and what was wrong."""
 
     def __init__(self, kind: Kind, unit: Unit) -> None:
         self.kind, self.unit = kind, unit
@@ -195,7 +195,7 @@ def _verified(given: Pair, tally: Tally, name: str, seed: int) -> Any:
     if not doubtful and not columns.any().item():
         return product
     first = product.clone()
-    found: list[Wrong] = []
+    found: list[WrongElement] = []
     for row in doubtful[:MAX_ROWS]:
         expected = exact_row(left, right, row)
         for one in wrong_elements(product[row].unsqueeze(0), expected.unsqueeze(0), MAX_ELEMENTS):

@@ -1,4 +1,4 @@
-"""The operations of collectives that ranks make in a round, and what of their results is wrong, in PyTorch."""
+"""The collectives of one round and their wrong results, in PyTorch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RankPlace(NamedTuple):
 
 
 class Collectives(NamedTuple):
-    """How the four operations are called."""
+    """The functions of the four collective operations."""
 
     all_reduce: Callable[[Any], Any]
     all_gather: Callable[[Any, Any], Any]

@@ -1,4 +1,4 @@
-"""Each GPU in a process of its own, and exact products on all of them. Runs in a Python that has PyTorch."""
+"""Exact products on all GPUs, one process for each. Needs PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which integers are multiplied, so that every partial sum is exact in the accumulator, in whatever order."""
+"""Chooses integers so small that every partial sum is exact in the accumulator, whatever the order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Kind(NamedTuple):
 
 
 class Operands(NamedTuple):
-    """One data set: the bits of the integers on either side, and how many products make a sum.
+    """One data set: the bits of the integers on each side, and the number of products in a sum.
 
     `is_selecting`: each column of the right side has one 1, and zeros: the sum is a single product.
     """

@@ -1,4 +1,4 @@
-"""What each rank sends, and what must arrive: integers that every rank can compute of every other, in PyTorch."""
+"""What each rank sends: integers that every rank can compute for every other rank, in PyTorch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MISSING, TWICE = "without that of rank", "counting twice that of rank"
 
 
 class BlockError(NamedTuple):
-    """How a block differs: where first, which bits, and of whom it is, if that shows."""
+    """How a block differs: where first, in which bits, and whose block it is instead, if that shows."""
 
     elements: int
     first: int

@@ -1,4 +1,4 @@
-"""A process for each GPU, core or rank: what each of them answers, or why it does not."""
+"""Starts a process for each GPU, core or rank, and collects each one's answer or the reason why there is none."""
 
 from __future__ import annotations
 

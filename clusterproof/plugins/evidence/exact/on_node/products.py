@@ -1,4 +1,4 @@
-"""Products of exact integers in PyTorch, what they must be, and the checksums that this is held against."""
+"""Products of exact integers in PyTorch, and the checksums that they are compared with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from clusterproof.plugins.evidence.exact.on_node.locations import Wrong
+from clusterproof.plugins.evidence.exact.on_node.locations import WrongElement
 from clusterproof.plugins.evidence.exact.on_node.operands import STEP, Kind, Operands, data_sets, magnitudes
 
 SCALES = 2  # powers of two up and down by which rows and columns are scaled
@@ -21,7 +21,7 @@ NEEDED = {"bfloat16": (8, 0), "tfloat32": (8, 0), "int8": (7, 5), "float8_e4m3fn
 
 
 class Unit(NamedTuple):
-    """How a type is multiplied here."""
+    """How one data type is multiplied on this hardware."""
 
     left: Any
     right: Any
@@ -30,11 +30,11 @@ class Unit(NamedTuple):
 
 
 class Unavailable(Exception):  # noqa: N818 - an answer, not an error
-    """PyTorch does not multiply this type here."""
+    """PyTorch cannot multiply this type here."""
 
 
 class Pair(NamedTuple):
-    """Two matrices of integers, and the powers of two that scale the rows of one and the columns of the other."""
+    """Two matrices of integers, and powers of two that scale the rows of one and the columns of the other."""
 
     left: Any
     right: Any
@@ -130,13 +130,13 @@ def differing(got: Any, expected: Any) -> Any:
     return got.view(kind) != expected.view(kind)
 
 
-def wrong_elements(got: Any, expected: Any, most: int) -> list[Wrong]:
+def wrong_elements(got: Any, expected: Any, most: int) -> list[WrongElement]:
     """The first of the elements that differ."""
     kind = AS_INTEGERS[got.element_size()]
     mask = (1 << 8 * got.element_size()) - 1
     places = differing(got, expected).nonzero()[:most].tolist()
     bits = [[matrix.view(kind)[row, column].item() & mask for matrix in (expected, got)] for row, column in places]
-    return [Wrong(row, column, *both) for (row, column), both in zip(places, bits)]
+    return [WrongElement(row, column, *both) for (row, column), both in zip(places, bits)]
 
 
 def unit_of(kind: Kind, device: str, size: int) -> Unit:

@@ -1,4 +1,4 @@
-"""A small training step that every GPU makes alike: a digest of gradients and weights after each, in PyTorch.
+"""A small training step in PyTorch that every GPU repeats identically, with digests of gradients and weights.
 
 All settings are deterministic, and inputs and weights are made of integers that are the same everywhere. So GPUs of one
 kind, driver and library have the same digests, bit for bit, and each has its own again when it repeats them.
@@ -43,7 +43,7 @@ MAX_VALUE = 32  # characters of one
 
 
 class Size(NamedTuple):
-    """Of the step: how many sequences, how long, how wide."""
+    """The size of the step: number of sequences, their length, and the width."""
 
     sequences: int
     tokens: int
