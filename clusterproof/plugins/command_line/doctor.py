@@ -1,4 +1,4 @@
-"""`clusterproof doctor`: what can be reached from here, and what is missing for the rest. It asks no node anything."""
+"""`clusterproof doctor`: what can be reached from here, and what is missing for the rest. It contacts no node."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.opened import is_file
 
-ANSWER_S = 10.0  # for a command of Slurm's
-MAX_ANSWER = 100  # characters of what it says
-_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # OpenSSH's own, as it tries them
+ANSWER_S = 10.0  # for a Slurm command
+MAX_ANSWER = 100  # characters of its output that are shown
+_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # OpenSSH's default keys, in the order in which it tries them
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """One means of reaching nodes: for which X, whether it is there, and what was seen or what to do."""
+    """One means of reaching nodes: for which X, whether it is available, and what was observed or what to do."""
 
     serves: str
     is_there: bool
@@ -33,7 +33,7 @@ class Means:
 
     @property
     def line(self) -> str:
-        """`ok   ssh:     2 keys in the agent`, folded under its own column where the terminal is narrow."""
+        """`ok   ssh:     2 keys in the agent`, wrapped to its own column in a narrow terminal."""
         begin = f"{'ok' if self.is_there else '--':<4} {self.serves:<12} "
         return textwrap.fill(
             self.detail,
@@ -62,7 +62,7 @@ def doctor(arguments: list[str]) -> tuple[int, str]:
 
 
 def every_means(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
-    """What there is, kind by kind of X."""
+    """The state of every means, by kind of X."""
     yield Means("local", platform.system() == "Linux", f"this machine runs {platform.system()}; checks expect Linux")
     yield from of_ssh(environment, home)
     yield of_slurm(_scontrol_ping)
@@ -74,7 +74,7 @@ def every_means(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
 
 
 def of_ssh(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
-    """Keys to offer, and host keys to believe."""
+    """Whether there are keys to offer, and known host keys."""
     loaded = _keys_of_agent() if environment.get("SSH_AUTH_SOCK") else 0
     named = [f"~/.ssh/{name}" for name in _KEYS] + _identity_files(_text(home / ".ssh" / "config"))
     files = [name for name in dict.fromkeys(named) if is_file(name.replace("~", str(home), 1))]
@@ -88,7 +88,7 @@ def of_ssh(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
 
 
 def _identity_files(config: str) -> list[str]:
-    """The keys that an ssh_config names, for whichever host."""
+    """The keys that an ssh_config names, for any host."""
     options = [line.replace("=", " ", 1).split(None, 1) for line in config.splitlines()]
     return [option[1].strip(' \t"') for option in options if len(option) > 1 and option[0].lower() == "identityfile"]
 
@@ -101,7 +101,7 @@ def _text(file: Path) -> str:
 
 
 def of_slurm(ping: Callable[[], str | None]) -> Means:
-    """Whether Slurm's commands are here and its controller answers; `ping` is None where there are none."""
+    """Whether Slurm's commands are installed and its controller answers; `ping` is None if there are none."""
     answer = ping()
     if answer is None:
         return Means("slurm:", False, "no scontrol on PATH; run this on a submit host, or --via ssh:HOST")
@@ -111,7 +111,7 @@ def of_slurm(ping: Callable[[], str | None]) -> Means:
 
 
 def of_kubernetes() -> Means:
-    """Whether there is the client, and a kubeconfig with contexts; none of them is tried."""
+    """Whether there are kubectl and a kubeconfig with contexts; the contexts are not tried."""
     from clusterproof.plugins.kubernetes.access import contexts
 
     try:
@@ -125,7 +125,7 @@ def of_kubernetes() -> Means:
 
 
 def of_aws(identity: Callable[[], str]) -> Means:
-    """Whether there are credentials and a region, which no call proves here."""
+    """Whether there are credentials and a region; no call verifies them."""
     try:
         return Means("ec2:, asg:", True, identity())
     except ClusterproofError as problem:

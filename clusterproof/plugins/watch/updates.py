@@ -1,4 +1,4 @@
-"""What a node's sampler sends, line by line: bounded, and decoded strictly, for a node is not trusted."""
+"""Decodes what a node's sampler sends, line by line: bounded and strict, because nodes are not trusted."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from clusterproof.plugins.training_run.rank_processes import MAX_RANKS, RankLook
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, MAX_GPUS, SampledGpu
 
 MAX_LINE = 256 * 1024  # bytes
-MAX_TEXT = 1_000  # characters of a line of the kernel log
+MAX_TEXT = 1_000  # characters of a kernel log line
 MAX_WORDS = 200
-MAX_LINES = 4_000  # of the kernel log at once
+MAX_LINES = 4_000  # kernel log lines in one update
 OF_SOURCES: Mapping[str, int] = {"host": 7, "network": 6, "lustre": 2}  # how many values each has
 REPORTED = ("interfaces", "lustre", "mounts", "processes", "rdma")  # collectors that are sent whole when they change
 MAX_LATE = 8  # sources
@@ -26,7 +26,7 @@ MAX_SECONDS = 1e11
 
 
 class NotUnderstood(ClusterproofError, ValueError):  # noqa: N818 - an outcome of one connection
-    """What came is not what a sampler sends; the message says what was seen."""
+    """Output that a sampler does not send; the message says what was seen."""
 
 
 class LinesLost(NotUnderstood):
@@ -35,7 +35,7 @@ class LinesLost(NotUnderstood):
 
 @record
 class Hello:
-    """A sampler begins. `up` is in seconds since boot, `now` since 1970; `no_log` why it follows no kernel log."""
+    """A sampler has started. `up` is in seconds since boot, `now` since 1970; `no_log` is why it follows no log."""
 
     boot_id: str
     now: float
@@ -45,22 +45,22 @@ class Hello:
 
 @record
 class Tick:
-    """What was sampled at a moment. `gpus` is there when the GPUs' source has begun anew."""
+    """One sample. `gpus` is set when the GPUs' source has been restarted."""
 
     now: float
     up: float
     gpu: tuple[tuple[float | None, ...], ...]
     host: tuple[float | None, ...]
     gpus: tuple[SampledGpu, ...] | None = None
-    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # of GPUs by index, as `nvml` reports them
+    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # by GPU index, as `nvml` reports them
     late: Mapping[str, tuple[float, str]] = field(default_factory=dict)  # sources: for how long (s), and why
-    reported: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by collectors, as they report to a visit
+    reported: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by collector, as in a visit
     ranks: tuple[RankLook, ...] = ()
 
 
 @record
 class LogLine:
-    """A line of the kernel log that matters, how many lines alike were left out before it, and an error's level."""
+    """A relevant kernel log line, how many similar lines were left out before it, and an error's level."""
 
     sequence: int
     seconds: float  # since boot
@@ -71,7 +71,7 @@ class LogLine:
 
 @record
 class LogUpdate:
-    """Lines of the kernel log, as they came, and how many were overwritten before they were read."""
+    """Kernel log lines in order, and how many were overwritten before they were read."""
 
     up: float
     lines: tuple[LogLine, ...]
@@ -82,17 +82,17 @@ Update: TypeAlias = Hello | Tick | LogUpdate
 
 
 class UpdateStream:
-    """The output of one sampler, piece by piece; lines without the nonce are noise, a line sent twice counts once."""
+    """Parses one sampler's output; lines without the nonce are noise, duplicates are ignored."""
 
     def __init__(self, nonce: str) -> None:
         self._mark = nonce.encode() + b" "
         self._missing = f"{nonce}:no-python:".encode()
         self._rest = b""
-        self._number = -1  # of the line that came last
-        self.noise = ""  # the last line of it: the words of a host that refuses
+        self._number = -1  # of the last line received
+        self.noise = ""  # its last line: why a host refuses
 
     def updates(self, piece: bytes) -> Iterator[Update]:
-        """What a piece of the stream completes. Raises NotUnderstood, LinesLost."""
+        """The updates completed by a piece of output. Raises NotUnderstood, LinesLost."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             if line.startswith(self._mark):
@@ -107,7 +107,7 @@ class UpdateStream:
             raise NotUnderstood(f"a line of more than {MAX_LINE:,} bytes")
 
     def _is_next(self, number: int) -> bool:
-        """Whether a line has not come before. Raises LinesLost."""
+        """Whether a line is new. Raises LinesLost."""
         if number > self._number + 1:
             raise LinesLost(f"lines of its sampler were lost: {number - self._number - 1}; expected every one")
         is_next = number > self._number
@@ -116,7 +116,7 @@ class UpdateStream:
 
 
 def _decoded(line: bytes) -> tuple[Update, int | None]:
-    """What a line holds, and its number, where it has one."""
+    """Decode a line and its number, if it has one."""
     try:
         message = json.loads(line)
         if not isinstance(message, dict):
@@ -173,13 +173,13 @@ def _log_line(fields: Any) -> LogLine:
 
 
 def _values(values: Any, count: int) -> tuple[float | None, ...]:
-    """So many values; as many of None where a source reported nothing."""
+    """Exactly so many values; all None if a source reported nothing."""
     if values is None:
         return (None,) * count
     if len(values) != count:
         raise ValueError(f"{len(values)} values; expected {count}")
     numbers = [value for value in values if value is not None]
-    if _OF_NUMBERS.issuperset(map(type, numbers)) and sum(map(abs, numbers)) < MAX_SECONDS:  # as nearly always
+    if _OF_NUMBERS.issuperset(map(type, numbers)) and sum(map(abs, numbers)) < MAX_SECONDS:  # the usual case
         return tuple(values)
     return tuple(map(_number, values))
 
