@@ -1,4 +1,4 @@
-"""What an acceptance leaves out, and what it does not prove."""
+"""What an acceptance skips, and what it does not prove."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clusterproof.plugins.catalog import acceptance
 
 
 def left_out(state: AcceptanceState) -> Iterator[str]:
-    """The stages that no run of this acceptance is to have, and why."""
+    """The stages that this acceptance will not run, and why."""
     for name, row in acceptance.stages().items():
         if name not in {stage.name for stage in state.plan.stages}:
             yield f"{row.title}: the plan leaves it out"

@@ -1,4 +1,4 @@
-"""What runs of an acceptance say of nodes, of pairs and of the cluster, each with where its evidence is."""
+"""Results of an acceptance's runs on nodes, pairs and the cluster, each with the location of its evidence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clusterproof.plugins.core.result import Result
 
 @record
 class Failure:
-    """Why a node was taken out."""
+    """Why a node was rejected."""
 
     stage: str
     check: str
@@ -20,7 +20,7 @@ class Failure:
 
 @record
 class OwnResult:
-    """What a check said of a node in a run: where its evidence is, and of the stage `speed` what was measured."""
+    """A check's result on a node in a run: its evidence, and for stage `speed` the measurements."""
 
     result: Result
     folder: str
@@ -29,7 +29,7 @@ class OwnResult:
 
 @record
 class OtherResult:
-    """What a check of a pair or of the cluster does not call fine: the nodes of its run, and where its evidence is."""
+    """A finding on a pair or the cluster: the nodes of its run, and the location of its evidence."""
 
     stage: str
     nodes: frozenset[str]
@@ -37,5 +37,5 @@ class OtherResult:
     result: Result
 
     def speaks_of(self, node: str) -> bool:
-        """Whether it is of a pair that the node is one of."""
+        """Whether it is about a pair that includes the node."""
         return self.result.is_of_pair and node in self.result.node.split("~")

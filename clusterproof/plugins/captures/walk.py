@@ -1,4 +1,4 @@
-"""The files under a folder of a capture; what of it is not read is said, with why."""
+"""The files under a capture's folder, and why others are not read."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 REPORTS = frozenset({"results.jsonl", "junit.xml"})  # a folder with these was written by a run
 OF_A_RUN = "has the reports of a run, which are no outputs of a node"
-MAX_DEPTH = 8  # folders in folders
+MAX_DEPTH = 8  # nesting depth of folders
 
 
 def files_under(folder: Path, most: int, strays: list[str], root: Path) -> list[Path]:
-    """All files under a folder, links left out; at most one more than `most`, and so many lines of what is not read."""
+    """All files under a folder, without links; at most one more than `most`, and a line for each that is not read."""
     files: list[Path] = []
 
     def locked(wrong: OSError) -> None:
@@ -44,7 +44,7 @@ def files_under(folder: Path, most: int, strays: list[str], root: Path) -> list[
 
 
 def _why_not(path: Path) -> str:
-    """Why a file is not read; empty where it is."""
+    """Why a file is not read; empty if it is."""
     try:
         mode = path.lstat().st_mode
     except OSError as wrong:

@@ -1,4 +1,4 @@
-"""Copies between host and GPUs, and between GPUs, in PyTorch. Runs by itself, in a Python that has it."""
+"""Measures copies between host and GPUs, and between GPUs, in PyTorch. Run by itself, in a Python that has it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROUNDS = 5
 
 
 def main() -> None:
-    """Print the GB/s of every GPU and direction, round by round, as one JSON object."""
+    """Print the GB/s of every GPU and direction, round by round, as a JSON object."""
     import torch
 
     if not torch.cuda.is_available():
@@ -22,7 +22,7 @@ def main() -> None:
     everywhere = os.sched_getaffinity(0)
 
     def near(gpu: int) -> None:
-        """Run on the CPUs beside a GPU, so that the host's buffer lies in memory beside it too."""
+        """Run on the CPUs next to a GPU, so that the host's buffer is in memory next to it too."""
         os.sched_setaffinity(0, everywhere)
         about = torch.cuda.get_device_properties(gpu)
         with contextlib.suppress(AttributeError, OSError, ValueError):
@@ -33,7 +33,7 @@ def main() -> None:
             os.sched_setaffinity(0, (local & everywhere) or everywhere)
 
     def speeds(to: object, of: object, gpu: int) -> list[float]:
-        """GB/s of one copy, round by round, without the first round."""
+        """GB/s of one copy in each round, except the first."""
         found = []
         with torch.cuda.device(gpu):
             for _ in range(ROUNDS + 1):

@@ -1,4 +1,4 @@
-"""The kind of a failure, as a journal has it; older journals have it in the words of the problem alone."""
+"""The kind of a failure in a journal; older journals only have it in the text of the problem."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from clusterproof.plugins.evidence.pairs import Failure
 
-SAID = {  # by versions before journals had kinds: these words never change
+SAID = {  # texts of versions before journals had kinds: never change them
     "is not installed: looked": Failure.NO_PROGRAM,
     "is not a program here": Failure.NO_PROGRAM,
     "no RDMA device on either node": Failure.NO_RDMA,
@@ -16,7 +16,7 @@ SAID = {  # by versions before journals had kinds: these words never change
 
 
 def failure_of(record: Mapping[str, str]) -> Failure | None:
-    """The kind of the failure of a reading, None for one of no kind. Raises ValueError."""
+    """The kind of a reading's failure, None for no kind. Raises ValueError."""
     if "failure" in record:
         return Failure(record["failure"]) if record["failure"] else None
     return next((failure for phrase, failure in SAID.items() if phrase in record.get("problem", "")), None)

@@ -1,4 +1,4 @@
-"""Whether a suspect node is slow: how slow, how sure that is, and whether more measurements would tell."""
+"""Decides whether a suspect node is slow: by how much, with what confidence, and whether to measure more."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_wo
 from clusterproof.plugins.core.robust import location, location_error, spread
 from clusterproof.plugins.evidence.pairs import Estimate, Kind, PairFault, estimated
 
-RETESTS = 3  # without which no node is named
-FEWEST_GOOD_PAIRS = 2  # that say what is normal: of three nodes it may be the two others' link that is fast
-MAX_ALLOWED = 0.2  # of the minimum effect: by so little a node may miss it, where that is within the error
-BUT_FOR_ONE = 0.75  # of the minimum effect: so slow a node must be without its worst partner, too
-UNLIKELY = 0.05  # that a node is slower by the minimum effect: below it no measurement more is spent on it
+RETESTS = 3  # required before a node is named
+FEWEST_GOOD_PAIRS = 2  # that define what is normal: with three nodes, the other two's link may just be fast
+MAX_ALLOWED = 0.2  # of the minimum effect: a node may miss it by this, if within the error
+BUT_FOR_ONE = 0.75  # of the minimum effect: required even without the worst partner
+UNLIKELY = 0.05  # that a node is slower by the minimum effect: below this it is not measured again
 
 
 def suspected(node: str, screened: Screened, estimate: Estimate, settings: AnalysisSettings) -> PairFault | None:
-    """The finding against a suspect: slow enough, sure enough, and slow again when measured again."""
+    """The finding against a suspect: slow enough, with enough confidence, and confirmed by retests."""
     assert screened.reference is not None
     own = screened.own_values(node)
     again = [value.x for value in own if value.is_retest]
@@ -58,12 +58,12 @@ def _more(retests: int, partners: int, good_pairs: int) -> str:
 
 
 def estimates_of(screened: Screened, nodes: int) -> dict[str, Estimate]:
-    """How slow each node is, and how sure that is, among so many."""
+    """How slow each node is, and with what confidence, among so many."""
     return {node: _estimate(node, screened, nodes) for node in screened.of_node}
 
 
 def _estimate(node: str, screened: Screened, nodes: int) -> Estimate:
-    """How slow it is, and how sure that is: the chance that none of so many healthy nodes looks so."""
+    """How slow it is, and with what confidence: the chance that none of so many healthy nodes looks so."""
     assert screened.reference is not None
     own = screened.own_values(node)
     xs = [value.x for value in own]
@@ -72,18 +72,18 @@ def _estimate(node: str, screened: Screened, nodes: int) -> Estimate:
         middle, chance = location(xs), confidence(xs, screened.reference, nodes)
     else:
         middle, chance = median(xs), 0.0
-    sigma = max(screened.reference.sigma, spread(xs))  # its own may be slow now more, now less
+    sigma = max(screened.reference.sigma, spread(xs))  # its own may be slow to a varying degree
     return estimated(middle, location_error(len(xs), sigma), len(xs), partners, chance)
 
 
 def decided(screened: Screened, nodes: int, settings: AnalysisSettings) -> set[str]:
-    """The suspects that are confidence slow, among so many nodes: nothing more is to be measured of them."""
+    """The suspects that are surely slow, among so many nodes: they are measured no more."""
     findings = (suspected(node, screened, _estimate(node, screened, nodes), settings) for node in screened.slow)
     return {finding.nodes[0] for finding in findings if finding and finding.kind is Kind.SLOW_NODE}
 
 
 def undecided(screened: Screened, nodes: int, settings: AnalysisSettings) -> set[str]:
-    """The suspects that are not confidence slow, and not confidence well."""
+    """The suspects that are neither surely slow nor surely fine."""
     assert screened.reference is not None
     left = set()
     for node in screened.slow.keys() - decided(screened, nodes, settings):
