@@ -1,6 +1,6 @@
-"""What the end of a log says of a failure: torchrun's report, one block a node, and exceptions that it tells in part.
+"""Failures at the end of a log: torchrun's report, one block per node, and exceptions that are cut off.
 
-Such a log ends before an exception's name or message, or no sign knows it.
+The log ends before the exception's name or message, or no sign matches it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from clusterproof.plugins.core.record import record
 
 CUT, CUT_CPP, UNCAUGHT = "exception_cut_off", "cpp_exception_cut_off", "exception_unknown"  # signs of causes.toml
 HEADERS = {CUT: "Traceback (most recent call last)", CUT_CPP: "terminate called after throwing an instance of"}
-SHORTEST = 6  # characters of the half of a header
-OF_LAUNCHERS = ("srun:", "slurmstepd", "mpirun", "prterun")  # who tell of a rank's end, and not of its exception
+SHORTEST = 6  # characters of half a header
+OF_LAUNCHERS = ("srun:", "slurmstepd", "mpirun", "prterun")  # lines that report a rank's end, not its exception
 
 _BEFORE = re.compile(r" {0,7}(?:(?:\[1,\d{1,7}\]<std\w{3}>:|\d{1,7}:(?= )|\[rank\d{1,7}\]:?) ?)+")
 NAME_OF_EXCEPTION = re.compile(
@@ -26,13 +26,13 @@ _MESSAGE = re.compile(r"^\s{0,8}what\(\):")
 
 
 class Exceptions:
-    """Reads the lines of a file one after the other; `begun` has of each rank the exception that is not told yet."""
+    """Reads the lines of a file in order; `begun` has each rank's exception that is not yet complete."""
 
     def __init__(self) -> None:
         self.begun: dict[int | None, str] = {}
 
     def ends(self, line: str, rank: int | None, sign: Sign | None) -> bool:
-        """Whether this line tells the rest of an exception that had begun."""
+        """Whether this line completes an exception that had begun."""
         rest = rest_of(line)
         begun = self.begun.get(rank, "")
         if not begun or rest.startswith(OF_LAUNCHERS) or HEADERS[begun] in rest:
@@ -44,7 +44,7 @@ class Exceptions:
         return is_told
 
     def begins(self, line: str, rank: int | None, sign: Sign | None) -> str:
-        """The sign of an exception that this line, of which there is no other, begins to tell; empty where none."""
+        """The sign of an exception that begins in this line; empty if none does."""
         rest = rest_of(line)
         is_half = len(rest) >= SHORTEST
         for name, header in HEADERS.items() if not sign else ():
@@ -54,28 +54,28 @@ class Exceptions:
         return ""
 
     def forget(self, rank: int | None) -> None:
-        """Leave out what a rank has begun to tell: it ended nothing."""
+        """Drop an incomplete exception of a rank: it ended nothing."""
         self.begun.pop(rank, None)
 
     def let_go(self) -> None:
-        """Forget those that are not told: what comes next in the file is not what came next in the job."""
+        """Drop incomplete ones: the next lines of the file are not the next in the job."""
         self.begun.clear()
 
 
 def rest_of(line: str) -> str:
-    """What a line says behind the labels of its rank."""
+    """A line without the labels of its rank."""
     before = _BEFORE.match(line)
     return line[before.end() :] if before else line
 
 
 _FIELD = re.compile(r"(time|host|rank|exitcode)\s{0,9}: {1,3}(\S{1,253})(?: \(pid: (\d{1,10})\))?")
-NOT_A_NAME = "localhost"  # of a machine that has no other
+NOT_A_NAME = "localhost"  # the name of a machine without any other
 _BEGINS = "time"
 
 
 @record
 class Failure:
-    """One process that failed, as the agent of its node saw it; it polls, so that this is when it was seen."""
+    """A failed process, at the time when its node's agent noticed, which polls."""
 
     rank: int
     node: str
@@ -84,14 +84,14 @@ class Failure:
 
 
 class Failures:
-    """Reads the lines of such blocks, one after the other."""
+    """Reads the lines of such blocks in order."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.fields: dict[str, str] = {}
 
     def take(self, line: str) -> Failure | None:
-        """The failure that this line, of its code, completes."""
+        """The failure that this line, with its code, completes."""
         match = _FIELD.search(line) if " : " in line else None
         if not match:
             return None

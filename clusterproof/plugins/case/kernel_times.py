@@ -1,4 +1,4 @@
-"""The lines of kernel logs with whole dates by UTC: each way to save them leaves something else out."""
+"""Converts kernel log lines to full dates in UTC: each way to save them omits something else."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ MINUTE_S = 60.0
 
 _SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S{1,255}) (?=kernel: )")
 _CTIME = re.compile(r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] ")
-_TALOS = re.compile(  # talosctl dmesg: what the kernel said, as no program can write there as `kern`
+_TALOS = re.compile(  # talosctl dmesg: kernel messages, because programs cannot log as `kern`
     r"(?:[\w.:-]{1,255}: )?(kern|user|daemon|syslog|auth\w{0,4}|local\d):\s{1,8}\w{1,8}: "
     r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})\d{0,3}Z\]: "
 )
-_MINUTE = re.compile(r"\[([A-Z][a-z]{2}) {0,2}(\d{1,2}) (\d\d:\d\d)\] ")  # dmesg -H, where a minute begins
-_SINCE = re.compile(r"\[ {0,12}\+ {0,12}(\d{1,6}\.\d{6})\] ")  # and how long behind the line above it any other is
+_MINUTE = re.compile(r"\[([A-Z][a-z]{2}) {0,2}(\d{1,2}) (\d\d:\d\d)\] ")  # dmesg -H, at the start of a minute
+_SINCE = re.compile(r"\[ {0,12}\+ {0,12}(\d{1,6}\.\d{6})\] ")  # and the offset of later lines from that
 
 
 def of_kernel(text: str) -> str:
-    """The kernel's lines of what `talosctl dmesg` wrote, as dmesg writes them; any other log as it is."""
+    """Lines of `talosctl dmesg` in dmesg's format; any other log unchanged."""
     if not any(map(_TALOS.match, text[:20_000].splitlines()[:50])):
         return text
     return "\n".join(
@@ -33,17 +33,17 @@ def of_kernel(text: str) -> str:
 
 
 def dated(text: str, clock: Clock) -> str:
-    """The lines with a whole date by UTC: syslog leaves out the year, dmesg -T the zone, and dmesg -H the second."""
+    """Lines with full dates in UTC: syslog omits the year, dmesg -T the zone, and dmesg -H the second."""
     return "\n".join(_of_minutes((_with_date(line, clock) for line in text.splitlines()), clock))
 
 
 def has_minutes(text: str) -> bool:
-    """Whether its lines tell only the minute in which they were logged, as those of dmesg -H."""
+    """Whether its lines only have the minute in which they were logged, as in dmesg -H."""
     return any(map(_MINUTE.match, text.splitlines()))
 
 
 def of_minute(when: Span) -> Span:
-    """All that a time may be that is known by its minute: not before what was counted, and within it."""
+    """The possible range of a time that is only known by its minute."""
     if when.begins is None:
         return when
     return Span(when.begins, when.begins // MINUTE_S * MINUTE_S + MINUTE_S)

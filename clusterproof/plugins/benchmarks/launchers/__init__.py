@@ -30,8 +30,8 @@ NOT_STARTED = (126, 127)  # exit codes of a shell
 class MeterCampaign:
     """A meter on a cluster.
 
-    `run_s` is the deadline of one run, its start included. `whole_s` is the time for all of them: what was reserved is
-    given back then, even where nobody is left to do it. `connection` is None for the one that the cluster names.
+    `run_s` is the deadline of one run, including its start. `whole_s` is the time for all of them: reservations end
+    after it, even if nobody is left to release them. `connection` is None to use the one that the cluster names.
     """
 
     meter: Meter
@@ -84,8 +84,8 @@ class Launcher(Protocol):
     def measure(self, together: Sequence[PairOrGroup], measured: Measured) -> None:
         """Measure all these pairs, or groups, at the same time; no node may be in two of them.
 
-        `measured` is called once for each, from any thread. Never raises for what one of them does; raises Unusable
-        where nothing can be measured at all. Groups are for meters that are collective.
+        `measured` is called once for each, from any thread. Never raises for a single pair or group; raises Unusable if
+        nothing can be measured at all. Groups are for collective meters.
         """
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ import time
 
 VARIABLE = "CLUSTERPROOF_RUN"  # in the environment of everything that is started
 ARGUMENT = (
-    "clusterproof_run"  # before the run in the words of what mpirun starts on the other node, without our environment
+    "clusterproof_run"  # before the run in the arguments of mpirun's remote processes, which lack our environment
 )
 CLEANUP_S = 3.0
 LOOK_S = 0.05

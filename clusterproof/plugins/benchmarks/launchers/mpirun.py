@@ -27,8 +27,8 @@ NOT_REACHED, NOT_THERE = "cp-not-reached:", "cp-no-mpirun:"
 LOGIN_S = 5
 MOST_ADDRESSES = 4  # tried per node: the command for a thousand nodes is one argument, of 128 KiB at most
 
-# Every other node is called by the first of its names that leads there: the names that this suite has for nodes need
-# not mean anything to them. mpirun starts its daemons from the first node alone: no other has to log in anywhere.
+# Every other node is called by its first name that leads there: the suite's names for nodes may be unknown there.
+# mpirun starts its daemons from the first node only: no other node has to log in anywhere.
 START = """t() {{ i=$1;n=$2;w="no name of it is known";shift 2
 for h in "$n" "$@";do
 w=$(ssh -n -o BatchMode=yes -o ConnectTimeout={login_s} "$h" uname -n 2>&1)&&

@@ -200,7 +200,7 @@ class Run:
                         raise Unmet("the other node did not connect")
                     self.peer = self.acceptor.accept(min(TICK_S, meet_until - time.monotonic()))
             if listens(rendezvous["port"]) and not listens(rendezvous["port"], os.geteuid()):
-                raise PortTaken(f"port {rendezvous['port']} is taken")  # by another user, with whom would be measured
+                raise PortTaken(f"port {rendezvous['port']} is taken")  # by another user
             self.other = listening_for_silence(self.peer)
             self.say(READY)
             self.serve()

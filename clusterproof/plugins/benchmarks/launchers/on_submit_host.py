@@ -97,7 +97,7 @@ class Step:
         command += [f"--nodes={len(nodes)}", f"--ntasks={len(nodes) * tasks}", f"--ntasks-per-node={tasks}"]
         command += ["--overlap", "--mem=0", "--label", "--input=none", f"--time={minutes}"]
         others_s = self.record.get("others_s", OTHERS_S)
-        command += ["--kill-on-bad-exit=0", f"--wait={others_s}"]  # killed at once, ranks could not say why they failed
+        command += ["--kill-on-bad-exit=0", f"--wait={others_s}"]  # lets ranks report why they failed
         command += ["--propagate=NONE", "--chdir=/", "--cpu-bind=none"]
         command += [f"--export={OF_RANKS},{FENCE}", f"--mpi={self.record['mpi']}"] if "mpi" in self.record else NO_RANKS
         command += request["options"]

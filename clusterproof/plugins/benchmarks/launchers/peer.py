@@ -1,7 +1,7 @@
 """Starts a command on the other node of a pair through our own connection: replaces ssh for mpirun.
 
-Both ends know the secret of their run, which never travels, and prove it to each other: the node that serves runs one
-command, of an end that has. Travels; standard library only, for Python 3.8.
+Both ends know the secret of their run, which is never transmitted, and prove it to each other: the serving node runs
+one command for an authenticated peer. Travels; standard library only, for Python 3.8.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from clusterproof.plugins.evidence.pairs import Reading
 
 FOLDERS = "/usr/local/bin:/usr/bin:/bin:/opt/amazon/efa/bin:/opt/amazon/openmpi/bin:/opt/aws/neuron/bin"
 
-# For any POSIX shell. One rank of each node prints the counters, before and after: in one write, so that no other's
-# output comes between.
+# For any POSIX shell. One rank of each node prints the counters, before and after: in one write, so that no other
+# output comes in between.
 RANK = """PATH=${{PATH:+$PATH:}}{folders}
 HOME=${{HOME:-$(getent passwd "$(id -u)" 2>/dev/null|cut -d: -f6)}}
 HOME=${{HOME:-/}};export HOME PATH {variable}={run}{environment}

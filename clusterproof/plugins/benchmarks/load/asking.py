@@ -36,8 +36,8 @@ def load(
 ) -> None:
     """Load every node that has answered; `on_answer` is called with its merged evidence, once for each round.
 
-    All nodes are loaded at once, but for what they share: there they take turns, each time as many as ever. Where the
-    devices of nodes are given out, they are asked for; file systems are the nodes' own.
+    All nodes are loaded at once, except that they take turns at what they share, always as many at a time. Where
+    devices are allocated, they are requested; file systems are not.
     """
     known = dict(answered)
     with_devices = connection.under_load()

@@ -89,7 +89,7 @@ class LoadOptions:
         return {name: value for name, value in values.items() if value}
 
 
-MAX_PARAMETERS, MAX_PARAMETER_CHARS = 100, 99  # DCGM 3 keeps so many, and no longer ones; DCGM 4 longer ones too
+MAX_PARAMETERS, MAX_PARAMETER_CHARS = 100, 99  # DCGM 3's limits; DCGM 4 allows longer ones
 _PARAMETER = re.compile(r"(?P<name>[A-Za-z]\w*(?:\.[A-Za-z]\w*){1,2})=(?P<value>[\w.,:/+-]+)", re.ASCII)
 DURATION = ".test_duration"
 BESIDE_S = 30  # overhead of a measurement beyond its requested duration

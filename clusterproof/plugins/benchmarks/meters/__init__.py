@@ -39,8 +39,8 @@ class MeterSettings:
 class Output:
     """One end's output (standard output and error, bounded), and how it ended.
 
-    `exit` is None where it did not end in its time. `sent_bytes` is how much each network device of that end sent
-    meanwhile, by the device's name ("efa:rdmap79s0", "net:eth0"); empty where nobody could look.
+    `exit` is None if it exceeded its time. `sent_bytes` is how much each network device of that end sent meanwhile, by
+    the device's name ("efa:rdmap79s0", "net:eth0"); empty if unknown.
     """
 
     text: str
@@ -53,12 +53,12 @@ class Output:
 class Meter:
     """One program.
 
-    A collective one has `ranks`: the shell command of every rank, which a launcher starts on all nodes; where it
-    `starts_ranks` itself, only the first of them does anything. One of two ends has `server` and `client` (shell
-    commands, from the port, and from the server's address and the port); the server serves one client and ends. `read`
-    takes the ranks' merged output, or the client's and then the server's. `command` is what a person types for it, from
-    the launcher's words for ranks and the names of the nodes; `by_hand` likewise where no settings are known. Some
-    of two ends start a rank for each of their GPUs.
+    A collective meter has `ranks`: the shell command of every rank, which a launcher starts on all nodes; if it
+    `starts_ranks` itself, only the first of them does anything. A two-ended meter has `server` and `client` (shell
+    commands, from the port, and from the server's address and the port); the server serves one client and exits. `read`
+    parses the ranks' merged output, or the client's and then the server's. `command` is what a person types for it,
+    from the launcher's command for ranks and the names of the nodes; `by_hand` is the same without known settings.
+    Some two-ended meters start a rank for each of their GPUs.
     """
 
     name: str
@@ -136,7 +136,7 @@ def serving(command: str) -> str:
 
 
 def retried_until_accepted(command: str, refusals: Sequence[str]) -> str:
-    """Lines that run a client again while it says one of these words; $printed is what it said, $ended how it ended."""
+    """Lines that retry a client while it prints one of these words; $printed is its output, $ended its status."""
     patterns = " | ".join(f"*{shlex.quote(refusal)}*" for refusal in refusals)
     return f"""\
 tries=0

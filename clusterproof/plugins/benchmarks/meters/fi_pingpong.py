@@ -72,7 +72,7 @@ METER = Meter("fi_pingpong", read, server=server, client=client, command=command
 
 
 def _program(settings: MeterSettings) -> str:
-    environment = {"FI_EFA_ENABLE_SHM_TRANSFER": "0", **settings.environment}  # else two ends on one host use memory
+    environment = {"FI_EFA_ENABLE_SHM_TRANSFER": "0", **settings.environment}  # otherwise ends on one host use memory
     return meters.exports(environment) + meters.finding_program("fi_pingpong", settings.program, PLACES, REMEDY)
 
 

@@ -32,7 +32,7 @@ SAMPLED_OF_A_PLACE = 3  # nodes of a slow place that are retested in each round
 class PairPlan:
     """The nodes and how to measure them; `asked` are the only pairs, if the user named them.
 
-    `absent` are nodes of the plan that cannot be measured. `first_rounds` is how many of the first rounds there is time
+    `absent` are planned nodes that cannot be measured. `first_rounds` is how many of the first rounds there is time
     for, None for all.
     """
 
@@ -102,7 +102,7 @@ def next_round(plan: PairPlan, measurements: Sequence[Measurement]) -> tuple[int
     first = plan.first
     last = len(first) + (0 if plan.asked else RETEST_ROUNDS if plan.mesh else RETEST_ROUNDS + FURTHER_ROUNDS)
     latest = max((measurement.round for measurement in measurements), default=0)
-    for number in (*range(len(first)), *range(max(len(first), latest), last)):  # retests are whole once others follow
+    for number in (*range(len(first)), *range(max(len(first), latest), last)):  # retests are complete then
         before = [measurement for measurement in measurements if measurement.round < number]
         pairs = first[number] if number < len(first) else retests(plan, before, number)
         measured = {measurement.pair for measurement in measurements if measurement.round == number}
@@ -162,7 +162,7 @@ class _Draw:
         self.of_pair = by_pair(screened.values)
         self.settings = plan.settings
         self.places = plan.places
-        self.is_even = (number - plan.settings.first_rounds) % 2 == 0  # a link's turn, where its ends are suspect too
+        self.is_even = (number - plan.settings.first_rounds) % 2 == 0  # links have priority, even with suspect ends
         self.across = number % 2 == 1  # alternates between partners of another place and of the same place
         self.met = {measurement.pair for measurement in measurements}
         self.busy: set[str] = set()

@@ -1,7 +1,7 @@
 """Groups of nodes, after the pairs: which to measure next, and what a group is compared with. Pure.
 
-Pairs name nodes and links. What only shows where many nodes meet (an oversubscribed switch, a rail that is cabled to
-another, a library that chooses another algorithm) shows in groups of 4, 8, … and in all of them.
+Pairs identify nodes and links. Faults that need many nodes (an oversubscribed switch, a rail cabled to another one, a
+library that chooses another algorithm) show in groups of 4, 8, … and in all nodes together.
 """
 
 from __future__ import annotations

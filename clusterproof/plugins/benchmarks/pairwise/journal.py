@@ -1,7 +1,7 @@
 """The file of a campaign: the plan, and every measurement as soon as it is made. JSON Lines.
 
-The first line is the plan; then come measurements, and how many first rounds there was time for; the last line says
-that it ended. A run that was broken off resumes from it, a recording replays it.
+The first line is the plan; then come measurements, and how many first rounds there was time for; the last line marks
+the end. An interrupted run resumes from it, a recording replays it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds which device, node, rail, switch or path carries nothing, from exchanges of a few bytes. Pure.
 
-A device is named only if two partners that reach others do not reach it. What is common to many devices of one rail is
-the rail's or a switch's, and what is between two sides each of which is well inside is between them: then no node is.
+A device is named only if two partners that reach others do not reach it. A failure common to many devices of one rail
+is attributed to the rail or a switch; one between two sides that each work internally, to the path between them.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Normal:
     sigma: float
     error: float = 0.0  # standard error of the centre
     sample: tuple[float, ...] = ()  # its values about the centre; empty if there are plenty
-    relief_inside: float = 0.0  # how much faster they are when at most half of them run at once; 0.0 where not sure
+    relief_inside: float = 0.0  # how much faster pairs are when at most half run at once; 0.0 if not sure
     relief_across: float = 0.0
     rounds: Mapping[int, float] = field(default_factory=dict)  # common effect of all pairs of a round, beyond that
     tails: Tails = field(default_factory=Tails)

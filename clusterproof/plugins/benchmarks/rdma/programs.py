@@ -67,7 +67,7 @@ def have_not_met(server: Ended, client: Ended, is_left: bool) -> bool:
     """
     failed = [end for end in (server, client) if end.has_failed()]
     others = [end for end in failed if not end.has_not_met()]
-    is_silent = all((end.exit or 0) > 0 and not end.text.strip() for end in others)  # fi_pingpong, of a broken greeting
+    is_silent = all((end.exit or 0) > 0 and not end.text.strip() for end in others)  # failed handshake
     return (client.exit is not None or is_left) and len(others) < len(failed) and is_silent
 
 

@@ -1,4 +1,4 @@
-"""A run's verdicts written to Kubernetes, and taken away: conditions, events, and taints where that is asked for."""
+"""Writes a run's verdicts to Kubernetes, and removes them: conditions, events, and on request taints."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ UNCONFINED = (
 )
 UNTRIED = "whether the API server lets this account change more of nodes than its condition could not be told"
 
-FEW = 3  # nodes: what this account may not do to these it may do to none
+FEW = 3  # nodes: if the account is denied these, it is denied all
 
 
 @record
 class Written:
-    """What was done and what was left, and what could not be done; a line for each."""
+    """What was done, left out, or failed; a line for each."""
 
     lines: tuple[str, ...]
     problems: tuple[str, ...]
-    changes: Mapping[str, str] = field(default_factory=dict)  # by node what became of its condition
-    is_open: bool = False  # whether a node was left to the next evaluation
-    is_pending: bool = False  # whether something that was found is left to be written
+    changes: Mapping[str, str] = field(default_factory=dict)  # by node: what happened to its condition
+    is_open: bool = False  # whether a node was left for the next evaluation
+    is_pending: bool = False  # whether a finding remains to be written
 
 
 def write(
@@ -59,9 +59,9 @@ def write(
     now: float,
     earlier: Mapping[str, float] = MappingProxyType({}),
 ) -> Written:
-    """Write the health of nodes that a run found, which began then; all in seconds since 1970.
+    """Write the health of nodes found by a run that began then; all in seconds since 1970.
 
-    `earlier` is by node when the evaluation began that found what stands of it, where an earlier run did.
+    `earlier`: for nodes with a valid verdict of an earlier run, when that evaluation began.
     """
     gate = Gate(ObjectWriter(api), orders, moment(began), now, {name: moment(at) for name, at in earlier.items()})
     gate.write(healths)
@@ -70,7 +70,7 @@ def write(
 
 
 class Gate:
-    """One run's writing. `seen` are all nodes of the cluster as they stand."""
+    """One run's writes. `seen` are all nodes of the cluster."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Gate:
         self.is_open = self.is_pending = False
 
     def write(self, healths: Mapping[str, Health]) -> None:
-        """All of it; where no condition may be written, nothing more."""
+        """Write everything; if conditions are refused, nothing more."""
         every = self.writer.tried("", lambda: every_node(self.writer.api))
         if every is None:
             return
@@ -112,7 +112,7 @@ class Gate:
         self._say("not in Kubernetes any more", healths.keys() - self.seen.keys() | self.writer.gone)
 
     def _unconfined(self, seen: GateNode) -> Iterator[str]:
-        """Say where the server does not hinder this account to change more than its condition, or that is unknown."""
+        """Report if the server would let this account change more than its condition, or if that is unknown."""
         try:
             self.writer.api.patch(f"{seen.path}/status", trial_patch(seen), MERGE, dryRun="All")
         except KubernetesRefused:
@@ -123,7 +123,7 @@ class Gate:
             yield UNCONFINED
 
     def _is_recreated(self, name: str) -> bool:
-        """Whether a node was created after the run began: then another one was evaluated."""
+        """Whether a node was created after the run began: then a different one was evaluated."""
         return self.seen[name].node.created > self.earlier.get(name, self.began)
 
     def _say(self, message: str, names: Iterable[str]) -> None:
@@ -132,7 +132,7 @@ class Gate:
             self.lines.append(of_nodes(kept, message))
 
     def _write_conditions(self, healths: Mapping[str, Health]) -> bool:
-        """Whether it makes sense to go on. A few go first: a right that is missing is for all."""
+        """Write the conditions; returns whether to continue. A few go first: a missing permission affects all."""
         names = sorted(name for name in healths if not self._is_left(self.seen[name], healths[name]))
         changed: dict[str, bool] = {}
         for group in (names[:FEW], names[FEW:]):
@@ -150,7 +150,7 @@ class Gate:
         return True
 
     def _is_left(self, seen: GateNode, health: Health) -> bool:
-        """Whether a condition stays as it stands: it says the same and is young, or its node may yet report."""
+        """Whether a condition stays: it is unchanged and recent, or its node may still report."""
         before = seen.node.condition(CONDITION)
         if before is None:
             return False
@@ -165,7 +165,7 @@ class Gate:
         return moment(self.now - seconds) < condition.heard <= moment(self.now)
 
     def _write_condition(self, name: str, health: Health) -> bool:
-        """Whether it reports something new. Raises KubernetesError."""
+        """Write a condition; returns whether it reports something new. Raises KubernetesError."""
         before = self.seen[name]
         path, patch = f"{before.path}/status", condition_patch(before, health, self.now)
         if not is_change(before, health):
@@ -178,7 +178,7 @@ class Gate:
 
 
 def remove(api: Api) -> Written:
-    """Remove them from every node of the cluster, whoever had it written and whenever; others' stay as they are."""
+    """Remove ours from every node of the cluster, whichever run wrote them; others' stay."""
     writer = ObjectWriter(api)
     every = writer.tried("", lambda: {seen.node.name: seen for seen in every_node(api)})
     nodes = every or {}
