@@ -1,4 +1,4 @@
-"""What NCCL's Inspector plugin writes, a line for each collective of a rank: versions 4 and 5 of its format."""
+"""Reads the output of NCCL's Inspector plugin, a line for each collective of a rank: format versions 4 and 5."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_inspector(head: bytes) -> bool:
 
 
 def read_inspector(path: RunFile) -> Iterator[CollectiveCall | Cut]:
-    """The collectives; of sends and receives none. Raises RunError."""
+    """The collectives, without sends and receives. Raises RunError."""
     lines = Lines(path)
     for entry in json_lines(lines, EXPECTED):
         if not isinstance(entry, dict):

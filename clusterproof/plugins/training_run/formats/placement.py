@@ -1,4 +1,4 @@
-"""Where ranks ran: hostfiles, as mpirun and DeepSpeed have them, and the nodes of a job's pods."""
+"""Where ranks ran: hostfiles of mpirun and DeepSpeed, and the nodes of a job's pods."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def read_pods(path: RunFile) -> Iterator[OnNode | Cut]:
 
 
 def write_pods(folder: Path, nodes: Mapping[str, str]) -> None:
-    """Leave it in the folder of a recording, where there are any: nodes by hosts. Raises OSError."""
+    """Write it to the folder of a recording, if there are any: nodes by hosts. Raises OSError."""
     lines = [json.dumps({"pod": host, "node": node}) for host, node in sorted(nodes.items()) if node]
     if lines:
         (folder / PODS_FILE).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -42,7 +42,7 @@ def are_metrics(head: bytes) -> bool:
 
 
 def read_metrics(path: RunFile) -> Iterator[Sample | Cores | Cut]:
-    """The samples of GPUs, CPUs, memory, the network and the wait for I/O; of other metrics none. Raises RunError."""
+    """The samples of GPUs, CPUs, memory, network and I/O wait; other metrics are ignored. Raises RunError."""
     lines, cores = Lines(path), dict[str, set[str]]()
     for entry in json_lines(lines, EXPECTED):
         sample = _sample(entry, lines.where)

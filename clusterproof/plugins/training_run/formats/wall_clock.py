@@ -1,4 +1,4 @@
-"""How long steps took, by the times of a log's lines: such a clock is set forward by an hour, as each spring."""
+"""Step durations from the times of log lines, corrected for the switch to daylight saving time."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from time import gmtime
 
 HOUR_S, DAY_S = 3600, 86_400
 SET_IN, SUNDAY, SET_AT = (3, 4, 9, 10, 11), 6, (1, 2, 3)  # months, north and south; the day; the hours that are skipped
-AS_USUAL_S = 5.0  # more or less
+AS_USUAL_S = 5.0  # tolerance
 
 
 @dataclass
 class WallClock:
-    """Of one who prints such lines."""
+    """The clock of one printer."""
 
     step_s: float | None = None
 
     def lasted(self, last_time: float, time_s: float, count: int) -> float:
-        """How long so many steps took: an hour less where the clock was set."""
+        """How long so many steps took: an hour less if the clock was set forward."""
         seconds = time_s - last_time
         as_usual = self.step_s is not None and abs(seconds - HOUR_S - self.step_s * count) <= AS_USUAL_S
         if as_usual and _may_be_set(last_time, time_s):
@@ -27,7 +27,7 @@ class WallClock:
 
 
 def _may_be_set(last_time: float, time_s: float) -> bool:
-    """Whether clocks that are set forward for summer may have been between these two."""
+    """Whether daylight saving time may have begun between these two."""
     day = gmtime(time_s)
     midnight = time_s // DAY_S * DAY_S
     hours = (midnight + HOUR_S * hour for hour in SET_AT)

@@ -1,4 +1,4 @@
-"""How much steps work on, as `512x4096` says it: which are near enough to be judged together, and whether it grows."""
+"""The size of steps' work, such as `512x4096`: which sizes are judged together, and whether it grows."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from statistics import fmean
 
-WITHIN = 1.2  # times as much at most
-GROWTH = 1.1  # times as much in the later half of steps: it may make them longer by as much as run.step_drift allows
+WITHIN = 1.2  # maximum ratio
+GROWTH = 1.1  # ratio of the later half of steps: it may make them longer by as much as run.step_drift allows
 
 
 def size(work: str) -> int:
-    """The product of its numbers: tokens, where it is a batch of sequences."""
+    """The product of its numbers: tokens, for a batch of sequences."""
     return prod(int(number) for number in work.split("x") if number.isdecimal())
 
 
 def nearest(works: Iterable[str]) -> Mapping[str, str]:
-    """By work the smallest one of those that it is judged with."""
+    """For each size the smallest one that it is judged with."""
     references: dict[str, str] = {}
     smallest = ""
     for work in sorted(set(works), key=size):
@@ -27,7 +27,7 @@ def nearest(works: Iterable[str]) -> Mapping[str, str]:
 
 
 def grows(works: Sequence[str]) -> bool:
-    """Whether the later half of steps works on more."""
+    """Whether the later half of steps is larger."""
     sizes = [size(work) for work in works]
     middle = len(sizes) // 2
     return middle > 0 and fmean(sizes[middle:]) > GROWTH * fmean(sizes[:middle])
