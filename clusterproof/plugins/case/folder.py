@@ -196,7 +196,7 @@ class Reader:
         self.builder.count("record of Slurm")
 
     def _evidence(self, path: Path, name: str, text: str) -> bool:
-        """Read evidence against a node; returns whether the file is such. Only files that no other user can write."""
+        """Read evidence against a node; returns whether the file is such. Only files no other user can write."""
         is_log = bool(KERNEL_LOG.search(path.name))
         if not is_log and not results.is_of(text):
             return False

@@ -74,8 +74,8 @@ class SampledGpu:
 class Header:
     """The header of samples: their node and boot, start time, and the meaning of each value.
 
-    `began` is in seconds since 1970 by the node's own clock; the times of samples are seconds since then by a clock
-    that nobody sets. A file has one for each time that the node was connected to.
+    `began` is in seconds since 1970 by the node's own clock; samples have seconds since then by a monotonic clock. A
+    file has a header for each connection to the node.
     """
 
     node: str

@@ -80,7 +80,7 @@ class SampledGpus:
         return f"no GPU{f' of {node}' * bool(node)} was used for the last {lasted} of the samples"
 
     def bound(self, waits: Mapping[str, float], gpu_below: float) -> float:
-        """The share of the time in which GPUs are below so many percent, a metric above its own. Raises as `gpus`."""
+        """The share of time in which GPUs are below so many percent, a metric above its limit. Raises as `gpus`."""
         _ = self.gpus
         share = share_bound(self.samples, waits, gpu_below)
         if share is None:

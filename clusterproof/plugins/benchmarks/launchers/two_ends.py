@@ -53,7 +53,7 @@ class PairMeasuring:
         return self.together
 
     def visit(self, node: str, request: Mapping[str, object], timeout_s: float) -> NodeAnswer:
-        """Send one request to one of its nodes. Never raises: a connection that fails has not reached the node."""
+        """Send one request to one of its nodes. Never raises: a failed connection means the node was not reached."""
         try:
             return self.visitor.visit(self.campaign.target(node), {**request, "run": self.run}, timeout_s)
         except (Unusable, InventoryError) as problem:

@@ -1,4 +1,4 @@
-"""Exact arithmetic under load: what GPUs and cores computed, what of it was wrong, and what they were not asked for."""
+"""Exact arithmetic under load: what GPUs and cores computed, what was wrong, and what was not tested."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def small_numbers(data: object) -> tuple[int, ...]:
 
 
 def every_alone(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ...]]:
-    """A decoder as `every`, in which one that is no JSON object hides no other: of it nothing was reported."""
+    """A decoder like `every`, except that an invalid entry does not affect others: it counts as not reported."""
     return lambda data: tuple(kind(entry if isinstance(entry, dict) else {}) for entry in values(data))
 
 
 @record
 class Wrong(Reported):
-    """One result that was wrong, and how often it was when it was computed again."""
+    """One wrong result, and the outcome of repeating it."""
 
     where = Field(text)
     data_set = Field(optional(text), "set")
@@ -54,7 +54,7 @@ class Wrong(Reported):
 
     @property
     def is_steady(self) -> bool:
-        """Whether it came each time that it was computed again, always the same."""
+        """Whether it occurred in every repetition, with the same value."""
         return bool(self.of and self.again == self.of and self.alike)
 
     @property
@@ -73,16 +73,16 @@ class TypeProducts(Reported):
 
     type = Field(text)
     products = Field(optional(whole))
-    cores = Field(optional(whole))  # that multiplied it
+    cores = Field(optional(whole))  # number of cores that multiplied it
     wrong_cores = Field(optional(whole))
     wrong_products = Field(whole)
     wrong = Field(every(Wrong))
-    why = Field(optional(text))  # it was not multiplied
-    has_none = Field(optional(text))  # by its make the hardware lacks the type
+    why = Field(optional(text))  # why it was not multiplied
+    has_none = Field(optional(text))  # the hardware lacks the type by design
 
     @property
     def gap(self) -> str:
-        """Why nothing is proven of a type that the hardware has; empty where something is. Raises Incomplete."""
+        """Why a type that the hardware supports is not proven; empty if it is. Raises Incomplete."""
         has_products = (self.products or 0) > 0 or bool(self.has_none)
         return "" if has_products else self.why or "no result could be verified"
 
@@ -95,19 +95,19 @@ class ExactGpu(Reported):
     address = Field(optional(text))  # on the PCI bus
     sms = Field(optional(whole))
     size = Field(optional(whole))  # rows and columns of its products
-    error = Field(optional(text))  # why it made no more than these
+    error = Field(optional(text))  # why it computed no more
     _made = Field(optional(every_alone(TypeProducts)), "types")
 
     @property
     def types(self) -> tuple[TypeProducts, ...]:
-        """Products by type, at least one but where there is an error. Raises Incomplete."""
+        """Products by type, at least one unless there is an error. Raises Incomplete."""
         if self.error:
             return self._made or ()
         return tuple(at_least_one([*(self._made or ())], "type of data"))
 
     @property
     def gap(self) -> str:
-        """Why its products do not prove all of it; empty where they do. Raises Incomplete."""
+        """Why its products do not prove all types; empty if they do. Raises Incomplete."""
         if self.error:
             return self.error[:200]
         size, busy = self.size or 0, (self.size or 0) ** 2 // TILE
@@ -120,7 +120,7 @@ class ExactGpu(Reported):
 class GpuExact(Reported):
     """The GPUs of a node."""
 
-    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
+    given = Field(optional(whole), "gpus")  # number of GPUs available to the measuring process
 
     @property
     def gpus(self) -> tuple[ExactGpu, ...]:
@@ -130,9 +130,9 @@ class GpuExact(Reported):
 
 
 def wrong_everywhere(gpus: Iterable[ExactGpu]) -> Mapping[str, list[Wrong]]:
-    """By type what is wrong on each of several GPUs, each time: no two GPUs break in the same way, a library does."""
+    """By type, errors on each of several GPUs, every time: no two GPUs break alike, so a library does it."""
     by_type: dict[str, list[tuple[Wrong, ...]]] = {}
-    with Recording():  # what cannot be read of it, the check says
+    with Recording():  # the check reports what is unreadable
         for kind in (kind for gpu in gpus for kind in known(lambda: gpu.types, ())):  # noqa: B023
             with part:
                 if kind.products or kind.wrong:
@@ -163,7 +163,7 @@ class Cores(Reported):
 
     @property
     def wrong_everywhere(self) -> Mapping[str, list[Wrong]]:
-        """By type what is wrong on each of several cores, each time, as of GPUs."""
+        """By type, errors on each of several cores, every time, as for GPUs."""
         found: dict[str, list[Wrong]] = {}
         with Recording(), part:
             for kind in self.types:
@@ -186,6 +186,6 @@ class CpuExact(Reported):
 
     @property
     def found(self) -> Cores:
-        """What they answered, by PyTorch or without it. Raises Incomplete."""
+        """The results, from PyTorch or without it. Raises Incomplete."""
         printed: Mapping[str, Any] = document(Ran(self.data)) if "output" in self.data else self.data
         return Cores(printed)

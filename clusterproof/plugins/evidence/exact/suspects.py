@@ -1,8 +1,8 @@
-"""Whose fault wrong elements of collectives are, by which ranks have which of whose: a GPU, a link, a NIC, the network.
+"""Attributes wrong elements of collectives, by sender and receiver ranks: a GPU, a link, a NIC, the network.
 
-Each hypothesis says how likely it makes what was seen: a link brings wrong elements from one rank to one other, a GPU
-from it or to it, whoever the other is. What makes it far likelier than all the others do is suspected. A sum of unknown
-source may have been changed by any rank that it came by: it weighs little, and between nodes names nobody.
+Each hypothesis has a likelihood for the observations: a link affects one pair of ranks, a GPU everything from or to
+it. A hypothesis that is far likelier than all others is suspected. A sum of unknown source may have been changed by
+any rank on its way: it has little weight, and between nodes identifies nobody.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from math import prod
 from clusterproof.plugins.core.record import record
 
 SURE = 0.95  # of one hypothesis among all
-MAX_SEEN = 64  # that are weighed: more do not make it surer
+MAX_SEEN = 64  # maximum considered: more do not increase confidence
 SUMS = ("all_reduce", "reduce_scatter")
-DIRECT = ("all_to_all", "reduce_scatter")  # from the sender to the receiver, where both are known
+DIRECT = ("all_to_all", "reduce_scatter")  # from the sender to the receiver, both known
 
 
 @record
 class Seen:
-    """Wrong elements of one operation in one round: of this sender's (None: unknown), at these receivers."""
+    """Wrong elements of one operation in one round: from this sender (None: unknown), at these receivers."""
 
     operation: str
     sender: int | None
@@ -39,7 +39,7 @@ class Suspect:
 
 @record
 class Ranks:
-    """Which node each rank is on."""
+    """The node of each rank."""
 
     node_of: Sequence[str]
 
@@ -53,12 +53,12 @@ class Ranks:
         return frozenset(rank for rank, name in enumerate(self.node_of) if name == node)
 
     def is_far(self, rank: int, other: int) -> bool:
-        """Whether the network lies between two ranks."""
+        """Whether the network is between two ranks."""
         return self.node_of[rank] != self.node_of[other]
 
 
 def seen(wrong_blocks: Iterable[tuple[str, str, int | None, int]]) -> list[Seen]:
-    """What was seen, from the operation, its type and round, and the sender and receiver of each wrong block."""
+    """The observations, from the operation, its type and round, and the sender and receiver of each wrong block."""
     together: dict[tuple[str, str, int | None], set[int]] = {}
     for operation, which, sender, receiver in wrong_blocks:
         together.setdefault((operation, which, sender), set()).add(receiver)
@@ -87,14 +87,14 @@ def suspects(observed: Iterable[Seen], ranks: Ranks) -> tuple[Suspect, ...]:
 
 
 def _tells(item: Seen, is_between_nodes: bool) -> bool:
-    """Whether it can name anybody by itself: of what is added up between nodes, too many have had a part in it."""
+    """Whether it can identify anybody by itself: a sum across nodes has too many contributors."""
     if is_between_nodes:
         return item.operation not in SUMS
     return item.sender is not None or len(item.receivers) == 1
 
 
 def _hypotheses(ranks: Ranks) -> Mapping[str, Mapping[Suspect, float]]:
-    """All of them, and how likely each is beforehand: each kind alike, and each of a kind."""
+    """All hypotheses with priors: equal for each kind, and within a kind."""
     every = range(ranks.count)
     nodes = list(dict.fromkeys(ranks.node_of))
     by_kind = {
@@ -108,7 +108,7 @@ def _hypotheses(ranks: Ranks) -> Mapping[str, Mapping[Suspect, float]]:
 
 
 def _chance(suspect: Suspect, item: Seen, ranks: Ranks) -> float:
-    """How likely a suspect makes it that the wrong elements are just these."""
+    """The likelihood of exactly these wrong elements for a suspect."""
     if item.sender is None and len(item.receivers) > 1:
         return _by_sum_of_several(suspect, item, ranks)
     if suspect.kind == "network":
@@ -130,12 +130,12 @@ def _chance(suspect: Suspect, item: Seen, ranks: Ranks) -> float:
 
 
 def _by_sum(rank: int, item: Seen, ranks: Ranks) -> float:
-    """Of a sum that is wrong on one rank alone: that rank's own, but anybody may have added to it or passed it on."""
+    """For a sum that is wrong on one rank only: likely that rank, but others may have changed or relayed it."""
     return 0.5 if item.receivers == {rank} else 1 / (2 * ranks.count)
 
 
 def _by_sum_of_several(suspect: Suspect, item: Seen, ranks: Ranks) -> float:
-    """Any rank may have changed it before these had it; what all of one node have alone came wrong between nodes."""
+    """Any rank may have changed it earlier; if exactly one node's ranks have it, it was corrupted between nodes."""
     nodes = {ranks.node_of[rank] for rank in suspect.ranks}
     is_between = suspect.kind in ("NIC", "network") or len(nodes) > 1
     is_of_one_node = any(item.receivers == ranks.of(node) for node in dict.fromkeys(ranks.node_of))
@@ -144,7 +144,7 @@ def _by_sum_of_several(suspect: Suspect, item: Seen, ranks: Ranks) -> float:
 
 
 def _by_link(pair: Sequence[int], item: Seen, ranks: Ranks) -> float:
-    """In a ring a block comes by a link that its sender has no part in; between two ranks it comes by theirs."""
+    """In a ring, a block arrives through a link that does not involve its sender; between two ranks through theirs."""
     if len(item.receivers) > 1:
         is_everyone_else = len(item.receivers) == ranks.count - 1 and item.sender not in item.receivers
         is_possible = item.operation == "all_gather" and is_everyone_else and item.sender in pair

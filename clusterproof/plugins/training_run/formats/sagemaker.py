@@ -1,4 +1,4 @@
-"""System metrics of SageMaker's profiler, a line for each: `profiler-output/system/incremental/…/TIME.algo-1.json`."""
+"""Reads system metrics of SageMaker's profiler: `profiler-output/system/incremental/…/TIME.algo-1.json`."""
 
 from __future__ import annotations
 
