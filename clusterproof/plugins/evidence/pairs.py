@@ -1,4 +1,4 @@
-"""Nodes together: what one measurement of a pair or a group brought, what all come to, and what is one node's."""
+"""Measurements between nodes: single results of pairs and groups, overall findings, and those on one node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RDMA_MESH = "rdma_mesh"  # the meter that measures no bandwidth
 
 
 class Failure(str, Enum):
-    """A kind of failure that says nothing of a network, as journals have it; all others are of no kind."""
+    """A kind of failure that says nothing about the network; other failures have no kind."""
 
     NO_PROGRAM = "no program"  # a node does not have the meter's
     NO_RDMA = "no RDMA"  # neither node has any RDMA hardware
@@ -27,7 +27,7 @@ class Failure(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One run. `busbw_gb_per_s` (10^9 bytes a second) is None where the run failed, and `problem` then says why.
+    """One run. `busbw_gb_per_s` (10^9 bytes a second) is None if it failed, with the reason in `problem`.
 
     `size_bytes` is the message's; `is_correct` is None where results were not compared with the right ones. `network`
     is what the run itself proves of the network that it used ("efa, 32 devices", "Socket", "eth0"), empty where it
@@ -69,7 +69,7 @@ def is_believable(gb_per_s: float | None) -> bool:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Pair:
-    """Two nodes, in the order of their names: use `pair`."""
+    """Two nodes, ordered by name: use `pair`."""
 
     a: str
     b: str
@@ -98,7 +98,7 @@ def pair(node: str, other: str) -> Pair:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Three nodes or more, in the order in which their ranks are numbered."""
+    """At least three nodes, in the order of their ranks."""
 
     nodes: tuple[str, ...]
 
@@ -131,7 +131,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredGroup:
-    """One group that was measured, and what its bandwidths (10^9 bytes a second) are compared with.
+    """A measured group, and the bandwidths (10^9 bytes a second) that it is compared with.
 
     `others_gb_per_s` is usual for the other groups of its size, `smallest` are the smallest groups' size and what is
     usual for them, `floor_gb_per_s` is known of so many nodes; None where there is nothing to compare with.
@@ -205,7 +205,7 @@ class Between(Protocol):
 
 @dataclass(frozen=True)
 class PairsOfNode:
-    """What was measured of one node, with all its partners."""
+    """The measurements of one node with all its partners."""
 
     measured: tuple[Measurement, ...]
     if_none: Incomplete | NotApplicable  # why nothing was

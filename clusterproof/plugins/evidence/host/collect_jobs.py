@@ -1,4 +1,4 @@
-"""What jobs have left: processes whose job runs here no more, and files in /dev/shm whose owner has no process."""
+"""What jobs left behind: processes of ended jobs, and files in /dev/shm whose owner has no process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from clusterproof.plugins.agent.reading import Node, error
 from clusterproof.plugins.evidence.host.collect_owner import ROOT, daemon_users, in_turn, is_daemon, owner
 from clusterproof.plugins.evidence.storage.collect_mounts import unmounted
 
-STEP = "slurmstepd"  # there is one for every step of a job that runs here
+STEP = "slurmstepd"  # each step of a running job has one
 TITLE = Pattern(r"slurmstepd: \[(\d+)")
 JOB = Pattern(r"(?:^|\0)SLURM_JOB_ID=(\d{1,12})(?:\0|$)")
 STARTED_HERE = Pattern(r"(?:^|\0)SLURMD_NODENAME=")  # by a step, which salloc's own shell is not
-# A control group that slurmstepd has made: no process leaves it by itself, and users make none of that path.
+# A control group made by slurmstepd: processes cannot leave it, and users cannot create that path.
 GROUP = Pattern(
     r"(?m)^\d+:[^:]*:/(?:slurm[^/\n]*/uid_\d+|(?:system\.slice/)?[^/\n]*slurmstepd\.scope)/job_(\d{1,12})(?:/|$)"
 )
@@ -24,13 +24,13 @@ MAX_FILES = 100_000
 
 
 def read(node: Node) -> object:
-    """The jobs that run here, processes of others, and what owners without a process have in /dev/shm."""
+    """The running jobs, processes of other jobs, and /dev/shm usage by owners without a process."""
     running: set[str] = set()
     owners: set[int] = set()
     daemons = daemon_users(node)
     started: list[dict[str, object]] = []
     unread = 0
-    doubted: set[str] = set()  # jobs of what may be a step: only root may know
+    doubted: set[str] = set()  # of possible steps: only root may know
     for pid in node.names("/proc"):
         if not pid.isdecimal():
             continue
@@ -46,7 +46,7 @@ def read(node: Node) -> object:
                     )
                 except PermissionError:
                     doubted.update(titled.groups() if titled else ())
-            elif uid != ROOT:  # its processes are prologs, epilogs and daemons, and no job's
+            elif uid != ROOT:  # its processes are prologs, epilogs and daemons, not a job's
                 job, is_sure = _job(node, pid)
                 started += [{"pid": int(pid), "name": name, "uid": uid, "job": job, "is_sure": is_sure}] if job else []
         except PermissionError:
@@ -66,9 +66,9 @@ def read(node: Node) -> object:
 
 
 def _job(node: Node, pid: str) -> tuple[str, bool]:
-    """The job that a process was started for: surely by its control group, else by its environment. Raises OSError.
+    """The job that a process was started for: certain by control group, else from its environment. Raises OSError.
 
-    What a process has for its environment is its own to write.
+    A process can change its own environment.
     """
     try:
         group = GROUP.search(node.read(f"/proc/{pid}/cgroup"))
@@ -82,7 +82,7 @@ def _job(node: Node, pid: str) -> tuple[str, bool]:
 
 
 def _shm(node: Node, owners: set[int]) -> object:
-    """What lies in /dev/shm of each owner who has no process, largest first."""
+    """The files in /dev/shm of each owner without a process, largest first."""
     now = time.time()
     by_uid: dict[int, dict[str, float]] = {}
     try:

@@ -1,4 +1,4 @@
-"""What every check over the kernel log says alike: which lines hold, how often and when; and that some are lost."""
+"""Wording shared by all kernel log checks: which lines hold, how often and when; and that some are lost."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class NamedGpu:
 
 @record
 class Said:
-    """What lines of one form say of a device; `words` with how often and when."""
+    """Lines of one form about a device; `words` with their number and times."""
 
     device: str
     form: LogForm

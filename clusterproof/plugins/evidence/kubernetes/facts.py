@@ -1,4 +1,4 @@
-"""A node as Kubernetes has it, how its kubelet gives processors and memory to containers, Kueue's flavors: typed."""
+"""Typed facts: a node in Kubernetes, its kubelet's CPU and memory policies, and Kueue's flavors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Taint(Reported):
 
 @record
 class Resources(Reported):
-    """How much of each resource a node has or gives; a resource that it does not name is 0."""
+    """The amount of each resource that a node has or offers; a missing one is 0."""
 
     def of(self, name: str) -> int:
         """Devices or bytes, by the suite's name of a resource (`gpu`, `efa`, `hugepages_2mi`). Raises Incomplete."""
@@ -87,7 +87,7 @@ def _taints(data: object) -> tuple[Taint, ...]:
 
 @record
 class KubernetesNode(Reported):
-    """One node as the API server has it; `labels` are those that somebody reads, by the suite's own names."""
+    """A node from the API server; `labels` are those in use, under the suite's own names."""
 
     asked_at: float  # seconds since 1970
 
@@ -195,7 +195,7 @@ class Flavor(Reported):
 
 @record
 class Kubelet(Reported):
-    """The policies of a kubelet: what is configured, and of some what is in force by the state that it keeps."""
+    """A kubelet's policies: as configured, and for some as in force according to its state files."""
 
     configured = Field(table)
     changed = Field(texts)  # files that are newer than the process, which has not read them so

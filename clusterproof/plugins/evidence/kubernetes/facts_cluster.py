@@ -1,4 +1,4 @@
-"""What Kubernetes reports about a node, for whoever holds its cluster: its pods, its devices, where it stands."""
+"""What Kubernetes reports about a node, for the cluster's operator: pods, devices, location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs measured on a node, of fio and fi_pingpong in numbers; how they ended; how far they stay behind."""
+"""Measurements on a node, such as those of fio and fi_pingpong; how programs ended; and shortfalls."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def printed(data: object) -> str:
 
 @record
 class Ran(Reported):
-    """One run; `exit` is None where it was ended."""
+    """One run; `exit` is None if it was killed."""
 
     command = Field(text)
     exit = Field(optional(whole))
@@ -108,7 +108,7 @@ _ROW = re.compile(
 
 @record
 class Exchange(Reported):
-    """One domain's; `exit` is the client's, None where it was ended or there was no server."""
+    """One domain's exchange; `exit` is the client's, None if it was killed or there was no server."""
 
     domain = Field(text)
     exit = Field(optional(whole))

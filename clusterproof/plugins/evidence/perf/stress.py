@@ -1,4 +1,4 @@
-"""What stress-ng verified on a node, what was wrong, and what the kernel logged meanwhile."""
+"""The results of stress-ng on a node, and kernel messages meanwhile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STARVED = re.compile(r"^.{0,200}killed by (?:the )?OOM killer", re.MULTILINE)
 
 @record
 class StressNg(Ran):
-    """One run; `memory_mib` is what its workers shared, `budget_s` how long they had."""
+    """One run; `memory_mib` is its workers' total, `budget_s` the time allowed."""
 
     seconds = Field(number)
     memory_mib = Field(whole)
