@@ -1,4 +1,4 @@
-"""What a collector of your own may import. It travels to the node with it: standard library, Python 3.8."""
+"""What a site's own collector may import; it travels to the node with the collector. Standard library, Python 3.8."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Files that other programs are pointed to: Slurm, Kubernetes, image builders."""
+"""Integrations: programs and files that users configure in other systems."""

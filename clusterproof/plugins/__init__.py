@@ -1,1 +1,1 @@
-"""The code behind the checks: inventory, transport, evidence, evaluation, and clusterproof's subcommands."""
+"""The pytest plugin and everything behind it."""

@@ -1,4 +1,4 @@
-"""Starts the Python of Slurm's scripts."""
+"""The entry point of Slurm's scripts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clusterproof.integrations.slurm.kept_code import use
 
 
 def main() -> None:
-    """Answer one call, and end this process."""
+    """Answer one call, and exit."""
     gc.disable()  # it ends soon
     use()
     from clusterproof.integrations.slurm.main import main

@@ -1,8 +1,8 @@
 """`clusterproof accept X`: acceptance of a cluster in stages, made of the suite's own checks.
 
-`population` decides on what was measured, `state` what runs next, `journal` keeps what ended, `report` says it.
+`population` judges measurements, `state` decides what runs next, `journal` records finished runs, `report` reports.
 
-Here: what one run has of each of its nodes: verdicts, what was measured, and of what hardware it is.
+This module: what one run says of each node: verdicts, measurements, and hardware.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ OF_MODEL = ", PCI device "
 
 @record
 class UnitSpeed:
-    """How fast a node or one of its GPUs was, above 0. `model` and `way` tell its GPUs apart, where that is needed."""
+    """The speed of a node or one of its GPUs, above 0. `model` and `way` distinguish GPUs, where needed."""
 
     measurement: str
-    what: str  # was measured
+    what: str  # name of the measurement
     device: str  # empty: the node itself
     speed: float
     model: str = ""
-    way: str = ""  # to the other GPUs
+    way: str = ""  # path to the other GPUs
 
     @property
     def of_model(self) -> str:
-        """What was measured, of GPUs of its model."""
+        """The measurement, including the GPU's model."""
         return f"{self.what}{OF_MODEL}{self.model}" if self.model else self.what
 
     @property
     def in_words(self) -> str:
-        """As its check names it: `GPU 3, host to GPU by nvbandwidth`."""
+        """Named as in its check: `GPU 3, host to GPU by nvbandwidth`."""
         return f"GPU {self.device}, {self.what}" if self.device else self.what
 
 
@@ -60,7 +60,7 @@ class UnitSpeed:
 class NodeRun:
     """One node in a run that reached it."""
 
-    machine: NodeIdentity  # NOBODY where it did not say
+    machine: NodeIdentity  # NOBODY if not reported
     kind: str
     speeds: Sequence[UnitSpeed] = ()
     type: str = ""  # empty where it is unknown
@@ -68,19 +68,19 @@ class NodeRun:
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """Its serials, as plain JSON."""
+        """Its serial numbers, as plain JSON."""
         return asdict(self.machine)
 
     def is_other_than(self, before: NodeRun) -> bool:
-        """Whether it is another machine: by its instance, else by its serial and its GPUs."""
+        """Whether it is another machine: by instance id, else by its serial and its GPUs."""
         mine, others = self.machine, before.machine
         is_by_serial = not (mine.instance_id and others.instance_id) and mine.serial and others.serial
         return not mine.is_same_machine(others) or bool(is_by_serial and mine.serial != others.serial)
 
     def besides_speed(self, result: Result, decides: Callable[[UnitSpeed], bool]) -> Result:
-        """What a check says besides how fast this node is beside others: of that populations decide.
+        """A check's findings other than this node's speed relative to others, which populations decide.
 
-        Where none does, what is slower than others of its own node counts as the check says.
+        If no population does, devices slower than others of their own node count as the check says.
         """
         own = [speed for speed in self.speeds if acceptance.measures()[speed.measurement].check == result.check]
 
@@ -97,7 +97,7 @@ class NodeRun:
         return with_findings(result, others) if others else Result(result.check, result.node, Verdict.PASS)
 
     def completed(self, before: NodeRun | None) -> NodeRun:
-        """With what only an earlier run of the same machine was asked for."""
+        """With values that only an earlier run of the same machine collected."""
         if before is None or before.machine == NOBODY:
             return self
         machine = before.machine if self.machine == NOBODY else self.machine.completed(before.machine)
@@ -106,7 +106,7 @@ class NodeRun:
         return replace(self, machine=machine, kind=kind, type=before.type or self.type, levels=levels)
 
     def gpus_replaced(self, before: NodeRun) -> set[str]:
-        """The devices that are GPUs which this machine did not have before; one that is lost only renumbers others."""
+        """The devices that are GPUs which this machine did not have before; a lost GPU only renumbers others."""
         were = {gpu.index: gpu.uuid for gpu in before.machine.gpus}
         new = (gpu for gpu in self.machine.gpus if gpu.uuid not in were.values())
         return {str(gpu.index) for gpu in new if gpu.index in were}
@@ -121,7 +121,7 @@ class StageRun:
 
 
 def read_run(folder: Path) -> StageRun:
-    """What lies in the folder of a run. Raises OSError, ValueError."""
+    """Read the folder of a run. Raises OSError, ValueError."""
     recording = folder / RECORDING
     try:
         cluster = read_cluster(recording)
@@ -138,7 +138,7 @@ def read_run(folder: Path) -> StageRun:
 
 
 def _kind(node: Node) -> str:
-    """The hardware that nodes are compared within: the type, and the model of its GPUs."""
+    """The hardware within which nodes are compared: the type, and the model of its GPUs."""
     try:
         models = {gpu.name for gpu in node.gpus}
     except (Incomplete, NotApplicable):
@@ -160,7 +160,7 @@ def _levels(node: Node) -> Mapping[str, str]:
 
 
 def _speeds(node: Node) -> Iterator[UnitSpeed]:
-    """What a population decides of. Where a device did nothing at all, the check that measured it does."""
+    """The measurements that a population judges. A device that did nothing at all is left to the check."""
     for name in acceptance.measures():
         try:
             of_measure = _READ[name](node)
@@ -179,7 +179,7 @@ def _of_each(node: Node, name: str, what: str, by_device: Speeds) -> Iterator[Un
 
 
 def _busbw(node: Node) -> Mapping[str, Speeds]:
-    """Of the largest message, where all values were right."""
+    """The bus bandwidth of the largest message, if all values were correct."""
     rows = node.node_busbw.rows
     if not rows or any(row.wrong for row in rows):
         return {}

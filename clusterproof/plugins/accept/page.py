@@ -1,4 +1,4 @@
-"""`acceptance.html`: the report as one self-contained page, which a browser prints as a PDF."""
+"""`acceptance.html`: the report as one self-contained page that a browser can print as PDF."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clusterproof.reports.document.heat import StripLine, strip
 from clusterproof.reports.formats.html import content_policy, joined_files
 
 STYLES = ("page.css", "pairs.css", "acceptance.css")
-MAX_LINES = 40  # of a picture: the slowest nodes
+MAX_LINES = 40  # of a chart: the slowest nodes
 _CLASSES = {
     NodeVerdict.ACCEPTED: "pass",
     NodeVerdict.REJECTED: "fail",
@@ -30,7 +30,7 @@ _OUTCOMES = {
 
 
 def page(report: Report) -> str:
-    """The page. Whatever nodes and people named is text in it; it has no script."""
+    """The page. Names of nodes and people are escaped; it has no script."""
     style = joined_files(STYLES)
     sections = [section for section in _sections(report) if section.body]
     where = "".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in sections)
@@ -183,7 +183,7 @@ def _errors(report: Report) -> str:
         f"A node is accepted after {often} runs of these stages or more; open ones are measured up to {most} times.",
         f"A fault that shows in half of the runs is missed by {half:.1%} of such acceptances.",
     ]
-    is_selection = bool(report["left"]) or any(node["replaced"] for node in report["nodes"])  # which has no bound
+    is_selection = bool(report["left"]) or any(node["replaced"] for node in report["nodes"])  # which can be any number
     if accepted and hours and report["outcome"] == ClusterVerdict.ACCEPTED.value and not is_selection:
         bound = min(1.0, 3 / accepted)
         lines.append(

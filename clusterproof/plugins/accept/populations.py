@@ -61,7 +61,7 @@ class Populations:
         return self._joined.get(own, own)
 
     def learn(self) -> None:
-        """Decide, where it is not known yet what is usual and enough was measured."""
+        """Decide what is usual where that is still open and enough was measured."""
         for whole, keys in self._apart.items():
             alike = as_fast({key: self.by_key[key] for key in keys})
             if alike:
@@ -74,23 +74,23 @@ class Populations:
             population.learn()
 
     def forget(self, node: str) -> None:
-        """What was measured of a node is of another machine."""
+        """Drop a node's measurements: they are of another machine."""
         for population in self.by_key.values():
             population.forget(node)
         for nodes in self._nodes.values():
             nodes.discard(node)
 
     def forget_gpus(self, node: str, devices: Collection[str]) -> None:
-        """What was measured on these GPUs of a node, or with them, is of others."""
+        """Drop measurements on or with these GPUs of a node: they were replaced."""
         for (_, name, _), population in self.by_key.items():
             if name not in OF_NO_GPU:
                 population.forget(node, {*devices, ""})
 
     def of_node(self, node: str, kind: str) -> Iterator[tuple[Key, Population, Sequence[JudgedUnit]]]:
-        """What a node is held to, and how its units stand: what most nodes of its kind were measured by, and itself.
+        """The decisions on a node's units, for what most nodes of its kind were measured by, and itself.
 
-        What nothing can be said of counts only where a GPU has nothing else of what most were measured by, or the node
-        has nothing that most were measured by.
+        An undecidable unit counts only if a GPU has nothing else that most were measured by, or the node has nothing
+        that most were measured by.
         """
         of_kind = [whole for whole in self._apart if whole[0] == kind]
         common = {whole for whole in of_kind if 2 * len(self._nodes[whole]) > len(self._nodes[whole[:2]])}
@@ -109,12 +109,12 @@ class Populations:
                 yield *max(apart.items(), key=lambda of: len(of[1].nodes)), ()
 
     def decides(self, kind: str, one: UnitSpeed) -> bool:
-        """Whether it is known what is usual of what was measured."""
+        """Whether it is known what is usual for this measurement."""
         population = self.by_key.get(self._key(kind, one))
         return population is not None and population.decides
 
     def may_decide(self, kind: str, one: UnitSpeed) -> bool:
-        """Whether that is known, or may be: once more was measured, or the GPU's model is known as on other nodes."""
+        """Whether that is known, or may become known: with more runs, or once the GPU's model is known."""
         population = self.by_key.get(self._key(kind, one))
         if population and (population.decides or not population.is_learned):
             return True
@@ -124,11 +124,11 @@ class Populations:
         )
 
     def decisions_on(self, node: str) -> set[Decision]:
-        """Of all that is known of a node beside others: where some of it is open, another run may decide."""
+        """Decisions on a node in comparison with others: while some are open, another run may decide."""
         return {judged.decision for population in self.by_key.values() for judged in population.of_node(node)}
 
     def slow(self) -> Mapping[str, list[tuple[str, str]]]:
-        """By node the checks that measured what is slow of it, and how slow it is, in words."""
+        """By node, the checks that measured slow devices, and how slow they are, in words."""
         found: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for (_, name, what), population in self.by_key.items():
             for (node, device), judged in population.judged.items():

@@ -31,10 +31,10 @@ from clusterproof.plugins.core.verdict import Verdict
 SCHEMA = 1
 WIDTH = 100
 MAX_OTHERS = 200
-MAX_LINES = 20  # on a screen, of pairs and the cluster, and of concerns
+MAX_LINES = 20  # on a screen, for pairs and the cluster, and for concerns
 NOT_SAID = "not said"
 INVENTORY = "inventory"
-COUNTED_BY = {  # the check that holds a node to what is expected of it
+COUNTED_BY = {  # the check that compares a node with its expectations
     "gpus": "gpu.gpu_count",
     "nvlinks": "gpu.nvlink_active",
     "nvswitch": "gpu.nvswitch_count",
@@ -42,7 +42,7 @@ COUNTED_BY = {  # the check that holds a node to what is expected of it
     "ib": "network.ib_count",
     "trays": "gpu.rack_trays",
 }
-FEWER_ARE_A_CONCERN = ("trays",)  # to their check, as one may be away for repair
+FEWER_ARE_A_CONCERN = ("trays",)  # only a concern to their check, because one may be away for repair
 Report = dict[str, Any]
 
 
@@ -100,7 +100,7 @@ def _node(node_verdict: NodeOutcome, state: AcceptanceState) -> Report:
 
 
 def _left(node: str, state: AcceptanceState) -> Report:
-    """Of a node that the inventory has no more."""
+    """A node that is no longer in the inventory."""
     return {"node": node, "reasons": list(failed(node, state)), **_measured(node, state)}
 
 
@@ -115,7 +115,7 @@ def _measured(node: str, state: AcceptanceState) -> Report:
 
 
 def _bought(state: AcceptanceState, said: Sequence[NodeOutcome]) -> Iterator[Report]:
-    """Each line of what was bought: what is there, on how many nodes, and on which it is not."""
+    """Each item that was bought: what is there, on how many nodes, and which nodes lack it."""
     bought = state.plan.bought
     accepted = [node_verdict.node for node_verdict in said if node_verdict.said is NodeVerdict.ACCEPTED]
     due = bought.get("nodes", len(state.nodes))
@@ -153,7 +153,7 @@ def _last(state: AcceptanceState, node: str, check: str) -> Verdict | None:
 
 
 def _is_as_bought(lines: Sequence[Report]) -> bool | None:
-    """None where it is not known of all lines."""
+    """Whether everything is as bought; None unless all items are known."""
     met = {line["is_met"] for line in lines if line["bought"] != NOT_SAID}
     return False if False in met else None if None in met else True
 
@@ -216,7 +216,7 @@ def _errors(errors: Errors, state: AcceptanceState) -> Report:
 
 
 def headline(report: Report) -> str:
-    """What was counted, in a line."""
+    """The counts, in one line."""
     others, unmet = report["summary_of_others"], sum(line["is_met"] is False for line in report["bought"])
     parts = [f"{count} {said}" for said, count in report["summary"].items()] or ["no node"]
     for verdict, words in ((Verdict.FAIL, "failed check"), (Verdict.INCOMPLETE, "incomplete check")):
@@ -235,7 +235,7 @@ def headline(report: Report) -> str:
 
 
 def text(report: Report) -> str:
-    """A screen of it."""
+    """The report on one screen."""
     return "\n".join(_lines(report)) + "\n"
 
 

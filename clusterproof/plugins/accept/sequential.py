@@ -1,7 +1,7 @@
 """Sequential testing of a population: all nodes are measured, then those that are undecided again.
 
-A unit is decided where its values weigh as much as declared; chance has that on the other side no oftener (Ville's
-inequality), however often one looks. One that is good stays so unless it is found bad.
+A unit is decided once its values are as strong evidence as declared; chance produces that on the other side no more
+often (Ville's inequality), however often it is evaluated. A good unit stays good unless it is found bad.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from clusterproof.plugins.core.robust import median
 
 Key = TypeVar("Key")
 
-FEWEST_BESIDE = 16  # good nodes, where there are as many; and as many as are open
+FEWEST_BESIDE = 16  # good nodes for comparison, if there are as many; and at least as many as are open
 
 
 class Decision(str, Enum):
@@ -69,21 +69,21 @@ class Population:
         self.floor = floor
         self.levels = levels
         self.runs: dict[int, dict[Unit, float]] = {}
-        self.nodes: dict[str, set[str]] = {}  # their devices of which anything was measured
-        self.in_doubt: set[Unit] = set()  # that may be slow for how they are built: these are not bad for it
+        self.nodes: dict[str, set[str]] = {}  # their measured devices
+        self.in_doubt: set[Unit] = set()  # they may be slow by design, and are not bad for that
         self.reference: Reference | None = None
-        self.is_learned = False  # enough was measured to know what is usual, if it is known or not
+        self.is_learned = False  # enough was measured to find out what is usual, if it can be found out
         self.judged: dict[Unit, JudgedUnit] = {}
         self._values: dict[Unit, list[float]] = {}  # beside the usual
         self._common: dict[int, float] = {}  # of the runs that began when it was known
 
     @property
     def decides(self) -> bool:
-        """Whether enough nodes show what is usual: of fewer a floor says what is due, and nothing of what is beside."""
+        """Whether enough nodes show what is usual: with fewer, only a floor can be checked."""
         return self.reference is not None and self.reference.nodes >= FEWEST_NODES
 
     def add(self, number: int, values: dict[Unit, float]) -> None:
-        """Take in a run; where it is known what is usual, decide on the units that were measured in it."""
+        """Add a run; if it is known what is usual, decide on the units measured in it."""
         self.runs[number] = values
         self._measured(values)
         if self.reference:
@@ -94,12 +94,12 @@ class Population:
 
     @property
     def may_learn(self) -> bool:
-        """Whether enough was measured to know what is usual, and it is not known yet."""
+        """Whether enough was measured to determine what is usual, and this was not done yet."""
         most = max(map(len, by_unit(self.runs).values()), default=0)
         return self.reference is None and most >= self.errors.least_runs
 
     def learn(self) -> None:
-        """Learn from all runs so far what is usual, unless it is known or some unit lacks runs; decide on all units."""
+        """Determine what is usual from all runs so far, unless done or some unit lacks runs; decide on all units."""
         if not self.may_learn:
             return
         self.is_learned = True
@@ -111,7 +111,7 @@ class Population:
                 self._judge(unit, self.reference)
 
     def forget(self, node: str, devices: Collection[str] = ()) -> None:
-        """What was measured of a node, or of these devices of it, is of other hardware than it has now."""
+        """Drop measurements of a node, or of these devices of it: its hardware was replaced."""
         middles = dict(self.reference.middles) if self.reference else {}
         kept: list[dict[Unit, Any]] = [*self.runs.values(), self.judged, self._values, middles]
         gone = {unit for of in kept for unit in of if unit[0] == node and (not devices or unit[1] in devices)}
@@ -122,12 +122,12 @@ class Population:
         self.nodes = {}
         for values in self.runs.values():
             self._measured(values)
-        if self.reference:  # which nothing is left of, where none of the nodes is
+        if self.reference:  # nothing is left of it if there are no nodes
             self.reference = replace(self.reference, middles=middles) if self.nodes else None
         self.is_learned = self.is_learned and bool(self.nodes)
 
     def of_node(self, node: str) -> list[JudgedUnit]:
-        """How its units stand."""
+        """The state of its units."""
         return [
             self.judged[unit] for device in sorted(self.nodes.get(node, ())) if (unit := (node, device)) in self.judged
         ]
@@ -159,7 +159,7 @@ class Population:
             self.nodes.setdefault(node, set()).add(device)
 
     def _in_common(self, reference: Reference, values: Values) -> float:
-        """By the good units alone: those that are open were unlucky before, and are less so now."""
+        """Only from good units: open ones were unlucky earlier, and will be less so now."""
         good = {unit: x for unit, x in values.items() if self._is(unit, Decision.GOOD)}
         return in_common(good, reference.middles) or in_common(values, reference.middles)
 
@@ -185,9 +185,9 @@ class Population:
 
 
 def as_fast(apart: Mapping[Key, Population]) -> set[Key]:
-    """Those of these populations whose usual speeds differ by less than half of what is bad, once enough is known.
+    """Those of these populations whose usual speeds differ by less than half of the effect, once enough is known.
 
-    Whoever was measured by one of them is then as well compared with the others. Those of few nodes have no say.
+    A node measured in one of them can then be compared with the others. Populations of few nodes are ignored.
     """
     measured = {key: population for key, population in apart.items() if population.nodes}
     if len(measured) < 2 or not any(population.may_learn for population in measured.values()):
@@ -214,7 +214,7 @@ def joined(apart: Sequence[Population]) -> Population:
 
 
 def decision_of(parts: Iterable[Decision]) -> Decision:
-    """Of a node by its devices and measurements: one that is bad suffices, and all must be good. Of none it is open."""
+    """The decision on a node: bad if one unit is, good if all are; open if there are none."""
     seen = set(parts)
     if Decision.BAD in seen:
         return Decision.BAD
@@ -222,9 +222,9 @@ def decision_of(parts: Iterable[Decision]) -> Decision:
 
 
 def to_measure(decisions: Mapping[str, Decision], runs: Mapping[str, int], most: int, errors: Errors) -> list[str]:
-    """The nodes of the next run; none where all are decided, or were measured `most` times. Bad ones get no more load.
+    """The nodes of the next run; none if all are decided, or were measured `most` times. Bad ones get no more load.
 
-    `runs` is how often each was measured. Whoever is measured later than most has good nodes beside it.
+    `runs` is how often each was measured. Nodes measured later than most are accompanied by good nodes.
     """
     kept = [node for node, of in decisions.items() if of is not Decision.BAD]
     first = [node for node in kept if runs.get(node, 0) < errors.least_runs]

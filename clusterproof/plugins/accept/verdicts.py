@@ -1,6 +1,6 @@
-"""The outcome of each node (accepted, rejected, to be fixed, open) and of the cluster.
+"""Verdicts on nodes (accepted, rejected, to be fixed, or open) and on the cluster.
 
-Without all its evidence nothing is accepted.
+Nothing is accepted without complete evidence.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
 MAX_REASONS = 20
-MAX_SAID = 4  # serials that are shown
+MAX_SAID = 4  # serial numbers that are shown
 
 
 class NodeVerdict(str, Enum):
-    """The outcome of a node."""
+    """The verdict on a node."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -33,7 +33,7 @@ class NodeVerdict(str, Enum):
 
 
 class ClusterVerdict(str, Enum):
-    """The outcome of the cluster."""
+    """The verdict on the cluster."""
 
     ACCEPTED = "accepted"
     NOT_ACCEPTED = "not accepted"
@@ -42,7 +42,7 @@ class ClusterVerdict(str, Enum):
 
 @record
 class NodeOutcome:
-    """One node's outcome and reasons; each reason of a failure names the folder of its evidence."""
+    """One node's verdict and reasons; each reason of a failure names the folder of its evidence."""
 
     node: str
     said: NodeVerdict
@@ -52,7 +52,7 @@ class NodeOutcome:
 
 @record
 class ReachedNodes:
-    """The nodes that a stage can measure, before and after those excluded by earlier stages."""
+    """The nodes that a stage can measure: of all, and of those not rejected."""
 
     stage: Stage
     of_all: frozenset[str]
@@ -68,7 +68,7 @@ def of_nodes(state: AcceptanceState) -> list[NodeOutcome]:
 def outcome(
     state: AcceptanceState, said: Sequence[NodeOutcome], is_as_bought: bool | None, stopped: str
 ) -> ClusterVerdict:
-    """Of the cluster: whatever failed keeps it from being accepted, and so does whatever is missing or undecided."""
+    """The cluster's verdict: anything failed, missing or undecided keeps it from being accepted."""
     of_nodes, of_others = (
         {node_outcome.said for node_outcome in said},
         {other.result.verdict for other in state.others},
@@ -80,7 +80,7 @@ def outcome(
 
 
 def failed(node: str, state: AcceptanceState) -> tuple[str, ...]:
-    """What a node failed by, and in which folder the evidence is."""
+    """The failures of a node, with the folders of the evidence."""
     failures = state.failures.get(node, [])[:MAX_REASONS]
     return tuple(f"{failure.check}: {failure.words} ({failure.folder})" for failure in failures)
 
@@ -108,7 +108,7 @@ def _of_node(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes])
 
 
 def _said(node: str, state: AcceptanceState, verdict: Verdict) -> Iterator[str]:
-    """What each check last said with this verdict, whatever else it says, and in how many runs."""
+    """The last message of each check with this verdict, and in how many runs it occurred."""
     for (_, check), results in state.results_of(node).items():
         parts = [part for result in results for part in result.by_verdict if part.verdict is verdict]
         if parts:
@@ -130,7 +130,7 @@ def _identity(seen: NodeRun) -> str:
 
 
 def _missing(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes]) -> Iterator[str]:
-    """What keeps a node that nothing failed on from being accepted."""
+    """What keeps a node without failures from being accepted."""
     for of_stage in reached:
         if node in of_stage.of_all:
             yield from _missing_in(of_stage, node, state)

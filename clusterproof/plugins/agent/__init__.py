@@ -1,1 +1,1 @@
-"""The probe, the program that runs on a node: it is built here, and its answer decoded."""
+"""The probe: the program that runs on a node, the collectors it runs, and the code that builds and decodes it."""

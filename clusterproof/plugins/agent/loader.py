@@ -1,4 +1,4 @@
-"""The first thing that runs on a node: imports from memory the modules that travelled with the program."""
+"""The first code that runs on a node: imports from memory the modules that travelled with the program."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ class ModuleFinder:
         self.packages = {name.rsplit(".", depth)[0] for name in sources for depth in (1, 2, 3)}
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        """What the import system asks: a specification for a module that is here, else None."""
+        """Called by the import system: a specification for a module that travelled, else None."""
         if name not in self.sources and name not in self.packages:
             return None
         return ModuleSpec(name, self, is_package=name not in self.sources)  # type: ignore[arg-type] # by its methods
 
     def create_module(self, _spec: ModuleSpec) -> None:
-        """Leave the making of the module to Python."""
+        """Use Python's default module creation."""
 
     def get_source(self, name: str) -> str:
-        """The text of a module."""
+        """The source of a module."""
         return self.sources.get(name, "")
 
     def exec_module(self, module: object) -> None:
-        """Run a module's text in it."""
+        """Execute a module."""
         name = vars(module)["__name__"]
         file = name.rpartition(".")[2] + ".py"
         code = compile(self.get_source(name), file, "exec", dont_inherit=True)

@@ -1,1 +1,1 @@
-"""Programs that load nodes and the network, and the analysis of what they measure."""
+"""Load on nodes and networks, and the analysis of its measurements."""

@@ -1,6 +1,6 @@
 """Failure reports at the end of a log: torchrun's, one block for each node, and exceptions.
 
-Such a log ends before an exception's name or message, or no sign knows it.
+The log ends before the exception's name or message, or no sign matches it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Exceptions:
         self.begun: dict[int | None, str] = {}
 
     def ends(self, line: str, rank: int | None, sign: Sign | None) -> bool:
-        """Whether this line tells the rest of an exception that had begun."""
+        """Whether this line completes an exception that had begun."""
         rest = rest_of(line)
         begun = self.begun.get(rank, "")
         if not begun or rest.startswith(OF_LAUNCHERS) or HEADERS[begun] in rest:
@@ -47,7 +47,7 @@ class Exceptions:
         return is_told
 
     def begins(self, line: str, rank: int | None, sign: Sign | None) -> str:
-        """The sign of an exception that this line, of which there is no other, begins to tell; empty where none."""
+        """The sign of an exception that begins in this line; empty if none does."""
         rest = rest_of(line)
         is_half = len(rest) >= SHORTEST
         for name, header in HEADERS.items() if not sign else ():
@@ -57,11 +57,11 @@ class Exceptions:
         return ""
 
     def forget(self, rank: int | None) -> None:
-        """Leave out what a rank has begun to tell: it ended nothing."""
+        """Drop an incomplete exception of a rank: it ended nothing."""
         self.begun.pop(rank, None)
 
     def let_go(self) -> None:
-        """Forget those that are not told: what comes next in the file is not what came next in the job."""
+        """Drop incomplete ones: the next lines of the file are not the next in the job."""
         self.begun.clear()
 
 
@@ -96,13 +96,13 @@ class Messages:
 
 
 def rest_of(line: str) -> str:
-    """What a line says behind the labels of its rank."""
+    """A line without the labels of its rank."""
     before = _BEFORE.match(line)
     return line[before.end() :] if before else line
 
 
 _FIELD = re.compile(r"(time|host|rank|exitcode)\s{0,9}: {1,3}(\S{1,253})(?: \(pid: (\d{1,10})\))?")
-NOT_A_NAME = "localhost"  # of a machine that has no other
+NOT_A_NAME = "localhost"  # the name of a machine without any other
 _BEGINS = "time"
 
 
@@ -124,7 +124,7 @@ class Failures:
         self.fields: dict[str, str] = {}
 
     def take(self, line: str) -> Failure | None:
-        """The failure that this line, of its code, completes."""
+        """The failure that this line, with its code, completes."""
         match = _FIELD.search(line) if " : " in line else None
         if not match:
             return None

@@ -1,4 +1,4 @@
-"""What Flight Recorder dumps say of a job's end: collectives that do not match, and ranks that others waited for."""
+"""Flight Recorder dumps at a job's end: mismatched collectives, and ranks that were waited for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONGEST = 300  # characters of what ranks called
 
 
 def recorder_events(dumps: Mapping[int, Dump], files: Mapping[int, str]) -> Iterator[Event]:
-    """One for each process group in which ranks called different collectives, and some wait there."""
+    """An event for each process group whose ranks called different collectives while some wait."""
     for mismatch in mismatches(dumps):
         if not mismatch.holds_up:
             continue
@@ -28,7 +28,7 @@ def _when(mismatch: Mismatch) -> Span:
 
 
 def recorder_leads(dumps: Mapping[int, Dump], nodes: Mapping[int, str], without_dump: bool) -> Iterator[Lead]:
-    """Ranks that others waited for; those that left no dump only where they are asked for."""
+    """Ranks that others waited for; those without a dump only on request."""
     for wait in missing(dumps).shown():
         for rank in wait.missing:
             if rank in dumps:

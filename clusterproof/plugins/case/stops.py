@@ -11,7 +11,7 @@ from clusterproof.plugins.case import RESOLUTION_S, Collected, Event
 from clusterproof.plugins.case.clocks import apart_s
 from clusterproof.plugins.catalog.causes import STOPPED, limits
 
-ALL = -1  # in place of a rank: what a scheduler writes is of all of them
+ALL = -1  # stands for all ranks: a scheduler's messages are about all of them
 BY_SCHEDULER = (
     "time_limit",
     "preempted",
@@ -24,7 +24,7 @@ BY_SCHEDULER = (
 
 
 def of_a_stop(case: Collected) -> frozenset[Event]:
-    """The events that came behind a stop of the job: in its file by the lines, else by the times."""
+    """The events that followed a stop of the job: by line within its file, else by time."""
     stops = _Stops((event for event in case.events if event.row.cause == STOPPED), apart_s(case))
     others = (event for event in case.events if event.row.cause != STOPPED)
     return frozenset(event for event in others if stops.are_before(event))
@@ -33,14 +33,14 @@ def of_a_stop(case: Collected) -> frozenset[Event]:
 class _Stops:
     """The stops of a job, indexed so that each event need not be compared with every other.
 
-    What a job writes as its scheduler ends it has often no time: it counts as behind where its line is, unless times
-    say that much lies between both: then the job ran twice, or its lines are not in their order. A person may have
-    stopped what had failed: then only what is surely later is of the stop.
+    What a job writes while its scheduler ends it often has no time: it counts as after lines before it, unless times
+    show a long gap: then the job ran twice, or its lines are out of order. A person may have stopped a job that had
+    failed: then only what is surely later belongs to the stop.
     """
 
     def __init__(self, stops: Iterable[Event], most_s: float) -> None:
         self.most_s = most_s
-        self.lines: dict[_Order, list[tuple[float, float, int]]] = {}  # of each file: when they were, and where
+        self.lines: dict[_Order, list[tuple[float, float, int]]] = {}  # of each file: times and line numbers
         self.undated: dict[_Order, int] = {}  # the first line of those without a time
         earliest: dict[bool, dict[_Order | None, float]] = {True: {}, False: {}}
         for stop in stops:
@@ -57,7 +57,7 @@ class _Stops:
         self.earliest = {of: nsmallest(2, times.items(), key=_moment) for of, times in earliest.items()}
 
     def are_before(self, event: Event) -> bool:
-        """Whether an event, or what it waited for, began no earlier than one of them."""
+        """Whether an event, or its wait, did not begin before one of them."""
         return any(
             self._is_behind_line(event, _order(event, of)) or self._is_later(event, _order(event, of), of)
             for of in self.earliest
@@ -79,7 +79,7 @@ class _Stops:
         return is_near or self.undated.get(order, line) < line
 
     def _is_later(self, event: Event, order: _Order | None, is_by_scheduler: bool) -> bool:
-        """Whether it was later than a stop that no line tells of."""
+        """Whether it was later than a stop, ignoring line order."""
         own = None if event.waited_s else order
         stopped = next((time for other, time in self.earliest[is_by_scheduler] if other is None or other != own), None)
         if event.when.begins is None or stopped is None:
@@ -87,7 +87,7 @@ class _Stops:
         return event.when.begins - event.waited_s >= stopped - (self.most_s if is_by_scheduler else 0.0)
 
 
-_Order = tuple[str, "int | None"]  # a file, and the rank whose lines in it are in the order of what they tell
+_Order = tuple[str, "int | None"]  # a file, and the rank whose lines in it are in chronological order
 
 
 def _order(event: Event, is_by_scheduler: bool) -> _Order | None:
@@ -103,7 +103,7 @@ def _moment(item: tuple[_Order | None, float]) -> float:
 
 
 def may_be_of_a_stop(events: Collection[Event], stops: Iterable[Event]) -> bool:
-    """Whether nothing tells which came first: events without a time, or a job that was well not long before a stop."""
+    """Whether the order is unknown: events without a time, or a job that was fine shortly before a stop."""
     if any(event.when.ends is not None for event in events):
         return False
     files = {file for file, line in map(position, events) if line is not None}

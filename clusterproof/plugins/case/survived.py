@@ -10,25 +10,25 @@ from clusterproof.plugins.case.failures import NAME_OF_EXCEPTION, rest_of
 from clusterproof.plugins.catalog.causes import CAUSE, STOPPED, Block, Sign, blocks, signs
 from clusterproof.plugins.core.record import field, record, replace
 
-WARNED = "warned"  # the sign of causes.toml
-LONGEST = 200  # lines of such a traceback, among those of others
+WARNED = "warned"  # the sign in causes.toml
+LONGEST = 200  # lines of such a traceback, including interleaved ones
 
 _FRAME = re.compile(r'(?:^|\s)File "[^"]{1,400}", line \d{1,7}')
 _GLOG = re.compile(
     r"(?:\[?rank\d{1,7}\]:? ?|\d{1,7}: )?\[?W\d{4,8} \d\d:\d\d:\d\d\.\d{1,9} "
-)  # glog's, of Abseil and PyTorch
+)  # of glog, Abseil and PyTorch
 _ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|\[(?:E|error|fatal)[ \]]|\blevel=(?:error|fatal)")  # of loggers
 _LABELS = re.compile(  # of times, ranks and Ray's processes
     r"(?:\[1,\d{1,7}\]<std\w{3}>|\[rank=?\d{1,7}\]|\[\d[^\[\]]{0,40}\]|\([^()]{1,100}\)|[\d\s:.,/TZ+-])*"
 )
-_BARS = ("it/s]", "s/it]")  # tqdm's, behind which a line goes on
+_BARS = ("it/s]", "s/it]")  # of tqdm, after which a line continues
 _HEADER = "Traceback (most recent call last)"
 _CHAINS = ("During handling of the above exception", "The above exception was the direct cause")
-_MARKS = ("^", "~~")  # under a line of a program
+_MARKS = ("^", "~~")  # in traceback lines below source code
 
 
 def as_logged(line: str, sign: Sign) -> Sign:
-    """The sign of a line: where a logger calls it a warning, its program went on, whatever cause the words would be."""
+    """The sign of a line: if logged as a warning, its program continued, whatever cause it names."""
     warned = signs()[WARNED]
     if sign.role != CAUSE or sign.cause == STOPPED or any(other in line for other in warned.unless):
         return sign
@@ -47,7 +47,7 @@ class TracebackLine:
 
     is_left_out: bool = False
     is_end: bool = False
-    sign: Sign | None = None  # that its exception has instead
+    sign: Sign | None = None  # overrides its exception's sign
 
 
 class TracebackReader:
@@ -109,7 +109,7 @@ class TracebackReader:
 class _Open:
     """A traceback that is being read: its first line, the number of its kind, and of how many the rest is still `due`.
 
-    `is_next`: its exception may be the next; `is_cut`: a line of something else stood in it.
+    `is_next`: its exception may be next; `is_cut`: it contained an unrelated line.
     """
 
     begins: int
@@ -122,7 +122,7 @@ class _Open:
 
 
 def _begins(line: str, row: Block) -> bool:
-    """Whether a line is the first of a block: where that stands first in it, behind ranks, times and bars alone."""
+    """Whether a line is the first of a block: only after times, ranks and progress bars."""
     at = next((at for text in row.says if (at := line.find(text)) >= 0), -1)
     if at < 0 or not row.is_first:
         return at >= 0
@@ -132,14 +132,14 @@ def _begins(line: str, row: Block) -> bool:
 
 
 def _is_of_frames(rest: str) -> bool:
-    """Whether a line is of a traceback and is not its exception."""
+    """Whether a line belongs to a traceback, except its exception."""
     return rest[:1].isspace() or _HEADER in rest or rest.rstrip().endswith(_MARKS)
 
 
-STEPS_AFTER = 3  # so many different steps after a line that looks like an end, it was none
-TIMES_OF_STEPS = 64  # of each rank
-MAX_STEPPERS = 512  # ranks of which steps are followed; more do not tell more of whether the job went on
-WHILE_IT_RUNS = ("not_a_number",)  # signs that stand in lines of steps
+STEPS_AFTER = 3  # so many different steps after an apparently fatal line, it was not fatal
+TIMES_OF_STEPS = 64  # stored per rank
+MAX_STEPPERS = 512  # ranks whose steps are tracked: more are not needed to see that the job continues
+WHILE_IT_RUNS = ("not_a_number",)  # signs within lines about steps
 
 _STEP = re.compile(
     r"(?:^|[\s\[({'\"])(?:iteration|iter|step|global_step|batch|update|num_updates)\b['\"]?[ :=#]{1,20}['\"]?(\d{1,18})"
@@ -152,7 +152,7 @@ _STEP = re.compile(
 
 
 def step_of(line: str) -> int | None:
-    """The step of a training of which a line tells, if of any; Slurm's programs tell of the steps of jobs."""
+    """The training step in a line, if any; not the steps of jobs in Slurm's messages."""
     match = None if "slurmstepd" in line or "srun: " in line else _STEP.search(line)
     return int(match[match.lastindex or 1]) if match else None
 
@@ -165,7 +165,7 @@ class Steps:
     times: dict[int | None, dict[int, float]] = field(default_factory=dict)
 
     def add(self, number: int, rank: int | None, step: int, stamp: Span) -> None:
-        """One of a rank, in the line of this number; it may tell of one more than once."""
+        """Add a rank's step, from this line; a step may be logged more than once."""
         if rank not in self.told and len(self.told) == MAX_STEPPERS:
             return
         times = self.times.setdefault(rank, {})
@@ -178,7 +178,7 @@ class Steps:
             known.append((step, number))
 
     def has_outlived(self, sign: str, rank: int | None, number: int) -> bool:
-        """Whether well after a line the rank went on; where it never tells of steps, whether all went on that do."""
+        """Whether the rank continued well after a line; or all ranks that log steps, if it never does."""
         if sign in WHILE_IT_RUNS or not self.told:
             return False
         told = [self.told[rank]] if rank in self.told else self.told.values()

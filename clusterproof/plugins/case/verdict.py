@@ -1,6 +1,6 @@
 """Decides why a job ended, from events and facts alone; what cannot be told is unknown.
 
-Hardware is blamed only by the node's own evidence. The end of others, as a rank saw it, is never the cause.
+Hardware is only blamed by a node's own evidence. The end of other ranks, as a rank saw it, is never the cause.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from clusterproof.plugins.catalog.causes import (
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import replace
 
-SHARED = 0.6  # that several nodes with evidence at once have a cause in common
+SHARED = 0.6  # chance that evidence on several nodes at once has a common cause
 
 
 def decide(case: Collected) -> CaseVerdict:
@@ -48,7 +48,7 @@ def decide(case: Collected) -> CaseVerdict:
 
 
 def _of_completed(case: Collected) -> CaseVerdict:
-    """A job that Slurm says ended well: what looks like an end was none, and evidence is to be looked at."""
+    """For a job that ended well according to Slurm: apparent ends were none, and evidence is only to be reviewed."""
     facts = [fact for fact in dated(case) if fact.is_strong]
     signs = [
         f"rank {event.rank}: {event.row.meaning}" if event.rank is not None else event.row.meaning
@@ -101,7 +101,7 @@ def _is_explained(case: Collected) -> bool:
 
 
 def _of_fact(case: Collected, first: Fact, nodes: Sequence[str], is_alone: bool) -> CaseVerdict:
-    """By this evidence; where the rank that bears it out had said another thing before, its node is to be tested."""
+    """From this evidence; if the rank confirming it had reported something else before, its node is only a suspect."""
     events = [event for event in case.events if event.node == first.node and not event.is_cascade and _is_same(event)]
     rank = next((event.rank for event in events if event.rank is not None), rank_of(first, case))
     if first.cause == UNKNOWN:
@@ -119,13 +119,13 @@ def _of_fact(case: Collected, first: Fact, nodes: Sequence[str], is_alone: bool)
 
 
 def _is_same(event: Event) -> bool:
-    """Whether a rank says what a fault of its node looks like."""
+    """Whether a rank reports what a fault of its node causes."""
     is_doubt = event.row.role == SUSPICION and not event.row.unexplained
     return is_doubt or event.row.of_broken_gpu or event.row.cause == RESOURCES
 
 
 def _by_undated(case: Collected) -> CaseVerdict | None:
-    """By evidence without a time: only where a rank of the same node says the same, and nothing says another thing."""
+    """From evidence without a time: only if a rank of the same node reports the same, and nothing contradicts it."""
     possible = [candidate.event for candidate in candidates(case)]
     if any(event.row.role != SUSPICION and not event.row.of_broken_gpu for event in possible):
         return None
@@ -143,15 +143,15 @@ def _by_undated(case: Collected) -> CaseVerdict | None:
 
 
 def _is_earlier(candidate: Candidate, fact: Fact, apart_s: float) -> bool:
-    """Whether the job's own words were surely before the evidence, and say another thing."""
+    """Whether the job's own messages were surely before the evidence, and disagree with it."""
     row = candidate.event.row
     if candidate.event.sign == DESYNC:
-        apart_s = limits().lag_s  # whom its GPU fails may call what others do not
+        apart_s = limits().lag_s  # a rank with a failing GPU may call different collectives
     return row.role != SUSPICION and not row.of_broken_gpu and candidate.event.when.is_before(fact.when, apart_s)
 
 
 def _contests(candidate: Candidate, fact: Fact, apart_s: float) -> bool:
-    """Whether the job's own words say another thing than a node's evidence, and may have come first."""
+    """Whether the job's own messages disagree with a node's evidence, and may have come first."""
     row = candidate.event.row
     if row.role == SUSPICION or row.of_broken_gpu or row.cause == fact.cause:
         return False

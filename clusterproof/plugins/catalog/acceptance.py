@@ -1,4 +1,4 @@
-"""Acceptance: its stages in order, the measures that are compared, and the defaults of a plan."""
+"""Acceptance of a cluster: stages in order, measurements that are compared, and a plan's defaults."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ FILE = "acceptance.toml"
 
 @record
 class Measure:
-    """A value that is compared within a population: the check that evaluates it alone, and its unit."""
+    """A measurement that is compared within a population: the check that judges it alone, and its unit."""
 
-    name: str  # of the collector that measures it
+    name: str  # the collector that measures it
     check: str
     title: str
     unit: str
@@ -24,7 +24,7 @@ class Measure:
 
 @record
 class Stage:
-    """One stage: what it proves, its subjects (each node, all together, each place), and its checks."""
+    """One stage: what it proves, its scope (each node, all together, each place), and the selected checks."""
 
     name: str
     title: str
@@ -32,7 +32,7 @@ class Stage:
     scope: str  # nodes, all or places
     marks: str
     keyword: str
-    minutes: float  # of one run of one batch, about
+    minutes: float  # approximate duration of one run of one batch
     source: str
     options: tuple[str, ...] = ()
     is_repeated: bool = False
@@ -41,7 +41,7 @@ class Stage:
 
 @record
 class Defaults:
-    """The default plan for one kind of node."""
+    """A plan's defaults for nodes of that kind."""
 
     name: str  # gpu, neuron or cpu
     stages: tuple[str, ...]
@@ -51,7 +51,7 @@ class Defaults:
 
 @record
 class DefaultErrors:
-    """The default error rates and effect size (shares), and the most measurements of a node."""
+    """The error rates and effect that a plan declares by default, as shares; and the maximum measurements per node."""
 
     good_rejected: float
     bad_accepted: float
@@ -78,30 +78,30 @@ def common() -> Common:
 
 @cache
 def measures() -> Mapping[str, Measure]:
-    """By the collector's name. Raises CatalogError."""
+    """Every measurement by its collector's name. Raises CatalogError."""
     return table(Measure, FILE, "measures", "name")
 
 
 @cache
 def stages() -> Mapping[str, Stage]:
-    """In their order. Raises CatalogError."""
+    """The stages in order. Raises CatalogError."""
     return table(Stage, FILE, "stages", "name")
 
 
 @cache
 def default_errors() -> DefaultErrors:
-    """What a plan declares that says nothing of it. Raises CatalogError."""
+    """The errors of a plan that does not declare any. Raises CatalogError."""
     parsed = document(FILE)
     return build(DefaultErrors, parsed["defaults"]["errors"], f"{FILE}: defaults errors", parsed["sources"])
 
 
 def defaults(kind: str) -> Defaults:
-    """What a plan has for `gpu`, `neuron` or `cpu` nodes. Raises CatalogError."""
+    """The defaults for `gpu`, `neuron` or `cpu` nodes. Raises CatalogError."""
     parsed = document(FILE)
     return build(Defaults, {"name": kind, **parsed["defaults"][kind]}, f"{FILE}: defaults {kind}", parsed["sources"])
 
 
 @cache
 def not_covered() -> tuple[str, ...]:
-    """What buyers ask for and no stage proves, in words."""
+    """What buyers ask for but no stage proves, in words."""
     return tuple(row["words"] for row in document(FILE)["not_covered"].values())

@@ -1,1 +1,1 @@
-"""The command `clusterproof`: its subcommands, their help, and pytest for a run."""
+"""The program `clusterproof`: its subcommands, their help, and pytest for runs."""

@@ -18,9 +18,9 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.opened import is_file
 
-ANSWER_S = 10.0  # for a command of Slurm's
-MAX_ANSWER = 100  # characters of what it says
-_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # OpenSSH's own, as it tries them
+ANSWER_S = 10.0  # for a Slurm command
+MAX_ANSWER = 100  # characters of its output that are shown
+_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # OpenSSH's default keys, in the order in which it tries them
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Reach:
 
     @property
     def line(self) -> str:
-        """`ok   ssh:     2 keys in the agent`, folded under its own column where the terminal is narrow."""
+        """`ok   ssh:     2 keys in the agent`, wrapped to its own column in a narrow terminal."""
         begin = f"{'ok' if self.is_there else '--':<4} {self.serves:<12} "
         return textwrap.fill(
             self.detail,
@@ -88,7 +88,7 @@ def of_ssh(environment: Mapping[str, str], home: Path) -> Iterator[Reach]:
 
 
 def _identity_files(config: str) -> list[str]:
-    """The keys that an ssh_config names, for whichever host."""
+    """The keys that an ssh_config names, for any host."""
     options = [line.replace("=", " ", 1).split(None, 1) for line in config.splitlines()]
     return [option[1].strip(' \t"') for option in options if len(option) > 1 and option[0].lower() == "identityfile"]
 

@@ -1,4 +1,4 @@
-"""`clusterproof gate`: the programs that run in the Kubernetes gate's pods, and one that removes what it wrote."""
+"""`clusterproof gate`: the programs that a gate runs in a Kubernetes cluster, and the one that removes its traces."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def gate(arguments: Sequence[str]) -> tuple[int, str]:
-    """The exit code, and what is said at the end. Raises SystemExit where argparse does."""
+    """The exit code, and the text to print at the end. Raises SystemExit where argparse does."""
     own = parser()
     option, further = own.parse_known_args(arguments)
     if further and option.what != "run":
@@ -88,7 +88,7 @@ def gate(arguments: Sequence[str]) -> tuple[int, str]:
 
 
 def _interval_s(text: str) -> int:
-    """As an agent's readiness probe computes with it. Raises argparse.ArgumentTypeError."""
+    """An interval that an agent's readiness probe can use. Raises argparse.ArgumentTypeError."""
     if text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_EVERY_S:
         return int(text)
     message = f"{text!r:.40}; expected a whole number of seconds from 1 to {MAX_EVERY_S} (EVERY, everySeconds)"
@@ -96,14 +96,14 @@ def _interval_s(text: str) -> int:
 
 
 def _positive_s(text: str) -> float:
-    """Seconds. Raises argparse.ArgumentTypeError."""
+    """A positive number of seconds. Raises argparse.ArgumentTypeError."""
     if text.isascii() and text.isdecimal() and int(text):
         return float(text)
     raise argparse.ArgumentTypeError(f"{text!r:.40}; expected a whole number of seconds, at least 1")
 
 
 def _node(text: str) -> str:
-    """A node's name, as Kubernetes has them. Raises argparse.ArgumentTypeError."""
+    """A valid Kubernetes node name. Raises argparse.ArgumentTypeError."""
     if NODE_NAME.fullmatch(text):
         return text
     raise argparse.ArgumentTypeError(f"{text!r:.80}; expected the name of a node")
@@ -112,7 +112,7 @@ def _node(text: str) -> str:
 def _waited(option: argparse.Namespace, is_over: threading.Event) -> tuple[int, str]:
     """Wait for the verdict on a node. Raises AwsError, InventoryError, KubernetesError.
 
-    What else breaks would end Python with 1, which says that the node is unfit.
+    Any other error would make Python exit with 1, which means that the node is unfit.
     """
     order = Wait(option.node, option.fresh, option.timeout)
     try:
@@ -131,12 +131,12 @@ def _waited(option: argparse.Namespace, is_over: threading.Event) -> tuple[int, 
 
 
 def _access(option: argparse.Namespace) -> Mapping[str, str]:
-    """How the API server of X is reached. Raises AwsError, InventoryError, KubernetesError."""
+    """The access to the API server of X. Raises AwsError, InventoryError, KubernetesError."""
     return access_to(option.x, aws(option))
 
 
 def _removed(option: argparse.Namespace) -> tuple[int, str]:
-    """Remove what was written. Raises AwsError, InventoryError, KubernetesError."""
+    """Remove what the gate wrote. Raises AwsError, InventoryError, KubernetesError."""
     written = remove(open_api(_access(option)))
     lines = [
         *(f"gate: {line}" for line in written.lines),
@@ -146,9 +146,9 @@ def _removed(option: argparse.Namespace) -> tuple[int, str]:
 
 
 def _report(option: argparse.Namespace, _: Sequence[str], is_over: threading.Event) -> int:
-    """Report what is on this node, until a signal ends it.
+    """Report the state of this node until a signal ends it.
 
-    Raises ClusterproofError for a policy that is none, InventoryError for expectations that are none.
+    Raises ClusterproofError for an invalid policy, InventoryError for invalid expectations.
     """
     policy, expected = _expected(option.options)
     probe = ProbeOptions(collector_s=option.probe_timeout, checkpoints=policy.checkpoints, mounts=policy.mounts)
@@ -158,9 +158,9 @@ def _report(option: argparse.Namespace, _: Sequence[str], is_over: threading.Eve
 
 
 def _expected(options: str) -> tuple[Policy, Target]:
-    """The policy of the gate, and what it expects of this node, by its further options.
+    """The gate's policy, and what this node is expected to have according to the further options.
 
-    Raises ClusterproofError for a policy that is none, InventoryError for expectations that are none.
+    Raises ClusterproofError for an invalid policy, InventoryError for invalid expectations.
     """
     of_gate = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for flag in ("--instance-type", "--expect", "--policy"):
@@ -172,7 +172,7 @@ def _expected(options: str) -> tuple[Policy, Target]:
 
 
 def _over() -> threading.Event:
-    """What SIGTERM and SIGINT set."""
+    """An event that SIGTERM and SIGINT set."""
     is_over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: is_over.set())

@@ -1,3 +1,3 @@
-"""What all other packages import: verdicts, results, clusters, evidence. Imports none of them."""
+"""Verdicts, results, clusters and evidence: every other package may import this one, and it imports none of them."""
 
 __version__ = "0.1.0"

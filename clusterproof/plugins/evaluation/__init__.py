@@ -1,1 +1,1 @@
-"""Checks as data, and their evaluation on nodes, without pytest."""
+"""Checks as data, and their evaluation to verdicts; needs no pytest."""

@@ -33,7 +33,7 @@ from clusterproof.plugins.evaluation.routing import Route
 from clusterproof.plugins.evidence.gpu.facts_node import HIDDEN
 from clusterproof.plugins.evidence.node import Node
 
-Examined: TypeAlias = tuple[list[Finding], float]  # what a check says of its subjects, and the seconds that it took
+Examined: TypeAlias = tuple[list[Finding], float]  # a check's findings on its subjects, and the seconds that it took
 
 
 def verdict_on(policy: Policy, check: Check, owner: CheckOwner, examined: Examined | None = None) -> Result:
@@ -92,7 +92,7 @@ def _findings(check: Check, owner: CheckOwner) -> list[Finding]:
             if not subjects:
                 return [_of_nothing(check.subject, owner), *unlisted]
             unseen = _unseen(check.subject, owner)
-        except Exception as ended:  # whatever a node reported costs its own checks at most
+        except Exception as ended:  # bad data from a node affects at most its own checks
             return [_finding((), outcome) for outcome in recording.take(ended)]
         findings = [finding for subject in subjects for finding in _examine(check, subject, owner, recording)]
     return [*findings, *unlisted, *unseen]
@@ -112,7 +112,7 @@ def _of_nothing(subject: str, owner: CheckOwner) -> Finding:
     try:
         expected = owner.expected(COUNTED[subject]) if isinstance(owner, Node) and subject in COUNTED else 0
     except Incomplete:
-        expected = 0  # unknown: then none is no loss, and the check that counts them is incomplete itself
+        expected = 0  # unknown: then it is not applicable, and the check that counts devices is incomplete itself
     if expected:
         message = f"no {DEVICES[subject]} answers; expected {expected}"
         return Finding(Verdict.INCOMPLETE, message, cause=f"no {DEVICES[subject]} answers")
@@ -128,7 +128,7 @@ def _examine(check: Check, subject: Any, owner: CheckOwner, recording: Recording
     ended: BaseException | None = None
     try:
         call(check, subject, owner)
-    except _endings() as outcome:  # whatever a check raises is a finding; its own crash is incomplete
+    except _endings() as outcome:  # whatever a check raises is a finding; a crash makes it incomplete
         ended = outcome
     outcomes = recording.take(ended)
     if not outcomes:
@@ -146,7 +146,7 @@ def _endings() -> tuple[type[BaseException], ...]:
 
 
 def _words_of_pytest() -> tuple[type[BaseException], ...]:
-    """`pytest.skip` and `pytest.fail`: where pytest is not imported, no check ends by them."""
+    """The exceptions of `pytest.skip` and `pytest.fail`; none if pytest is not imported."""
     pytest = sys.modules.get("pytest")
     return (pytest.skip.Exception, pytest.fail.Exception) if pytest else ()
 
@@ -154,7 +154,7 @@ def _words_of_pytest() -> tuple[type[BaseException], ...]:
 def _label(subject: Any) -> str:
     try:
         return str(subject.label)
-    except Exception:  # a name that the node did not report, or not as a text
+    except Exception:  # a name that the node did not report, or not as text
         return "a device without a name"
 
 
@@ -176,7 +176,7 @@ def _finding(devices: tuple[str, ...], ended: BaseException) -> Finding:
 
 
 def _meant(ended: BaseException) -> str:
-    """The fact that was probably meant, where a check asks for one that does not exist."""
+    """The fact that was probably meant, if a check asks for one that does not exist."""
     if not isinstance(ended, AttributeError) or not ended.name:
         return ""
     from clusterproof.plugins.core.strict import nearest
@@ -185,7 +185,7 @@ def _meant(ended: BaseException) -> str:
 
 
 def assertion_message(failed: AssertionError) -> str:
-    """The words of an assert, without the explanation that pytest's rewriting appends."""
+    """The message of an assert, without the explanation that pytest's rewriting appends."""
     text = str(failed)
     return text.split("\nassert ", 1)[0] or text
 
@@ -226,14 +226,14 @@ def _result(about: Route, subject: str, node: CheckOwner, findings: list[Finding
 
 
 def _of_unreached(findings: list[Finding]) -> list[Finding]:
-    """What is said of a node that was not reached: that, once; what else is missing of it says nothing more."""
+    """The finding on a node that was not reached: only that, because other gaps add nothing."""
     why = [finding for finding in findings if finding.cause.startswith(UNREACHABLE)]
     others = [finding for finding in findings if finding.verdict is not Verdict.INCOMPLETE]
     return [*others, *why] if why else findings
 
 
 def _with(result: Result, findings: list[Finding], action: str) -> Result:
-    """The result with what was found; a failure that names no action asks for that of the remedy."""
+    """The result with its findings; a failure that names no action gets the remedy's."""
     notable = [
         replace(finding, action=finding.action or action) if finding.verdict is Verdict.FAIL else finding
         for finding in findings

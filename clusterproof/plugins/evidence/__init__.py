@@ -1,1 +1,1 @@
-"""Evidence: what a node reported, as typed facts. Reading a fact that it could not report raises Incomplete."""
+"""A node's evidence as typed facts; reading what it could not report raises Incomplete."""

@@ -1,4 +1,4 @@
-"""A node of the cluster: what is expected of it, and its evidence as facts."""
+"""A node of the cluster: its expectations, and its evidence as typed facts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _slurm_nodes(captured: Mapping[str, Any]) -> SlurmNodes:
 
 @record
 class Node:
-    """One node. A fact raises Incomplete where the node could not report it, NotApplicable where it makes no sense."""
+    """One node. A fact raises Incomplete if the node could not report it, NotApplicable if it is meaningless there."""
 
     target: Target
     evidence: NodeEvidence

@@ -1,4 +1,4 @@
-"""Measurements of pairs and groups of nodes, and the findings from them."""
+"""Measurements between nodes: single results of pairs and groups, overall findings, and those on one node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RDMA_MESH = "rdma_mesh"  # the meter that measures no bandwidth
 
 
 class Failure(str, Enum):
-    """Kinds of failure that say nothing about a network, as journals name them; all others have no kind."""
+    """A kind of failure that says nothing about the network; other failures have no kind."""
 
     NO_PROGRAM = "no program"  # a node does not have the meter's
     NO_RDMA = "no RDMA"  # neither node has any RDMA hardware
@@ -36,7 +36,7 @@ _PHRASES = {  # of versions before journals had kinds: these words never change
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One run of a meter. `busbw_gb_per_s` (10^9 bytes a second) is None where it failed; `problem` says why.
+    """One run. `busbw_gb_per_s` (10^9 bytes a second) is None if it failed, with the reason in `problem`.
 
     `size_bytes` is the message's; `is_correct` is None where results were not compared with the right ones. `network`
     is what the run itself proves of the network that it used ("efa, 32 devices", "Socket", "eth0"), empty where it
@@ -85,7 +85,7 @@ def is_believable(gb_per_s: float | None) -> bool:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Pair:
-    """Two nodes in the order of their names; made by `pair`."""
+    """Two nodes, ordered by name: use `pair`."""
 
     a: str
     b: str
@@ -114,7 +114,7 @@ def pair(node: str, other: str) -> Pair:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Three or more nodes, in the order of their ranks."""
+    """At least three nodes, in the order of their ranks."""
 
     nodes: tuple[str, ...]
 
@@ -147,7 +147,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredGroup:
-    """One measured group, and the bandwidth (10^9 bytes a second) that it is compared with.
+    """A measured group, and the bandwidths (10^9 bytes a second) that it is compared with.
 
     `others_gb_per_s` is usual for the other groups of its size, `smallest` are the smallest groups' size and what is
     usual for them, `floor_gb_per_s` is known of so many nodes; None where there is nothing to compare with.
@@ -221,7 +221,7 @@ class Between(Protocol):
 
 @dataclass(frozen=True)
 class PairsOfNode:
-    """One node's measurements, with all its partners."""
+    """The measurements of one node with all its partners."""
 
     measured: tuple[Measurement, ...]
     if_none: Incomplete | NotApplicable  # why nothing was

@@ -1,4 +1,4 @@
-"""Recognises captured outputs by their text, and reads values from text that nobody has checked."""
+"""Formats of output that a person may have collected, and strict parsing of untrusted text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def one(_text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One form of output, recognised by its text, not by a file's name.
+    """A format of output, recognized by its text alone, whatever the file's name.
 
     Texts come decoded, with \\n at the end of lines, and without ANSI escapes, prompts and typed command lines. A file
     with the outputs of several commands is cut at prompts and at lines that `begins` recognises; every form that

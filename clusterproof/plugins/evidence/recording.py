@@ -1,4 +1,4 @@
-"""Recordings: the evidence of a run in a folder, and the form of its files.
+"""A recorded run, and the layout of its folder.
 
 `DIR/cluster.json` names the nodes; `DIR/nodes/` holds one file of evidence for each, in the form of
 `clusterproof.plugins.core.evidence.to_json`.

@@ -1,1 +1,1 @@
-"""The pytest plugin: collection, items, the run loop, outcomes and the terminal."""
+"""The pytest plugin for runs over a cluster."""

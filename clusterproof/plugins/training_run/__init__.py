@@ -1,8 +1,8 @@
 """The data of a training run, read from its own files.
 
-`formats` reads the files of each tool, whose bytes, lines and values `files` bounds and decodes. What they hold is
-here, in `collectives`, `samples` and `placement`, and of a whole run in `run_data`. `rules` compute with it, and `run`
-is what checks ask. Here: operations of ranks, steps with their parts and what kind of work these are, and dumps.
+`formats` has a reader for each tool's files, using `files` for bounded, strict decoding. Their data types are here, in
+`collectives`, `samples` and `placement`, and for a whole run in `run_data`. `rules` compute with it, and `run` is the
+interface for checks. This module: operations of ranks, steps with their parts and kinds of work, and dumps.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Operation:
 class Step:
     """One step of a rank, and the seconds of its timed parts: `forward`, `data`, `checkpoint`.
 
-    A line of a log stands for all `times` steps since the one before it: then `step` is the last of them, and all
-    seconds are means of one step.
+    A log line may stand for all `times` steps since the previous line: then `step` is the last of them, and all seconds
+    are means over these steps.
     """
 
     position: Position
@@ -59,9 +59,9 @@ class Step:
     seconds: float
     parts: Mapping[str, float] = field(default_factory=dict)
     times: int = 1
-    saves: int = 0  # checkpoints that were saved in them, as far as that was counted
-    work: str = ""  # what a step works on, `1024x4096`, where that may change: others take as long as they are larger
-    is_unnamed: bool = False  # whether it does not say which rank it is, as the largest of all
+    saves: int = 0  # checkpoints saved in them, if counted
+    work: str = ""  # the size of the work, `1024x4096`, if that may change: larger steps take longer
+    is_unnamed: bool = False  # whether the file names no rank
 
 
 KERNEL, OPERATOR = "kernel", "operator"
@@ -89,7 +89,7 @@ class DataLoader:
 
     @property
     def words(self) -> str:
-        """`num_workers=4, pin_memory=False`, as far as it is known."""
+        """`num_workers=4, pin_memory=False`, as far as known."""
         known = (("num_workers", self.workers), ("pin_memory", self.pins_memory))
         return ", ".join(f"{name}={value}" for name, value in known if value is not None)
 
@@ -127,11 +127,11 @@ class Unranked:
 
 COMPUTE, COMMUNICATION, DATA, EXPOSED = "compute", "communication", "data", "exposed"
 CHECKPOINT, INIT, OTHER = "checkpoint", "init", "other"
-BUSY = "busy"  # compute that is compared with no other rank's
-UNKNOWN = "unknown"  # a word of somebody's own: taken for compute where nothing else is
-EXPOSED_ALONE, KERNELS = "exposed communication", "kernels"  # parts that traces have; the latter of unknown stages
+BUSY = "busy"  # compute that is not compared between ranks
+UNKNOWN = "unknown"  # an unknown name: taken for compute if there is nothing else
+EXPOSED_ALONE, KERNELS = "exposed communication", "kernels"  # parts in traces; the latter of unknown stages
 
-_WORDS = (  # the first kind that has one of the name's words: `forward-recv` waits for others
+_WORDS = (  # the first kind that matches a word of the name: `forward-recv` waits for others
     (EXPOSED, "exposed"),
     (
         COMMUNICATION,
@@ -148,7 +148,7 @@ _WORDS = (  # the first kind that has one of the name's words: `forward-recv` wa
 _KINDS = {word: kind for kind, words in reversed(_WORDS) for word in words.split()}
 _ORDER = [kind for kind, _ in _WORDS]
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+2?[a-z]*|[0-9]+")
-_TOGETHER = (  # words that mean another thing one by one
+_TOGETHER = (  # words that have another meaning separately
     (re.compile(r"all[ _-]?to[ _-]?all", re.IGNORECASE), "alltoall"),
     (re.compile(r"(data|batch|input)[ _-]?wait", re.IGNORECASE), "dataloader"),
 )
@@ -156,7 +156,7 @@ _TOGETHER = (  # words that mean another thing one by one
 
 @lru_cache(maxsize=4096)
 def kind_of(name: str) -> str:
-    """Whether it is compute, communication, data loading, a checkpoint, another known thing, or unknown."""
+    """Whether a name means compute, communication, data loading, a checkpoint, another known thing, or is unknown."""
     for pattern, word in _TOGETHER:
         name = pattern.sub(word, name)
     parts = _PARTS.findall(name)
@@ -176,7 +176,7 @@ class GroupProgress:
 class PendingCollective:
     """The first collective of a process group that a rank enqueued and that has not ended.
 
-    Whether its GPU has begun it is None where the dump does not say (TORCH_NCCL_ENABLE_TIMING=1 records it).
+    Whether its GPU has begun it is None if the dump does not say (TORCH_NCCL_ENABLE_TIMING=1 records it).
     """
 
     number: int
@@ -199,7 +199,7 @@ class CollectiveArguments:
     """A rank's call of a collective, in the fields on which ranks must agree; `elements` is None where they need not.
 
     `where` is the line of its program, `train_step, train.py:120`; `time` is in seconds since 1970, by its own clock,
-    and `timeout_s` is for how long it waits for the others.
+    and `timeout_s` is how long it waits for the others.
     """
 
     name: str

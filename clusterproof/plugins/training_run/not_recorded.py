@@ -93,7 +93,7 @@ OTHERS = (
 
 
 def what_is(file: RunFile) -> str:
-    """What a file of no known form is, as far as that can be told, and what to give; empty where it is not known.
+    """What a file of unknown format probably is, and what to provide; empty if it is not recognized.
 
     Raises RunError.
     """
@@ -101,7 +101,7 @@ def what_is(file: RunFile) -> str:
     return next((other.words for other in OTHERS if other.is_of(file.name, head)), "")
 
 
-_ENDED = re.compile(  # what PyTorch, CUDA and launchers print of a job that fails
+_ENDED = re.compile(  # printed by PyTorch, CUDA and launchers for a failing job
     rb"Watchdog caught collective operation timeout|uncorrectable (?:NVLink|ECC) error|ChildFailedError"
     rb"|CUDA error: [^\n]{1,60}|CUDA out of memory|Segmentation fault|slurmstepd: error: [^\n]{1,60}"
     rb"|ncclUnhandledCudaError|ncclSystemError|ncclRemoteError|Current loss scale already at minimum"
@@ -109,7 +109,7 @@ _ENDED = re.compile(  # what PyTorch, CUDA and launchers print of a job that fai
 
 
 def how_it_ended(file: RunFile) -> str:
-    """What the last lines of a log say of a job that failed; empty where they say nothing, or are packed.
+    """What the last lines of a log say about a failed job; empty if nothing, or if it is compressed.
 
     Raises OSError.
     """

@@ -33,7 +33,7 @@ from clusterproof.plugins.training_run.placement import OnNode, Placement, Slots
 from clusterproof.plugins.training_run.rank_processes import RankProcesses, RankSeen
 from clusterproof.plugins.training_run.samples import GpuLost, Sample, Samples
 
-MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of compute are half of it
+MAX_CELLS = 2_000_000  # about 300 MB; 1,000 ranks of 500 steps with two kinds of compute are half of it
 MAX_RANKS = 100_000
 MAX_NAMES = 20_000  # of kernels and operators
 
@@ -59,7 +59,7 @@ Fact = (
     | Unranked
 )
 
-Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many; a line may stand for many steps
+Seconds = dict[int, tuple[float, int]]  # by step: the mean, and the count; a line may stand for many steps
 
 
 @dataclass
@@ -77,9 +77,9 @@ class RunData:
     parts: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and part of a step
     steps: dict[int, Seconds] = field(default_factory=dict)  # by rank
     starts: dict[int, tuple[int, float]] = field(default_factory=dict)  # by rank: how many, the seconds of the longest
-    saves: dict[int, int] = field(default_factory=dict)  # by rank: checkpoints, where a line may stand for several
-    work: dict[int, str] = field(default_factory=dict)  # by step: what it works on, where that may change
-    unnamed: set[int] = field(default_factory=set)  # of ranks: numbers that nobody said
+    saves: dict[int, int] = field(default_factory=dict)  # by rank: checkpoints, if a line may stand for several
+    work: dict[int, str] = field(default_factory=dict)  # by step: the size of its work, if that may change
+    unnamed: set[int] = field(default_factory=set)  # ranks that the files do not name
     unranked: list[str] = field(default_factory=list)  # files that do not say their rank
     dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
     samples: Samples = field(default_factory=Samples)
@@ -89,10 +89,10 @@ class RunData:
     loop: StepLoop | None = None  # of all files together
     cores: dict[str, int] = field(default_factory=dict)  # by node
     placements: dict[int, Placement] = field(default_factory=dict)  # by rank
-    moved: dict[int, list[str]] = field(default_factory=dict)  # by rank: where it was, of a job that began again
+    moved: dict[int, list[str]] = field(default_factory=dict)  # by rank: its former places, for a restarted job
     left: set[str] = field(default_factory=set)  # nodes on which such a rank was
     hostfile: list[Slots] = field(default_factory=list)
-    pods: dict[str, str] = field(default_factory=dict)  # the node of each; empty where it was on several
+    pods: dict[str, str] = field(default_factory=dict)  # the node of each; empty if it was on several
     arrivals: Arrivals = field(default_factory=Arrivals)
     traced: Arrivals = field(default_factory=Arrivals)  # of traces
     losses: Losses = field(default_factory=Losses)
@@ -101,11 +101,11 @@ class RunData:
 
     @property
     def left_nodes(self) -> set[str]:
-        """The nodes on which ranks were that moved."""
+        """The nodes on which moved ranks were."""
         return {self.pods.get(node) or node for node in self.left}
 
     def add(self, facts: Iterable[Fact], where: str) -> None:
-        """Take in the contents of a file. Raises RunError."""
+        """Add the contents of a file. Raises RunError."""
         self.files.append(where)
         take: Mapping[type, Callable[[Any, str], None]] = {
             Operation: self._operation,
@@ -159,7 +159,7 @@ class RunData:
             moved = self.moved.setdefault(placement.rank, [])
             moved += [location for of in (known, placement) if of and (location := of.words) not in moved]
             self.left.update(of.node for of in (known, placement) if of)
-            self.placements.pop(placement.rank, None)  # its steps are of several
+            self.placements.pop(placement.rank, None)  # its steps are from several
         else:
             self.placements[placement.rank] = placement
 
@@ -174,7 +174,7 @@ class RunData:
         known = self.positions.setdefault(position.rank, position)
         unsaid = Position(position.rank)
         if known == unsaid and position != unsaid:
-            self.positions[position.rank] = position  # another file says more
+            self.positions[position.rank] = position  # another file has more data
         elif known is not position and position not in (known, unsaid):
             seen, other = (f"stage {named.stage}, data-parallel rank {named.replica}" for named in (position, known))
             raise RunError(
@@ -210,7 +210,7 @@ class RunData:
             self._compute(rank, name, step.step, seconds, where, step.times)
             if kind_of(name) not in (COMPUTE, UNKNOWN, OTHER):
                 cells = self.parts.setdefault((rank, name), {})
-                if seconds or not cells or step.step in cells:  # a part that a step has not takes no room
+                if seconds or not cells or step.step in cells:  # zero parts take no space
                     self._keep(cells, step.step, seconds, where, step.times)
 
     def _keep(self, cells: Seconds, step: int, seconds: float, where: str, times: int = 1) -> None:

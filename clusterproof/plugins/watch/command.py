@@ -112,7 +112,7 @@ class Refused(ClusterproofError):  # noqa: N818 - an outcome of the command line
 
 
 def cluster_to_watch(option: argparse.Namespace, policy: Policy) -> Cluster:
-    """The cluster that is to be watched. Raises Refused, InventoryError."""
+    """The cluster to watch. Raises Refused, InventoryError."""
     given = {key: getattr(option, key) for key in ("region", "profile", "via")}
     cluster = resolve(option.cluster, {key: value for key, value in given.items() if value})
     cluster = narrow(cluster, option.nodes or "", option.exclude or "")
@@ -124,7 +124,7 @@ def cluster_to_watch(option: argparse.Namespace, policy: Policy) -> Cluster:
 
 
 def why_not_watched(cluster: Cluster) -> str:
-    """Why nothing can stay on the nodes of a cluster, and what can be instead; empty where it can."""
+    """Why nodes of a cluster cannot be watched, and the alternative; empty if they can."""
     if cluster.connection != "srun":
         instead = "expected local, nodes by ssh (of Slurm: --via nodes), slurm:job:ID, or Kubernetes nodes"
         why_not = CONNECTIONS[cluster.connection].why_no_sessions
@@ -139,7 +139,7 @@ def why_not_watched(cluster: Cluster) -> str:
 
 
 def settings_of(option: argparse.Namespace, cluster: Cluster, policy: Policy) -> WatchSettings:
-    """How the watch runs. Raises Refused."""
+    """The settings of the watch. Raises Refused."""
     every_s = _span(option.every, "--every")
     if not MIN_EVERY_S <= every_s <= MAX_EVERY_S:
         raise Refused(f"--every is {option.every:.20}; expected from {MIN_EVERY_S:.0f} to {MAX_EVERY_S:.0f} s")
@@ -162,7 +162,7 @@ def settings_of(option: argparse.Namespace, cluster: Cluster, policy: Policy) ->
 
 
 def timing_of(policy: Policy) -> Timing:
-    """How often something must hold before it is said. Raises Refused."""
+    """How long something must last before it is reported. Raises Refused."""
     try:
         return Timing.of(Catalog.of(policy))
     except InvalidTiming as wrong:
@@ -178,7 +178,7 @@ def _span(text: str, flag: str) -> float:
 
 
 def remind_s(option: argparse.Namespace) -> float | None:
-    """After how long what stays open is sent again. Raises Refused."""
+    """How often open states are sent again. Raises Refused."""
     if option.remind is None:
         return None
     seconds = _span(option.remind, "--remind")
@@ -204,7 +204,7 @@ def _complete(option: argparse.Namespace) -> None:
 
 
 def watch(arguments: Sequence[str]) -> tuple[int, str]:
-    """The exit code and what is wrong with the command line. Raises SystemExit where argparse does."""
+    """Returns the exit code and the command line's error. Raises SystemExit where argparse does."""
     option = parser().parse_args(arguments)
     try:
         _complete(option)
@@ -226,7 +226,7 @@ def watch(arguments: Sequence[str]) -> tuple[int, str]:
 
 
 def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: argparse.Namespace) -> int:
-    """Watch until the end; the exit code."""
+    """Watch until the end; return the exit code."""
     began = time.monotonic()
     names = [target.name for target in cluster.targets]
     state = Watch(Evaluator(cluster, policy), settings.sampling.every_s, names, began, timing_of(policy))
@@ -260,7 +260,7 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
 
 
 def _open(sinks: Sinks, recording: Recording | None, option: argparse.Namespace) -> None:
-    """Open the sinks that the command line names. Raises NoAddress, NoTextfile, NoReceiver, NoHeartbeat."""
+    """Open the outputs that the command line names. Raises NoAddress, NoTextfile, NoReceiver, NoHeartbeat."""
     if recording:
         sinks.add_part("recording", lambda: recording.is_failing)
     if option.listen is not None:
@@ -277,7 +277,7 @@ def _open(sinks: Sinks, recording: Recording | None, option: argparse.Namespace)
 
 
 def _job_monitor(job: str, cluster: Cluster, controller: Controller, view: ScreenView | LineView) -> JobMonitor:
-    """What ends the watch with the job. Raises KubernetesError."""
+    """The monitor that ends the watch with the job. Raises KubernetesError."""
     state, pod_hosts = job_query(job, cluster, view.say)
     end = JobMonitor(job, state, controller.stop, view.say, pod_hosts)
     controller.sinks.on_end(end.ask)

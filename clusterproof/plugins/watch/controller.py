@@ -27,8 +27,8 @@ from clusterproof.plugins.watch.view import first_answers
 from clusterproof.plugins.watch.visits import Visited, Visits
 from clusterproof.plugins.watch.watch import Watch
 
-WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
-DUE_S = 10.0  # at most, between two looks for nodes that are to be visited before that
+WHOLE_S = 3600.0  # between full visits of all nodes
+DUE_S = 10.0  # maximum delay between checks for nodes that need an earlier visit
 END_S = 5.0  # for nodes to end their samplers
 WAIT_S = 0.5  # at most, for a sample of which nothing can come: some are taken together
 
@@ -90,12 +90,12 @@ class Controller:
         self._unchecked = UncheckedNodes(say)
 
     def stop(self) -> None:
-        """End it, from a signal or another thread."""
+        """Stop the watch, from a signal or another thread."""
         self._is_over.set()
         self._events.put(None)
 
     def run(self) -> None:
-        """Visit all nodes, then watch them until the time is over or a stop. Raises what the first visit does."""
+        """Visit all nodes, then watch them until the time is over or `stop` is called. Raises what the visit does."""
         try:
             if self.recording:
                 folder = self.recording.folder
@@ -109,7 +109,7 @@ class Controller:
             self._end()
 
     def _first(self) -> SessionEvent | Visited | None:
-        """The visit of all nodes, or None: it is stopped. Until then it is said who is awaited."""
+        """The first visit of all nodes, or None if stopped. Shows which nodes are awaited."""
         while True:
             try:
                 return self._events.get(timeout=LINE_S)
@@ -138,7 +138,7 @@ class Controller:
             session.start()
 
     def _interrupted(self, node: str, why: str) -> None:
-        """Nothing comes of a node for a while."""
+        """A node has been silent for a while."""
         self._events.put(SessionEvent(node, SessionEnded(why), time.monotonic()))
 
     def _loop(self) -> None:
@@ -152,7 +152,7 @@ class Controller:
                 self._visit([target.name for target in self.cluster.targets])
             if now >= due:
                 due = now + min(every_s, DUE_S)
-                # one at a time, of all that are due: however many a refusal has made so; boots wait for none
+                # one visit at a time, for all nodes that are due, however many a refusal made due; reboots do not wait
                 self._visit(self.watch.booted() if self._visits.nodes else self.watch.due(now))
             if now >= look:
                 look = now + every_s
@@ -194,7 +194,7 @@ class Controller:
         self._say(self.watch.take(node, update, at))
 
     def _visit(self, names: Iterable[str]) -> None:
-        """Gather all evidence of these nodes, beside the loop."""
+        """Gather all evidence of these nodes, concurrently with the loop."""
         self.watch.visiting(self._visits.begin(names), time.monotonic())
 
     def _evaluate(self, evidence_by_node: dict[str, NodeEvidence]) -> None:
@@ -209,8 +209,8 @@ class Controller:
         give_back_memory()
 
     def _say(self, changes: Sequence[Change]) -> None:
-        """Killed at any moment, a watch that goes on sends what is open or over otherwise than was delivered."""
-        once = [change for change in changes if change.kind is ChangeKind.HAPPENED]  # and cannot be seen again
+        """Report changes. If killed at any moment, a resumed watch sends what differs from what was delivered."""
+        once = [change for change in changes if change.kind is ChangeKind.HAPPENED]  # which cannot be observed again
         self.sinks.said(once)
         if changes and self.recording:
             self.recording.changes(changes, time.time(), time.monotonic(), self.sinks.are_kept)
@@ -230,9 +230,9 @@ class Controller:
 
 
 def give_back_memory() -> None:
-    """What a visit took: until the next one none of it is needed."""
+    """Return a visit's memory to the system: it is not needed until the next visit."""
     gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc, which keeps it otherwise
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc would keep it otherwise
     if trim:
         trim(0)
 

@@ -1,4 +1,4 @@
-"""Prometheus metrics of a watch, from what nodes reported last: base units, and counters that only grow."""
+"""The watch's metrics for Prometheus, from what nodes last reported: base units, monotonic counters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clusterproof.plugins.watch import Key, RuleResult
 from clusterproof.plugins.watch.own_health import IN_WORDS
 from clusterproof.plugins.watch.updates import Hello, Tick, Update
 
-# Columns that are means over the time since the sample before: times that time they are sums, in these units.
+# Columns that are means since the previous sample: multiplied by that time they are sums, in these units.
 SUMMED: Mapping[str, float] = {
     "nvlink": 1e6,  # MB/s → bytes
     "pcie": 1e6,
@@ -35,20 +35,20 @@ Values = tuple[float | None, ...]
 
 @record
 class NodeMetrics:
-    """A node at its last message; `seen_s` is in seconds since 1970 by the watching host's clock."""
+    """A node as of its last message; `seen_s` is in seconds since 1970 by the watching host's clock."""
 
     seen_s: float = 0.0
-    at: float = 0.0  # the same by time.monotonic()
+    at: float = 0.0  # the same, by time.monotonic()
     samples: int = 0
     connections: int = 0
-    up: float | None = None  # of its last sample, in seconds since its boot
-    gpu: tuple[Values, ...] = ()  # of each GPU, as GPU_COLUMNS have them
+    up: float | None = None  # seconds from boot to its last sample
+    gpu: tuple[Values, ...] = ()  # of each GPU, in the order of GPU_COLUMNS
     gpus: tuple[SampledGpu, ...] = ()
-    sums: tuple[Values, ...] = ()  # of each GPU, as SUMMED has them; None for what was never reported
+    sums: tuple[Values, ...] = ()  # of each GPU, in the order of SUMMED; None for what was never reported
     late: Mapping[str, tuple[float, str]] = field(default_factory=dict)
 
     def after(self, update: Update, wall_s: float, at: float) -> NodeMetrics:
-        """What is known once the node has sent this."""
+        """The state after a message from the node."""
         if isinstance(update, Hello):
             return replace(self, seen_s=wall_s, at=at, connections=self.connections + 1, up=None)
         if not isinstance(update, Tick):
@@ -78,7 +78,7 @@ def _summed(sums: tuple[Values, ...], gpu: tuple[Values, ...], seconds: float) -
         )
 
 
-Labels = TypeVar("Labels", bound=tuple[str, ...])  # their values, in the order of their names
+Labels = TypeVar("Labels", bound=tuple[str, ...])  # label values, in the order of the label names
 
 PREFIX = "clusterproof_watch"
 BAD = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)
@@ -94,19 +94,19 @@ class Snapshot:
     began_s: float  # since 1970
     now: float  # by time.monotonic()
     every_s: float
-    fresh_s: float  # what a node sent longer ago is not current
+    fresh_s: float  # older data of a node is not current
     nodes: Mapping[str, NodeMetrics]
     open: Mapping[Key, RuleResult]
-    evaluated: frozenset[str] = frozenset()  # nodes that have reported enough for that
+    evaluated: frozenset[str] = frozenset()  # nodes that have reported enough
     incomplete: Mapping[str, int] = field(default_factory=dict)  # number of checks that could not be evaluated, by node
     said: Mapping[tuple[str, Verdict], int] = field(default_factory=dict)  # changes by kind and verdict
     notified: Mapping[str, int] = field(default_factory=dict)  # notifications by outcome
-    failing: Mapping[str, bool] = field(default_factory=dict)  # parts of the watch: whether one fails now
+    failing: Mapping[str, bool] = field(default_factory=dict)  # parts of the watch, and whether each is failing
 
 
 @record
 class _Series:
-    """The metric that a column of a GPU's samples becomes."""
+    """The Prometheus metric of a column of GPU samples."""
 
     name: str
     help_text: str
@@ -140,37 +140,37 @@ _SUMS = {column: place for place, column in enumerate(SUMMED)}
 
 
 class Metrics(Collector):
-    """A collector of prometheus_client."""
+    """The collector that prometheus_client calls at each scrape."""
 
     def __init__(self, look: Callable[[], Snapshot]) -> None:
         self._look = look
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the names are not to be asked for before there is anything."""
+        """Empty: names need not be known before there is data."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Every family, as of now."""
+        """All metric families with current values."""
         return families(self._look())
 
 
 class WatchEnded(Collector):
-    """The metrics of a watch that has ended: only that it has."""
+    """Written at the end, so that readers of the file know that the watch has ended."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
 
     def describe(self) -> Iterable[Metric]:
-        """Implement the collector of prometheus_client."""
+        """As in Metrics."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """One family."""
+        """The only metric family."""
         yield _up(self._cluster, is_running=False)
 
 
 def families(snapshot: Snapshot) -> Iterable[Metric]:
-    """Every family of metrics of which there is anything to say."""
+    """All metric families that have values."""
     return (family for family in _every(snapshot) if family.samples)
 
 
@@ -229,7 +229,7 @@ def _of_nodes(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _of_gpus(snapshot: Snapshot) -> Iterator[Metric]:
-    """Of nodes that report at present: old values would look current."""
+    """Only nodes that currently report: old values would look current."""
     present = [
         (name, metrics)
         for name, metrics in snapshot.nodes.items()

@@ -26,17 +26,17 @@ from clusterproof.plugins.watch.textfile import Textfile
 from clusterproof.plugins.watch.updates import Update
 from clusterproof.plugins.watch.watch import Watch
 
-LEAST_S = 15.0  # between two files: Prometheus asks no more often, and a thousand nodes take a second of a core
+LEAST_S = 15.0  # between two writes: Prometheus scrapes no more often, and a thousand nodes take a second of CPU
 
 
 class Sinks:
     """All sinks of a watch, open from their creation until they are closed.
 
-    The watch's own thread updates them; whoever asks for a snapshot, from another, waits for nothing that it does.
+    Updated by the watch's own thread; other threads that request a snapshot do not wait for it.
     """
 
     def __init__(self, cluster: str, watch: Watch, say: Callable[[str], object]) -> None:
-        self._cluster = cluster.encode("utf-8", "backslashreplace").decode()  # it may be a file's name
+        self._cluster = cluster.encode("utf-8", "backslashreplace").decode()  # it may be a file name
         self._watch, self._say = watch, say
         self._began_s = time.time()
         self._nodes = {name: NodeMetrics() for name in watch.names}
@@ -57,11 +57,11 @@ class Sinks:
         self._open.close()
 
     def add_part(self, part: str, is_failing: Callable[[], bool]) -> None:
-        """Let metrics show whether a part of the watch fails now."""
+        """Let metrics show whether a part of the watch is failing."""
         self._parts[part] = is_failing
 
     def listen(self, address: Address, command: tuple[str, ...]) -> None:
-        """Answer browsers and Prometheus. Raises NoAddress."""
+        """Serve browsers and Prometheus. Raises NoAddress."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(Metrics(self.measured()))
         self._page = LivePage(self._watch.evaluator, self._watch.every_s, self._open_now, command)
@@ -77,7 +77,7 @@ class Sinks:
         self.add_part("textfile", lambda: file.outage.is_failing)
 
     def notify(self, receivers: Sequence[Receiver], folder: Path | None, remind_s: float | None = None) -> None:
-        """Tell these what changes; what waits is kept in the folder, for each receiver apart. Raises OSError."""
+        """Send changes to these receivers; the folder keeps an outbox for each. Raises OSError."""
         outboxes = outboxes_in(folder, self._cluster, self._say) if folder else {}
         paths = (
             paths_for(folder, [receiver.identity for receiver in receivers], outboxes)
@@ -104,7 +104,7 @@ class Sinks:
             )
 
     def beat(self, url: str) -> None:
-        """Tell a dead man's switch of each tick. Raises NoHeartbeat."""
+        """Signal a dead man's switch at each tick. Raises NoHeartbeat."""
         heartbeat = Heartbeat(url, self._say)
         self._open.callback(heartbeat.close)
         self._ticks.append(heartbeat.ticked)
@@ -116,7 +116,7 @@ class Sinks:
             act()
 
     def are_kept(self) -> bool:
-        """Whether what waits to be sent would outlive this watch: only then may more be recorded as said."""
+        """Whether waiting notifications would survive this watch: only then may changes be recorded as reported."""
         return all(notifier.is_kept for notifier in self._notifiers)
 
     def take(self, node: str, update: Update, wall_s: float, at: float) -> None:
@@ -125,7 +125,7 @@ class Sinks:
             self._nodes[node] = self._nodes[node].after(update, wall_s, at)
 
     def on_end(self, act: Callable[[], object]) -> None:
-        """Do this whenever a node's connection ends."""
+        """Call this whenever a node's connection ends."""
         self._ended.append(act)
 
     def ended(self) -> None:
@@ -134,13 +134,13 @@ class Sinks:
             act()
 
     def said(self, changes: Sequence[Change]) -> None:
-        """These changes were said."""
+        """These changes were reported."""
         self._said.update((change.kind.value, change.verdict) for change in changes)
         for notifier in self._notifiers:
             notifier.said(changes)
 
     def look(self, nodes: Iterable[str]) -> None:
-        """Something may have opened or closed of these nodes."""
+        """States of these nodes may have opened or closed."""
         for node in nodes:
             before, self._open_of[node] = self._open_of.get(node), self._watch.states.open_of(node)
             if self._page and self._open_of[node] != before:
@@ -152,7 +152,7 @@ class Sinks:
         return self.snapshot
 
     def snapshot(self) -> Snapshot:
-        """The watch at this moment; from any thread."""
+        """The current state of the watch; from any thread."""
         return Snapshot(
             cluster=self._cluster,
             version=__version__,

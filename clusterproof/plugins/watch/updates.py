@@ -16,9 +16,9 @@ from clusterproof.plugins.training_run.rank_processes import MAX_RANKS, RankLook
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, MAX_GPUS, SampledGpu
 
 MAX_LINE = 256 * 1024  # bytes
-MAX_TEXT = 1_000  # characters of a line of the kernel log
+MAX_TEXT = 1_000  # characters of a kernel log line
 MAX_WORDS = 200
-MAX_LINES = 4_000  # of the kernel log at once
+MAX_LINES = 4_000  # kernel log lines in one update
 OF_SOURCES: Mapping[str, int] = {"host": 7, "network": 6, "lustre": 2}  # how many values each has
 REPORTED = ("interfaces", "lustre", "mounts", "processes", "rdma")  # collectors that are sent whole when they change
 MAX_LATE = 8  # sources
@@ -54,9 +54,9 @@ class Tick:
     gpu: tuple[tuple[float | None, ...], ...]
     host: tuple[float | None, ...]
     gpus: tuple[SampledGpu, ...] | None = None
-    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # of GPUs by index, as `nvml` reports them
+    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # by GPU index, as `nvml` reports them
     late: Mapping[str, tuple[float, str]] = field(default_factory=dict)  # sources: for how long (s), and why
-    reported: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by collectors, as they report to a visit
+    reported: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by collector, as in a visit
     ranks: tuple[RankLook, ...] = ()
 
 
@@ -90,11 +90,11 @@ class UpdateStream:
         self._mark = nonce.encode() + b" "
         self._missing = f"{nonce}:no-python:".encode()
         self._rest = b""
-        self._number = -1  # of the line that came last
-        self.noise = ""  # the last line of it: the words of a host that refuses
+        self._number = -1  # of the last line received
+        self.noise = ""  # its last line: why a host refuses
 
     def updates(self, piece: bytes) -> Iterator[Update]:
-        """What a piece of the stream completes. Raises NotUnderstood, LinesLost."""
+        """The updates completed by a piece of output. Raises NotUnderstood, LinesLost."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             if line.startswith(self._mark):
@@ -109,7 +109,7 @@ class UpdateStream:
             raise NotUnderstood(f"a line of more than {MAX_LINE:,} bytes")
 
     def _is_next(self, number: int) -> bool:
-        """Whether a line has not come before. Raises LinesLost."""
+        """Whether a line is new. Raises LinesLost."""
         if number > self._number + 1:
             raise LinesLost(f"lines of its sampler were lost: {number - self._number - 1}; expected every one")
         is_next = number > self._number
@@ -118,7 +118,7 @@ class UpdateStream:
 
 
 def _decoded(line: bytes) -> tuple[Update, int | None]:
-    """What a line holds, and its number, where it has one."""
+    """Decode a line and its number, if it has one."""
     try:
         message = json.loads(line.decode())
         if not isinstance(message, dict):

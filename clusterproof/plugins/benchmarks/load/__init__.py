@@ -1,1 +1,1 @@
-"""Collectors that load a node and measure it, one after another: a function for each (`FUNCTIONS` of options)."""
+"""Collectors that load a node and measure it: a function for each (`FUNCTIONS` in options); they run one by one."""

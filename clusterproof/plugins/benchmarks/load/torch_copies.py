@@ -39,7 +39,7 @@ def _speeds(cuda: Any, to: Any, source: Any, gpu: int) -> list[float]:
 
 
 def main() -> None:
-    """Print the GB/s of every GPU and direction, round by round, as one JSON object."""
+    """Print the GB/s of every GPU and direction, round by round, as a JSON object."""
     import torch
 
     if not torch.cuda.is_available():

@@ -1,7 +1,7 @@
 """Findings of the RDMA mesh: which device, node, rail, switch or path carries nothing. Pure functions.
 
-A device is named only if two partners that reach others do not reach it. What is common to many devices of one rail is
-the rail's or a switch's, and what is between two sides each of which is well inside is between them: then no node is.
+A device is named only if two partners that reach others do not reach it. A failure common to many devices of one rail
+is attributed to the rail or a switch; one between two sides that each work internally, to the path between them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, MeshO
 from clusterproof.plugins.evidence.pairs import Measurement
 
 FEWEST_PARTNERS = 2  # that reach others, before a device that does not reach them is at fault
-FEWEST_NODES = 3  # on a rail before it can be at fault itself
-FEWEST_OF_A_SWITCH = 3  # devices of one rail, or nodes
+FEWEST_NODES = 3  # on a rail before the rail itself can be at fault
+FEWEST_OF_A_SWITCH = 3  # devices of one rail, or nodes, for a switch to be at fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class MeshLimits:
 
     @classmethod
     def of(cls, **shares: float) -> MeshLimits:
-        """Those of a journal. Raises ValueError, TypeError."""
+        """Parse a journal's. Raises ValueError, TypeError."""
         wrong = next((share for share in shares.values() if not 0 <= share <= 1), None)
         if wrong is not None:
             raise ValueError(f"{wrong!r:.40} is not a share from 0 to 1")
@@ -56,7 +56,7 @@ class Mesh:
     partners: Mapping[str, frozenset[str]]
 
     def of_node(self, node: str) -> MeshOfNode:
-        """What of it is a node's."""
+        """The finding on a node."""
         named = tuple(finding for finding in self.findings if node in finding.nodes)
         return MeshOfNode(len(self.partners.get(node, ())), named)
 
@@ -72,18 +72,18 @@ class SeenRail:
 
     @cached_property
     def beyond(self) -> frozenset[str]:
-        """The silent nodes that may only be on another side than most of their partners."""
+        """Silent nodes that may only be on a different side from most of their partners."""
         silent = self.rail.silent.difference(*self.of_places.values())
         return frozenset(node for node in silent for cut in self.cuts if cut.may_have(self.rail.good_partners(node)))
 
     @cached_property
     def excused(self) -> frozenset[str]:
-        """The silent nodes that something shared accounts for."""
+        """Silent nodes that a shared component explains."""
         return self.beyond.union(*self.of_places.values())
 
 
 def mesh_of(measurements: Sequence[Measurement], places: Mapping[str, str], limits: MeshLimits) -> Mesh:
-    """What these exchanges come to."""
+    """Analyse these exchanges."""
     measurements = numbered(measurements)
     rails = rails_of(measurements)
     findings = (*_analysed(rails, places, limits), *missing_devices(measurements), *failed_meetings(measurements))
@@ -95,7 +95,7 @@ def mesh_of(measurements: Sequence[Measurement], places: Mapping[str, str], limi
 
 
 def _analysed(rails: Sequence[Rail], places: Mapping[str, str], limits: MeshLimits) -> Iterator[MeshFinding]:
-    """What is common to most comes first: nothing that it accounts for is said of a node."""
+    """Starts with what is common to most: a node is not blamed for what that explains."""
     nodes = sorted({node for rail in rails for node in rail.tried})
     dead = [rail for rail in rails if len(rail.tried) >= FEWEST_NODES and _share(rail) <= limits.rail_share]
     live = [rail for rail in rails if rail not in dead]
@@ -115,7 +115,7 @@ def _analysed(rails: Sequence[Rail], places: Mapping[str, str], limits: MeshLimi
 
 
 def _is_shared(silent: Collection[str], tried: Collection[str], has_places: bool, limits: MeshLimits) -> bool:
-    """Whether so many of those tried reach nobody that what they share is more likely at fault than each of them."""
+    """Whether so many of those tried reach nobody that a shared component is the likelier cause."""
     return len(silent) >= max(FEWEST_OF_A_SWITCH, limits.switch_share * len(tried) if has_places else 0.0)
 
 
@@ -124,7 +124,7 @@ def _share(rail: Rail) -> float:
 
 
 def _all(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
-    """That nothing, or hardly anything, carries anything."""
+    """A finding that nothing, or hardly anything, works."""
     made, arrived = sum(len(rail.links) for rail in rails), sum(rail.arrived for rail in rails)
     message = f"{arrived} of {made} exchanges between RDMA devices of {fold(nodes)} brought anything back"
     reason = why(link for rail in rails for link in rail.failed.values())
@@ -132,14 +132,14 @@ def _all(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
 
 
 def _most(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
-    """That most nodes reach nobody: what they share is more likely at fault than each of them."""
+    """A finding that most nodes reach nobody: a shared component is the likelier cause."""
     message = f"no RDMA device of {fold(nodes)}, most of the nodes, reaches any other"
     reason = why(link for rail in rails for link in rail.failed_of(nodes))
     return MeshFinding(MeshKind.ALL, tuple(nodes), f"{message}: {reason}", tuple(rail.number for rail in rails))
 
 
 def _nodes_together(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
-    """That several nodes reach nobody while others do: they may have a switch, or a fabric, of their own."""
+    """A finding that several nodes reach nobody while others do: they may share a switch or fabric."""
     numbers = tuple(rail.number for rail in rails if rail.silent & set(nodes))
     message = (
         f"none of the RDMA devices of {fold(nodes)} on {in_words(numbers)} reaches anybody, those of other nodes do"
@@ -157,7 +157,7 @@ def _dead_rails(dead: Sequence[Rail], live: Sequence[Rail]) -> Iterator[MeshFind
 
 
 def _of_places(rail: Rail, places: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    """The silent nodes of each place most of whose devices on this rail are."""
+    """The silent nodes of each place where most devices on this rail are silent."""
     silent, tried = _by_place(rail.silent, places), _by_place(rail.tried, places)
     return {
         place: frozenset(nodes)
@@ -175,7 +175,7 @@ def _by_place(nodes: Iterable[str], places: Mapping[str, str]) -> dict[str, set[
 
 
 def _silent_nodes(seen: Sequence[SeenRail]) -> frozenset[str]:
-    """The nodes with several devices none of which reaches anybody, where something shared accounts not for all."""
+    """Nodes with several devices none of which reaches anybody, unless a shared component explains it."""
     tried: dict[str, list[SeenRail]] = defaultdict(list)
     for reading in seen:
         for node in reading.rail.tried:
@@ -190,7 +190,7 @@ def _silent_nodes(seen: Sequence[SeenRail]) -> frozenset[str]:
 
 
 def _node(node: str, rails: Sequence[Rail]) -> MeshFinding:
-    """A node none of whose devices reaches anybody."""
+    """A finding on a node none of whose devices reaches anybody."""
     own = [rail for rail in rails if node in rail.tried]
     partners = frozenset().union(*(rail.tried[node] for rail in own))
     good = frozenset().union(*(rail.good_partners(node) for rail in own))

@@ -11,11 +11,11 @@ from clusterproof.plugins.benchmarks.pairwise.screen import Suspicion, but_the_w
 from clusterproof.plugins.core.robust import location, location_error, spread
 from clusterproof.plugins.evidence.pairs import Estimate, Kind, PairFault, estimated
 
-RETESTS = 3  # without which no node is named
-FEWEST_GOOD_PAIRS = 2  # that say what is normal: of three nodes it may be the two others' link that is fast
-MAX_ALLOWED = 0.2  # of the minimum effect: by so little a node may miss it, where that is within the error
-BUT_FOR_ONE = 0.75  # of the minimum effect: so slow a node must be without its worst partner, too
-UNLIKELY = 0.05  # that a node is slower by the minimum effect: below it no measurement more is spent on it
+RETESTS = 3  # required before a node is named
+FEWEST_GOOD_PAIRS = 2  # that define what is normal: with three nodes, the other two's link may just be fast
+MAX_ALLOWED = 0.2  # of the minimum effect: a node may miss it by this, if within the error
+BUT_FOR_ONE = 0.75  # of the minimum effect: required even without the worst partner
+UNLIKELY = 0.05  # that a node is slower by the minimum effect: below this it is not measured again
 
 
 def suspected(node: str, screened: Suspicion, estimate: Estimate, settings: AnalysisSettings) -> PairFault | None:
@@ -72,7 +72,7 @@ def _estimate(node: str, screened: Suspicion, nodes: int) -> Estimate:
         middle, chance = location(xs), confidence(xs, screened.reference, nodes)
     else:
         middle, chance = median(xs), 0.0
-    sigma = max(screened.reference.sigma, spread(xs))  # its own may be slow now more, now less
+    sigma = max(screened.reference.sigma, spread(xs))  # its own may be slow to a varying degree
     return estimated(middle, location_error(len(xs), sigma), len(xs), partners, chance)
 
 

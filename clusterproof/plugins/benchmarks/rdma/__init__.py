@@ -1,1 +1,1 @@
-"""The program that runs on both nodes of a pair and exchanges a few bytes between their RDMA devices."""
+"""Programs that run on the two nodes of a pair to exchange a few bytes between their RDMA devices."""

@@ -33,7 +33,7 @@ def small_numbers(data: object) -> tuple[int, ...]:
 
 
 def every_alone(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ...]]:
-    """A decoder as `every`, in which one that is no JSON object hides no other: of it nothing was reported."""
+    """A decoder like `every`, except that an invalid entry does not affect others: it counts as not reported."""
     return lambda data: tuple(kind(entry if isinstance(entry, dict) else {}) for entry in values(data))
 
 
@@ -54,7 +54,7 @@ class WrongResult(Reported):
 
     @property
     def is_steady(self) -> bool:
-        """Whether it came each time that it was computed again, always the same."""
+        """Whether it occurred in every repetition, with the same value."""
         return bool(self.of and self.again == self.of and self.alike)
 
     @property
@@ -73,7 +73,7 @@ class TypeProducts(Reported):
 
     type = Field(text)
     products = Field(optional(whole))
-    cores = Field(optional(whole))  # that multiplied it
+    cores = Field(optional(whole))  # number of cores that multiplied it
     wrong_cores = Field(optional(whole))
     wrong_products = Field(whole)
     wrong = Field(every(WrongResult))
@@ -82,7 +82,7 @@ class TypeProducts(Reported):
 
     @property
     def gap(self) -> str:
-        """Why nothing is proven of a type that the hardware has; empty where something is. Raises Incomplete."""
+        """Why a type that the hardware supports is not proven; empty if it is. Raises Incomplete."""
         has_products = (self.products or 0) > 0 or bool(self.has_none)
         return "" if has_products else self.why or "no result could be verified"
 
@@ -95,19 +95,19 @@ class ExactGpu(Reported):
     address = Field(optional(text))  # on the PCI bus
     sms = Field(optional(whole))
     size = Field(optional(whole))  # rows and columns of its products
-    error = Field(optional(text))  # why it made no more than these
+    error = Field(optional(text))  # why it computed no more
     _made = Field(optional(every_alone(TypeProducts)), "types")
 
     @property
     def types(self) -> tuple[TypeProducts, ...]:
-        """Products by type, at least one but where there is an error. Raises Incomplete."""
+        """Products by type, at least one unless there is an error. Raises Incomplete."""
         if self.error:
             return self._made or ()
         return tuple(at_least_one([*(self._made or ())], "type of data"))
 
     @property
     def gap(self) -> str:
-        """Why its products do not prove all of it; empty where they do. Raises Incomplete."""
+        """Why its products do not prove all types; empty if they do. Raises Incomplete."""
         if self.error:
             return self.error[:200]
         size, busy = self.size or 0, (self.size or 0) ** 2 // TILE
@@ -120,7 +120,7 @@ class ExactGpu(Reported):
 class GpuExact(Reported):
     """The results of a node's GPUs."""
 
-    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
+    given = Field(optional(whole), "gpus")  # number of GPUs available to the measuring process
 
     @property
     def gpus(self) -> tuple[ExactGpu, ...]:

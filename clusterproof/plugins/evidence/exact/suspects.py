@@ -1,8 +1,8 @@
 """Suspects for wrong results of collectives: a GPU, a link, a NIC or the network, by who received whose data wrong.
 
-Each hypothesis says how likely it makes what was seen: a link brings wrong elements from one rank to one other, a GPU
-from it or to it, whoever the other is. What makes it far likelier than all the others do is suspected. A sum of unknown
-source may have been changed by any rank that it came by: it weighs little, and between nodes names nobody.
+Each hypothesis has a likelihood for the observations: a link affects one pair of ranks, a GPU everything from or to
+it. A hypothesis that is far likelier than all others is suspected. A sum of unknown source may have been changed by
+any rank on its way: it has little weight, and between nodes identifies nobody.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from math import prod
 from clusterproof.plugins.core.record import record
 
 SURE = 0.95  # of one hypothesis among all
-MAX_SEEN = 64  # that are weighed: more do not make it surer
+MAX_SEEN = 64  # maximum considered: more do not increase confidence
 SUMS = ("all_reduce", "reduce_scatter")
-DIRECT = ("all_to_all", "reduce_scatter")  # from the sender to the receiver, where both are known
+DIRECT = ("all_to_all", "reduce_scatter")  # from the sender to the receiver, both known
 
 
 @record
@@ -53,7 +53,7 @@ class Ranks:
         return frozenset(rank for rank, name in enumerate(self.node_of) if name == node)
 
     def is_far(self, rank: int, other: int) -> bool:
-        """Whether the network lies between two ranks."""
+        """Whether the network is between two ranks."""
         return self.node_of[rank] != self.node_of[other]
 
 
@@ -94,7 +94,7 @@ def _tells(item: WrongElements, is_between_nodes: bool) -> bool:
 
 
 def _hypotheses(ranks: Ranks) -> Mapping[str, Mapping[Suspect, float]]:
-    """All of them, and how likely each is beforehand: each kind alike, and each of a kind."""
+    """All hypotheses with priors: equal for each kind, and within a kind."""
     every = range(ranks.count)
     nodes = list(dict.fromkeys(ranks.node_of))
     by_kind = {

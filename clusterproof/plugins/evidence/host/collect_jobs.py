@@ -1,4 +1,4 @@
-"""What jobs have left: processes whose job runs here no more, and files in /dev/shm whose owner has no process."""
+"""What jobs left behind: processes of ended jobs, and files in /dev/shm whose owner has no process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEP = "slurmstepd"  # there is one for every step of a job that runs here
 TITLE = Pattern(r"slurmstepd: \[(\d+)")
 JOB = Pattern(r"(?:^|\0)SLURM_JOB_ID=(\d{1,12})(?:\0|$)")
 STARTED_HERE = Pattern(r"(?:^|\0)SLURMD_NODENAME=")  # by a step, which salloc's own shell is not
-# A control group that slurmstepd has made: no process leaves it by itself, and users make none of that path.
+# A control group made by slurmstepd: processes cannot leave it, and users cannot create that path.
 GROUP = Pattern(
     r"(?m)^\d+:[^:]*:/(?:slurm[^/\n]*/uid_\d+|(?:system\.slice/)?[^/\n]*slurmstepd\.scope)/job_(\d{1,12})(?:/|$)"
 )
@@ -99,9 +99,9 @@ def _steps(node: Node, pids: list[str], daemons: frozenset[int]) -> tuple[list[s
 
 
 def _job(node: Node, pid: str) -> tuple[str, bool]:
-    """The job that a process was started for: surely by its control group, else by its environment. Raises OSError.
+    """The job that a process was started for: certain by control group, else from its environment. Raises OSError.
 
-    What a process has for its environment is its own to write.
+    A process can change its own environment.
     """
     try:
         group = GROUP.search(node.read(f"/proc/{pid}/cgroup"))
@@ -115,7 +115,7 @@ def _job(node: Node, pid: str) -> tuple[str, bool]:
 
 
 def _shm(node: Node, owners: set[int]) -> object:
-    """What lies in /dev/shm of each owner who has no process, largest first."""
+    """The files in /dev/shm of each owner without a process, largest first."""
     now = time.time()
     by_uid: dict[int, dict[str, float]] = {}
     try:

@@ -1,4 +1,4 @@
-"""A node's processors, memory, processes, services and limits, and what ended jobs have left."""
+"""A node's CPUs, memory, processes and services; leftovers of jobs, and limits of open files and threads."""
 
 from __future__ import annotations
 
@@ -159,9 +159,9 @@ main_memory = collected_as("memory", MainMemory)
 
 @collected_by()
 def clock_apart_s(node: EvidenceSource) -> float:
-    """How far its clock is at least from that of whoever asked it: ahead, or behind if negative; 0: it may be right.
+    """The minimum offset between its clock and the requester's: ahead, or behind if negative; 0: possibly correct.
 
-    The probe began at some time between the question and the answer, less what the probe took.
+    The probe began at some time between request and answer, minus its own duration.
     """
     answer = node.evidence
     if not (answer.asked and answer.answered):

@@ -1,4 +1,4 @@
-"""The NVIDIA driver's lines in the kernel log, about GPUs and NVSwitches."""
+"""Events that the NVIDIA driver logs about GPUs and NVSwitches."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class SXidEvent:
 
 @record
 class FallenOffBus:
-    """The driver lost a GPU and logged no Xid; `pci` is empty where it did not name the GPU."""
+    """The driver lost a GPU and logged that without an Xid; `pci` is empty if it did not say which."""
 
     pci: str
     time: float | None
@@ -103,7 +103,7 @@ class FallenOffBus:
 
 @record
 class InitFailed:
-    """The driver could not initialise a GPU and logged no Xid; `pci` is empty where it did not name the GPU."""
+    """The driver could not start a GPU and logged that without an Xid; `pci` is empty if it did not say which."""
 
     pci: str
     time: float | None
@@ -113,7 +113,7 @@ class InitFailed:
 
 @record
 class Cleared:
-    """An event that ends all earlier ones of the GPU at `pci`, or EVERY_GPU; `by` says what happened.
+    """Ends everything logged before it for the GPU at `pci`, or EVERY_GPU; `by` says what happened.
 
     `form` is the line's. It `is_partial` where the driver was loaded, but could not start some of its GPUs.
     """
@@ -149,7 +149,7 @@ _CAUSE = Pattern(r" caused by previous Xid (\d{1,4})\s*\Z", IGNORING_CASE)
 
 
 class Driver:
-    """Reads the driver's lines in order, as some make sense only together."""
+    """Parses the driver's lines in order, because some only make sense together."""
 
     def __init__(self) -> None:
         self._begun: list[tuple[str, float | None]] = []  # GPUs of sentences over three lines, and when they began

@@ -1,4 +1,4 @@
-"""Events of the host in the kernel log, made from lines by the forms of the catalogue."""
+"""Kernel log events about the host, and how lines are converted to events by form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOUND = "the NUMA nodes that it is bound to"
 
 @record
 class Logged:
-    """A line with the meaning of its catalogue `form`; `device` is empty where it is about the whole node.
+    """A line with the meaning of its `form` in the catalogue; `device` is empty if it is about the whole node.
 
     `names` are all by which it calls what it is about: a line that ends another has one of them, or neither has any.
     Here and in all events `lines` is how many lines of the log it stands for: the probe leaves out some of many alike.
@@ -32,7 +32,7 @@ class Logged:
 
 @record
 class NotKnown:
-    """An error of one of our devices that no form of the catalogue knows; lines alike have one `kind`."""
+    """An error of a relevant device that matches no form; similar lines share their `kind`."""
 
     kind: str
     words: str
@@ -42,7 +42,7 @@ class NotKnown:
 
 @record
 class OomKill:
-    """A process killed for lack of memory; `group` is the cgroup whose limit it was, `?` where unknown.
+    """A process killed for lack of memory; `group` is whose limit it was, `?` if unknown.
 
     That is a control group, or BOUND: the process may use some NUMA nodes only, and they are full.
     Empty: it was the whole node's memory.

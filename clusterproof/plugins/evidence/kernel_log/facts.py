@@ -1,4 +1,4 @@
-"""Reads the kernel log into typed events of GPUs and of the host. Never raises."""
+"""Converts the kernel log into typed events about GPUs and the host, for the period that counts. Never raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removes what grep, busybox and OpenWrt put before the lines of a log."""
+"""Removes prefixes from a log's lines: grep's file names and line numbers, and those of busybox and OpenWrt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue's rules for one Xid on one GPU: how often it may happen, and named special cases."""
+"""Rules for the lines of one Xid on one GPU: how often it happened, and the rules named in the catalogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node by the Kubernetes API, its kubelet's policies for processors and memory, and Kueue's flavors."""
+"""Typed facts: a node in Kubernetes, its kubelet's CPU and memory policies, and Kueue's flavors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Taint(Reported):
 
 @record
 class Resources(Reported):
-    """Quantities of a node's resources; 0 for those that it does not name."""
+    """The amount of each resource that a node has or offers; a missing one is 0."""
 
     def of(self, name: str) -> int:
         """Devices or bytes, by the suite's name of a resource (`gpu`, `efa`, `hugepages_2mi`). Raises Incomplete."""
@@ -87,7 +87,7 @@ def _taints(data: object) -> tuple[Taint, ...]:
 
 @record
 class KubernetesNode(Reported):
-    """A node of the Kubernetes API; `labels` are those that the suite uses, by its own names for them."""
+    """A node from the API server; `labels` are those in use, under the suite's own names."""
 
     asked_at: float  # seconds since 1970
 
@@ -195,7 +195,7 @@ class Flavor(Reported):
 
 @record
 class Kubelet(Reported):
-    """A kubelet's policies, as configured, and some as its state files show them in force."""
+    """A kubelet's policies: as configured, and for some as in force according to its state files."""
 
     configured = Field(table)
     changed = Field(texts)  # files that are newer than the process, which has not read them so

@@ -1,4 +1,4 @@
-"""What Kubernetes reports about one node: pods, devices, placement."""
+"""What Kubernetes reports about a node, for the cluster's operator: pods, devices, location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods, devices of DRA and volume claims from the Kubernetes API."""
+"""Typed facts on pods, devices and volume claims in Kubernetes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _containers(data: object) -> tuple[WaitingContainer, ...]:
 
 @record
 class KubernetesPod(Reported):
-    """A pod that has not ended, on a node of the run or waiting for a node with accelerators."""
+    """A pod that has not ended, on a checked node or waiting for a node with accelerators."""
 
     asked_at: float  # seconds since 1970
 
@@ -111,7 +111,7 @@ class ResourceSlice(Reported):
 
 @record
 class StorageClass(Reported):
-    """A storage class: its provisioner, and whether it waits until a pod has a node."""
+    """A storage class: its provisioner, and whether volumes are only created once a pod is scheduled."""
 
     name = Field(text)
     provisioner = Field(text)
@@ -120,7 +120,7 @@ class StorageClass(Reported):
 
 @record
 class VolumeClaim(Reported):
-    """A claim: its class (empty: none), its volume (empty: none yet), and that volume's CSI driver."""
+    """A claim: its class (empty: none), its volume (empty: none), and that volume's CSI driver."""
 
     namespace = Field(text)
     claim = Field(text, "name")
@@ -147,7 +147,7 @@ class DriversOfNode(Reported):
 
 @record
 class KubernetesStorage:
-    """The storage of a cluster: `claims` by namespace and name, `drivers` by node, `classes` by name."""
+    """Storage for a cluster's claims: `claims` by namespace and name, `drivers` by node, `classes` by name."""
 
     claims: Mapping[str, VolumeClaim]
     drivers: Mapping[str, frozenset[str]]

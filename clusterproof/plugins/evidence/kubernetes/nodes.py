@@ -1,4 +1,4 @@
-"""The nodes of a run, each by the Kubernetes API and by its own evidence."""
+"""The checked nodes, each with its state in Kubernetes and its own evidence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.node import Node
 
 @record
 class MemberNode:
-    """A node of the run; `others` are the Kubernetes nodes of its group."""
+    """A checked node; `others` are those of its group, from Kubernetes."""
 
     node: Node
     known: KubernetesNode | None

@@ -1,4 +1,4 @@
-"""What ENA's driver counts of packets over the allowances of an EC2 instance, twice: ethtool's ioctl."""
+"""ENA's counters of packets exceeding the allowances of an EC2 instance, read twice: ethtool's ioctl."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class RdmaDevice(Reported):
 
 @record
 class Interface(Reported):
-    """A network interface that has a device of its own; a virtual one has none."""
+    """A network interface with a device of its own, unlike virtual ones."""
 
     name = Field(text)
     driver = Field(text)
@@ -212,7 +212,7 @@ class Interface(Reported):
 
 @record
 class Counters(Reported):
-    """A device's or interface's counters, read twice, by name."""
+    """A device's or an interface's counters at two times, by name, as far as its driver has them."""
 
     name = Field(text)
     counters = Field(table)
@@ -262,7 +262,7 @@ class Nameserver(Reported):
 
 @record
 class InterfaceAddress(Reported):
-    """The addresses of an interface; `mac` and `ipv4` are empty where it has none."""
+    """The addresses of an interface; `mac` and `ipv4` are empty if it has none."""
 
     name = Field(text)
     driver = Field(text)

@@ -1,4 +1,4 @@
-"""A node's RDMA devices, RoCE ports and interfaces, and the network libraries that find them."""
+"""A node's RDMA devices, RoCE ports and interfaces, and the state of its network software."""
 
 from __future__ import annotations
 

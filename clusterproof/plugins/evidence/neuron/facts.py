@@ -1,4 +1,4 @@
-"""Neuron devices: as the driver reports them, as neuron-ls lists them, and what a node has and the kernel logged."""
+"""Neuron devices from the driver and neuron-ls, and their errors in the kernel log."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Devices on the PCI bus, whether or not a driver knows them."""
+"""The PCI bus, independent of drivers."""

@@ -1,4 +1,4 @@
-"""PCI devices from sysfs, and the distance between them in the terms of nvidia-smi topo."""
+"""PCI devices from sysfs, and the distance between them in terms of nvidia-smi topo."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PciErrors(Reported):
 
 @record
 class PciDevice(Reported):
-    """A GPU, network device or NVMe controller on the PCI bus, or the upstream port of a switch above one."""
+    """A PCI device of a relevant kind, or the upstream port of a switch above one."""
 
     address = Field(text)
     vendor = Field(text)
@@ -172,7 +172,7 @@ class Location:
 
 @record
 class Paths(Reported):
-    """The distances of one GPU to other devices, each one of NEAREST_FIRST, by device."""
+    """The distance between one GPU and other devices, by name: one of NEAREST_FIRST."""
 
     gpus = Field(table)
     nics = Field(table)

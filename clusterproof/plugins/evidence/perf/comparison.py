@@ -1,4 +1,4 @@
-"""Compares the speed of GPUs with that of their model's others, on the node and in its group.
+"""References for GPU copies and products: GPUs of the same model on the node and in its group.
 
 Between GPUs also those as near to the others. What is slower than all that it may not be compared with is incomplete.
 """

@@ -1,4 +1,4 @@
-"""Logs of `dcgmi diag`, nccl-tests and nccom-test, and NCCL's own log lines, typed."""
+"""Typed logs of `dcgmi diag`, nccl-tests and nccom-test, and NCCL's own messages about its network."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Row(Reported):
 
 @record
 class Network(Reported):
-    """The network by NCCL's own lines: names, each with the number of lines that have it."""
+    """NCCL's own messages: names with the number of lines that contain them."""
 
     info_lines = Field(whole)
     warnings = Field(texts)
@@ -95,7 +95,7 @@ class Network(Reported):
 
 @record
 class NcclLog(Reported):
-    """One log. Only `network` is known where it is not of nccl-tests."""
+    """One log. If nccl-tests did not write it, only `network` is known."""
 
     version = Field(text)
     collective = Field(text)
@@ -125,7 +125,7 @@ class NcclTests(Reported):
 
 @record
 class NccomRow(Reported):
-    """One size; bandwidths in 10^9 bytes a second, whatever the version of nccom-test means by GB/s."""
+    """One size; bandwidths in 10^9 bytes a second, whatever GB/s means in that version of nccom-test."""
 
     size_bytes = Field(whole)
     count = Field(optional(whole))
@@ -161,7 +161,7 @@ _XID = re.compile(r"\s*Detected XID (\d{1,6}) for GPU \d", re.IGNORECASE)  # DCG
 
 @record
 class Message(Reported):
-    """A message of DCGM about a result; `severity` is its number, None where the output has none."""
+    """A message of DCGM on a result; `severity` is its number, None if the output has none."""
 
     text = Field(text)
     severity = Field(optional(whole))
@@ -169,7 +169,7 @@ class Message(Reported):
 
 @record
 class Result(Reported):
-    """One result of a test; `gpu` is empty where it is of all GPUs. `status`: pass fail warn skip `not run` unknown."""
+    """One result of a test; `gpu` is empty if it is about all GPUs. `status`: pass fail warn skip `not run` unknown."""
 
     gpu = Field(text)
     status = Field(text)
@@ -208,7 +208,7 @@ class DiagTest(Reported):
 
 @record
 class DiagLog(Reported):
-    """One run of `dcgmi diag`; `exit` is None where nobody wrote it down, `is_complete` whether its end was reached."""
+    """One run of `dcgmi diag`; `exit` is None if unknown, `is_complete` whether it reached its end."""
 
     version = Field(text)
     exit = Field(optional(whole))

@@ -1,4 +1,4 @@
-"""A node's results under load, and its measurements with other nodes. Captured logs are read by the same rules.
+"""A node's load and pair measurements. Logs that people collected are evaluated by the same rules.
 
 The classes of what was measured are loaded when there is something for them to read: in a prolog there is not.
 """

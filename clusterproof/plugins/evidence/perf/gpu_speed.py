@@ -1,4 +1,4 @@
-"""Speed of GPU copies and products, read from the output of nvbandwidth and PyTorch."""
+"""GPU copy and compute speed, parsed from the output of nvbandwidth and PyTorch."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _leads_to(links: Mapping[str, int], others: int) -> bool:
 
 @record
 class GpuBandwidth(Reported):
-    """Copies of every GPU; `by` is the program, as each measures differently."""
+    """The copies of every GPU; `by` is the program that made them: each has its own method."""
 
     by = Field(text)
     given = Field(optional(whole), "gpus")  # GPUs, to the process that measured

@@ -1,4 +1,4 @@
-"""Slurm's nodes, partitions and jobs, typed."""
+"""Typed facts on Slurm nodes."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Partition(Reported):
 
 @record
 class SlurmCluster(Reported):
-    """A cluster as Slurm's commands show it."""
+    """A cluster according to Slurm's commands."""
 
     config = Field(table)
 
@@ -206,7 +206,7 @@ class SlurmCluster(Reported):
 
 @record
 class SlurmJobs(Reported):
-    """The jobs that have nodes, as `squeue` shows them."""
+    """The jobs that have nodes, according to `squeue`."""
 
     @property
     def job(self) -> str:

@@ -1,1 +1,1 @@
-"""Installed software and its versions, and the environment that jobs get."""
+"""Installed software and versions, and the environment of jobs."""

@@ -1,4 +1,4 @@
-"""The software of a node, its versions, the contents of its image, and the variables that it sets."""
+"""Installed software and versions, image contents, and environment settings of a node."""
 
 from __future__ import annotations
 
@@ -111,14 +111,14 @@ def _version(data: object) -> str:
 
 @record
 class LeftFile(File):
-    """A file that an image should not have; its size cannot be read where this user may not look at it."""
+    """A file that an image should not contain; its size is unreadable if this user has no access."""
 
     bytes = Field(whole)
 
 
 @record
 class Keys(Reported):
-    """SSH keys that may log in to an account; those limited to one command are no use to a person."""
+    """The keys that can log in to an account; those restricted to a command do not count."""
 
     keys = Field(whole)
     commands = Field(whole)
@@ -126,14 +126,14 @@ class Keys(Reported):
 
 @record
 class OwnFile(File):
-    """A file that must differ between machines, and when it was written (seconds since 1970)."""
+    """A file that must be unique to each machine, and when it was written, in seconds since 1970."""
 
     written = Field(whole)
 
 
 @record
 class Plugin(Reported):
-    """A SPANK plug-in of plugstack.conf: `required` or `optional`; its size is None where it is absent."""
+    """A Slurm plug-in from plugstack.conf: `required` or `optional`; its size is None if it is missing."""
 
     need = Field(text)
     path = Field(text)

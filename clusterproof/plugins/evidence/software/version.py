@@ -1,4 +1,4 @@
-"""Version numbers, and the rules by which a manifest compares them."""
+"""Versions in programs' notations, and the rules of a manifest for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Version:
 
 @record
 class Rule:
-    """One condition, such as `>= 1.43`. Only as many numbers as it has are compared: `== 2.27` holds for 2.27.5."""
+    """One condition, such as `>= 1.43`. Only as many numbers as it has are compared: `== 2.27` matches 2.27.5."""
 
     operator: str
     version: Version

@@ -1,4 +1,4 @@
-"""Disks, mounted file systems and Lustre of a node."""
+"""A node's disks, its mounted file systems, and Lustre's servers."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class NvmeController(Reported):
 
 @record
 class EbsVolume(Reported):
-    """How long (µs) one EBS volume was asked for more than its own limit, or its instance's."""
+    """How long an EBS volume was asked for more than its limits, or its instance's, in µs."""
 
     name = Field(text)
     serial = Field(text)  # of the volume's id: `vol0546d3c3b0af0bf6d`

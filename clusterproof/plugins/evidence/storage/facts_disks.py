@@ -1,4 +1,4 @@
-"""SMART data of disks, and software RAID, where a capture has them; no collector reads these."""
+"""Disk health and software RAID, as far as a capture has them: no collector queries them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BEARS = {"raid0": 0, "linear": 0, "raid4": 1, "raid5": 1, "raid6": 2}  # without
 
 @record
 class DiskHealth(Reported):
-    """One disk's SMART data; None where the output does not show a value."""
+    """SMART values of one disk; None if the output lacks them."""
 
     name = Field(text)
     serial = Field(optional(text))
@@ -70,7 +70,7 @@ class DiskHealth(Reported):
 
 @record
 class DiskArray(Reported):
-    """One software RAID array; `disks` and `working` are None where the numbers are not shown."""
+    """A software RAID array; `disks` and `working` are None if unknown."""
 
     name = Field(text)
     level = Field(text)

@@ -1,4 +1,4 @@
-"""Lustre: the client's connections to its servers, and the space on them."""
+"""Lustre: what this client knows about its servers, and their free space."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LustreClient(Reported):
 
 @record
 class LustreTarget(Reported):
-    """One OST or MDT. Percentages are as in `lfs df`: of what users may use."""
+    """One OST or MDT. Percentages are calculated as by `lfs df`: of what users may use."""
 
     kind = Field(text)
     label = Field(text, "name")
@@ -108,7 +108,7 @@ class Lustre(Reported):
 
 @record
 class CheckpointFolder(Reported):
-    """A folder that jobs save to; `exit` and `output` are those of `lfs getstripe`, only on Lustre."""
+    """A folder for checkpoints; `exit` and `output` are from `lfs getstripe`, only on Lustre."""
 
     path = Field(text)
     type = Field(text)

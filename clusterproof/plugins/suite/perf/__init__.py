@@ -1,1 +1,1 @@
-"""Load on nodes and pairwise tests within a run."""
+"""Load on nodes and measurements of pairs in a run: options and output."""

@@ -86,7 +86,7 @@ def orders_of(config: pytest.Config, cluster: Cluster) -> GateSettings:
 
 
 def _refuse_a_part(config: pytest.Config) -> None:
-    """A node that passed some checks of many is not fit; and where pods run, processes are no fault.
+    """Reject runs of only some checks, which do not show that a node is fit; or of checks that running pods would fail.
 
     Raises pytest.UsageError.
     """
@@ -113,7 +113,7 @@ class K8sGateReporter:
     """The plugin of a run with `--k8s-gate`."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> None:
-        """Refuse what makes no sense. Raises pytest.UsageError."""
+        """Reject invalid combinations. Raises pytest.UsageError."""
         self.orders = orders_of(config, cluster)
         self.cluster = cluster
         self.results = results
@@ -122,7 +122,7 @@ class K8sGateReporter:
         self.written = WriteOutcome((), ())
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write what was found; of a run that did not come to its end, nothing."""
+        """Write the findings; nothing if the run was interrupted."""
         outcomes: Any = session.config.pluginmanager.get_plugin("clusterproof-outcomes")
         why = _unended(session, cut_of(self.results), outcomes.raised)
         self.written = WriteOutcome((), (why,)) if why else self._write(session.config, is_whole=not outcomes.broken)
@@ -133,7 +133,7 @@ class K8sGateReporter:
             session.exitstatus = EXIT_UNWRITTEN
 
     def _keep_unfit(self, config: pytest.Config) -> None:
-        """Keep what nodes reported that have become unfit, or have another fault."""
+        """Keep the evidence of nodes that became unfit, or have a different fault."""
         folder = config.option.k8s_evidence
         if not folder:
             return
@@ -149,7 +149,7 @@ class K8sGateReporter:
             self.written = replace(self.written, problems=(*self.written.problems, message))
 
     def _leave(self, folder: str | None) -> None:
-        """Leave what there is to say of this round to the process of the gate that stays."""
+        """Write what the gate's main process should log about this round."""
         if not folder:
             return
         kept = ReportCache(folder)
@@ -186,7 +186,7 @@ class K8sGateReporter:
         return replace(written, lines=(*written.lines, *lines), problems=(*written.problems, *self._unvisited()))
 
     def _earlier(self, config: pytest.Config) -> tuple[Mapping[str, KeptVerdict], Mapping[str, Health]]:
-        """Where a gate evaluates a part of its nodes at once, what stands of the others, and what stood of these."""
+        """If a gate evaluates some of its nodes: the valid verdicts of the others, and the previous ones of these."""
         if not (config.option.k8s_keep and self.cluster.is_part):
             return {}, {}
         verdicts = kept_verdicts(Path(config.option.k8s_keep))
@@ -195,7 +195,7 @@ class K8sGateReporter:
         return others, {node: verdict.health for node, verdict in verdicts.items() if node in own}
 
     def _unconfirmed(self, config: pytest.Config, verdicts: Mapping[str, Health]) -> frozenset[str]:
-        """The nodes that fail only beside others for the first time, as a gate reads not all reports at one time."""
+        """Nodes that fail only in comparison for the first time: a gate does not read all reports at the same time."""
         if self.cluster.connection != AGENTS or not config.option.k8s_keep:
             return frozenset()
         failed: dict[str, list[str]] = defaultdict(list)
@@ -208,7 +208,7 @@ class K8sGateReporter:
         return ReportCache(config.option.k8s_keep).unconfirmed(failing_with_peers, time.time(), every)
 
     def _unvisited(self) -> Iterator[str]:
-        """A line for each reason of the API server's for which no pod was sent to nodes."""
+        """One line for each reason of the API server why no pod was sent to nodes."""
         by_reason: dict[str, list[str]] = defaultdict(list)
         for node, reason in unvisited(self.results).items():
             by_reason[reason].append(node)
@@ -216,7 +216,7 @@ class K8sGateReporter:
             yield of_nodes(names, f"not evaluated, and their conditions stay as they are: {reason}")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what was written, and what was not."""
+        """Print what was written, and what was not."""
         for line in self.written.lines:
             terminalreporter.write_line(f"gate: {line}")
         for problem in self.written.problems:
@@ -224,12 +224,12 @@ class K8sGateReporter:
 
 
 def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> K8sGateReporter | None:
-    """The one of `--k8s-gate`; None where nothing is run. Raises pytest.UsageError."""
+    """The reporter of `--k8s-gate`; None if nothing is run. Raises pytest.UsageError."""
     return None if config.option.collectonly else K8sGateReporter(config, cluster, results)
 
 
 def _keep(config: pytest.Config, verdicts: Mapping[str, KeptVerdict]) -> None:
-    """Let verdicts hold in the rounds that evaluate nothing; without a place for them each round evaluates."""
+    """Store verdicts for rounds that evaluate nothing; without storage, each round evaluates."""
     if config.option.k8s_keep:
         with suppress(OSError):
             keep_verdicts(Path(config.option.k8s_keep), verdicts)
@@ -253,16 +253,16 @@ def _unended(session: pytest.Session, cut: EarlyEnd | None, raised: BaseExceptio
     return ""
 
 
-MOST = 5  # recordings of a node: the newest
+MOST = 5  # recordings kept per node: the newest
 RECORDED = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
 
 
 def keep_unfit(folder: Path, cluster: Cluster, evidence: NodeEvidence, at: float) -> None:
-    """Record what one node of a cluster reported, as `FOLDER/NODE/TIME`; `at` in seconds since 1970. Raises OSError."""
+    """Record one node's evidence as `FOLDER/NODE/TIME`; `at` in seconds since 1970. Raises OSError."""
     folder_of_node = folder / recording_file(evidence.node).removesuffix(".json")
     recording = folder_of_node / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
     targets = tuple(target for target in cluster.targets if target.name == evidence.node)
-    for old in _recordings(folder_of_node)[: 1 - MOST]:  # first: a full volume has room again
+    for old in _recordings(folder_of_node)[: 1 - MOST]:  # first, to free space on a full volume
         shutil.rmtree(old)
     try:
         write_cluster(recording, replace(cluster, targets=targets, is_part=True))
@@ -273,6 +273,6 @@ def keep_unfit(folder: Path, cluster: Cluster, evidence: NodeEvidence, at: float
 
 
 def _recordings(folder: Path) -> list[Path]:
-    """Those of a node, the oldest first; what else lies there is somebody else's."""
+    """A node's recordings, the oldest first; other files are left alone."""
     named = (path for path in folder.glob("*") if RECORDED.fullmatch(path.name))
     return sorted(path for path in named if path.is_dir() and not path.is_symlink())

@@ -1,1 +1,1 @@
-"""Readers of a run's files, a module for each tool that writes them; each has `FORMATS`, by which it is found."""
+"""Readers of training runs' files, one module per tool; modules with `FORMATS` are found automatically."""

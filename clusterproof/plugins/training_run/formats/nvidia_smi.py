@@ -67,7 +67,7 @@ def read_smi(path: RunFile) -> Iterator[Sample | GpuLost | CutFile]:
         if is_rest_of_complaint(line):
             continue
         cells = [cell.strip() for cell in next(csv.reader([line]), [])]
-        if not table.columns or _columns(line) == table.columns:  # a loop of its own writes them each time
+        if not table.columns or _columns(line) == table.columns:  # repeated if the loop is a shell's
             table.begin(_columns(line))
             continue
         if not cells:
@@ -95,12 +95,12 @@ class _Table:
     at: int = -1  # in it
 
     def begin(self, columns: list[str]) -> None:
-        """The line of names."""
+        """Parse the header line."""
         self.columns, self.index = columns, 0
 
     def take(self, row: Mapping[str, str], where: str) -> Iterator[Sample | GpuLost]:
-        """What a line says of its GPU. Raises RunError."""
-        self.index = self.index + 1 if row[TIME] == self.last else 0  # the GPU's own, where no column names it
+        """Parse the line of a GPU. Raises RunError."""
+        self.index = self.index + 1 if row[TIME] == self.last else 0  # the GPU's number, if no column has it
         self.last = row[TIME]
         self.time_s = _seconds(row[TIME], where)
         named = next((row[column] for column in DEVICES if column in row), str(self.index))
@@ -114,7 +114,7 @@ class _Table:
         yield from GpuReading(self.node, device, self.time_s, values).samples(where)
 
     def _next(self) -> str:
-        """The GPU whose line comes next, where the line itself does not name it any more."""
+        """The GPU of the next line, if the line does not identify it."""
         return self.order[(self.at + 1) % len(self.order)] if self.order else "a GPU"
 
     def _follow(self, device: str) -> None:
@@ -128,7 +128,7 @@ def _columns(line: str) -> list[str]:
 
 
 def _values(row: Mapping[str, str], where: str) -> dict[str, float]:
-    """The values that a line has. Raises RunError."""
+    """The values in a line. Raises RunError."""
     values = {
         meaning: real(row[column].partition(" ")[0], column, where)
         for column, meaning in COLUMNS.items()
@@ -141,7 +141,7 @@ def _values(row: Mapping[str, str], where: str) -> dict[str, float]:
 
 
 def _held(row: Mapping[str, str]) -> dict[str, float]:
-    """What holds the clocks down, by columns of single reasons: any of them, or none where each is there."""
+    """What holds the clocks down, from columns of single reasons: any of them, or none if all are there."""
     states: dict[str, list[str]] = {}
     for reason, (held, _) in REASONS.items():
         states.setdefault(held, []).append(

@@ -60,7 +60,7 @@ def read_pods(path: RunFile) -> Iterator[OnNode | CutFile]:
 
 
 def write_pods(folder: Path, nodes: Mapping[str, str]) -> None:
-    """Leave it in the folder of a recording, where there are any: nodes by hosts. Raises OSError."""
+    """Write it to the folder of a recording, if there are any: nodes by hosts. Raises OSError."""
     lines = [json.dumps({"pod": host, "node": node}) for host, node in sorted(nodes.items()) if node]
     if lines:
         (folder / PODS_FILE).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Steps that training code logs itself, as JSON lines."""
+"""Reads steps that training code logs as JSON lines."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def are_steps(head: bytes) -> bool:
 def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | CutFile | NoDuration]:
     """The steps and losses, a line each, and on which nodes their ranks run. Raises RunError."""
     lines, rank = Lines(path), rank_of_file(path.path)
-    is_told = rank is not None  # or it has been said that it is not
+    is_told = rank is not None  # or the missing rank has been reported
     placed: set[Placement] = set()
     clock: elapsed.Elapsed | None = None
     gaps: dict[int, LossGap] = {}
@@ -83,14 +83,14 @@ def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | C
 
 
 def _is_other(entry: Mapping[str, Any]) -> bool:
-    """Whether a line is of a validation, or has nothing that is logged of a step."""
+    """Whether a line is from a validation, or has no data of a step."""
     if any(OTHERS.match(str(entry[phase])) for phase in PHASES if phase in entry):
         return True
     return not (entry.keys() & {"step", "rank", *NAMES["loss"]} or _duration(entry))
 
 
 def _duration(entry: Mapping[str, Any]) -> tuple[str, float] | None:
-    """The key of the duration, and its unit in seconds; None where there is none."""
+    """The key of the duration, and its unit in seconds; None if there is none."""
     keys = ((short, end) for short in NAMES["duration"] for end in ("", *UNITS))
     return next(((f"{short}{end}", UNITS.get(end, 1.0)) for short, end in keys if f"{short}{end}" in entry), None)
 

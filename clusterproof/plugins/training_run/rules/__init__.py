@@ -1,1 +1,1 @@
-"""The computations of `checks/run`: pure functions of a run's data."""
+"""Computations of the checks in `checks/run` on a run's recorded data: pure functions."""

@@ -28,11 +28,11 @@ from clusterproof.plugins.training_run.samples import (
     longest,
 )
 
-SETTLED_S = 600  # of a run until caches and allocators have their size
-LEAST_GROWTH_S = 1800  # of what is behind that
-MAX_POINTS = 128  # of a series that slopes are taken between
-CERTAIN = 3.0  # times its own scatter must it have grown,
-LEAST_GROWTH = 0.2  # and by so many points at least
+SETTLED_S = 600  # of a run until caches and allocators reach their size
+LEAST_GROWTH_S = 1800  # after that
+MAX_POINTS = 128  # of a series between which slopes are computed
+CERTAIN = 3.0  # multiple of its own scatter that the growth must exceed,
+LEAST_GROWTH = 0.2  # and this many points
 
 Points = Sequence[tuple[float, float]]  # seconds, percent
 
@@ -54,18 +54,18 @@ class Growth:
 
 
 def peak(samples: Samples) -> float | None:
-    """The most that any GPU uses of its memory, in percent; None where it is unknown."""
+    """The maximum memory usage of any GPU, in percent; None if unknown."""
     every = [cell.mean for series in samples.of(MEMORY).values() for cell in series.values()]
     return max(every, default=None)
 
 
 def observed_s(samples: Samples) -> dict[str, float]:
-    """For how long the memory of each GPU was sampled behind the first ten minutes."""
+    """How long each GPU's memory was sampled after the first ten minutes."""
     return {name: _span_s(points) for name, points in _settled(samples)}
 
 
 def growing(samples: Samples, least_s: float) -> list[Growth]:
-    """The GPUs, sampled for so long, whose memory grows by more than its scatter, the soonest full first."""
+    """The GPUs, sampled for so long, whose memory grows significantly, the soonest full first."""
     growths = (_growth(name, points) for name, points in _settled(samples) if _span_s(points) >= least_s)
     return sorted((growth for growth in growths if growth), key=lambda growth: growth.hours_left)
 
@@ -85,7 +85,7 @@ def _span_s(points: Points) -> float:
 
 
 def _growth(name: str, points: Points) -> Growth | None:
-    """None where it does not grow, or grows no more: what one jump has raised stays as it is."""
+    """None if it does not grow, or no longer: a single jump does not count."""
     late = points[len(points) // 2 :]
     if len(late) < 2:
         return None
@@ -100,13 +100,13 @@ def _growth(name: str, points: Points) -> Growth | None:
 
 
 def _slope(points: Points) -> float:
-    """Points a second by Theil and Sen: the median of the slopes between any two."""
+    """Points per second by Theil and Sen: the median of all pairwise slopes."""
     step = max(1, len(points) // MAX_POINTS)
     pairs = combinations(points[::step], 2)
     return median((after[1] - before[1]) / (after[0] - before[0]) for before, after in pairs)
 
 
-HIGH = 95  # percentile of a GPU's use, its memory's and its node's CPUs'
+HIGH = 95  # percentile of the utilization of a GPU, its memory and its node's CPUs
 
 
 @record
@@ -138,7 +138,7 @@ def _high(series: Series, node: str, goes_on: InUse) -> float:
     return means[(len(means) - 1) * HIGH // 100] if means else 100.0
 
 
-LEAST_LOOKS = 3  # at the other GPUs of a node, and a minute, in which one is not seen
+LEAST_LOOKS = 3  # at the other GPUs of a node, and a minute, that one is missing
 
 
 @record
@@ -153,7 +153,7 @@ class GpuWithoutSamples:
 def ceased(samples: Samples) -> list[GpuWithoutSamples]:
     """The GPUs and nodes whose use is known only up to a time, the longest unknown first.
 
-    Where samples of most nodes end with the run, they were to end then: the others only sampled on.
+    If samples of most nodes end with the run, that is normal, and the others just continued.
     """
     nodes: dict[str, dict[str, Series]] = {}
     for (node, device), series in samples.of(GPU).items():
@@ -168,7 +168,7 @@ def ceased(samples: Samples) -> list[GpuWithoutSamples]:
             if missed >= LEAST_LOOKS and seconds > MAX_PAUSE_S:
                 gone.append(GpuWithoutSamples(f"{node} {device}", last * samples.bin_s, seconds))
     ended_at = {node: max(map(max, devices.values())) * samples.bin_s for node, devices in nodes.items()}
-    dated = {node: end for node, end in ended_at.items() if end > DAYS_S}  # dmon's seconds begin with each file
+    dated = {node: end for node, end in ended_at.items() if end > DAYS_S}  # dmon's seconds restart with each file
     latest: float = max(dated.values(), default=0)
     if dated:
         used_s = (InUse(samples).ended(next(iter(dated))) + 1) * samples.bin_s
@@ -178,7 +178,7 @@ def ceased(samples: Samples) -> list[GpuWithoutSamples]:
 
 
 def back_s(samples: Samples, lost: GpuLost) -> float | None:
-    """From when on a GPU has values again, or any of the node's where all were lost; None where it has none."""
+    """When a GPU has values again, or any of the node's if all were lost; None if never."""
     behind = (
         at * samples.bin_s
         for (_, node, device), series in samples.series.items()
@@ -189,7 +189,7 @@ def back_s(samples: Samples, lost: GpuLost) -> float | None:
     return min(behind, default=None)
 
 
-SPINNING_PERCENT = 98.0  # what the driver calls utilisation, of a kernel that waits
+SPINNING_PERCENT = 98.0  # what the driver reports as utilization of a waiting kernel
 COMPUTES_PERCENT = 1.0  # of the tensor cores' cycles: below it nothing is computed
 
 Every = Mapping[tuple[str, str], Series]
@@ -223,7 +223,7 @@ class HangEvidence:
 
     @property
     def lacks(self) -> str:
-        """What is missing to decide, in words; empty where nothing is."""
+        """What is missing to decide, in words; empty if nothing."""
         nodes = {node for node, _ in self.use}
         if not (self.use.keys() <= self.tensor.keys() or self.use.keys() <= self.power.keys()):
             return "how much the GPUs compute (GPM), or draw of their power limit"

@@ -17,10 +17,10 @@ from clusterproof.plugins.training_run.rank_processes import ASLEEP, COMPUTING, 
 class Mismatch:
     """The first collective of a group on which ranks differ; `odd` are fewer than `others`, unless that is undecided.
 
-    A place in which nobody waits yet, as all wait before it, is not what `holds_up` the run.
+    A place that no rank has reached, because all wait earlier, does not hold up the run.
     """
 
-    group: str  # what the process group is for
+    group: str  # purpose of the process group
     number: int
     odd: Mapping[int, CollectiveArguments]  # by rank
     others: Mapping[int, CollectiveArguments]
@@ -28,7 +28,7 @@ class Mismatch:
 
     @property
     def words(self) -> str:
-        """Which ranks called what, the odd ones first."""
+        """Which ranks called what, the minority first."""
         groups: dict[str, list[int]] = {}
         for rank, called in (*self.odd.items(), *self.others.items()):
             line = f" ({called.where})" if called.where else ""
@@ -42,17 +42,17 @@ class Mismatch:
 
 
 def mismatches(dumps: Mapping[int, Dump]) -> tuple[Mismatch, ...]:
-    """One for each process group in which ranks differ where some wait, or behind that; the earliest first.
+    """One for each process group whose ranks differ where some wait, or later; the earliest first.
 
-    What every rank has ended was no mismatch, or did no harm that is to be seen.
+    What every rank has completed was no mismatch, or had no visible effect.
     """
     return tuple(sorted(_mismatches(dumps), key=lambda mismatch: min(map(_time, mismatch.odd.values()))))
 
 
 def is_comparable(dump: Dump, group: str) -> bool:
-    """Whether a number stands for the same collective of a group in this dump as in others.
+    """Whether numbers identify the same collective of a group in this dump as in others.
 
-    Some versions of PyTorch count a batch of sends as a collective, and not every rank of a group has as many batches.
+    Some versions of PyTorch count a batch of sends as a collective, and ranks may have different numbers of batches.
     """
     return group in dump.called and bool(dump.members.get(group)) and group not in dump.with_sends
 
@@ -62,7 +62,7 @@ def _time(called: CollectiveArguments) -> float:
 
 
 def _mismatches(dumps: Mapping[int, Dump]) -> Iterator[Mismatch]:
-    groups: dict[tuple[str, tuple[int, ...]], list[Dump]] = {}  # one of another rank may have the same name
+    groups: dict[tuple[str, tuple[int, ...]], list[Dump]] = {}  # another rank's group may have the same name
     for _, dump in sorted(dumps.items()):
         for group in dump.called:
             if is_comparable(dump, group):
@@ -75,7 +75,7 @@ def _mismatches(dumps: Mapping[int, Dump]) -> Iterator[Mismatch]:
 
 
 def _at(group: str, number: int, members: list[Dump]) -> Mismatch | None:
-    """What differs at a place."""
+    """The differences at a place."""
     there = {dump.rank: dump for dump in members if number in dump.called[group]}
     called = _of_one_wait({rank: dump.called[group][number] for rank, dump in there.items()})
     called = _with_size(
@@ -123,7 +123,7 @@ class CollectiveWait:
     collective: PendingCollective
     waiting: tuple[int, ...]
     missing: tuple[int, ...]
-    is_called: bool = False  # by those that are missing, too: work before it holds up their GPUs
+    is_called: bool = False  # also by the missing ones: earlier work holds up their GPUs
 
 
 @record
@@ -146,10 +146,10 @@ class Missing:
 
 
 def missing(dumps: Mapping[int, Dump]) -> Missing:
-    """Who is missing; nobody where no rank waits in a collective to which another has not come.
+    """The missing ranks; none if no rank waits in a collective that another has not reached.
 
-    A rank that waits is late elsewhere: only one that waits for none is at fault. Where all wait for others, all are.
-    Sends and receives between two ranks are asked only where no collective waits.
+    A rank that itself waits is only late: one that waits for nobody is at fault. If all wait for others, all are. Sends
+    and receives between two ranks only count if no collective waits.
     """
     named = {rank for dump in dumps.values() for ranks in dump.members.values() for rank in ranks}
     waits = tuple(_waits(dumps)) or tuple(_waits_of_pairs(dumps))
@@ -195,7 +195,7 @@ def _waits(dumps: Mapping[int, Dump]) -> Iterator[CollectiveWait]:
 
 
 def _members(dumps: Mapping[int, Dump]) -> dict[str, tuple[int, ...]]:
-    """The ranks of each group. A dump before 2.0 lists none: then all are of the first, and of others nothing."""
+    """The ranks of each group. A dump before 2.0 lists none: then the first group has all ranks."""
     members = {group: ranks for dump in dumps.values() for group, ranks in dump.members.items()}
     of_all = DEFAULT in {group for dump in dumps.values() for group in dump.enqueued}
     return members or ({DEFAULT: tuple(sorted(dumps))} if of_all else {})
@@ -215,13 +215,13 @@ NOWHERE = GroupProgress(-1, -1)
 def _reached(dump: Dump | None, group: str) -> GroupProgress | None:
     """How far a rank has come in a group; None where it is unknown.
 
-    What it has enqueued has ended where its ring keeps none that waits.
+    What it has enqueued is completed if its ring contains nothing that waits.
     """
     if dump is None:
         return NOWHERE
     status = dump.status.get(dump.local.get(group, ""))
     if status is None and group not in dump.enqueued:
-        return None if dump.pending else NOWHERE  # who waits nowhere is waited for
+        return None if dump.pending else NOWHERE  # a rank that waits nowhere is waited for
     enqueued = max(dump.enqueued.get(group, -1), status.enqueued if status else -1)
     waits = dump.pending.get(group)
     if waits is None or ends_apart(waits.name):  # the others may have ended what it waits for rightly
@@ -234,7 +234,7 @@ def _has_come(at: GroupProgress, number: int) -> bool:
     return at.enqueued >= number and at.ended >= number - 1
 
 
-LEAST_RANKS = 3  # of two that wait in different places nothing says which is at fault
+LEAST_RANKS = 3  # with two that wait in different places, neither can be blamed
 
 
 @record
@@ -255,11 +255,11 @@ class AwaitedRanks:
 
 
 def awaited(processes: RankProcesses, least_s: float, *, gpus_wait_s: float = 0.0) -> AwaitedRanks | None:
-    """Whom most ranks wait for, all of this for so long; None where they do not wait.
+    """The ranks that most others have been waiting for, for so long; None if nobody waits.
 
-    `gpus_wait_s`: for how long all GPUs in use only wait, as ranks of NCCL do, which use a CPU meanwhile. Raises
-    Incomplete where they wait and nothing tells for whom. Several are named only where they have ended, or are all that
-    runs on their node: else they may wait for each other.
+    `gpus_wait_s`: how long all GPUs in use only wait, as NCCL's ranks do, which use CPU meanwhile. Raises Incomplete
+    if they wait for an unknown rank. Several are only named if they have ended, or are all the ranks of their node:
+    otherwise they may be waiting for each other.
     """
     ranks, size = processes.latest, processes.latest_size
     if not ranks:

@@ -10,9 +10,9 @@ from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.training_run.collectives import LEAST_STEPS, TOGETHER, Arrivals
 
-LATE = 0.1  # of the time of the one before it, by which the last one's must be shorter
+LATE = 0.1  # by which the last one's duration must be shorter than the second shortest
 LEAST_CALLS = 100  # of NCCL's Inspector
-LEAST_TRACED = 20  # of traces, which are of at least five steps
+LEAST_TRACED = 20  # of traces, which have at least five steps
 NO_LATENESS = "no collective says who comes last"
 NO_CALLS = (
     f"{NOT_RECORDED} how long collectives of three ranks or more take; give traces of PyTorch's profiler of all ranks, "
@@ -34,11 +34,11 @@ class LastRank:
 
     @property
     def percent(self) -> float:
-        """Of its collectives those to which it comes last."""
+        """The share of its collectives at which it arrives last."""
         return 100 * self.times / self.calls
 
     def is_certain(self, errors: float) -> bool:
-        """Whether it is so many standard errors more often than by chance, by which each rank comes last as often."""
+        """Whether that is so many standard errors more than if each rank were last equally often."""
         chance = 1 / self.ranks
         return self.times - self.calls * chance > errors * sqrt(self.calls * chance * (1 - chance))
 
@@ -62,7 +62,7 @@ def last_of_each(arrivals: Arrivals, least: int) -> Iterator[LastRank]:
 def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> LastRank | None:
     """Who comes last to the largest share of a communicator's collectives, of records of which each needs so many.
 
-    One that is certain by so many standard errors comes first. None if nobody does. Raises Incomplete.
+    Significant ones, by so many standard errors, come first. None if nobody is late. Raises Incomplete.
     """
     seen = [(arrivals, least) for arrivals, least in recorded if arrivals.seen]
     if not seen:

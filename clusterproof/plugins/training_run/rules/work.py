@@ -17,12 +17,12 @@ GROWTH = 1.1  # times as much in the later half of steps: it may make them longe
 
 
 def size(work: str) -> int:
-    """The product of its numbers: tokens, where it is a batch of sequences."""
+    """The product of its numbers: tokens, for a batch of sequences."""
     return prod(int(number) for number in work.split("x") if number.isdecimal())
 
 
 def nearest(works: Iterable[str]) -> Mapping[str, str]:
-    """By work the smallest one of those that it is judged with."""
+    """For each size the smallest one that it is judged with."""
     references: dict[str, str] = {}
     smallest = ""
     for work in sorted(set(works), key=size):
@@ -33,7 +33,7 @@ def nearest(works: Iterable[str]) -> Mapping[str, str]:
 
 
 def grows(works: Sequence[str]) -> bool:
-    """Whether the later half of steps works on more."""
+    """Whether the later half of steps is larger."""
     sizes = [size(work) for work in works]
     middle = len(sizes) // 2
     return middle > 0 and fmean(sizes[middle:]) > GROWTH * fmean(sizes[:middle])

@@ -1,8 +1,8 @@
 """Kubernetes nodes by the last report of each one's agent, a pod of a DaemonSet that runs already.
 
-One request for a node and two for a run; nothing is created, and nothing is listened to. Whose report it is
-says the API server, which has a pod's log from the kubelet of the pod's own node; what stands in it is decoded as any
-answer of a node is. Only pods that the agents' DaemonSet controls are agents, whatever others are called.
+One request for each node and two for a run; nothing is created, and no port is opened. The API server determines whose
+report it is, because it gets a pod's log from the kubelet of that pod's node; the content is decoded as strictly as any
+node's answer. Only pods that the agents' DaemonSet controls count as agents, whatever other pods are called.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ CONNECTION = "agents"
 SELECTOR = "app.kubernetes.io/name=clusterproof,app.kubernetes.io/component=agent"
 DAEMON_SET = "clusterproof-agent"
 CONTAINER = "agent"
-REPORT = "cpreport01"  # begins each line of a report, in the place of what only a node and its visitor know
+REPORT = "cpreport01"  # prefix of each line of a report, instead of a nonce known only to the node and its visitor
 EVERY = "k8s_every"  # the setting: seconds between reports
 EVERY_S = 60.0
-COLLECTED_S = 45.0  # for an agent to collect what it then reports
-LOG_S = 10.0  # for a kubelet that does not give a log at once
+COLLECTED_S = 45.0  # for an agent to collect a report
+LOG_S = 10.0  # for a kubelet that is slow to return a log
 WORDS = 300
 WAY = "expected a way from it to port 10250 of the node, and a kubelet that answers there"
-FEW = 20  # nodes; a page of a listing has 500
+FEW = 20  # nodes asked for individually; a page of a listing has 500
 RIGHTS = "integrations/kubernetes/gate.yaml grants what is needed (docs/kubernetes-gate.md)"
 
 
@@ -49,11 +49,11 @@ class Agents(Connection):
     takes_stdin = False
 
     def program(self) -> Program:
-        """Nothing is run: what agents collect was chosen when they were started."""
+        """Empty, because nothing is run: the agents' options determine what they collect."""
         return Program("", nonce=REPORT)
 
     def under_load(self) -> Connection:
-        """Pods: an agent loads no node."""
+        """Pods, because agents do not load nodes."""
         return PerfPods()
 
     def run(
@@ -63,7 +63,7 @@ class Agents(Connection):
         limits: Limits,
         answered: Callable[[Target, Answer], None],
     ) -> None:
-        """Answer for each target by its agent's report. Raises Unusable where the cluster does not let us."""
+        """Answer for each target with its agent's report. Raises Unusable if access to the cluster is refused."""
         settings = limits.settings
         namespace = settings.get("k8s_namespace") or NAMESPACE
         try:
@@ -109,10 +109,10 @@ class ReadContext:
     most_bytes: int
     since_s: int
     cache: ReportCache
-    refusal: str = ""  # why nobody's log may be read
+    refusal: str = ""  # why no log may be read
 
     def cached(self, pod: Pod) -> Answer | None:
-        """What a node is known to say without that its log is read."""
+        """The answer for a node that is known without reading its log."""
         now = time.time()
         report = self.cache.current(pod, now)
         return Answer(report.output, age_s=self.since_s + COLLECTED_S + now - report.at) if report else None
@@ -131,7 +131,7 @@ class AgentVisit:
         self.deadline = self.started + 6 * LOG_S
 
     def make(self) -> Answer:
-        """Read what it has reported last."""
+        """Read its last report."""
         reading = self.context
         pods = f"/api/v1/namespaces/{reading.namespace}/pods"
         query = {"container": CONTAINER, "sinceSeconds": reading.since_s}
@@ -147,7 +147,7 @@ class AgentVisit:
         return Answer(report, seconds=self._seconds(), age_s=reading.since_s + COLLECTED_S)
 
     def abandon(self) -> None:
-        """Nothing to end."""
+        """There is nothing to abort."""
 
     def _unread(self, problem: KubernetesError) -> Answer:
         why, detail = Unreached.API, str(problem)
@@ -174,9 +174,9 @@ def _refuse_no_agent(namespace: str) -> NoReturn:
 
 
 def agents_of(api: Api, namespace: str, pages: PodPages | None = None) -> AgentPods:
-    """The agents of nodes: of the pods with their labels those that their DaemonSet has made. Raises KubernetesError.
+    """The agents of nodes: the labelled pods that the DaemonSet controls. Raises KubernetesError.
 
-    `pages` are those of an earlier look, which costs less then.
+    `pages` are those of an earlier listing, which makes this one cheaper.
     """
     labelled = (pages or PodPages()).listed(api, namespace, SELECTOR)
     try:
@@ -210,7 +210,7 @@ def is_at_work(agent: Pod | None) -> bool:
 
 
 def unreported(node: ApiNode | None, agent: Pod | None, other: Pod | None = None) -> Answer | None:
-    """Why there is nothing to read of a node; None where there may be. `other` only looks like its agent."""
+    """Why a node has no report to read; None if it may have one. `other` only resembles its agent."""
     if node is None:
         return Answer(unreached=Unreached.NOT_READY, detail=NO_NODE)
     missed = not_ready(node)
@@ -231,16 +231,16 @@ def unreported(node: ApiNode | None, agent: Pod | None, other: Pod | None = None
 
 
 def _doubtful(api: Api, agents: Mapping[str, Pod], targets: Sequence[Target]) -> Mapping[str, ApiNode]:
-    """The nodes whose agents do not work, as they stand: one by one while they are few. Raises KubernetesError."""
+    """The nodes whose agents do not work, with their state: fetched one by one if few. Raises KubernetesError."""
     names = [target.name for target in targets if not is_at_work(agents.get(target.name))]
     listings = [""] if len(names) > FEW else names
     return {node.name: node for name in listings for node in nodes(api, name=name, with_images=False)}
 
 
 def by_node(agents: Sequence[Pod]) -> Mapping[str, Pod]:
-    """The agent of each node: the oldest of those that are not being deleted, where there is one.
+    """The agent of each node: the oldest one, preferring those that are not being deleted.
 
-    A DaemonSet adopts a pod that looks like its own, and keeps the older. One that has no place yet is of its node too.
+    A DaemonSet adopts a pod that matches its selector, and keeps the older one. An unscheduled pod counts for its node.
     """
     ordered = sorted(agents, key=lambda pod: (not pod.node, bool(pod.deleted), pod.created), reverse=True)
     return {pod.node or pod.meant: pod for pod in ordered if pod.node or pod.meant}

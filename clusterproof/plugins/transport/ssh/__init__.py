@@ -1,6 +1,6 @@
 """SSH connections by Fabric, and the routes to hosts.
 
-Here: how the bytes of one connection travel: straight, through a ProxyCommand, or through a jump host.
+This module is how one connection's bytes travel: directly, through a ProxyCommand, or through a jump host.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Route(Protocol):
         """Connect. Raises OSError or NoRoute."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
 
     def interrupt(self) -> None:
-        """Make whoever waits for it stop waiting."""
+        """Wake up any thread that waits for it."""
 
     def explanation(self) -> str:
-        """What the route itself says about a connection that broke; usually nothing."""
+        """What the route itself reports about a broken connection; usually nothing."""
 
 
 class Direct:
@@ -61,13 +61,13 @@ class Direct:
         return self._socket
 
     def interrupt(self) -> None:
-        """Wake whoever reads."""
+        """Wake the reader."""
         _shut_down(self._socket)
 
     def close(self) -> None:
         """Close the socket."""
         if self._socket:
-            _shut_down(self._socket)  # wakes paramiko's thread, which looks only every 0.1 s
+            _shut_down(self._socket)  # wakes paramiko's thread, which otherwise polls every 0.1 s
             self._socket.close()
 
     def explanation(self) -> str:
@@ -78,7 +78,7 @@ class Direct:
 class Proxied:
     """A route by a ProxyCommand, on one end of a socket pair.
 
-    paramiko's own ProxyCommand spins at full speed once its program has ended; a socket reads an end of file.
+    paramiko's own ProxyCommand spins at full speed once its program has ended; a socket reports end of file.
     """
 
     def __init__(self, command: str) -> None:
@@ -88,7 +88,7 @@ class Proxied:
         self._errors: IO[bytes] | None = None
 
     def connect(self, timeout_s: float) -> socket.socket:  # noqa: ARG002 - a program starts at once
-        """Start the program, in a shell as OpenSSH does. Raises OSError."""
+        """Start the program in a shell, as OpenSSH does. Raises OSError."""
         ours, theirs = socket.socketpair()
         self._socket = ours
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - read when the connection fails
@@ -103,12 +103,12 @@ class Proxied:
         return ours
 
     def interrupt(self) -> None:
-        """Wake whoever reads, and end the program."""
+        """Wake the reader, and end the program."""
         _shut_down(self._socket)
         self._signal(signal.SIGTERM)
 
     def close(self) -> None:
-        """Close the socket, and see the program off."""
+        """Close the socket, and end the program."""
         if self._socket:
             _shut_down(self._socket)
             self._socket.close()
@@ -123,7 +123,7 @@ class Proxied:
             self._errors.close()
 
     def explanation(self) -> str:
-        """How the program ended, and its last words; nothing where it just ended with its connection."""
+        """How the program ended, and its last output; empty if it ended with its connection."""
         if not self._process or not self._errors:
             return ""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -149,10 +149,10 @@ class Jump(Protocol):
         """Log in. Raises NoRoute."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
 
     def interrupt(self) -> None:
-        """Make whoever waits for it stop waiting."""
+        """Wake up any thread that waits for it."""
 
 
 class Tunnel:
@@ -165,7 +165,7 @@ class Tunnel:
         self.settimeout = channel.settimeout
 
     def close(self) -> None:
-        """Close the channel; that the connection has ended before it is no error."""
+        """Close the channel; it is no error if the connection ended before."""
         with contextlib.suppress(OSError, EOFError, SSHException):
             self._channel.close()
 
@@ -177,8 +177,8 @@ class Tunnel:
 class Jumped:
     """A route through a jump host.
 
-    Each node has a log-in of its own there, as with OpenSSH: paramiko may send on a channel that it has just closed,
-    and sshd then ends the whole connection with all its channels.
+    Each node has its own login there, as with OpenSSH: paramiko may send on a channel that it has just closed, and sshd
+    then ends the whole connection with all its channels.
     """
 
     def __init__(self, name: str, jump: Jump, host: str, port: int) -> None:
@@ -187,7 +187,7 @@ class Jumped:
         self._address = (host, port)
 
     def connect(self, timeout_s: float) -> Tunnel:
-        """Log in to the jump host and ask it to connect. Raises NoRoute."""
+        """Log in to the jump host and have it connect. Raises NoRoute."""
         transport = self._jump.open()
         host, port = self._address
         try:
@@ -197,11 +197,11 @@ class Jumped:
         return Tunnel(channel)
 
     def interrupt(self) -> None:
-        """End the log-in to the jump host."""
+        """Interrupt the login to the jump host."""
         self._jump.interrupt()
 
     def close(self) -> None:
-        """Close the log-in to the jump host."""
+        """Close the login to the jump host."""
         self._jump.close()
 
     def explanation(self) -> str:

@@ -1,1 +1,1 @@
-"""Programs that compute exact integers on GPUs and cores and between ranks. They run on nodes, mostly with PyTorch."""
+"""Programs that compute exact integers on GPUs, on cores and between ranks; they run on nodes, mostly with PyTorch."""

@@ -7,7 +7,7 @@ from functools import reduce
 from math import gcd
 from typing import NamedTuple
 
-TILES = (16, 32, 64, 128, 256)  # rows and columns of what one block of threads computes
+TILES = (16, 32, 64, 128, 256)  # rows and columns computed by one thread block
 LANES = 32  # threads of a warp
 MAX_BITS = 8  # that are named
 
@@ -40,7 +40,7 @@ def location_in_words(found: list[WrongElement]) -> str:
 
 
 def _spacing(places: list[int]) -> str:
-    """What distance the places have in common, if any but 1."""
+    """The common distance of the positions, if any but 1."""
     step = reduce(gcd, (after - before for before, after in zip(places, places[1:])), 0)
     return f", {step} apart" if step > 1 else ""
 
