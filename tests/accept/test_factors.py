@@ -17,8 +17,7 @@ from clusterproof.plugins.accept.redaction import redacted
 from clusterproof.plugins.accept.report import Report, report, text
 from clusterproof.plugins.accept.sequential import Decision, Population, decision_of
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from tests.accept.simulated import SPEED, Nodes, Speed, acceptance, cluster_of
-from tests.accept.test_population import ERRORS
+from tests.accept.simulated import ERRORS, SPEED, Nodes, Speed, acceptance, cluster_of
 
 RACK = 16
 NODES = [f"n{number:02}" for number in range(4 * RACK)]
