@@ -136,7 +136,7 @@ class Gap:
     @property
     def of_reaching(self) -> tuple[Result, ...]:
         """The finding on reaching the nodes, if that is the reason."""
-        return tuple(result for result in self.results if result.says_unreachable)
+        return tuple(result for result in self.results if result.reports_unreachable)
 
     @property
     def suspicion(self) -> str:
@@ -196,7 +196,7 @@ def gaps(results: Iterable[Result]) -> list[Gap]:
     causes: dict[str, list[Result]] = defaultdict(list)
     for hit in with_verdict(results, Verdict.INCOMPLETE):
         causes[hit.cause or hit.message.partition("\n")[0]].append(hit)
-    told = {result.node for result in results if result.says_unreachable}
+    told = {result.node for result in results if result.reports_unreachable}
     every = [
         Gap(
             cause,

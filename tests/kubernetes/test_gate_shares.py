@@ -25,7 +25,7 @@ def divided(count: int, instance_type: str = "p5.48xlarge") -> Shares:
 
 def evaluate(shares: Shares, agents: dict[str, Pod], at: float, found: Health = FIT, *, is_same: bool = False) -> int:
     """Evaluate what is due at a time; how many shares that were."""
-    due = shares.due(agents, dict.fromkeys(agents, found), at)
+    due = shares.due_shares(agents, dict.fromkeys(agents, found), at)
     for share in due:
         share.evaluated(agents, at, is_open=False, is_same=is_same)
     return len(due)
@@ -50,14 +50,14 @@ def test_what_is_new_is_evaluated_at_once_and_what_stood_of_that_node_stands_no_
     shares, agents = divided(3), every(3)
     evaluate(shares, agents, 0.0)
     changed = {name: pod for name, pod in {**agents, "n0001": now}.items() if pod}
-    assert [shares.stands(name, changed) for name in names(3)] == [True, False, True]
+    assert [shares.is_current(name, changed) for name in names(3)] == [True, False, True]
     assert evaluate(shares, changed, 60.0) == 1
-    assert [shares.stands(name, changed) for name in names(3)] == [True, True, True]
+    assert [shares.is_current(name, changed) for name in names(3)] == [True, True, True]
 
 
 def test_a_change_while_nodes_are_evaluated_is_seen_in_the_next_round() -> None:
     shares, agents = divided(2), every(2)
-    (share,) = shares.due(agents, {}, 0.0)
+    (share,) = shares.due_shares(agents, {}, 0.0)
     share.evaluated(agents, 0.0, is_open=False, is_same=False)  # by the states of before
     assert evaluate(shares, {**agents, "n0001": agent("n0001", since=LATER)}, 60.0) == 1
 
@@ -65,7 +65,7 @@ def test_a_change_while_nodes_are_evaluated_is_seen_in_the_next_round() -> None:
 def test_what_was_left_open_is_evaluated_in_each_round() -> None:
     shares, agents = divided(2), every(2)
     for minute in range(3):
-        (share,) = shares.due(agents, {}, 60.0 * minute)
+        (share,) = shares.due_shares(agents, {}, 60.0 * minute)
         share.evaluated(agents, 60.0 * minute, is_open=True, is_same=True)
 
 
@@ -88,7 +88,7 @@ def test_a_node_that_is_not_ready_is_evaluated_when_that_is_known_and_not_again_
 def test_a_change_in_a_large_cluster_concerns_one_share() -> None:
     count = 8 * MOST
     shares, agents = divided(count), every(count)
-    first = shares.due(agents, {}, 0.0)
+    first = shares.due_shares(agents, {}, 0.0)
     assert set().union(*(share.names or () for share in first)) == agents.keys()
     assert max(len(share.names or ()) for share in first) <= MOST
     evaluate(shares, agents, 0.0)
@@ -123,8 +123,8 @@ def test_of_a_node_that_has_left_nothing_stands() -> None:
     evaluate(shares, agents, 0.0)
     del agents["n0007"]
     shares.divide([Target(name) for name in agents], agents, 60.0)
-    assert (shares.has("n0007"), shares.stands("n0007", agents)) == (False, False)
-    assert (shares.has("n0008"), shares.stands("n0008", agents)) == (True, True)
+    assert (shares.has("n0007"), shares.is_current("n0007", agents)) == (False, False)
+    assert (shares.has("n0008"), shares.is_current("n0008", agents)) == (True, True)
 
 
 @pytest.mark.long
@@ -140,14 +140,14 @@ def test_where_only_the_time_has_come_not_all_shares_are_evaluated_at_once() -> 
 
 def test_the_trays_of_racks_are_evaluated_together_however_many_there_are() -> None:
     shares = divided(2 * MOST, "p6e-gb200.36xlarge")
-    (share,) = shares.due(every(2 * MOST), {}, 0.0)
+    (share,) = shares.due_shares(every(2 * MOST), {}, 0.0)
     assert share.names is None
 
 
 def test_a_cluster_that_becomes_small_again_is_one_share() -> None:
     shares, few = divided(2 * MOST), every(3)
     assert not shares.are_unknown(few, 60.0)
-    (share,) = shares.due(few, {}, 60.0)
+    (share,) = shares.due_shares(few, {}, 60.0)
     assert share.names is None
 
 

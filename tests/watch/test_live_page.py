@@ -129,7 +129,7 @@ def test_a_check_that_finds_one_device_and_could_not_look_at_all_hides_no_other_
     served.day.tick({5: {"ecc_uncorrected_dram": 14, "ecc_uncorrected_total": 14}})
     (before,) = [one for one in served.page.results() if one.check == ecc and one.devices == ("GPU 5",)]
     found = (Finding(Verdict.FAIL, "2 in SRAM; expected 0", ("GPU 1",)), Finding(Verdict.INCOMPLETE, "not read"))
-    served.page.take(NODE, [with_findings(before, found)], [("GPU 1", ecc)])
+    served.page.update(NODE, [with_findings(before, found)], [("GPU 1", ecc)])
     (said,) = [one for one in served.page.results() if one.check == ecc]
     assert [finding.line for finding in said.findings] == [
         f"GPU 5: {before.findings[0].message}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.catalog import clocks_event_reasons, unknown_clocks_event_reasons
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.robust import median
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, part
 from clusterproof.plugins.evaluation.routing import evidence
@@ -105,7 +105,7 @@ def evaluate_margin(gpu: Gpu, node: Node) -> None:
         raise
     assert margin_c > 0, f"{-margin_c:.0f} °C above its slowdown temperature; expected below"
     least_c = node.threshold("temperature.margin_concern_c")
-    margin, least = apart(margin_c, least_c)
+    margin, least = format_pair(margin_c, least_c)
     concern_if(margin_c < least_c, f"{margin} °C below its slowdown temperature; expected at least {least} °C")
 
 

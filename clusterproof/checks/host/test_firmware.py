@@ -10,7 +10,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import NEVER_READ, readings, require
-from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.group import Values, describe, differences
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.host, mark.preflight]
@@ -44,7 +44,7 @@ def test_firmware_uniform(node: Node) -> None:
     if not own:
         incomplete("no firmware version was reported; expected the BIOS's, the GPUs' or the disks'")
     deviations = differences(node, "firmware", _versions, absent=None)
-    concern_if(deviations, in_words(deviations))
+    concern_if(deviations, describe(deviations))
 
 
 def _versions(node: Node) -> Values:

@@ -8,7 +8,7 @@ from typing import NoReturn
 from clusterproof.plugins.benchmarks.pairwise.facts import SLOW, MeasuredPair, NoPairs, measured_in_words
 from clusterproof.plugins.benchmarks.pairwise.in_words import as_observed, attribution, slower_in_words
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import SIGNIFICANT, apart, speed
+from clusterproof.plugins.core.message import SIGNIFICANT, format_pair, speed
 from clusterproof.plugins.core.verdict import concern, concern_if, fail, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
 from clusterproof.plugins.evidence.field import readings
@@ -126,7 +126,7 @@ def test_pairwise_busbw(pair: MeasuredPair) -> None:
         not_applicable(f"measured with {RDMA_MESH}, which exchanges a few bytes and measures no bandwidth")
     finding, measured = pair.finding, measured_in_words(pair)
     floor, best = pair.campaign.floor_gb_per_s or 0.0, pair.best_gb_per_s or 0.0
-    least = speed(floor, apart(floor, best, 4, SIGNIFICANT)[0])
+    least = speed(floor, format_pair(floor, best, 4, SIGNIFICANT)[0])
     is_seen = pair.shares and not (pair.explained and pair.is_slow)
     fail_if(is_seen and best < floor, f"{measured}; expected at least {least}")
     if finding and finding.kind is Kind.INCONCLUSIVE:

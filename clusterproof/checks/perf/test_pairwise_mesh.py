@@ -7,7 +7,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.verdict import concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
-from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, in_words
+from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, describe_rails
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import Failure, PairsOfNode
@@ -75,7 +75,7 @@ def say_finding(finding: MeshFinding) -> None:
         is_of_all, f"{message}; expected that what all share (security group, VLAN, subnet manager) lets them pass"
     )
     if kind in SHARED:
-        own = f"its device{'' if len(finding.rails) == 1 else 's'} on {in_words(finding.rails)}"
+        own = f"its device{'' if len(finding.rails) == 1 else 's'} on {describe_rails(finding.rails)}"
         incomplete(f"whether {own} can reach anybody cannot be told; expected partners that reach others there")
     if kind is MeshKind.GAP:
         incomplete(f"{message}; expected the same devices on each node")

@@ -70,11 +70,11 @@ def require_end(ran: StressNg) -> None:
     with part:
         if ran.exit is None:
             incomplete(
-                f"stress-ng still ran after its {ran.budget_s} s and was killed: {ran.last_words}; expected its end"
+                f"stress-ng still ran after its {ran.budget_s} s and was killed: {ran.last_output}; expected its end"
             )
         if ran.exit and not ran.wrong:
             how = f"{ran.exit} ({ENDINGS.get(ran.exit, 'which its manual does not explain')})"
-            incomplete(f"stress-ng ended with {how}: {ran.last_words or 'it printed nothing'}; expected 0")
+            incomplete(f"stress-ng ended with {how}: {ran.last_output or 'it printed nothing'}; expected 0")
     with part:
         if ran.lacked_memory:
             incomplete("workers of stress-ng were killed for lack of memory; expected them to run to their end")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from statistics import fmean
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import concern
 from clusterproof.plugins.evaluation.routing import evidence
@@ -35,7 +35,7 @@ def test_stragglers(run: TrainingRun) -> None:
     require_all(run.silent)
     loss, most = lost(run), run.threshold("run.straggler_slowdown")
     if loss.slowdown >= most and 2 * max(loss.by_rank.values()) <= loss.seconds:
-        shown, limit = apart(loss.slowdown, most, 2)
+        shown, limit = format_pair(loss.slowdown, most, 2)
         concern(
             f"steps take {shown} times as long as if no rank were behind the others: {len(loss.by_rank)} "
             f"of {loss.of} ranks are the slowest in turn; expected less than {limit} times"

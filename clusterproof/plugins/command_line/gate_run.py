@@ -139,8 +139,8 @@ class Rounds:
             self._shares.divide(self._targets, agents, now)
         self._silent = frozenset(filter(self._shares.has, self._silent))
         verdicts = kept_verdicts(self._keep)
-        due = self._shares.due(agents, {node: verdict.health for node, verdict in verdicts.items()}, now)
-        kept = {node: verdict for node, verdict in verdicts.items() if self._shares.stands(node, agents)}
+        due = self._shares.due_shares(agents, {node: verdict.health for node, verdict in verdicts.items()}, now)
+        kept = {node: verdict for node, verdict in verdicts.items() if self._shares.is_current(node, agents)}
         if kept != verdicts:
             keep_verdicts(self._keep, kept)
         return due

@@ -14,7 +14,7 @@ from shlex import quote
 import pytest
 
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.core.opened import distrust, is_folder, is_there
+from clusterproof.plugins.core.opened import distrust, is_folder, path_exists
 
 PACKAGE = Path(__file__).resolve().parents[2]
 _VALUED = ("-c", "-k", "-m", "-n", "-o", "-p", "-W")  # of pytest; abbreviations of our options would clash with them
@@ -63,7 +63,7 @@ def _folders(arguments: Sequence[str], folder: Path, *, has_modules: bool) -> li
         for argument in (argument.partition("::")[0] for argument in arguments)
         if not (has_modules and all(part.isidentifier() for part in argument.split(".")))
     ]
-    there = [path for path in paths if is_there(path) and PACKAGE not in (path, *path.parents)]
+    there = [path for path in paths if path_exists(path) and PACKAGE not in (path, *path.parents)]
     return list(dict.fromkeys(path if is_folder(path) else path.parent for path in there))
 
 

@@ -35,7 +35,7 @@ def printable(text: str, most: int = MAX_MESSAGE) -> str:
     return safe if len(text) <= most else f"{safe} … ({len(text)} characters)"
 
 
-def apart(value: float, other: float, digits: int = 0, form: str = WHOLE) -> tuple[str, str]:
+def format_pair(value: float, other: float, digits: int = 0, form: str = WHOLE) -> tuple[str, str]:
     """Both numbers in as few digits as distinguish them: `23.5` and `24`, where as whole numbers both are 24.
 
     `digits` is the minimum: decimals, or with SIGNIFICANT all significant digits.

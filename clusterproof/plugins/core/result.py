@@ -201,7 +201,7 @@ class Result:
         return self.cause != INTERRUPTED
 
     @property
-    def says_unreachable(self) -> bool:
+    def reports_unreachable(self) -> bool:
         """Whether this is the one result that reports an unreachable node; the node's other results add nothing."""
         return self.check == REACHABLE and self.is_of_unreachable
 
@@ -223,7 +223,7 @@ def why_unreachable(unreached: Unreached) -> str:
 _UNREACHED = {why_unreachable(unreached): unreached for unreached in Unreached}
 
 
-def gravest(actions: Iterable[str]) -> str:
+def most_urgent(actions: Iterable[str]) -> str:
     """The first of these in the order of ACTIONS, or one that only a site knows; empty if there are none."""
     return min(actions, key=lambda action: ACTIONS.index(action) if action in ACTIONS else 0, default="")
 
@@ -241,7 +241,7 @@ def with_findings(result: Result, findings: tuple[Finding, ...]) -> Result:
         devices=devices_of(findings, first.verdict),
         cause=first.cause,
         severity=SEVERITIES.get(first.verdict, "none"),
-        action=gravest(finding.action for finding in findings if finding.verdict is Verdict.FAIL),
+        action=most_urgent(finding.action for finding in findings if finding.verdict is Verdict.FAIL),
         findings=findings,
     )
 

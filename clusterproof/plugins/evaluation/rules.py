@@ -100,7 +100,7 @@ class _Scope:
     def _compared(self, words: ast.expr) -> str:
         """The texts of a message that is entirely composed at run time."""
         called = words.func.id if isinstance(words, ast.Call) and isinstance(words.func, ast.Name) else ""
-        is_of_group = inspect.unwrap(self.function).__globals__.get(called) is group.in_words
+        is_of_group = inspect.unwrap(self.function).__globals__.get(called) is group.describe
         return IN_A_GROUP if is_of_group else NAMED_THEN
 
 
@@ -156,8 +156,8 @@ def _rules_in(tree: ast.AST, scope: _Scope) -> Iterator[Rule]:
 
 
 def _says_lines(node: ast.AST) -> TypeGuard[ast.Call]:
-    """Whether this call reports findings on kernel log lines (`wording.say`)."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "say"
+    """Whether this call reports findings on kernel log lines (`wording.report`)."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "report"
 
 
 def _of_lines(check: ast.expr, expected: ast.expr) -> Iterator[Rule]:

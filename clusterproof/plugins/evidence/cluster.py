@@ -25,7 +25,7 @@ from clusterproof.plugins.evidence.aws.facts_ec2 import (
 from clusterproof.plugins.evidence.aws.facts_fsx import Metrics
 from clusterproof.plugins.evidence.aws.facts_hyperpod import HyperpodCluster, HyperpodNode, NodeZone
 from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
-from clusterproof.plugins.evidence.field import at_least_one, flag, objects, optional, whole
+from clusterproof.plugins.evidence.field import at_least_one, boolean, integer, objects, optional
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
 from clusterproof.plugins.evidence.kubernetes.facts import (
     NODES,
@@ -196,7 +196,7 @@ class ClusterFacts:
     def kubernetes_pods(self, pods: CollectorData) -> tuple[KubernetesPod, ...]:
         """The pods on its nodes, and those waiting for accelerators. Raises Incomplete."""
         now = asked_at(pods.value, PODS)
-        if pods.get("is_cut", flag):
+        if pods.get("is_cut", boolean):
             raise Incomplete("there are more pods than were read", cause="there are more pods than were read")
         return tuple(KubernetesPod(entry, now) for entry in pods.get("pods", objects))
 
@@ -235,14 +235,14 @@ class ClusterFacts:
     @collected_by(QUEUES)
     def kueue_flavors(self, queues: CollectorData) -> tuple[Flavor, ...]:
         """Kueue's flavors. Raises Incomplete, NotApplicable."""
-        if not queues.get("is_installed", flag):
+        if not queues.get("is_installed", boolean):
             raise NotApplicable("Kueue is not installed")
         return tuple(map(Flavor, queues.get("flavors", objects)))
 
     @collected_by(QUEUES)
     def kueue_flavors_left_out(self, queues: CollectorData) -> int:
         """How many more flavors Kueue has. Raises Incomplete."""
-        return queues.get("left_out", optional(whole)) or 0  # None in older recordings
+        return queues.get("left_out", optional(integer)) or 0  # None in older recordings
 
     @collected_by(STORAGE)
     def kubernetes_storage(self, storage: CollectorData) -> KubernetesStorage:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_from_bytes
 
-from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target, each_once
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target, require_unique
 from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, load, to_json
 from clusterproof.plugins.core.opened import created, read_whole
 from clusterproof.plugins.core.strict import Table, read_text
@@ -115,7 +115,7 @@ def _cluster(table: Table, folder: Path) -> Cluster:
     schema = table.values.get("schema")
     if schema != SCHEMA:
         raise InventoryError(f"{table.where}: schema is {schema!r:.30}; expected {SCHEMA}")
-    targets = each_once(tuple(_target(node) for node in table.tables("nodes")), table.where)
+    targets = require_unique(tuple(_target(node) for node in table.tables("nodes")), table.where)
     if not targets:
         raise InventoryError(f"{table.where} has no nodes; expected at least one")
     return Cluster(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clusterproof.plugins.agent.reading import NO_CURSOR
-from clusterproof.plugins.core.opened import IS_NO_FILE, NO_ROOM, is_file, is_folder
+from clusterproof.plugins.core.opened import DISK_FULL, NOT_A_FILE, is_file, is_folder
 from clusterproof.plugins.evidence.kernel_log.window import window
 from clusterproof.plugins.options import LEAST_S, MOST_S, perf_table, table
 
@@ -120,7 +120,7 @@ def _check_files(option: Options) -> None:
     if option.report_url is not None:
         _check_report_url(option)
     if option.bundle and os.path.lexists(option.bundle) and not stat.S_ISREG(os.lstat(option.bundle).st_mode):
-        raise pytest.UsageError(f"--bundle {option.bundle} {IS_NO_FILE}; expected a new file, or one to be replaced")
+        raise pytest.UsageError(f"--bundle {option.bundle} {NOT_A_FILE}; expected a new file, or one to be replaced")
     for flag in ("report", "record", "results", "bundle", "history", "save_baseline", "xmlpath", "htmlpath"):
         named = getattr(option, flag, None)
         why = why_not_made(Path(named), as_folder=flag in ("report", "record")) if named else ""
@@ -165,7 +165,7 @@ def why_not_made(path: Path, *, as_folder: bool) -> str:
                 return ""
         return "" if os.access(there, os.W_OK) else os.strerror(errno.EACCES)
     except OSError as problem:
-        return "" if problem.errno in NO_ROOM else problem.strerror or str(problem)
+        return "" if problem.errno in DISK_FULL else problem.strerror or str(problem)
 
 
 def _is_there(path: Path) -> bool:

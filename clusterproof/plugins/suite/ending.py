@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
-from clusterproof.plugins.core.opened import NO_ROOM
+from clusterproof.plugins.core.opened import DISK_FULL
 from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verdict
 from clusterproof.plugins.suite.state import FULL, note_full
 
@@ -169,7 +169,7 @@ class FailSafeStream:
 
     def _fall_silent(self, problem: OSError) -> None:
         """Redirect the descriptor to /dev/null: otherwise Python complains about buffered output at exit."""
-        if problem.errno in NO_ROOM:
+        if problem.errno in DISK_FULL:
             self.problem = problem
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, self._stream.fileno())

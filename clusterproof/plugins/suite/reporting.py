@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from clusterproof.plugins.core.message import number_of, printable
-from clusterproof.plugins.core.opened import is_there
+from clusterproof.plugins.core.opened import path_exists
 from clusterproof.plugins.evaluation.index import Stale, read_index
 from clusterproof.plugins.suite.ending import code_so_far
 from clusterproof.plugins.suite.items import route_of
@@ -158,7 +158,7 @@ class Reporting:
         from clusterproof.reports.history.past import read_past
 
         history = self.outcomes.history
-        if history is None or not is_there(history.path):
+        if history is None or not path_exists(history.path):
             return None
         try:
             return read_past(history.path, self.outcomes.cluster.name, MAX_RUNS)

@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
-from clusterproof.plugins.core.opened import NO_ROOM
+from clusterproof.plugins.core.opened import DISK_FULL
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.evaluation.routing import OCCASIONS, Route
 from clusterproof.plugins.evidence.aws.by_evidence import Instances, may_be_on_ec2
@@ -45,7 +45,7 @@ _ROOM = "expected room for all of it: make room, or name another place, and run 
 
 def note_full(config: pytest.Config, problem: Exception) -> None:
     """Record a full disk if that prevented a report: the run then ends with an error."""
-    if getattr(problem, "errno", None) in NO_ROOM or getattr(problem, "is_of_full_disk", False):
+    if getattr(problem, "errno", None) in DISK_FULL or getattr(problem, "is_of_full_disk", False):
         config.stash[FULL] = True
 
 

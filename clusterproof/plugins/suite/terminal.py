@@ -44,7 +44,7 @@ def window_lines(option: str) -> Iterator[str]:
     """How far back the kernel log counts, if not to the boot."""
     since = window(option)
     if not since.is_boot:
-        yield f"kernel log: only what it logged {since.in_words} counts"
+        yield f"kernel log: only what it logged {since.description} counts"
 
 
 def capture_lines(captured: Sequence[Understood], redaction: Redaction | None) -> Iterable[str]:
@@ -241,7 +241,7 @@ def _lines(awaited: PendingNodes, say: Callable[[str], object]) -> Iterator[Show
 
     def repeat() -> None:
         while not is_over.wait(LINE_S):
-            say(awaited.words)
+            say(awaited.description)
 
     thread = threading.Thread(target=repeat, daemon=True)
     thread.start()
@@ -259,10 +259,10 @@ def _bar(awaited: PendingNodes) -> Iterator[Shown]:
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(awaited.words, total=awaited.total)
+        task = bar.add_task(awaited.description, total=awaited.total)
 
         def shown(evidence: NodeEvidence) -> None:
             awaited.answered(evidence)
-            bar.update(task, completed=awaited.done, description=awaited.words)
+            bar.update(task, completed=awaited.done, description=awaited.description)
 
         yield shown

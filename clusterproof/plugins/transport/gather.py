@@ -43,12 +43,12 @@ def gather(
     wanted = frozenset({*collectors, *(path.stem for path in further)})
     own = connection.program()
     if own:
-        return ask(cluster, connection, own, limits, on_answer, wanted)
+        return probe_nodes(cluster, connection, own, limits, on_answer, wanted)
     from clusterproof.plugins.agent.parts import parts  # not needed by a prolog
 
     programs = parts(wanted, options, further, connection.takes_stdin, connection.longest_program(limits))
     if len(programs.programs) == 1 and not programs.left_out:
-        return ask(cluster, connection, programs.programs[0][1], limits, on_answer, wanted)
+        return probe_nodes(cluster, connection, programs.programs[0][1], limits, on_answer, wanted)
     return _ask_for_each(cluster, connection, programs, limits, on_answer)
 
 
@@ -63,7 +63,7 @@ def _of_container(on_answer: OnAnswer) -> OnAnswer:
     return answered
 
 
-def ask(
+def probe_nodes(
     cluster: Cluster,
     connection: Connection,
     to_run: Program,
@@ -113,7 +113,7 @@ def _ask_for_each(
         if not rest:
             break
         try:
-            ask(replace(cluster, targets=rest), connection, to_run, limits, note, collectors)
+            probe_nodes(replace(cluster, targets=rest), connection, to_run, limits, note, collectors)
         except Unusable as problem:
             if not answers:
                 raise

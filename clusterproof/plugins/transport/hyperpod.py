@@ -160,13 +160,13 @@ class SessionVisit:
     def make(self) -> Answer:
         """Visit the node."""
         started = time.monotonic()
-        answer = self._once(started)
+        answer = self._attempt(started)
         for attempt in range(1, ATTEMPTS):
-            if not _may_pass(answer) or self._is_over:
+            if not _is_transient(answer) or self._is_over:
                 break
             self.deadline += attempt + self.rate.wait() + self.limits.answer_s
             time.sleep(attempt)
-            answer = self._once(started)
+            answer = self._attempt(started)
         return answer
 
     def abandon(self) -> None:
@@ -175,7 +175,7 @@ class SessionVisit:
         if self._running:
             _kill(self._running)
 
-    def _once(self, started: float) -> Answer:
+    def _attempt(self, started: float) -> Answer:
         address, command = self.target.address, self.program.command
         try:
             session = self.sessions.start(address, command)
@@ -192,7 +192,7 @@ class SessionVisit:
             self.sessions.end(session)
 
 
-def _may_pass(answer: Answer) -> bool:
+def _is_transient(answer: Answer) -> bool:
     """Whether another session may succeed: the program printed nothing, or the error is transient."""
     if answer.unreached:
         return answer.unreached is Unreached.LOST

@@ -80,7 +80,7 @@ class Controller:
         self.cluster, self.watch, self.settings = cluster, watch, settings
         self.recording, self.show, self.say = recording, show, say
         self.sinks = sinks or Sinks(cluster.name, watch, lambda _: None)
-        self._events = Events(lambda event: watch.may_wait(event.node, event.what))
+        self._events = Events(lambda event: watch.is_without_news(event.node, event.what))
         self._is_over = threading.Event()
         collectors = watch.evaluator.collectors
         self._visits = Visits(cluster, collectors, settings.probe, settings.limits, self._events.put)
@@ -122,7 +122,7 @@ class Controller:
             raise first.failed
         not_reached = list(first.not_reached) if isinstance(first, Visited) else []
         self._unchecked = UncheckedNodes(self.say, not_reached)
-        self._take(first)
+        self._handle(first)
         if first:
             self.say(first_answers(self.watch, not_reached))
 
@@ -153,45 +153,45 @@ class Controller:
             if now >= due:
                 due = now + min(every_s, DUE_S)
                 # one visit at a time, for all nodes that are due, however many a refusal made due; reboots do not wait
-                self._visit(self.watch.booted() if self._visits.nodes else self.watch.due(now))
+                self._visit(self.watch.booted() if self._visits.nodes else self.watch.due_visits(now))
             if now >= look:
                 look = now + every_s
-                clock.look()
+                clock.check()
                 self._take_all()  # what came in while a visit was evaluated comes before silence
-                self._say(self.watch.look(now))
-                self.sinks.look(self.watch.names)
+                self._report(self.watch.check_silence(now))
+                self.sinks.states_changed(self.watch.names)
                 self.sinks.ticked()
             self._events.wait(max(0.0, min(now + WAIT_S, look, due, until) - time.monotonic()))
             self._take_all()
 
     def _take_all(self) -> None:
         for _ in range(self._events.qsize()):
-            self._take(self._events.get())
+            self._handle(self._events.get())
 
-    def _take(self, event: SessionEvent | Visited | None) -> None:
+    def _handle(self, event: SessionEvent | Visited | None) -> None:
         if event is None:
             return
         if isinstance(event, Visited):
             names, not_reached = list(event.evidence_by_node), event.not_reached
             self._visits.end(event)
             self._evaluate(event.evidence_by_node)
-            self.sinks.look(names)
+            self.sinks.states_changed(names)
             self._unchecked.checked((name for name in names if name not in not_reached), not_reached)
         elif isinstance(event.what, SessionEnded):
             self._why[event.node] = event.what.why
             self.watch.ended(event.node, event.what.why)
-            self.sinks.ended()
+            self.sinks.session_ended()
         else:
             self._update(event.node, event.what, event.at)
-            self.sinks.look([event.node])
+            self.sinks.states_changed([event.node])
 
     def _update(self, node: str, update: Update, at: float) -> None:
         wall_s = time.time() - (time.monotonic() - at)
         if self.recording:
             why = self._why.pop(node, "") if isinstance(update, Hello) else ""
-            self.recording.take(node, update, wall_s, at, why)
-        self.sinks.take(node, update, wall_s, at)
-        self._say(self.watch.take(node, update, at))
+            self.recording.record(node, update, wall_s, at, why)
+        self.sinks.update(node, update, wall_s, at)
+        self._report(self.watch.update(node, update, at))
 
     def _visit(self, names: Iterable[str]) -> None:
         """Gather all evidence of these nodes, concurrently with the loop."""
@@ -204,17 +204,17 @@ class Controller:
             for evidence in evidence_by_node.values():
                 if not evidence.unreached:
                     self.recording.guard(partial(write_node, folder, evidence), now)
-        self._say(self.watch.evidence(evidence_by_node, now))
+        self._report(self.watch.evidence(evidence_by_node, now))
         evidence_by_node.clear()
-        give_back_memory()
+        release_memory()
 
-    def _say(self, changes: Sequence[Change]) -> None:
+    def _report(self, changes: Sequence[Change]) -> None:
         """Report changes. If killed at any moment, a resumed watch sends what differs from what was delivered."""
         once = [change for change in changes if change.kind is ChangeKind.HAPPENED]  # which cannot be observed again
-        self.sinks.said(once)
+        self.sinks.report(once)
         if changes and self.recording:
             self.recording.changes(changes, time.time(), time.monotonic(), self.sinks.are_kept)
-        self.sinks.said([change for change in changes if change.kind is not ChangeKind.HAPPENED])
+        self.sinks.report([change for change in changes if change.kind is not ChangeKind.HAPPENED])
         self.show(changes)
 
     def _end(self) -> None:
@@ -229,7 +229,7 @@ class Controller:
             self.recording.close(time.monotonic())
 
 
-def give_back_memory() -> None:
+def release_memory() -> None:
     """Return a visit's memory to the system: it is not needed until the next visit."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc would keep it otherwise

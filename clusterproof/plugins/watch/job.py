@@ -116,7 +116,7 @@ class JobMonitor:
         self._is_closed.set()
         self._asked.set()
 
-    def ask(self) -> None:
+    def query_soon(self) -> None:
         """Query soon: a connection has ended, and the job may have too."""
         self._asked.set()
 

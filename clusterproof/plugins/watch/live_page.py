@@ -45,7 +45,7 @@ class LivePage:
         """`command` checks the same cluster once."""
         self._every_s = every_s
         self._evaluator, self._is_open, self._command = evaluator, is_open, command
-        evaluator.on_results = self.take
+        evaluator.on_results = self.update
         self._began = time.time()
         self._results: dict[str, Mapping[str, Sequence[Result]]] = {}  # by node and check; replaced, never modified
         self._found: dict[tuple[str, str], frozenset[str]] = {}  # devices with findings of these
@@ -64,7 +64,7 @@ class LivePage:
         """The watch has completed a tick."""
         self._ticked = time.monotonic()
 
-    def take(self, node: str, results: Iterable[Result], found: Collection[tuple[str, str]]) -> None:
+    def update(self, node: str, results: Iterable[Result], found: Collection[tuple[str, str]]) -> None:
         """Update some checks' results on a node; `found` are the devices and checks with findings."""
         by_check = {check: tuple(said) for check, said in groupby(results, attrgetter("check"))}
         for check in by_check:
@@ -86,7 +86,7 @@ class LivePage:
         of_nodes = list(self._results.copy().values())
         said = [result for of_node in of_nodes for results in of_node.values() for result in results]
         is_open = list(self._is_open())
-        return [*self._with_open(said, is_open), *_of_samples(is_open)]
+        return [*self._with_open(said, is_open), *_sampled_results(is_open)]
 
     def _with_open(self, said: Iterable[Result], is_open: Open) -> Iterator[Result]:
         """Each result with open states that could not be evaluated since: what is unknown is not over."""
@@ -182,7 +182,7 @@ def _messages(results: Iterable[Result]) -> list[tuple[Verdict, str]]:
     return [(result.verdict, result.message) for result in results]
 
 
-def _of_samples(is_open: Open) -> Iterator[Result]:
+def _sampled_results(is_open: Open) -> Iterator[Result]:
     for key, result in is_open:
         if key.rule in OF_SAMPLES:
             finding = Finding(result.verdict, result.message, (key.device,) if key.device else ())

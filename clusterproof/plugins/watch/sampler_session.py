@@ -103,12 +103,12 @@ class SamplerSession:
         try:
             ended = self._run(nonce, stream)
         except Exception as problem:  # a bug of ours affects one node for a while, not the watch
-            self._begin_again(began, _in_words(problem, stream))
+            self._begin_again(began, _end_reason(problem, stream))
             return
         if isinstance(ended, Future):
             ended.add_done_callback(lambda future: self._begin_again(began, _why(future, stream)))
         else:
-            self._begin_again(began, _in_words(ended, stream))
+            self._begin_again(began, _end_reason(ended, stream))
 
     def _begin_again(self, began: float, why: str) -> None:
         if self._is_over.is_set():
@@ -141,10 +141,10 @@ class SamplerSession:
 
 def _why(ended: Future[str], stream: UpdateStream) -> str:
     problem = ended.exception()
-    return _in_words(problem if isinstance(problem, Exception) else ended.result(), stream)
+    return _end_reason(problem if isinstance(problem, Exception) else ended.result(), stream)
 
 
-def _in_words(why: str | Exception, stream: UpdateStream) -> str:
+def _end_reason(why: str | Exception, stream: UpdateStream) -> str:
     """Why it ended, including what the node printed instead of samples."""
     if isinstance(why, LinesLost):
         return str(why)

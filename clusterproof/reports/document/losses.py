@@ -10,7 +10,7 @@ from statistics import median
 
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record, replace
-from clusterproof.plugins.core.robust import weighed_median
+from clusterproof.plugins.core.robust import weighted_median
 from clusterproof.plugins.training_run.loss_curve import Stretch
 from clusterproof.plugins.training_run.loss_window import WINDOW
 from clusterproof.plugins.training_run.losses import LOSS, NORM, Losses
@@ -247,7 +247,7 @@ def _table(marks: Sequence[Mark], series: Sequence[StepTime]) -> str:
     """The findings, with the durations of their steps."""
     if not marks:
         return ""
-    usual = weighed_median([step.seconds for step in series], [step.times for step in series]) if series else 0.0
+    usual = weighted_median([step.seconds for step in series], [step.times for step in series]) if series else 0.0
     ends = [step.step for step in series]
     rows = []
     for mark in sorted(marks, key=lambda mark: (not mark.is_step, mark.position))[:MAX_ROWS]:

@@ -9,7 +9,7 @@ from statistics import median
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.core.robust import weighed_median, weighed_spread
+from clusterproof.plugins.core.robust import weighted_median, weighted_spread
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run import KERNEL, OPERATOR, OTHER
 from clusterproof.plugins.training_run.rules.phases import Phase, phases
@@ -105,7 +105,7 @@ def _steps(run: TrainingRun) -> str:
         return f"<h3>Loss and gradients</h3>{learnt}" if learnt else ""
     unusual = outliers(series)
     top = max(point.seconds for point in series) or 1.0
-    sigma = weighed_spread([point.seconds for point in series], [point.times for point in series])
+    sigma = weighted_spread([point.seconds for point in series], [point.times for point in series])
     scale = min(top, max(3 * unusual.typical_s, 1.2 * unusual.typical_s + 8 * sigma))
     scale = scale or top
     axis = StepAxis(series[0].step, series[-1].step).with_losses(run.data.losses)
@@ -180,7 +180,7 @@ def _ranks(run: TrainingRun) -> str:
 def _ranks_by_steps(run: TrainingRun) -> str:
     """Without the ranks' compute times: how long their steps take, which in a synchronous job shows little."""
     middle = {
-        rank: weighed_median([mean for mean, _ in cells.values()], [count for _, count in cells.values()])
+        rank: weighted_median([mean for mean, _ in cells.values()], [count for _, count in cells.values()])
         for rank, cells in run.data.steps.items()
         if cells
     }

@@ -26,7 +26,7 @@ def collectives(python: str, ranks: int, case: str, budget_s: float = 0.0, withi
 
 def said_of(found: dict[str, Any]) -> str:
     """What is made of it."""
-    return Blame.of([NodeResult(found)]).words
+    return Blame.of([NodeResult(found)]).description
 
 
 @pytest.mark.parametrize("ranks", [4, 8])

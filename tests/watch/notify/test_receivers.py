@@ -64,7 +64,7 @@ def said_by(watched: OfDay, receivers: Sequence[ReceiverProgram], folder: Path, 
     """A watch with these receivers that says this."""
     with watched.sinks as sinks:
         sinks.notify(receivers, folder)
-        sinks.said(changes)  # type: ignore[arg-type]
+        sinks.report(changes)  # type: ignore[arg-type]
     return watched
 
 
@@ -94,7 +94,7 @@ def test_what_stays_open_is_told_again_by_a_watch_that_runs(tmp_path: Path, monk
     watched.day.silence(60)
     with watched.sinks as sinks:
         sinks.notify([program("first", tmp_path)], None, 0.5)
-        sinks.look([NODE])
+        sinks.states_changed([NODE])
         until(lambda: told("first", tmp_path)[1:])
     first, *again = lines(tmp_path / "first.told")
     assert {(one["kind"], one["incident"], one["since"]) for one in again} == {

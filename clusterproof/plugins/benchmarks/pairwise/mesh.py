@@ -23,7 +23,7 @@ from clusterproof.plugins.benchmarks.pairwise.paths import (
 from clusterproof.plugins.benchmarks.pairwise.rails import Rail, numbered, rails_of, why
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, MeshOfNode, in_words
+from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, MeshOfNode, describe_rails
 from clusterproof.plugins.evidence.pairs import Measurement
 
 FEWEST_PARTNERS = 2  # that reach others, before a device that does not reach them is at fault
@@ -141,9 +141,8 @@ def _most(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
 def _nodes_together(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
     """A finding that several nodes reach nobody while others do: they may share a switch or fabric."""
     numbers = tuple(rail.number for rail in rails if rail.silent & set(nodes))
-    message = (
-        f"none of the RDMA devices of {fold(nodes)} on {in_words(numbers)} reaches anybody, those of other nodes do"
-    )
+    devices = f"the RDMA devices of {fold(nodes)} on {describe_rails(numbers)}"
+    message = f"none of {devices} reaches anybody, those of other nodes do"
     reason = why(link for rail in rails for link in rail.failed_of(nodes))
     return MeshFinding(MeshKind.SWITCH, tuple(nodes), f"{message}: {reason}", numbers)
 
@@ -196,7 +195,7 @@ def _node(node: str, rails: Sequence[Rail]) -> MeshFinding:
     good = frozenset().union(*(rail.good_partners(node) for rail in own))
     reason = why(link for rail in own for link in rail.failed_of([node]))
     numbers = tuple(rail.number for rail in own)
-    message = f"none of its RDMA devices on {in_words(numbers)} reaches any of {fold(partners)}"
+    message = f"none of its RDMA devices on {describe_rails(numbers)} reaches any of {fold(partners)}"
     if len(good) < FEWEST_PARTNERS:
         return MeshFinding(MeshKind.OPEN, (node,), f"{message}; {_untold(good)}: {reason}", numbers)
     return MeshFinding(MeshKind.NODE, (node,), f"{message}, {len(good)} of which reach others: {reason}", numbers)
@@ -259,4 +258,6 @@ def _folded(findings: Iterable[RailFinding]) -> Iterator[MeshFinding]:
     for (kind, nodes, message), same in alike.items():
         numbers = tuple(finding.rail for finding in same)
         links = tuple(dict.fromkeys(link for finding in same for link in finding.links))
-        yield MeshFinding(kind, nodes, f"{message.replace(RAILS, in_words(numbers))}: {same[0].why}", numbers, links)
+        yield MeshFinding(
+            kind, nodes, f"{message.replace(RAILS, describe_rails(numbers))}: {same[0].why}", numbers, links
+        )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from clusterproof.plugins.benchmarks.pairwise.rails import Link, Rail, why
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, in_words
+from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, describe_rails
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
 FEWEST_IN_COMMON = 2  # failing paths with one device in common
@@ -175,7 +175,7 @@ def missing_devices(measurements: Sequence[Measurement]) -> Iterator[MeshFinding
     for node, rails in _without_partner(measurements).items():
         numbers = tuple(sorted(rails))
         message = "; ".join(f"rail {number}: {rails[number]}" for number in numbers[:MAX_SAID])
-        more = f"; and so on {in_words(numbers[MAX_SAID:])}" if len(numbers) > MAX_SAID else ""
+        more = f"; and so on {describe_rails(numbers[MAX_SAID:])}" if len(numbers) > MAX_SAID else ""
         yield MeshFinding(MeshKind.GAP, (node,), f"{message}{more}", numbers)
 
 
@@ -219,5 +219,5 @@ def failed_meetings(measurements: Sequence[Measurement]) -> Iterator[MeshFinding
                     partners[node].add(measurement.pair.other(node))
     for node, reasons in rails.items():
         numbers = tuple(sorted(reasons))
-        message = f"the programs of {node} and {fold(partners[node])} did not meet on {in_words(numbers)}, twice"
+        message = f"the programs of {node} and {fold(partners[node])} did not meet on {describe_rails(numbers)}, twice"
         yield MeshFinding(MeshKind.APART, (node,), f"{message}: {reasons[numbers[0]]}", numbers)

@@ -14,12 +14,12 @@ from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
     at_least_one,
-    every,
+    integer,
     known,
+    objects_as,
     optional,
     text,
     texts,
-    whole,
 )
 from clusterproof.plugins.evidence.perf.facts import ProgramRun
 from clusterproof.plugins.evidence.perf.gpu_speed import document
@@ -59,8 +59,8 @@ def opinion(own: str, votes: Mapping[str, int], neighbours: Collection[str]) -> 
 class Repeat(Reported):
     """A pass in which a GPU's steps differed from its first pass."""
 
-    number = Field(whole, "pass")
-    step = Field(whole)
+    number = Field(integer, "pass")
+    step = Field(integer)
 
 
 def digests(data: object) -> tuple[str, ...]:
@@ -76,9 +76,9 @@ class TypeDigests(Reported):
     """The steps in one data type."""
 
     type = Field(text)
-    passes = Field(whole)
+    passes = Field(integer)
     digests = Field(digests)
-    differing = Field(every(Repeat))
+    differing = Field(objects_as(Repeat))
     why = Field(optional(text))  # why no steps were made
 
 
@@ -87,7 +87,7 @@ class StepGpu(Reported):
     """The steps of one GPU."""
 
     name = Field(text)
-    sms = Field(whole)
+    sms = Field(integer)
     libraries = Field(texts)
     error = Field(optional(text))  # why it made no more
     _made = Field(optional(every_alone(TypeDigests)), "types")
@@ -128,7 +128,7 @@ class ExactStep(Reported):
     """The steps of a node's GPUs."""
 
     driver = Field(optional(text))
-    given = Field(optional(whole), "gpus")  # number of GPUs available to the measuring process
+    given = Field(optional(integer), "gpus")  # number of GPUs available to the measuring process
 
     @property
     def printed(self) -> _Printed:

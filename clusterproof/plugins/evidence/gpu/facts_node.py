@@ -14,9 +14,9 @@ from clusterproof.plugins.evidence.fact import (
     SWITCHES,
     Absent,
     CollectorData,
-    believed,
     collected_as,
     collected_by,
+    limited,
     list_collected_as,
 )
 from clusterproof.plugins.evidence.field import objects, optional, readings, table
@@ -168,7 +168,7 @@ def pci_switches(node: Node, pci: CollectorData) -> tuple[PciSwitch, ...]:
     switches = pci.get("switches", optional(objects))
     if switches is None:
         raise NotApplicable(NO_PATHS)
-    return switches_of((PciDevice(entry) for entry in believed(switches, SWITCHES)), node.pci_devices)
+    return switches_of((PciDevice(entry) for entry in limited(switches, SWITCHES)), node.pci_devices)
 
 
 @collected_by()

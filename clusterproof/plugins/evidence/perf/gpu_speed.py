@@ -16,15 +16,15 @@ from clusterproof.plugins.evidence.field import (
     Reported,
     at_least_one,
     each,
-    every,
+    integer,
     number,
+    objects_as,
     optional,
     read,
     readings,
     table,
     text,
     values,
-    whole,
 )
 from clusterproof.plugins.evidence.perf.facts import ProgramRun
 
@@ -160,8 +160,8 @@ class GpuBandwidth(Reported):
     """The copies of every GPU; `by` is the program that made them: each has its own method."""
 
     by = Field(text)
-    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
-    runs = Field(every(ProgramRun), where="gpu_bandwidth: runs")
+    given = Field(optional(integer), "gpus")  # GPUs, to the process that measured
+    runs = Field(objects_as(ProgramRun), where="gpu_bandwidth: runs")
 
     @property
     def speeds(self) -> Mapping[str, Speeds]:
@@ -182,7 +182,7 @@ class GpuBandwidth(Reported):
 class GpuGemm(Reported):
     """Matrix products of all GPUs at once."""
 
-    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
+    given = Field(optional(integer), "gpus")  # GPUs, to the process that measured
 
     @property
     def speeds(self) -> Mapping[str, Speeds]:

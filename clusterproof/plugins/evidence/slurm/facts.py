@@ -14,7 +14,7 @@ from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
     at_least_one,
-    flag,
+    boolean,
     objects,
     optional,
     read,
@@ -141,7 +141,7 @@ class Partition(Reported):
     name = Field(text, "partition")
     state = Field(text)
 
-    is_default = Field(flag)  # jobs that name no partition go there
+    is_default = Field(boolean)  # jobs that name no partition go there
 
 
 @record

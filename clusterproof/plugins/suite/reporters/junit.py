@@ -48,7 +48,7 @@ class JUnitReporter:
             system_out.text = legal(in_words(result))
             elements.append(system_out)
         elif elements and elements[-1].tag == _TAGS[result.verdict]:
-            if result.says_unreachable:
+            if result.reports_unreachable:
                 self._unreached.add(result.node)
             elif result.is_of_unreachable:
                 self._errors.append((result.node, elements[-1]))

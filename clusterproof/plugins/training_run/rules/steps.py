@@ -9,7 +9,7 @@ from statistics import median
 
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record, replace
-from clusterproof.plugins.core.robust import weighed_median, weighed_spread
+from clusterproof.plugins.core.robust import weighted_median, weighted_spread
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.training_run import CHECKPOINT, kind_of
 from clusterproof.plugins.training_run.rules.stragglers import WARM_UP
@@ -190,7 +190,7 @@ def _outliers(series: Sequence[StepTime], *, within: bool) -> Outliers:
     The mean of several steps must be as far above; `within` finds those of which a single step alone may be.
     """
     seconds, weights = [step.seconds for step in series], [step.times for step in series]
-    typical, sigma = weighed_median(seconds, weights), weighed_spread(seconds, weights)
+    typical, sigma = weighted_median(seconds, weights), weighted_spread(seconds, weights)
     outlying = [
         step
         for step in series
@@ -219,11 +219,11 @@ def _drift(series: Sequence[StepTime]) -> Drift | None:
 
 
 def _middle_of(series: Sequence[StepTime]) -> float:
-    return weighed_median([step.seconds for step in series], [step.times for step in series])
+    return weighted_median([step.seconds for step in series], [step.times for step in series])
 
 
 def _spread_of(series: Sequence[StepTime]) -> float:
-    return weighed_spread([step.seconds for step in series], [step.times for step in series])
+    return weighted_spread([step.seconds for step in series], [step.times for step in series])
 
 
 def _change(series: Sequence[StepTime]) -> int:

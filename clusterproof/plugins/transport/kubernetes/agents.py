@@ -141,7 +141,7 @@ class AgentVisit:
             return self._unread(problem)
         report = last_whole(log, REPORT)
         if not report:
-            detail = f"its agent reported nothing within {reading.since_s} s{_last_words(log)}"
+            detail = f"its agent reported nothing within {reading.since_s} s{_last_line(log)}"
             return Answer(unreached=Unreached.NOT_STARTED, detail=detail, seconds=self._seconds())
         reading.cache.keep(self.pod, report, time.time())
         return Answer(report, seconds=self._seconds(), age_s=reading.since_s + COLLECTED_S)
@@ -246,6 +246,6 @@ def by_node(agents: Sequence[Pod]) -> Mapping[str, Pod]:
     return {pod.node or pod.meant: pod for pod in ordered if pod.node or pod.meant}
 
 
-def _last_words(log: bytes) -> str:
+def _last_line(log: bytes) -> str:
     lines = [line for line in log.decode("utf-8", "replace").splitlines() if line and not line.startswith(REPORT)]
     return f"; its last words: {lines[-1][:WORDS]}" if lines else ""

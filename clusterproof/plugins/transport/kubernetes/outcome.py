@@ -42,7 +42,7 @@ class PodWatch:
         """Stop at the next event; deleting the run's pods will cause one."""
         with self._lock:
             self._is_over = True
-            self._tell(list(self._changed))
+            self._notify(list(self._changed))
 
     def wait(self, name: str, until: float, settled: Callable[[Pod], bool]) -> tuple[Pod | None, bool]:
         """The pod once it is settled, or its state at `until` (time.monotonic()); and whether it is gone.
@@ -88,7 +88,7 @@ class PodWatch:
             except KubernetesDenied as problem:
                 with self._lock:
                     self._problem = problem
-                    self._tell(list(self._changed))
+                    self._notify(list(self._changed))
                 return
             except KubernetesError:  # 410, a cut, a brief outage: the next listing has everything
                 time.sleep(AGAIN_S)
@@ -104,7 +104,7 @@ class PodWatch:
             self._forgotten &= set(now)
             self._gone |= set(self._pods) - set(now)
             self._pods.update(now)
-            self._tell(list(self._pods))
+            self._notify(list(self._pods))
         version = str((page.get("metadata") or {}).get("resourceVersion") or "")
         query = {"labelSelector": self._run.selector, "resourceVersion": version}
         for kind, event in self._api.watch(self._run.pods, WATCH_S, **query):
@@ -114,11 +114,11 @@ class PodWatch:
                 if kind == "DELETED":
                     self._gone.add(pod.name)
                 if pod.name in self._gone or (pod.name in self._awaited and self._awaited[pod.name](pod)):
-                    self._tell([pod.name])
+                    self._notify([pod.name])
             if self._is_over:
                 return
 
-    def _tell(self, names: Iterable[str]) -> None:
+    def _notify(self, names: Iterable[str]) -> None:
         """Wake the waiters for these pods; the caller holds the lock."""
         for name in names:
             if name in self._changed:

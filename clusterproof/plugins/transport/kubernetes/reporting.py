@@ -18,7 +18,7 @@ from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.evidence.fact import LOADING, OF_A_JOB, ONLY_CAPTURED
+from clusterproof.plugins.evidence.fact import IN_JOB, LOAD_COLLECTORS, ONLY_CAPTURED
 from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.transport import Answer, Limits
 from clusterproof.plugins.transport.gather import evidence_of
@@ -79,7 +79,7 @@ def report_for_ever(
 
 def _collected(within: str, options: ProbeOptions) -> tuple[bytes, NodeEvidence]:
     """A report to print, and what it contains: only the program's own lines, which nobody else can write."""
-    every = frozenset(collector_names()) - LOADING - OF_A_JOB - ONLY_CAPTURED
+    every = frozenset(collector_names()) - LOAD_COLLECTORS - IN_JOB - ONLY_CAPTURED
     to_run, nonce = program(every, options)
     answers: list[Answer] = []
 

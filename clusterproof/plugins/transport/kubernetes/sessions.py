@@ -127,7 +127,7 @@ class PodSession:
                     self._stream, opened = stream, time.monotonic()
                     for piece in () if self._is_over.is_set() else stream.pieces():
                         last, pause_s, empty_reads = time.monotonic(), FIRST_PAUSE_S, 0
-                        lines.take(piece)
+                        lines.feed(piece)
                 why = "its log broke off"
             except KubernetesError as problem:
                 why, status = f"its log{'' if opened else ':'} {problem}", problem.status
@@ -164,7 +164,7 @@ class LineSplitter:
         self._heard = received
         self._rest = b""
 
-    def take(self, piece: bytes) -> None:
+    def feed(self, piece: bytes) -> None:
         """Process output; raises what the listener raises."""
         whole, end, self._rest = (self._rest + piece).rpartition(b"\n")
         if end:

@@ -115,7 +115,7 @@ class Shares:
         """Whether a node is in any share."""
         return self._of(node).has(node)
 
-    def stands(self, node: str, agents: Mapping[str, Pod]) -> bool:
+    def is_current(self, node: str, agents: Mapping[str, Pod]) -> bool:
         """Whether findings on a node are still valid: it is in a share, and its agent's state is unchanged."""
         share = self._of(node)
         state = state_of(agents[node]) if node in agents else None
@@ -125,7 +125,7 @@ class Shares:
         """The share for a node of this name, if any."""
         return self._all[bisect_right(self._bounds, node)]
 
-    def due(self, agents: Mapping[str, Pod], health: Mapping[str, Health], now: float) -> list[NodeShare]:
+    def due_shares(self, agents: Mapping[str, Pod], health: Mapping[str, Health], now: float) -> list[NodeShare]:
         """The shares to evaluate now; of those that are only due by time, a part, so that it is never all at once."""
         rest_s = min(max(REST_S, NODE_S * self._count), MOST_REST_S)
         at_once = math.ceil(len(self._all) * self._every_s / rest_s)

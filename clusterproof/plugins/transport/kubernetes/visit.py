@@ -43,12 +43,12 @@ class PodSlots:
         self._is_short = False
         self._changed = threading.Condition()
 
-    def taken(self) -> None:
+    def occupy(self) -> None:
         """Count a pod that was created."""
         with self._changed:
             self._count += 1
 
-    def left(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """Release a pod that is no longer needed; if slots are short, it is deleted at once."""
         with self._changed:
             self._count -= 1
@@ -164,7 +164,7 @@ class PodVisit:
         except KubernetesDenied as denied:
             return self.refused(denied)
         finally:
-            self.context.slots.left(self.name)
+            self.context.slots.release(self.name)
 
     def abandon(self) -> None:
         """There is nothing to abort from outside: the run deletes its pods."""
@@ -185,7 +185,7 @@ class PodVisit:
                 if problem.reason != "AlreadyExists":  # else it was created by a request whose answer was lost
                     return self._failed(problem)
             self.is_created = True
-            self.context.slots.taken()
+            self.context.slots.occupy()
             return None
         return Answer(unreached=Unreached.API, detail=self.context.refusal)
 

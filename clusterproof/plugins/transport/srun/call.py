@@ -80,7 +80,7 @@ class Srun:
         self.process = subprocess.Popen(command_line(launch, request), stdin=-3, stdout=-1, stderr=-1, env=clean())
         self.pipes = {self.process.stdout.fileno(): 1, self.process.stderr.fileno(): 2}  # type: ignore[union-attr]
 
-    def hear(self, pipe: int) -> bool:
+    def read_from(self, pipe: int) -> bool:
         """Read from a pipe; whether there may be more."""
         read = os.read(pipe, 65536)
         stream = self.pipes[pipe]

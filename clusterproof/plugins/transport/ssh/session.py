@@ -148,13 +148,13 @@ class _RunningProgram:
         read = packetizer.read_message
 
         def looked_and_read() -> tuple[int, Message]:
-            self._look()
+            self._check_liveness()
             return read()
 
-        packetizer.set_keepalive(1.0, self._look)  # for when no messages arrive
+        packetizer.set_keepalive(1.0, self._check_liveness)  # for when no messages arrive
         packetizer.read_message = looked_and_read  # type: ignore[method-assign]
 
-    def _look(self) -> None:
+    def _check_liveness(self) -> None:
         """Check how long the program has been silent, and whether to send it a keepalive."""
         if time.monotonic() - self._heard_at >= self._dead_s:
             self._end(f"nothing came for {self._dead_s:.0f} s")

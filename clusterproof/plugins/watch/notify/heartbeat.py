@@ -108,9 +108,9 @@ def send(url: str, pauses: list[float]) -> str:
             pauses.append(min(MOST_S, after_s(refused.headers.get("Retry-After", ""), time.time())))
         return f"HTTP {refused.code}; expected 2xx"
     except URLError as problem:
-        return _words(problem.reason)
+        return _error_text(problem.reason)
     except (OSError, HTTPException) as problem:
-        return _words(problem)
+        return _error_text(problem)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -120,7 +120,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """Do not follow it."""
 
 
-def _words(problem: object) -> str:
+def _error_text(problem: object) -> str:
     kind = type(problem).__name__
     said = getattr(problem, "verify_message", "") or getattr(problem, "strerror", "") or ""
     return printable(f"{kind}: {said}" if said else kind, MAX_WORDS)

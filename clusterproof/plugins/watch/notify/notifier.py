@@ -38,7 +38,7 @@ class RetrySchedule:
         self._from = now + pause_s(self._failures, asked_s)
         self._of[name] = failures, now + pause_s(failures, asked_s)
 
-    def taken(self, name: str) -> None:
+    def delivered(self, name: str) -> None:
         """Record a delivered notification."""
         self._failures, self._from = 0, 0.0
         self._of.pop(name, None)
@@ -104,7 +104,7 @@ class Notifier:
         """Whether everything waiting is on disk, if it should be."""
         return not self._file.outage.is_failing
 
-    def said(self, changes: Sequence[Change]) -> None:
+    def queue(self, changes: Sequence[Change]) -> None:
         """Queue notifications of these changes; they are on disk when this returns."""
         if changes:
             with self._change:
@@ -144,7 +144,8 @@ class Notifier:
             left = self._outbox.count
         if left:
             self._say(
-                f"not delivered when the watch ended: {_changes(left)} by {self._receiver.name}; {self._file.words}"
+                f"not delivered when the watch ended: {_changes(left)} by {self._receiver.name}; "
+                f"{self._file.description}"
             )
 
     def _run(self) -> None:
@@ -220,7 +221,7 @@ class Notifier:
             self._retries.failed(notification.id, time.monotonic(), outcome.after_s)
             self.outage.failed(f"{outcome.why} (of {notification.alerts[0].key.rule}, {notification.nodes:.100})")
         else:
-            self._retries.taken(notification.id)
+            self._retries.delivered(notification.id)
             self._file.write([{"sent": notification.id}])
             self.outage.worked()
         if self._outbox.dropped > self.counts["dropped"]:
