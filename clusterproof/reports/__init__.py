@@ -32,7 +32,7 @@ class Owned(Protocol):
         """Its section, or empty."""
 
 
-def in_words(result: Result) -> str:
+def result_text(result: Result) -> str:
     """A result for people: observed, expected, how to reproduce it, owner, remedy."""
     seen = [("", f"{result.node}: {line}") for line in result.message.split("\n")]  # no line begins with a node's text
     rows = [
@@ -53,7 +53,7 @@ def owner_of(result: Result) -> str:
 OF_HYPERPOD = "on HyperPod the skill"
 
 
-def skill_beside(result: Result) -> str:
+def extra_skill(result: Result) -> str:
     """The skill that a finding is routed to on HyperPod, if its owner is somebody else: for small print."""
     return f"{OF_HYPERPOD} {result.skill}" if result.skill and result.team not in ("", result.skill) else ""
 
@@ -211,7 +211,7 @@ def _of_pairs(results: Iterable[Result], is_all: bool) -> str:
     )
 
 
-def state_in_words(results: Iterable[Result]) -> str:
+def cluster_state(results: Iterable[Result]) -> str:
     """The whole cluster in a word or two: `not fit` for training, `not proven`, or `fit`."""
     verdicts = {result.verdict for result in results}
     if not verdicts - {Verdict.NOT_APPLICABLE}:
@@ -239,7 +239,7 @@ class EarlyEnd:
     nodes: int
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """`INTERRUPTED: 6,601 of 21,000 checks ended, all of them on 110 of 600 nodes`."""
         of_nodes = f", all of them on {self.whole:,} of {self.nodes:,} nodes" if self.nodes else ""
         return f"INTERRUPTED: {self.ended:,} of {self.chosen:,} checks ended{of_nodes}"

@@ -71,7 +71,7 @@ class Task:
     checks: tuple[str, ...] = ()  # by id
 
     @property
-    def words(self) -> str:
+    def headline(self) -> str:
         """`FIX CONFIGURATION gpu[008-016] (memlock)`."""
         return f"{self.action.upper()} {self.where} ({self.why})"
 
@@ -96,13 +96,13 @@ class Task:
         return _first_reasons(self.reasons)
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         """`reset or reboot gpu003: Uncorrected GPU memory errors, Active NVLinks and 3 more`."""
         before, after = _AROUND.get(self.action, (f"{self.action}:", ""))
-        return " ".join(filter(None, (before, self.where, after))) + f": {self.why_in_words}"
+        return " ".join(filter(None, (before, self.where, after))) + f": {self.reasons_text}"
 
     @property
-    def why_in_words(self) -> str:
+    def reasons_text(self) -> str:
         """`Locked memory limit, MTU and 3 more`."""
         return _first_reasons(self.titles, " and {} more")
 
@@ -141,11 +141,11 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
 def to_do_line(results: Iterable[Result], catalog: Catalog = PACKAGED) -> str:
     """The same in one line, with an interruption and the number of fit nodes; empty without results."""
     results = list(results)
-    tasks, fit, cut = [task.words for task in to_do(results, catalog)], fit_nodes(results), cut_of(results)
+    tasks, fit, cut = [task.headline for task in to_do(results, catalog)], fit_nodes(results), cut_of(results)
     if not tasks and not fit:
         return ""
     has_nodes = any(result.is_of_node for result in results)
-    parts = [*([cut.words] if cut else []), *(tasks or ["NOTHING TO DO"]), *([f"{fit} fit"] if has_nodes else [])]
+    parts = [*([cut.description] if cut else []), *(tasks or ["NOTHING TO DO"]), *([f"{fit} fit"] if has_nodes else [])]
     return " · ".join(parts)
 
 
@@ -157,7 +157,7 @@ def to_do_within(results: Sequence[Result], catalog: Catalog, most: int) -> str:
         return line
     first, cut = tasks[0], cut_of(results)
     more = f" · {len(tasks) - 1} more" if len(tasks) > 1 else ""
-    begin = f"{cut.words} · {first.action.upper()}" if cut else first.action.upper()
+    begin = f"{cut.description} · {first.action.upper()}" if cut else first.action.upper()
     around = len(f"{begin} {len(first.nodes)} {first.of_what}s (){more}")
     return f"{begin} {first.where_within(most - around)}{more}"
 

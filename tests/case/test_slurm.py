@@ -220,11 +220,11 @@ def test_a_command_that_is_not_there_and_one_that_does_not_answer_are_no_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert slurm.ask(("sacct",)) == (slurm.NOT_INSTALLED, "sacct is not installed here")
+    assert slurm.run_command(("sacct",)) == (slurm.NOT_INSTALLED, "sacct is not installed here")
     (tmp_path / "sacct").write_text("#!/bin/sh\nexec /bin/sleep 1000\n")
     (tmp_path / "sacct").chmod(0o755)
     monkeypatch.setattr(slurm, "LIMIT_S", 0.2)
-    status, text = slurm.ask(("sacct",))
+    status, text = slurm.run_command(("sacct",))
     assert (status != 0, text) == (True, "")
 
 
@@ -233,4 +233,4 @@ def test_times_are_asked_for_by_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "scontrol").write_text("#!/bin/sh\necho $TZ\n")
     (tmp_path / "scontrol").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert slurm.ask(("scontrol",)) == (0, "UTC\n")
+    assert slurm.run_command(("scontrol",)) == (0, "UTC\n")

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.verdict import (
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, BIT_ERROR_RATES, Gpu, NvlinkErrors
-from clusterproof.plugins.evidence.gpu.facts_node import alike, is_of_most, nvlinks_between
+from clusterproof.plugins.evidence.gpu.facts_node import is_of_most, nvlinks_between, same_model_values
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
 from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
@@ -121,7 +121,7 @@ def evaluate_ways(gpu: Gpu, node: Node) -> None:
 
 def links_of_peers(gpu: Gpu, node: Node) -> list[tuple[bool | None, ...]]:
     """The links of the node's other GPUs of the same model, as far as they report them."""
-    return [states for index, states in alike(gpu, node, "nvlink_states") if index != gpu.index]
+    return [states for index, states in same_model_values(gpu, node, "nvlink_states") if index != gpu.index]
 
 
 def inactive(states: Iterable[bool | None], gpu: Gpu) -> str:

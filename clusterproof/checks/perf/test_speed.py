@@ -13,11 +13,11 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.perf.comparison import beside_each, require_comparison, shortfalls
+from clusterproof.plugins.evidence.perf.comparison import compared_gpus, require_comparison, shortfalls
 from clusterproof.plugins.evidence.perf.facts import SLOWER, below_median, report_slower
 from clusterproof.plugins.evidence.perf.facts_logs import NcclLog, Row
 from clusterproof.plugins.evidence.perf.facts_node import require_every_gpu
-from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds, by_way, models_of
+from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds, by_topology, models_of
 
 pytestmark = [mark.perf]
 
@@ -38,7 +38,7 @@ def test_gpu_bandwidth(node: Node) -> None:
     for direction, speeds in node.gpu_bandwidth.speeds.items():
         with part:
             require_every_gpu(node, len(speeds), node.gpu_bandwidth.given, f"{direction}: ")
-    beside = beside_each(node, node.gpu_bandwidth.speeds)
+    beside = compared_gpus(node, node.gpu_bandwidth.speeds)
     for behind in shortfalls(node, copies, beside):
         report_slower(node, behind, "GB/s")
     limits = {
@@ -56,7 +56,7 @@ def test_gpu_bandwidth(node: Node) -> None:
 
 def copies(node: Node) -> Mapping[str, Speeds]:
     """What test_gpu_bandwidth compares: between GPUs those that are as near to the others."""
-    return by_way(node, node.gpu_bandwidth.speeds)
+    return by_topology(node, node.gpu_bandwidth.speeds)
 
 
 @mark.gpu

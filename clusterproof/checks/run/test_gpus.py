@@ -36,9 +36,9 @@ def test_gpu_memory_growth(run: TrainingRun) -> None:
     growing = run.sampled.growing
     fail_h, concern_h = run.threshold("run.memory_full_fail_h"), run.threshold("run.memory_full_concern_h")
     soon = [gpu for gpu in growing if gpu.hours_left < fail_h]
-    fail_if(soon, f"{listed(gpu.words for gpu in soon)}; expected memory that does not grow")
+    fail_if(soon, f"{listed(gpu.description for gpu in soon)}; expected memory that does not grow")
     later = [gpu for gpu in growing if fail_h <= gpu.hours_left < concern_h]
-    concern_if(later, f"{listed(gpu.words for gpu in later)}; expected memory that does not grow")
+    concern_if(later, f"{listed(gpu.description for gpu in later)}; expected memory that does not grow")
     run.sampled.require_settled()
 
 

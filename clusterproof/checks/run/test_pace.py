@@ -218,7 +218,7 @@ def test_last_to_come(run: TrainingRun) -> None:
     Remedy (investigate): Check what this rank does before the collective; run.slow_rank shows it if the rank's compute
     time was logged for each step. Its node or data loader may be slow, or it has more work than the others.
     """
-    last, most = run.last_to_come, run.threshold("run.last_to_come_percent")
+    last, most = run.usually_last, run.threshold("run.last_to_come_percent")
     if last and last.percent > most:
         shown, limit = format_pair(last.percent, most)
         seen = f"comes last to {shown} % of {last.calls} collectives of {last.ranks} ranks"

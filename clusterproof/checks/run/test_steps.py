@@ -56,7 +56,7 @@ def test_step_outliers(run: TrainingRun) -> None:
     require_all(run.silent)
     lost, most = 100 * slow.share, run.threshold("run.step_outliers_lost_percent")
     if lost > most:
-        longest = ", ".join(f"{step.words} ({step.seconds:.3g} s)" for step in slow.steps[:MAX_STEPS])
+        longest = ", ".join(f"{step.label} ({step.seconds:.3g} s)" for step in slow.steps[:MAX_STEPS])
         shown, limit = format_pair(lost, most, 1)
         each = (
             f", about every {number} steps, as by a checkpoint or an evaluation"
@@ -136,7 +136,7 @@ def test_data_wait(run: TrainingRun) -> None:
             concern(f"all ranks wait for data, for up to {shown} % of their steps; expected at most {limit} %")
         if 100 * largest.median_share > most:
             loader = run.data.loaders.get(largest.rank)
-            how = f" ({loader.words})" if loader else ""
+            how = f" ({loader.description})" if loader else ""
             who = run.rank_words(largest.rank)
             concern(f"{who} waits for data for {shown} % of its steps{how}; expected at most {limit} %")
         few = f"most of it in a few steps, {largest.longest:.3g} s in one"

@@ -70,7 +70,7 @@ class CheckFinding:
         return True
 
     @property
-    def words(self) -> str:
+    def line(self) -> str:
         """`gpu.gpu_count: NVML counts 7 GPUs; expected 8`, on one line."""
         return f"{self.check}: {' '.join(self.message.split())}"
 
@@ -219,9 +219,9 @@ def reason_of(findings: Iterable[CheckFinding], job: Job = NO_JOB) -> str:
     """
     first, *others = findings
     more = f"; also {', '.join(finding.check for finding in others)}" if others else ""
-    after = f" (epilog of {job.words})" if job.id and not first.names_jobs and not is_of_others(first, job) else ""
+    after = f" (epilog of {job.label})" if job.id and not first.names_jobs and not is_of_others(first, job) else ""
     max_length = MAX_REASON - len(PREFIX) - len(after)
-    return PREFIX + shortened(first.words + more, max_length) + after
+    return PREFIX + shortened(first.line + more, max_length) + after
 
 
 def shortened(text: str, most: int) -> str:

@@ -58,7 +58,7 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
     folder = Path(option.into or Path("acceptance") / safe_name(cluster.name))
     made = Acceptance(cluster, option.cluster, plan, folder)
     try:
-        stopped = made.go_on(again, _say)
+        stopped = made.go_on(again, _print)
     except KeyboardInterrupt:
         how = "it again without --again" if again and made.is_read else "the same command again"
         stopped = f"it was interrupted; run {how} to resume"
@@ -131,7 +131,7 @@ def _planned(plan: AcceptancePlan, cluster: Cluster) -> Iterator[str]:
     for number, stage in enumerate(plan.stages, 1):
         least = plan.errors.least_runs if stage.is_repeated else 1
         batches = -(-count // plan.at_once(count)) if stage.is_load and stage.scope == "nodes" else 1
-        if why := state.not_here(stage):
+        if why := state.why_nothing_to_measure(stage):
             yield f"{number}. {stage.title}: not here: {why}"
             continue
         hours = plan.minutes(stage) * least * batches * (places if stage.scope == "places" else 1) / 60
@@ -160,7 +160,7 @@ def _load(plan: AcceptancePlan, count: int) -> str:
     return "all under load at once" if at_once == count else f"{at_once} under load at once"
 
 
-def _say(message: str) -> None:
+def _print(message: str) -> None:
     sys.stderr.write(f"{message}\n")
 
 

@@ -42,12 +42,12 @@ def shifts_of(
         nodes, chance = _clearest(beside, candidates)
         if count * chance > by_chance:
             break
-        names, by = candidates.pop(nodes), _apart(beside, nodes)
+        names, by = candidates.pop(nodes), _difference(beside, nodes)
         if abs(by) >= least:
             found[nodes] = Shift(tuple(names), len(nodes), by, count * chance)
             beside |= {node: beside[node] - by for node in nodes}
     for nodes in [*found] * REFITS:  # the first were beside others that were not known yet
-        by = _apart(beside, nodes)
+        by = _difference(beside, nodes)
         found[nodes] = replace(found[nodes], by=found[nodes].by + by)
         beside |= {node: beside[node] - by for node in nodes}
     return tuple(found.values())
@@ -93,7 +93,7 @@ def _clearest(values: Mapping[str, float], candidates: Iterable[frozenset[str]])
     return nodes, _chance(shown[nodes], len(nodes), of_all)
 
 
-def _apart(values: Mapping[str, float], nodes: Collection[str]) -> float:
+def _difference(values: Mapping[str, float], nodes: Collection[str]) -> float:
     """How far the middle of these nodes is from that of the others."""
     return median(values[node] for node in nodes) - median(x for node, x in values.items() if node not in nodes)
 

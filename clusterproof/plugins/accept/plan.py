@@ -45,7 +45,7 @@ class AcceptancePlan:
         return hashlib.sha256(repr(as_json(self)).encode()).hexdigest()
 
     @property
-    def due(self) -> tuple[str, ...]:
+    def expectations(self) -> tuple[str, ...]:
         """What each run expects of nodes."""
         counted = [f"{name}={count}" for name, count in self.bought.items() if name not in ("nodes", "type")]
         return (f"--expect={','.join(counted)}",) if counted else ()

@@ -68,7 +68,7 @@ class Reference:
     shifts: tuple[Shift, ...] = ()  # of racks and batches, from the centre
 
     @property
-    def apart(self) -> float:
+    def tolerance(self) -> float:
         """How far below the centre a unit may be without being bad for that alone."""
         return USUAL * self.between + self.error
 
@@ -76,7 +76,7 @@ class Reference:
         """The standard error of what so many nodes of a run have in common."""
         return _MEDIAN * self.sigma / sqrt(nodes)
 
-    def held_to(self, levels: Sequence[str], floor: float | None, effect: float) -> Reference:
+    def reference_for(self, levels: Sequence[str], floor: float | None, effect: float) -> Reference:
         """What a node of these levels is held to: what is usual in its rack and batch, and no less than is due.
 
         Where that is so slow that it is bad, what is usual everywhere: a rack that is bad does not excuse its nodes.
@@ -187,8 +187,8 @@ def is_bad(xs: Sequence[float], reference: Reference, errors: Errors, tries: int
     if not kept or median(kept) > -errors.effect / 2:
         return False
     weigh = _Weighed(kept, reference, errors.shows_in)
-    slow = _slow(kept, max(errors.effect, reference.apart / OF_THE_WAY))
-    good = (0.0, reference.apart, -reference.apart, max(median(kept), -reference.apart))
+    slow = _slow(kept, max(errors.effect, reference.tolerance / OF_THE_WAY))
+    good = (0.0, reference.tolerance, -reference.tolerance, max(median(kept), -reference.tolerance))
     of_slow = _mean([max(weigh.slow(shift)) for shift in slow], [1 / len(slow)] * len(slow))
     return of_slow - max(map(weigh.good, good)) >= log(tries / errors.good_rejected)
 
@@ -200,7 +200,7 @@ def is_good(xs: Sequence[float], reference: Reference, errors: Errors) -> bool:
     fastest = FASTER * reference.sigma  # otherwise an outlier, which is evidence for neither
     xs = [min(x, fastest) for x in xs]
     weigh = _Weighed(xs, reference, errors.shows_in)
-    within = min(reference.apart, OF_THE_WAY * errors.effect)
+    within = min(reference.tolerance, OF_THE_WAY * errors.effect)
     good = _mean([weigh.good(shift) for shift in (0.0, within, -within)], [1 - 2 * APART, APART, APART])
     most = good - log(1 / errors.bad_accepted)  # maximum weight of any explanation as bad
     slow = sorted(_slow(xs, errors.effect))

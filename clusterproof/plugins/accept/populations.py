@@ -137,7 +137,7 @@ class Populations:
                     where = f"GPU {device}, " if device else ""
                     message = (
                         f"{row.title}: {where}{what}: {1 - judged.share:.1%} slower than is usual"
-                        f"{population.beside(node) or ' or due'}, "
+                        f"{population.group_note(node) or ' or due'}, "
                         f"in {judged.runs} runs; expected less than {self.plan.errors.slower:.1%}"
                     )
                     found[node].append((row.check, message))
@@ -150,17 +150,16 @@ class Populations:
             due = f"expected less than {acceptance.common().least:.1%}: {LOOK_AT}"
             for shift in population.shifts:
                 message = (
-                    f"{title}: its {number_of(shift.nodes, 'node')} are {_in_words(shift.by)} than the other "
+                    f"{title}: its {number_of(shift.nodes, 'node')} are {_as_percent(shift.by)} than the other "
                     f"{len(population.nodes) - shift.nodes}, by chance in {shift.chance:.2%} of clusters at most; {due}"
                 )
                 verdict = Verdict.FAIL if shift.by <= -self.plan.errors.effect else Verdict.CONCERN
                 yield Result(row.check, ", ".join(shift.levels), verdict, message=message, subject="cluster")
             if population.drift is not None:
-                message = (
-                    f"{title}: all nodes were {_in_words(population.drift)} in the last runs than in the first; {due}"
-                )
+                drift = f"all nodes were {_as_percent(population.drift)} in the last runs than in the first"
+                message = f"{title}: {drift}; {due}"
                 yield Result(row.check, "all nodes", Verdict.CONCERN, message=message, subject="cluster")
 
 
-def _in_words(by: float) -> str:
+def _as_percent(by: float) -> str:
     return f"{abs(1 - exp(by)):.1%} {'slower' if by < 0 else 'faster'}"

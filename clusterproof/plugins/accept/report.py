@@ -69,7 +69,7 @@ def report(state: AcceptanceState, ended: Sequence[EndedRun], cluster: str, stop
         "summary_of_others": dict(Counter(other.result.verdict.value for other in others)),
         "bought": bought,
         "nodes": [_node(node_verdict, state) for node_verdict in said],
-        "left": [_left(node, state) for node in state.left],
+        "left": [_left(node, state) for node in state.removed],
         "of_others": [
             {
                 "of": other.result.node,
@@ -253,7 +253,7 @@ def _lines(report: Report) -> Iterator[str]:
             if node["said"] == said.value and node["reasons"]:
                 more = f" (and {len(node['reasons']) - 1} more)" if len(node["reasons"]) > 1 else ""
                 yield _entry(said.value, f"{_named(node)}: {node['reasons'][0]}{more}")
-    yield from (_entry("left", left_in_words(node)) for node in report["left"])
+    yield from (_entry("left", removed_node_line(node)) for node in report["left"])
     others = [other for other in report["of_others"] if other["verdict"] != Verdict.CONCERN.value]
     for other in others[:MAX_LINES]:
         yield _entry(other["verdict"], f"{other['of']}: {other['check']}: {other['message']} ({other['folder']})")
@@ -273,7 +273,7 @@ def _named(node: Report) -> str:
     return f"{node['node']} ({serial})" if serial else str(node["node"])
 
 
-def left_in_words(node: Report) -> str:
+def removed_node_line(node: Report) -> str:
     """`n3 (S-17): the inventory has it no more; runs: 1 of inventory, 3 of exact; nothing failed`."""
     runs = ", ".join(f"{count} of {stage}" for stage, count in node["runs"].items())
     failures = "; ".join(node["reasons"])

@@ -21,7 +21,7 @@ from clusterproof.plugins.accept.command import INTERRUPTED, OPEN, UNREADABLE
 from clusterproof.plugins.accept.earlier import A_CASE, EarlierFinding, before, without_history
 from clusterproof.plugins.accept.journal import JournalError
 from clusterproof.plugins.accept.plan import kind_of
-from clusterproof.plugins.accept.runner import ENDED, OUTPUT, last_words, launched
+from clusterproof.plugins.accept.runner import ENDED, OUTPUT, last_line, launched
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
@@ -94,7 +94,7 @@ def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tupl
         return INTERRUPTED, "clusterproof return: interrupted; no node is proven\n"
     except (InventoryError, HistoryError, JournalError) as problem:
         return UNREADABLE, f"clusterproof return: {problem}\n"
-    others = beside(ran, nodes)
+    others = other_findings(ran, nodes)
     judged = [
         replace(of, concerns=(*of.concerns, *filter(None, [unknown.get(of.node)])), beside=others)
         for of in (judge(node, findings[node], ran, len(due)) for node in nodes)
@@ -158,7 +158,7 @@ def _results(arguments: Sequence[str], launch: Launch) -> list[Result]:
         if code == INTERRUPTED:
             raise KeyboardInterrupt
         if code not in ENDED:
-            raise JournalError(f"a step came to no end (exit code {code}): {last_words(folder / OUTPUT)}")
+            raise JournalError(f"a step came to no end (exit code {code}): {last_line(folder / OUTPUT)}")
         try:
             return read_results(folder / RESULTS)
         except (OSError, ValueError) as problem:
@@ -199,7 +199,7 @@ def judge(node: str, findings: Sequence[EarlierFinding], by_step: Sequence[Seque
     )
 
 
-def beside(by_step: Sequence[Sequence[Result]], nodes: Sequence[str]) -> tuple[str, ...]:
+def other_findings(by_step: Sequence[Sequence[Result]], nodes: Sequence[str]) -> tuple[str, ...]:
     """Findings on other nodes, on pairs of them, and on the cluster: in words, each once.
 
     Missing evidence of a node is reported once per cause; findings once per check.
@@ -227,11 +227,11 @@ def _text(judged: Sequence[Returning], findings: Mapping[str, Sequence[EarlierFi
         lines += [indent(f"concern: {words}", MARGIN) for words in node.concerns]
     lines += [f"{'beside':<10}  {words}" for words in judged[0].beside]
     fit = [returning.node for returning in judged if returning.said == FIT]
-    lines += [f"\nTo copy; nothing of it was done:\n  {line}" for line in give_back(fit, cluster)]
+    lines += [f"\nTo copy; nothing of it was done:\n  {line}" for line in return_command(fit, cluster)]
     return "\n".join([*lines, f"{len(fit)} of {number_of(len(judged), 'node')} may have jobs again"])
 
 
-def give_back(nodes: Sequence[str], cluster: Cluster) -> list[str]:
+def return_command(nodes: Sequence[str], cluster: Cluster) -> list[str]:
     """The command that returns these nodes to the scheduler; none if the scheduler is unknown."""
     if not nodes or not all(map(_IS_NODE, nodes)):
         return []

@@ -147,10 +147,10 @@ class Population:
         error = self.reference.error_in_common(min(len({node for node, _ in self.runs[run]}) for run in wide))
         return drift_of([common[run] for run in wide], error, self.errors.good_rejected, acceptance.common().least)
 
-    def beside(self, node: str) -> str:
+    def group_note(self, node: str) -> str:
         """` in group r07`, where a node is held to what is usual there; else empty."""
         of, levels = self.reference, self.levels.get(node, ())
-        if of is None or of.held_to(levels, self.floor, self.errors.effect) is of:
+        if of is None or of.reference_for(levels, self.floor, self.errors.effect) is of:
             return ""
         return f" in {' and '.join(level for shift in of_node(levels, of.shifts) for level in shift.levels)}"
 
@@ -172,7 +172,7 @@ class Population:
 
     def _judge(self, unit: Unit, reference: Reference) -> None:
         """Bad stays bad; good is looked at again for bad alone. Slower than all by what is bad is never good."""
-        own = reference.held_to(self.levels.get(unit[0], ()), self.floor, self.errors.effect)
+        own = reference.reference_for(self.levels.get(unit[0], ()), self.floor, self.errors.effect)
         of_all = median(self._values[unit])
         xs = [x - own.centre + reference.centre for x in self._values[unit]]
         decision = self.judged[unit].decision if unit in self.judged else Decision.OPEN

@@ -60,12 +60,12 @@ class AcceptanceState:
         self._failed_at_speed: set[str] = set()  # nodes that failed a check in a SPEED run
 
     @property
-    def left(self) -> tuple[str, ...]:
+    def removed(self) -> tuple[str, ...]:
         """Nodes with measurements that are no longer in the inventory; they count for no other node."""
         measured = (node for of_stage in self.runs.values() for node in of_stage)
         return tuple(dict.fromkeys(node for node in measured if node not in self.places))
 
-    def again(self, nodes: Collection[str], is_said: bool = False) -> None:
+    def discard(self, nodes: Collection[str], is_said: bool = False) -> None:
         """Drop earlier measurements of these nodes; `is_said` if somebody declared that they were replaced."""
         self.unsettled -= set(nodes) if is_said else set()
         for node in nodes:
@@ -144,7 +144,7 @@ class AcceptanceState:
         """Drop measurements of hardware that is no longer there."""
         others = [node for node, now in seen.items() if self._is_other(node, now)]
         if others:
-            self.again(others)
+            self.discard(others)
             self._unsettle(others)
         for node, now in seen.items():
             if node in self.seen and (devices := now.gpus_replaced(self.seen[node])):
@@ -220,7 +220,7 @@ class AcceptanceState:
     def next(self) -> NextRun | None:
         """What runs next; None if everything possible is done."""
         for stage in self.plan.stages:
-            nodes = self._due(stage)
+            nodes = self._due_nodes(stage)
             if nodes:
                 return NextRun(stage, self.numbers[stage.name], nodes)
         return None
@@ -230,9 +230,9 @@ class AcceptanceState:
         """The nodes that were not rejected."""
         return [node for node in self.nodes if node not in self.out]
 
-    def _due(self, stage: Stage) -> tuple[str, ...]:
+    def _due_nodes(self, stage: Stage) -> tuple[str, ...]:
         kept, runs = self.kept, self.runs[stage.name]
-        if self.not_here(stage, kept):
+        if self.why_nothing_to_measure(stage, kept):
             return ()
         if stage.scope == "all":
             return _with_others(kept, [node for node in kept if not runs[node]]) if len(kept) > 1 else ()
@@ -258,7 +258,7 @@ class AcceptanceState:
             Random(self.numbers[SPEED]).shuffle(due)  # noqa: S311 - no secret
         return tuple(due)
 
-    def not_here(self, stage: Stage, kept: Sequence[str] | None = None) -> str:
+    def why_nothing_to_measure(self, stage: Stage, kept: Sequence[str] | None = None) -> str:
         """Why the stage has nothing to measure, for all nodes or for these; empty if it has."""
         nodes = self.nodes if kept is None else kept
         if stage.scope == "places" and not self.places_of(nodes):
@@ -267,7 +267,7 @@ class AcceptanceState:
 
     def measured_in(self, stage: Stage, kept: Sequence[str]) -> frozenset[str]:
         """The nodes that the stage can measure if these are left: those in a large place, else all, or none."""
-        if self.not_here(stage, kept):
+        if self.why_nothing_to_measure(stage, kept):
             return frozenset()
         return frozenset(chain(*self.places_of(kept)) if stage.scope == "places" else self.nodes)
 

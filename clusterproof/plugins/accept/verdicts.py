@@ -93,7 +93,7 @@ def _reached(stage: Stage, state: AcceptanceState) -> ReachedNodes:
 
 
 def _of_node(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes]) -> NodeOutcome:
-    concerns = tuple(dict.fromkeys(_said(node, state, Verdict.CONCERN)))[:MAX_REASONS]
+    concerns = tuple(dict.fromkeys(_last_messages(node, state, Verdict.CONCERN)))[:MAX_REASONS]
     failures = state.failures.get(node, [])
     if failures:
         under_load = {stage.name for stage in state.plan.stages if stage.is_load}
@@ -103,11 +103,11 @@ def _of_node(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes])
     missing = tuple(dict.fromkeys((*_unsettled(node, state), *_missing(node, state, reached))))
     if missing:
         return NodeOutcome(node, NodeVerdict.OPEN, missing[:MAX_REASONS], concerns)
-    in_some_runs = tuple(dict.fromkeys(_said(node, state, Verdict.INCOMPLETE)))
+    in_some_runs = tuple(dict.fromkeys(_last_messages(node, state, Verdict.INCOMPLETE)))
     return NodeOutcome(node, NodeVerdict.ACCEPTED, (), (*concerns, *in_some_runs)[:MAX_REASONS])
 
 
-def _said(node: str, state: AcceptanceState, verdict: Verdict) -> Iterator[str]:
+def _last_messages(node: str, state: AcceptanceState, verdict: Verdict) -> Iterator[str]:
     """The last message of each check with this verdict, and in how many runs it occurred."""
     for (_, check), results in state.results_of(node).items():
         parts = [part for result in results for part in result.by_verdict if part.verdict is verdict]
@@ -148,7 +148,7 @@ def _missing(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes])
         elif any(judged.decision is not Decision.GOOD for judged in own):
             worst = min(own, key=lambda judged: (judged.decision is Decision.GOOD, judged.share))
             why = "at unknown distances" if UNKNOWN_WAYS in what else "in this noise"
-            where = population.beside(node)
+            where = population.group_note(node)
             of_all = f"{where}, and {worst.of_all:.1%} of what is usual elsewhere, " if where else ""
             yield f"{title}: {worst.share:.1%} of the usual{of_all} in {worst.runs} runs, which decides nothing {why}"
 
@@ -180,7 +180,7 @@ def left_out(state: AcceptanceState) -> Iterator[str]:
     for name, row in acceptance.stages().items():
         if name not in {stage.name for stage in state.plan.stages}:
             yield f"{row.title}: the plan leaves it out"
-        elif why := state.not_here(row):
+        elif why := state.why_nothing_to_measure(row):
             yield f"{row.title}: {why}"
 
 

@@ -47,7 +47,7 @@ def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
         except FrameError as problem:
             if problem.unreached is not Unreached.CUT:
                 raise
-            cut, fields = str(problem), _begun(answer.output, nonce, problem)
+            cut, fields = str(problem), _leading_collectors(answer.output, nonce, problem)
         collectors = collectors_from_json(fields.get("collectors"))
         probe = fields.get("probe")
         if not isinstance(probe, dict):
@@ -80,7 +80,7 @@ def last_whole(output: bytes, nonce: str) -> bytes:
     return b""
 
 
-def _begun(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
+def _leading_collectors(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
     """The leading collectors that arrived whole in a cut answer. Raises `cut` if there are none."""
     mark = re.escape(nonce.encode())
     chunks = _chunks(output, mark)
@@ -194,7 +194,7 @@ def _object(answer: bytes) -> dict[str, Any]:
     read = json.loads(
         answer.decode("utf-8"),
         object_pairs_hook=_unique,
-        parse_int=_whole,
+        parse_int=_integer,
         parse_float=_finite,
         parse_constant=_constant,
     )
@@ -213,7 +213,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _whole(digits: str) -> int:
+def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise EvidenceError(f"a number of {len(digits)} digits")
     return int(digits)

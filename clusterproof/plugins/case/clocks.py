@@ -103,7 +103,7 @@ def _offset_s(zone: str) -> float:
     return float(-seconds if digits[0] == "-" else seconds)
 
 
-def in_words(seconds: float | None) -> str:
+def utc_text(seconds: float | None) -> str:
     """`2026-03-01 08:00:00`, in UTC; empty if unknown."""
     if seconds is None:
         return ""
@@ -155,13 +155,13 @@ def apart_s(case: Collected) -> float:
     return max(limits().clocks_apart_s, sum(nlargest(2, (offset.apart_s for offset in case.clocks.values()))))
 
 
-def of_event(event: Event, clocks: Mapping[str, Offset]) -> Event:
+def corrected_event(event: Event, clocks: Mapping[str, Offset]) -> Event:
     """The event with its time corrected."""
     off = clocks.get(event.node)
     return replace(event, when=corrected(event.when, off)) if off and off.seconds else event
 
 
-def of_fact(fact: Fact, clocks: Mapping[str, Offset]) -> Fact:
+def corrected_fact(fact: Fact, clocks: Mapping[str, Offset]) -> Fact:
     """The fact with its time corrected."""
     off = clocks.get(fact.node)
     return replace(fact, when=corrected(fact.when, off)) if off and off.seconds and not fact.is_of_run else fact

@@ -60,7 +60,7 @@ class Exceptions:
         """Drop an incomplete exception of a rank: it ended nothing."""
         self.begun.pop(rank, None)
 
-    def let_go(self) -> None:
+    def drop_incomplete(self) -> None:
         """Drop incomplete ones: the next lines of the file are not the next in the job."""
         self.begun.clear()
 

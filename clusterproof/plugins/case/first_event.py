@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 
 from clusterproof.plugins.case import Collected, Event
-from clusterproof.plugins.case.clocks import apart_s, in_words
+from clusterproof.plugins.case.clocks import apart_s, utc_text
 from clusterproof.plugins.case.relevance import is_broken_since, is_of_late
 from clusterproof.plugins.catalog.causes import CAUSE, STOPPED, limits
 from clusterproof.plugins.core.record import record
@@ -67,7 +67,7 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
     )
 
 
-def told_from_outside(case: Collected) -> Event | None:
+def stopped_from_outside(case: Collected) -> Event | None:
     """The event that told a launcher to stop, if nothing in the job had failed or timed out before; else None."""
     told = next((event for event in case.events if event.sign == LAUNCHER_STOPPED), None)
     others = [event for event in case.events if event.sign not in (LAUNCHER_STOPPED, *FOLLOW) and not event.is_warning]
@@ -140,7 +140,7 @@ def has_hung(case: Collected) -> bool:
     return any(lead.is_late for lead in case.leads) or any(event.row.hang for event in case.events)
 
 
-def why_nobody_can_tell(case: Collected) -> str:
+def why_unknown(case: Collected) -> str:
     """What is known instead of a cause, in words."""
     late = tuple(dict.fromkeys(lead.rank for lead in case.leads if lead.is_late))
     if late:
@@ -157,6 +157,6 @@ def why_nobody_can_tell(case: Collected) -> str:
     known = [fact for fact in case.facts if is_of_late(fact, case) and not fact.is_of_run]
     broken = next((fact for fact in known if is_broken_since(fact, case)), known[0] if known else None)
     if broken:
-        when = "at a time that is not known" if broken.when.begins is None else f"at {in_words(broken.when.begins)}"
+        when = "at a time that is not known" if broken.when.begins is None else f"at {utc_text(broken.when.begins)}"
         return f"the job says nothing of its end; {broken.node} says {broken.words}, {when}"
     return "nothing that was read is a known sign, which does not mean that all was well"

@@ -88,7 +88,7 @@ def read_files(folder: Path, files: Iterable[Path], builder: CaseBuilder, offset
     if reader.of_run:
         builder.lack(f"clusterproof --run {quote(str(folder))} evaluates {listed(reader.of_run)}")
     if number:
-        builder.of_job(number)
+        builder.drop_other_jobs(number)
     builder.settle(number)
 
 

@@ -40,7 +40,7 @@ PROLOG_FAILED = "prolog_failed"  # a sign
 Ask: TypeAlias = Callable[[Sequence[str]], tuple[int, str]]
 
 
-def ask(argv: Sequence[str]) -> tuple[int, str]:
+def run_command(argv: Sequence[str]) -> tuple[int, str]:
     """The exit code and output of a Slurm command; it is killed if it takes too long."""
     program = shutil.which(argv[0])
     if not program:
@@ -64,7 +64,7 @@ def ask(argv: Sequence[str]) -> tuple[int, str]:
     return running.returncode, output.decode("utf-8", "replace")
 
 
-def read_job(number: str, builder: CaseBuilder, offset_s: float, query: Ask = ask) -> None:
+def read_job(number: str, builder: CaseBuilder, offset_s: float, query: Ask = run_command) -> None:
     """Add what Slurm knows about a job. Raises CaseError if it knows none, or the job still runs."""
     clock = Clock(datetime.now(timezone.utc).year)  # Slurm's own times are UTC, as requested
     shown, record = query(("scontrol", "show", "job", number))

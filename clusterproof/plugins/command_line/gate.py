@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.command_line.gate_run import aws, run, say
+from clusterproof.plugins.command_line.gate_run import aws, log_line, run
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.errors import ClusterproofError, place_of
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
@@ -20,7 +20,7 @@ from clusterproof.plugins.inventory import with_expectations
 from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.gate import UNKNOWN
-from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, in_words, waited
+from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, outcome_text, waited
 from clusterproof.plugins.kubernetes.gate.write import remove
 from clusterproof.plugins.options import LEAST_S, MOST_S
 from clusterproof.plugins.policy import find_policy
@@ -116,7 +116,7 @@ def _waited(option: argparse.Namespace, is_over: threading.Event) -> tuple[int, 
     """
     order = Wait(option.node, option.fresh, option.timeout)
     try:
-        health = waited(open_api(_access(option)), order, say, is_over)
+        health = waited(open_api(_access(option)), order, log_line, is_over)
     except ClusterproofError:
         raise
     except Exception as broken:
@@ -127,7 +127,7 @@ def _waited(option: argparse.Namespace, is_over: threading.Event) -> tuple[int, 
             INTERRUPTED,
             f"gate: the wait for {order.node} was ended by a signal: {health.reason}: {health.message}\n",
         )
-    return EXITS[health.status], f"gate: {in_words(order, health)}\n"
+    return EXITS[health.status], f"gate: {outcome_text(order, health)}\n"
 
 
 def _access(option: argparse.Namespace) -> Mapping[str, str]:

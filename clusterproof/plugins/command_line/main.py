@@ -88,7 +88,7 @@ def _answered(arguments: list[str]) -> int:
     arguments = joined_options(arguments)
     if arguments[:1] in (["--version"], ["-V"], ["version"]):
         return _print(0, f"clusterproof {__version__}\n")
-    if wants_help(arguments) and arguments[0] not in (*ANSWERED, "manifest"):
+    if is_help_request(arguments) and arguments[0] not in (*ANSWERED, "manifest"):
         return _print(0, _help_of_a_run(asks_for_all))
     if arguments[:1] and arguments[0] in ANSWERED:
         return _print(*_answer(ANSWERED[arguments[0]], arguments[1:]))
@@ -137,7 +137,7 @@ def _help_of_a_run(is_whole: bool) -> str:
 def _as_a_run(arguments: list[str]) -> list[str]:
     """Convert the arguments of `clusterproof check X …` to pytest's: the first word is the cluster."""
     is_named = any(word.partition("=")[0] == "--cluster" for word in arguments)
-    if is_named or wants_help(arguments) or not arguments or arguments[0].startswith("-"):
+    if is_named or is_help_request(arguments) or not arguments or arguments[0].startswith("-"):
         return arguments
     return ["--cluster", *arguments]
 
@@ -237,6 +237,6 @@ def requested(arguments: list[str]) -> list[str]:
     ]
 
 
-def wants_help(arguments: list[str]) -> bool:
+def is_help_request(arguments: list[str]) -> bool:
     """Whether the command line asks for help."""
     return not {"-h", "--help"}.isdisjoint(arguments)

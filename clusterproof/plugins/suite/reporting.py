@@ -120,7 +120,7 @@ class Reporting:
         evaluated = {result.check for result in self.outcomes.results}
         return Run(
             facts=cluster_of(self.config),
-            results=self.outcomes.told,
+            results=self.outcomes.reported,
             began=self.began,
             seconds=(datetime.now(timezone.utc) - self.began).total_seconds(),
             exit_code=exit_code,
@@ -192,7 +192,7 @@ class Reporting:
         if are_annotations_read():
             log: Any = terminalreporter._tw._file  # noqa: SLF001 - a JobLog's, as commands are read
             with log.commands():
-                for line in annotation_lines(self.outcomes.told, catalog_of(self.config)):
+                for line in annotation_lines(self.outcomes.reported, catalog_of(self.config)):
                     terminalreporter.write_line(line)
 
 

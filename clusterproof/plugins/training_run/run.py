@@ -27,7 +27,7 @@ from clusterproof.plugins.training_run.not_recorded import (
 from clusterproof.plugins.training_run.placement import Placement, Slots, on_nodes, pairs_of, placements
 from clusterproof.plugins.training_run.rules.gpus import Bounds, BusyWait
 from clusterproof.plugins.training_run.rules.hang import AwaitedRanks, Mismatch, Missing, awaited, mismatches, missing
-from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, LastRank, last_to_come
+from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, LastRank, usually_last
 from clusterproof.plugins.training_run.rules.phases import TimeShare, kernels_run, shares
 from clusterproof.plugins.training_run.rules.silent_ranks import silent_ranks
 from clusterproof.plugins.training_run.rules.steps import StepTime, step_times, timed
@@ -96,7 +96,7 @@ class TrainingRun:
         pairs = pairs_of(placement.node, [slots.node for slots in self.nodes]) if self.cluster else ""
         command = shlex.join(("pytest", "--cluster", self.cluster, "-m", "perf", "-k", "pairwise", "--pairs", pairs))
         measured_by = f": {command} measures that node" if pairs else ""
-        return f"; rank {rank} is on {placement.words}{measured_by}"
+        return f"; rank {rank} is on {placement.description}{measured_by}"
 
     @cached_property
     def computed(self) -> Mapping[Position, Computed]:
@@ -237,10 +237,10 @@ class TrainingRun:
         return self.data.losses
 
     @cached_property
-    def last_to_come(self) -> LastRank | None:
+    def usually_last(self) -> LastRank | None:
         """Who comes last to the largest share of a communicator's collectives; None if nobody. Raises Incomplete."""
         recorded = ((self.data.arrivals, LEAST_CALLS), (self.data.traced, LEAST_TRACED))
-        return last_to_come(recorded, self.threshold("run.certain_errors"))
+        return usually_last(recorded, self.threshold("run.certain_errors"))
 
     @property
     def usual_swing(self) -> float:

@@ -16,7 +16,7 @@ import zstandard
 from clusterproof.plugins.core.opened import append, appendable
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.training_run import RunError
-from clusterproof.plugins.training_run.files import name, real, whole
+from clusterproof.plugins.training_run.files import integer, name, real
 from clusterproof.plugins.training_run.rank_processes import SOURCE, RankLook
 
 SCHEMA = 1
@@ -144,7 +144,7 @@ def _gpu(record: Mapping[str, Any], where: str) -> SampledGpu:
     memory, limit = record.get("memory_mib"), record.get("power_limit_w")
     return SampledGpu(
         str(record.get("uuid") or "")[:80],
-        None if memory is None else float(whole(memory, "memory_mib", where)),
+        None if memory is None else float(integer(memory, "memory_mib", where)),
         None if limit is None else real(limit, "power_limit_w", where),
     )
 

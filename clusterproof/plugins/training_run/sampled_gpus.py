@@ -150,8 +150,8 @@ class SampledGpus:
             self.require_all()
             raise NotApplicable("one GPU: it waits for no other")
         look = HangEvidence(self.samples)
-        if look.lacks:
-            raise _not_sampled(look.lacks, "all of it")
+        if look.missing:
+            raise _not_sampled(look.missing, "all of it")
         return look
 
 

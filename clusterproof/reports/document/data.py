@@ -12,7 +12,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import owner_of, skill_beside
+from clusterproof.reports import extra_skill, owner_of
 from clusterproof.reports.document.hardware import measured
 from clusterproof.reports.document.node import hardware, marks, tables, xids
 from clusterproof.reports.document.node_map import places
@@ -100,7 +100,7 @@ def _about(result: Result, nodes: Collection[str]) -> list[Any]:
         result.title,
         result.subsystem or "other",
         owner_of(result),
-        skill_beside(result),
+        extra_skill(result),
         evidence,
         result.meaning,
         remedy,

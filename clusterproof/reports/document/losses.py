@@ -76,7 +76,7 @@ class Mark:
         return float(self.at.partition(" ")[2])
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """`rank 0 and 7 more: loss of 30.6, 13.2 times the largest of the lines before`."""
         more = f" and {self.others:,} more" if self.others else ""
         return f"{self.name}{more}: {self.kind} {self.what}"
@@ -215,7 +215,7 @@ class _Drawing:
 
     def _spike(self, mark: Mark) -> str:
         at = f"{self.axis.x(mark.position):.1f} {self._y(mark.value or 0.0):.1f}"
-        return f'<path class="spike" d="M{at}h0"><title>{escape(f"{mark.words} at {mark.at}")}</title></path>'
+        return f'<path class="spike" d="M{at}h0"><title>{escape(f"{mark.description} at {mark.at}")}</title></path>'
 
 
 def _scale(stretches: Sequence[Stretch]) -> tuple[float, float]:
@@ -256,7 +256,7 @@ def _table(marks: Sequence[Mark], series: Sequence[StepTime]) -> str:
         lasted = (
             (in_seconds(step.seconds), f"{step.seconds / usual:.1f}" if usual else "") if step else ("not known", "")
         )
-        rows.append((mark.at, mark.words, *lasted))
+        rows.append((mark.at, mark.description, *lasted))
     more = f"; {len(marks) - MAX_ROWS:,} more" if len(marks) > MAX_ROWS else ""
     head = ("at", "loss or norm", "that step takes", "times the usual")
     return table(head, rows, f"What rules name, and how long those steps take{more}")

@@ -53,7 +53,7 @@ def _summary(run: TrainingRun) -> Iterator[tuple[str, str]]:
         yield "steps", f"{sum(point.times for point in series):,}"
         yield "in steps, without checkpoints", in_seconds(sum(point.seconds * point.times for point in series))
     for rank, loader in sorted(run.data.loaders.items())[:MAX_LOADERS]:
-        yield f"data loader of rank {rank}", loader.words
+        yield f"data loader of rank {rank}", loader.description
     if run.data.cores:
         few, most = min(run.data.cores.values()), max(run.data.cores.values())
         yield "CPUs that were sampled, each node", f"{few:,}" if few == most else f"{few:,} to {most:,}"

@@ -153,7 +153,7 @@ def _longest(run: TrainingRun, steps: Sequence[StepTime], typical: float) -> str
     if not steps:
         return ""
     rows = [
-        (step.words, in_seconds(step.seconds), f"{step.seconds / typical:.1f}" if typical else "", _causes(run, parts))
+        (step.label, in_seconds(step.seconds), f"{step.seconds / typical:.1f}" if typical else "", _causes(run, parts))
         for step, parts in zip(steps, causes(run.data, steps, typical), strict=True)
     ]
     return table(("step", "takes", "times the usual", "what took longer in it"), rows, "The longest steps")
@@ -174,7 +174,11 @@ def _ranks(run: TrainingRun) -> str:
         for pace in paces
         if pace.peers + 1 >= LEAST_PEERS
     ]
-    return strip_of_ranks(cells, "computes", "the others of its stage", _seated(run)) if cells else _ranks_by_steps(run)
+    return (
+        strip_of_ranks(cells, "computes", "the others of its stage", _placement_source(run))
+        if cells
+        else _ranks_by_steps(run)
+    )
 
 
 def _ranks_by_steps(run: TrainingRun) -> str:
@@ -190,7 +194,7 @@ def _ranks_by_steps(run: TrainingRun) -> str:
         RankCell(rank, run.data.positions[rank].stage, seconds / typical, _where(run, rank))
         for rank, seconds in sorted(middle.items())
     ]
-    return strip_of_ranks(cells, "takes for a step", "all ranks", _seated(run))
+    return strip_of_ranks(cells, "takes for a step", "all ranks", _placement_source(run))
 
 
 def _where(run: TrainingRun, rank: int) -> str:
@@ -198,7 +202,7 @@ def _where(run: TrainingRun, rank: int) -> str:
     return placement.location if placement else ""
 
 
-def _seated(run: TrainingRun) -> str:
+def _placement_source(run: TrainingRun) -> str:
     return next((placement.by for placement in run.placements.values()), "")
 
 

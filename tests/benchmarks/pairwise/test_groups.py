@@ -139,7 +139,7 @@ def test_where_all_is_well_each_size_is_measured_once_and_its_groups_at_the_same
     journal = driven(tmp_path / "pairwise.jsonl", plan(16), launcher)
     assert [(len(batch), len(batch[0].nodes)) for batch in launcher.batches] == [(4, 4), (2, 8), (1, 16)]
     assert {one.at_once for one in journal.groups if len(one.group.nodes) == 4} == {4}
-    assert MeasuredGroups(journal.groups).in_words() == "4 nodes 360 GB/s, 8 nodes 360 GB/s, 16 nodes 360 GB/s"
+    assert MeasuredGroups(journal.groups).description() == "4 nodes 360 GB/s, 8 nodes 360 GB/s, 16 nodes 360 GB/s"
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ class Run:
         sent = between(before, sent_bytes())
         outputs = [{**command.to_json(), "sent_bytes": sent} for command in self.commands]
         if self.other and not self.is_lost:
-            self.say(DONE)
+            self.send(DONE)
         unmet = {"unmet": self.unmet, "is_port_taken": self.is_port_taken}
         return {"outputs": outputs, **unmet, "lost": self.is_lost}
 
@@ -202,7 +202,7 @@ class Run:
             if listens(rendezvous["port"]) and not listens(rendezvous["port"], os.geteuid()):
                 raise PortTaken(f"port {rendezvous['port']} is taken")  # by another user
             self.other = listening_for_silence(self.peer)
-            self.say(READY)
+            self.send(READY)
             self.serve()
         else:
             self.start()
@@ -253,7 +253,7 @@ class Run:
             read = b""
         self.is_done, self.is_lost = bool(read), not read
 
-    def say(self, word: bytes) -> None:
+    def send(self, word: bytes) -> None:
         """Send to the other node; failures are noticed when reading."""
         assert self.other
         try:

@@ -38,7 +38,7 @@ def serve(port: int, word: bytes) -> None:
         command = b""
         while not command:
             peer = acceptor.accept(FOREVER_S)
-            command = asked(peer) if peer else b""
+            command = requested_command(peer) if peer else b""
     assert peer
     with peer:
         words, to = ["/bin/sh", "-c", command.decode()], peer.fileno()
@@ -46,7 +46,7 @@ def serve(port: int, word: bytes) -> None:
         peer.sendall(ENDED.pack(MARK, ran.returncode))
 
 
-def asked(peer: socket.socket) -> bytes:
+def requested_command(peer: socket.socket) -> bytes:
     """The command that a peer requests; empty if it sends none."""
     until = time.monotonic() + PEER_S
     try:

@@ -107,13 +107,13 @@ def exchanged(node: Node, program: str, domain: str) -> dict[str, object]:
     variables = {**environment(node), **ON_THE_DEVICE}
     server = Tool(node, *words, "-B", port, program=program, environment=variables)
     if not await_listener(server, port):
-        return {"exit": None, "output": "", "server": spoken(server, LOOK_S)[0]}
+        return {"exit": None, "output": "", "server": communicate(server, LOOK_S)[0]}
     client = Tool(node, *words, "-P", port, HERE, program=program, environment=variables)
-    output, has_ended = spoken(client, EXCHANGE_S)
-    return {"exit": client.exit if has_ended else None, "output": output, "server": spoken(server, LINGER_S)[0]}
+    output, has_ended = communicate(client, EXCHANGE_S)
+    return {"exit": client.exit if has_ended else None, "output": output, "server": communicate(server, LINGER_S)[0]}
 
 
-def spoken(tool: Tool, timeout_s: float) -> tuple[str, bool]:
+def communicate(tool: Tool, timeout_s: float) -> tuple[str, bool]:
     """Its output until it exits or is killed, and whether it exited by itself."""
     output = bytearray()
     has_ended = True

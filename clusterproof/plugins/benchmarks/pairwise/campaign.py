@@ -14,7 +14,7 @@ from random import Random
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round, full, is_inside, quick
 from clusterproof.plugins.benchmarks.pairwise.findings import too_noisy
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
-from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import again
+from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import retest_round
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, by_pair, slow_together
 from clusterproof.plugins.benchmarks.pairwise.screen import SlowPlace, Suspicion, screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import decided, undecided
@@ -120,7 +120,7 @@ def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) ->
     """
     if plan.mesh:
         present = [node for node in plan.nodes if node not in plan.absent]
-        return again(measurements, present, plan.places, plan.mesh)
+        return retest_round(measurements, present, plan.places, plan.mesh)
     settings = plan.settings
     screened = screen(measurements, settings)
     nodes = len({node for measurement in measurements for node in measurement.pair.nodes})

@@ -102,7 +102,7 @@ def drive(
             plan = shortened(plan, pace.batches_left / len(batches), writer)
     why_ended = "; ".join(filter(None, (_skipped(plan), left_out)))
     if not groups_follow:
-        writer.ended(why_ended)
+        writer.finish(why_ended)
     return replace(journal, plan=plan, measurements=tuple(measurements), ended=why_ended)
 
 
@@ -138,7 +138,7 @@ def drive_groups(
             break
         pace.took(clock() - started)
     ended = "; ".join(filter(None, (journal.ended, left_out)))
-    writer.ended(ended)
+    writer.finish(ended)
     return replace(journal, group_plan=plan, groups=tuple(measurements), ended=ended)
 
 

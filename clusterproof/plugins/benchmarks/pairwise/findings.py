@@ -154,7 +154,7 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[PairFault]:
     return findings
 
 
-def each_once(slow: Iterable[PairFault], failing: Iterable[PairFault]) -> list[PairFault]:
+def deduplicated(slow: Iterable[PairFault], failing: Iterable[PairFault]) -> list[PairFault]:
     """One finding per node: if it is surely slow, its failures are reported with that."""
     by_nodes = {fault.nodes: fault for fault in failing}
     for fault in slow:

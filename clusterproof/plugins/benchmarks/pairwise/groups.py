@@ -141,7 +141,7 @@ class MeasuredGroups:
             or busbw < limits.least_of_pairs * limits.pairs_gb_per_s
         )
 
-    def in_words(self) -> str:
+    def description(self) -> str:
         """`4 nodes 371 GB/s, 8 nodes 365 GB/s (1 of 8 failed), 64 nodes failed`."""
         return ", ".join(self._of_size(size) for size in self.by_size)
 

@@ -55,7 +55,7 @@ class Mesh:
     findings: tuple[MeshFinding, ...]
     partners: Mapping[str, frozenset[str]]
 
-    def of_node(self, node: str) -> MeshOfNode:
+    def node_finding(self, node: str) -> MeshOfNode:
         """The finding on a node."""
         named = tuple(finding for finding in self.findings if node in finding.nodes)
         return MeshOfNode(len(self.partners.get(node, ())), named)
@@ -197,11 +197,11 @@ def _node(node: str, rails: Sequence[Rail]) -> MeshFinding:
     numbers = tuple(rail.number for rail in own)
     message = f"none of its RDMA devices on {describe_rails(numbers)} reaches any of {fold(partners)}"
     if len(good) < FEWEST_PARTNERS:
-        return MeshFinding(MeshKind.OPEN, (node,), f"{message}; {_untold(good)}: {reason}", numbers)
+        return MeshFinding(MeshKind.OPEN, (node,), f"{message}; {_undecided(good)}: {reason}", numbers)
     return MeshFinding(MeshKind.NODE, (node,), f"{message}, {len(good)} of which reach others: {reason}", numbers)
 
 
-def _untold(good: frozenset[str]) -> str:
+def _undecided(good: frozenset[str]) -> str:
     if not good:
         return "of those that do not reach each other it cannot be told which is at fault"
     return f"whether it or {fold(good)} is at fault cannot be told, as no other partner reaches anybody"
@@ -242,7 +242,7 @@ def _device(rail: Rail, node: str) -> RailFinding:
     good, reason = rail.good_partners(node), why(rail.failed_of([node]))
     partners = fold(rail.tried[node])
     if len(good) < FEWEST_PARTNERS:
-        message = f"its device on {RAILS} reaches none of {partners}; {_untold(good)}"
+        message = f"its device on {RAILS} reaches none of {partners}; {_undecided(good)}"
         return RailFinding(MeshKind.OPEN, (node,), message, rail.number, reason)
     message = (
         f"{rail.device(node)} (rail {rail.number}) reaches none of {partners}, {len(good)} of which reach others on it"

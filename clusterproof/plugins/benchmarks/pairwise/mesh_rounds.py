@@ -19,7 +19,7 @@ LEAST_LIKE_IT = 2  # partners that look dead too, or are cut off, before a node 
 _LOOK_DEAD = (MeshKind.NODE, MeshKind.DEVICE, MeshKind.SWITCH)
 
 
-def again(
+def retest_round(
     measurements: Sequence[Measurement], nodes: Sequence[str], places: Mapping[str, str], limits: MeshLimits
 ) -> Round:
     """A further round that uses each node at most once; empty if nothing remains to be distinguished."""
@@ -31,7 +31,7 @@ def again(
             met[node].add(measurement.pair.other(node))
     round_of: list[Pair] = []
     busy: set[str] = set()
-    for both in (*_paths(findings), *_alike(mesh, met), *_new(findings, met, nodes)):
+    for both in (*_paths(findings), *_dead_pairs(mesh, met), *_new(findings, met, nodes)):
         if not busy & set(both):
             round_of.append(both)
             busy.update(both)
@@ -43,7 +43,7 @@ def _paths(findings: Sequence[MeshFinding]) -> Iterator[Pair]:
     yield from dict.fromkeys(pair(*link) for finding in findings for link in finding.links)
 
 
-def _alike(mesh: Mesh, met: Mapping[str, set[str]]) -> Iterator[Pair]:
+def _dead_pairs(mesh: Mesh, met: Mapping[str, set[str]]) -> Iterator[Pair]:
     """Pair nodes that look dead with each other, else with those that are cut off from most."""
     dead = sorted({node for finding in mesh.findings if finding.kind in _LOOK_DEAD for node in finding.nodes})
     cut_off = sorted({node for rail in mesh.rails for part in rail.parts()[1:] for node in part} - set(dead))

@@ -96,20 +96,20 @@ def of_models(node: Node, speeds: Speeds, models: Collection[str], measured: Col
     return {gpu: speed for alike in (unknown, *map(found.get, models)) for gpu, speed in (alike or {}).items()}
 
 
-def by_way(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
+def by_topology(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
     """Copies between GPUs apart for GPUs that are as near to the others: `GPU to GPU by x, others 1 NODE, 1 SYS`.
 
     How fast they are has no part in it, so that nodes built alike can be compared.
     """
     apart: dict[str, dict[str, float]] = {}
     for name, speeds in of_copies.items():
-        ways = ways_of(node, name, speeds)
+        ways = topology_of(node, name, speeds)
         for gpu, speed in speeds.items():
             apart.setdefault(", ".join(filter(None, (name, ways.get(gpu)))), {})[gpu] = speed
     return apart
 
 
-def ways_of(node: Node, name: str, speeds: Speeds) -> Mapping[str, str]:
+def topology_of(node: Node, name: str, speeds: Speeds) -> Mapping[str, str]:
     """How near the other GPUs are to each: `others 1 PIX, 2 SYS`; nothing of a GPU that has NVLinks to them.
 
     One of which that is unknown is like no other.

@@ -130,7 +130,7 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
         write(path, journal)  # earlier measurements belong to this recording too
     writer = JournalWriter(path, journal)
     try:
-        setup.say(_in_words(journal, meter, options, path))
+        setup.say(_announcement(journal, meter, options, path))
         with _shown(setup) as shown, launcher_for(campaign, options.launcher) as launcher:
             started = time.monotonic()
             renamed = _Renamed(launcher, setup)
@@ -169,7 +169,7 @@ def _grouped(pairs: Campaign, writer: JournalWriter, renamed: _Renamed, options:
     return drive_groups(pairs.journal, writer, renamed, plan, limits, options.budget_s, begin)
 
 
-def _in_words(journal: Journal, meter: Meter, options: PairOptions, path: Path) -> str:
+def _announcement(journal: Journal, meter: Meter, options: PairOptions, path: Path) -> str:
     made = journal.plan
     pairs = len({pair for pairs in made.first for pair in pairs})
     done = f", {len(journal.measurements)} measured before" if journal.measurements else ""

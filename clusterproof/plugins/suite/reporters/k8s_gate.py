@@ -36,7 +36,7 @@ from clusterproof.plugins.kubernetes.gate import (
     unvisited,
 )
 from clusterproof.plugins.kubernetes.gate.objects import of_nodes
-from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, keep_verdicts, kept_verdicts, leave, round_of
+from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, keep_verdicts, kept_verdicts, round_of, store
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome, write
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
@@ -159,7 +159,7 @@ class K8sGateReporter:
         try:
             silent = evaluated - self.found.keys()
             gate_round = round_of(self.began, time.time(), self.found, reported, self.written, ASKED, silent)
-            leave(Path(folder), gate_round)
+            store(Path(folder), gate_round)
         except OSError as problem:
             unwritten = f"--k8s-keep {folder:.120}: {problem.strerror}; expected a folder that may be written"
             self.written = replace(self.written, problems=(*self.written.problems, unwritten))
@@ -248,7 +248,7 @@ _ERRORS = (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
 def _unended(session: pytest.Session, cut: EarlyEnd | None, raised: BaseException | None) -> str:
     """Why the run did not come to its end; empty where it did, also where a full disk had no room for its reports."""
     if cut or raised or session.shouldfail or session.shouldstop or session.exitstatus in _ERRORS:
-        why = cut.words if cut else "the run was stopped before its end"
+        why = cut.description if cut else "the run was stopped before its end"
         return f"{why}; expected one that evaluates every check on every node"
     return ""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import Position, Step
-from clusterproof.plugins.training_run.files import seconds, whole
+from clusterproof.plugins.training_run.files import integer, seconds
 from clusterproof.plugins.training_run.formats.printed import NUMBER, VALUE, Repeated, value_of
 from clusterproof.plugins.training_run.formats.printer import Printer, printer
 from clusterproof.plugins.training_run.losses import Loss
@@ -263,11 +263,11 @@ def _number(match: re.Match[str], where: str) -> int:
     """The step number, continuing through all epochs. Raises RunError."""
     groups = match.groupdict()
     if not groups:
-        return whole(match[1], "step", where)
-    step, of = (whole(groups[name], "step", where) for name in ("step", "of"))
+        return integer(match[1], "step", where)
+    step, of = (integer(groups[name], "step", where) for name in ("step", "of"))
     if groups.get("past"):
-        return step + whole(groups["past"], "epoch", where) * of
-    return step + (max(1, whole(groups["epoch"], "epoch", where)) - 1) * of if groups.get("epoch") else step
+        return step + integer(groups["past"], "epoch", where) * of
+    return step + (max(1, integer(groups["epoch"], "epoch", where)) - 1) * of if groups.get("epoch") else step
 
 
 def _seconds(framework: Framework, timed: re.Match[str], where: str) -> float | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run import Position, Step
-from clusterproof.plugins.training_run.files import seconds, whole
+from clusterproof.plugins.training_run.files import integer, seconds
 from clusterproof.plugins.training_run.formats.printed import NUMBER, Repeated, WallClock, loss_and_norm
 from clusterproof.plugins.training_run.formats.printer import Printer, printer
 from clusterproof.plugins.training_run.losses import Loss
@@ -46,7 +46,7 @@ class Torchtitan:
         if "step:" in line and (match := STEP.search(line)):
             who = printer(line, self.rank, self.bar)
             if match[8]:
-                self.before[who] = whole(match[9], "step", where), _time_s(match)
+                self.before[who] = integer(match[9], "step", where), _time_s(match)
             else:
                 yield from self._step(match, line, who, where)
         elif "Finished saving" in line and (match := _SAVED.search(line)):
@@ -59,7 +59,7 @@ class Torchtitan:
                 told.pop(who, None)
 
     def _step(self, match: re.Match[str], line: str, who: Printer, where: str) -> Iterator[Step | Loss]:
-        time_s, step = _time_s(match), whole(match[9], "step", where)
+        time_s, step = _time_s(match), integer(match[9], "step", where)
         last_step, last_time = self.before.get(who, (step, time_s))
         is_again = who in self.before and 0 <= last_step - step <= LATE_STEPS  # another rank's
         yield from self.repeated.losses(_losses(line, step, who), is_again=is_again)

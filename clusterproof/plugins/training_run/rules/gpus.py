@@ -47,7 +47,7 @@ class Growth:
     hours_left: float
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """`gpu001 gpu3 uses 80 % and 2.5 points more each hour: full in 8.0 h`."""
         more = f"{self.points_an_hour:.1f} points more each hour"
         return f"{self.name} uses {self.percent:.0f} % and {more}: full in {self.hours_left:.1f} h"
@@ -222,7 +222,7 @@ class HangEvidence:
         self.link, self.network = samples.of(LINK), samples.of(NETWORK)
 
     @property
-    def lacks(self) -> str:
+    def missing(self) -> str:
         """What is missing to decide, in words; empty if nothing."""
         nodes = {node for node, _ in self.use}
         if not (self.use.keys() <= self.tensor.keys() or self.use.keys() <= self.power.keys()):

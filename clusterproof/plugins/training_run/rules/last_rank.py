@@ -59,7 +59,7 @@ def last_of_each(arrivals: Arrivals, least: int) -> Iterator[LastRank]:
             yield LastRank(communicator, every[0].ranks, rank, host, len(every), len(waits), sum(waits))
 
 
-def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> LastRank | None:
+def usually_last(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> LastRank | None:
     """Who comes last to the largest share of a communicator's collectives, of records of which each needs so many.
 
     Significant ones, by so many standard errors, come first. None if nobody is late. Raises Incomplete.

@@ -41,7 +41,7 @@ class StepTime:
         return self.step - self.times + 1
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         """`250`, `1,241-1,250`."""
         return f"{self.step:,}" if self.times == 1 else f"{self.first:,}-{self.step:,}"
 
