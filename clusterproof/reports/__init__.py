@@ -78,9 +78,9 @@ def with_broken(results: Sequence[Result], broken: int, cluster: str) -> list[Re
     """The results, plus one for broken tests, if any: what they should have checked is unknown."""
     if not broken:
         return list(results)
-    words = f"{number_of(broken, 'test')} broke"
-    message = f"{words}, and what they check is not known; expected a verdict of each; pytest's own lines say where"
-    of_broken = Result(BROKEN, cluster, Verdict.INCOMPLETE, "Tests that broke", message, cause=words, subject="cluster")
+    count = f"{number_of(broken, 'test')} broke"
+    message = f"{count}, and what they check is not known; expected a verdict of each; pytest's own lines say where"
+    of_broken = Result(BROKEN, cluster, Verdict.INCOMPLETE, "Tests that broke", message, cause=count, subject="cluster")
     return [*results, of_broken]
 
 
@@ -161,16 +161,18 @@ def headline(results: Iterable[Result]) -> str:
     nodes = f"{number_of(len(worst), 'node', 'nodes')}: " + ", ".join(
         f"{number:,} {state}" for number, state in counts if number
     )
-    whole, run = (next((state for verdict, state in _OF_ONE if verdict in of), "") for of in (of_cluster, of_run))
-    if of_cluster and not (whole or worst or pairs or of_run):
-        whole = "none applies"
+    cluster_state_text, run = (
+        next((state for verdict, state in _OF_ONE if verdict in of), "") for of in (of_cluster, of_run)
+    )
+    if of_cluster and not (cluster_state_text or worst or pairs or of_run):
+        cluster_state_text = "none applies"
     return "; ".join(
         filter(
             None,
             (
                 nodes if worst or not (of_cluster or pairs or of_run) else "",
                 pairs,
-                f"cluster-wide checks: {whole.removeprefix('is ')}" if whole else "",
+                f"cluster-wide checks: {cluster_state_text.removeprefix('is ')}" if cluster_state_text else "",
                 f"the training run {run or 'is not checked: no check applies'}" if of_run else "",
             ),
         )

@@ -146,8 +146,8 @@ class Gap:
     @property
     def messages(self) -> list[str]:
         """What the checks said, where it is more than the cause; of nodes not reached, what reaching them met."""
-        told = self.of_reaching or (() if self.is_told else self.results)
-        lines = {line for result in told for line in result.message.split("\n")} - {self.cause, ""}
+        reported = self.of_reaching or (() if self.is_told else self.results)
+        lines = {line for result in reported for line in result.message.split("\n")} - {self.cause, ""}
         return sorted(line.removeprefix(f"{self.cause}: ") for line in lines)
 
 
@@ -196,13 +196,13 @@ def gaps(results: Iterable[Result]) -> list[Gap]:
     causes: dict[str, list[Result]] = defaultdict(list)
     for hit in with_verdict(results, Verdict.INCOMPLETE):
         causes[hit.cause or hit.message.partition("\n")[0]].append(hit)
-    told = {result.node for result in results if result.reports_unreachable}
+    unreachable = {result.node for result in results if result.reports_unreachable}
     every = [
         Gap(
             cause,
             tuple(hit),
             nodes,
-            is_told=hit[0].is_of_unreachable and told.issuperset(result.node for result in hit),
+            is_told=hit[0].is_of_unreachable and unreachable.issuperset(result.node for result in hit),
         )
         for cause, hit in causes.items()
     ]

@@ -53,20 +53,20 @@ class ResultsFile:
 
         Otherwise readers would consider its nodes fully checked, because nothing shows that others are missing.
         """
-        whole, count = self._written
-        if self._is_regular and self._file.tell() != whole:  # a signal interrupted this write earlier
-            self._file.truncate(whole)
-            self._file.seek(whole)
+        complete_bytes, count = self._written
+        if self._is_regular and self._file.tell() != complete_bytes:  # a signal interrupted this write earlier
+            self._file.truncate(complete_bytes)
+            self._file.seek(complete_bytes)
         # An unpaired surrogate, which UTF-8 cannot encode, becomes `\ud800`, as in JSON.
         text = "".join(f"{line}\n" for line in self._described.lines(result))
         content = text.encode("utf-8", "backslashreplace")
         try:
-            append(self._file, whole, content)
+            append(self._file, complete_bytes, content)
         except OSError as problem:
             self.close()
             self._put_aside()
             raise OSError(problem.errno, problem.strerror, str(self._path)) from None
-        self._written = (whole + len(content), count + 1)
+        self._written = (complete_bytes + len(content), count + 1)
         self._described.add(result)
 
     def _put_aside(self) -> None:
@@ -139,10 +139,10 @@ class Described:
         if self._nodes.get(result.node, values := _of_node(result)) != values:
             names += OF_NODE
         if names or _own(result) != _NOTHING:
-            whole = result.to_json()
-            names += [name for name in _OWN if whole[name]]
-            names += [name for name, value in _implied(whole).items() if whole[name] != value]
-            record |= _picked(whole, names)
+            document = result.to_json()
+            names += [name for name in _OWN if document[name]]
+            names += [name for name, value in _implied(document).items() if document[name] != value]
+            record |= _picked(document, names)
         return record
 
 

@@ -75,15 +75,15 @@ def use(folder: str = FOLDER) -> None:
             return
         descriptor = opened(f"{folder}/{NAME}", os.O_RDONLY)
         try:
-            whole = memoryview(mmap(descriptor, 0, access=ACCESS_READ))
+            content = memoryview(mmap(descriptor, 0, access=ACCESS_READ))
         finally:
             os.close(descriptor)
-        index_end = LENGTH_BYTES + int.from_bytes(whole[:LENGTH_BYTES], "little")
-        of, length, index = marshal.loads(whole[LENGTH_BYTES:index_end])  # noqa: S302 - our own
+        index_end = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
+        of, length, index = marshal.loads(content[LENGTH_BYTES:index_end])  # noqa: S302 - our own
     except (OSError, ValueError, TypeError, EOFError):
         return
-    if of == OF and length == len(whole) - index_end:
-        sys.meta_path.insert(0, KeptCode(index, whole[index_end:]))
+    if of == OF and length == len(content) - index_end:
+        sys.meta_path.insert(0, KeptCode(index, content[index_end:]))
 
 
 def is_complete() -> bool:

@@ -80,16 +80,16 @@ def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
 
 def rehearse(occasion: str, settings: Settings) -> None:
     """Check as the script does, and print what `rehearsed` parses."""
-    heard: list[Any] = []
+    results: list[Any] = []
     said: list[str] = []
     cursor = cursor_of(State(settings.state, RUNTIME_FOLDER).read("cursor").get("cursor"))
     broken = ""
     try:
-        check(OCCASIONS[occasion], settings, deadline_of(occasion, settings), cursor, said.append, heard.append)
+        check(OCCASIONS[occasion], settings, deadline_of(occasion, settings), cursor, said.append, results.append)
     except NoVerdict as problem:
         broken = str(problem)
-    evaluated = [Evaluated(result.check, result.verdict.value, result.message, result.cause) for result in heard]
-    instance_type = next((result.instance_type for result in heard), "")
+    evaluated = [Evaluated(result.check, result.verdict.value, result.message, result.cause) for result in results]
+    instance_type = next((result.instance_type for result in results), "")
     rehearsal = {
         "evaluated": [asdict(result) for result in evaluated],
         "instance_type": instance_type,

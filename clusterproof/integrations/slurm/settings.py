@@ -103,18 +103,18 @@ def configured_names() -> frozenset[str]:
 
 def plain_toml(text: str) -> dict[str, object] | None:
     """Parse a text of plain lines, ten times as fast as `tomllib`; None if it is not that plain."""
-    whole: dict[str, object] = {}
-    table = whole
+    document: dict[str, object] = {}
+    table = document
     for line in text.split("\n"):
         plain = PLAIN.fullmatch(line)
         key = plain and (plain[1] or plain[5])
-        if not plain or key in (whole if plain[5] else table):
+        if not plain or key in (document if plain[5] else table):
             return None
         if plain[5]:
-            whole[plain[5]] = table = {}
+            document[plain[5]] = table = {}
         elif key:
             table[key] = plain[2] if plain[2] is not None else plain[3] == "true" if plain[3] else int(plain[4])
-    return whole
+    return document
 
 
 def _toml(file: str) -> dict[str, object]:

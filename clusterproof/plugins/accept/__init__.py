@@ -87,8 +87,8 @@ class NodeRun:
         def counts(finding: Finding) -> bool:
             if not (own and is_of_comparison(finding.cause, finding.message)):
                 return True
-            said = {speed.of_model for speed in own if speed.label in finding.message}
-            compared = [speed for speed in own if not said or speed.of_model in said]
+            named_models = {speed.of_model for speed in own if speed.label in finding.message}
+            compared = [speed for speed in own if not named_models or speed.of_model in named_models]
             return finding.verdict is not Verdict.INCOMPLETE and not all(map(decides, compared))
 
         others = tuple(filter(counts, result.findings))

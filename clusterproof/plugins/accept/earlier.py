@@ -80,5 +80,5 @@ def without_history(cluster: Cluster, nodes: Sequence[str], history: str | None)
     """
     path = Path(history) if history else own_path(cluster.name)
     known = nodes_of(path, cluster.name) if path_exists(path) else ()
-    words = "what was found before is not known; expected --history FILE or --case FILE, where something was"
-    return {node: f"no history of {node} at {path}: {words}" for node in nodes if node not in known}
+    message = "what was found before is not known; expected --history FILE or --case FILE, where something was"
+    return {node: f"no history of {node} at {path}: {message}" for node in nodes if node not in known}

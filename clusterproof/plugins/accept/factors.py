@@ -36,20 +36,20 @@ def shifts_of(
 
     `middles` has the value of each node. What most nodes have is usual; of two halves the faster one.
     """
-    beside, candidates, found = dict(middles), _candidates(middles, levels), dict[frozenset[str], Shift]()
+    remaining, candidates, found = dict(middles), _candidates(middles, levels), dict[frozenset[str], Shift]()
     count = len(candidates)
     while candidates:
-        nodes, chance = _clearest(beside, candidates)
+        nodes, chance = _clearest(remaining, candidates)
         if count * chance > by_chance:
             break
-        names, by = candidates.pop(nodes), _difference(beside, nodes)
+        names, by = candidates.pop(nodes), _difference(remaining, nodes)
         if abs(by) >= least:
             found[nodes] = Shift(tuple(names), len(nodes), by, count * chance)
-            beside |= {node: beside[node] - by for node in nodes}
+            remaining |= {node: remaining[node] - by for node in nodes}
     for nodes in [*found] * REFITS:  # the first were beside others that were not known yet
-        by = _difference(beside, nodes)
+        by = _difference(remaining, nodes)
         found[nodes] = replace(found[nodes], by=found[nodes].by + by)
-        beside |= {node: beside[node] - by for node in nodes}
+        remaining |= {node: remaining[node] - by for node in nodes}
     return tuple(found.values())
 
 

@@ -84,12 +84,12 @@ def _bought(report: Report) -> str:
 
 
 def _nodes(report: Report) -> Iterator[str]:
-    for said in (NodeVerdict.REJECTED, NodeVerdict.TO_FIX, NodeVerdict.OPEN):
+    for verdict in (NodeVerdict.REJECTED, NodeVerdict.TO_FIX, NodeVerdict.OPEN):
         for node in report["nodes"]:
-            if node["said"] != said.value:
+            if node["said"] != verdict.value:
                 continue
             yield (
-                f'<details class="{_CLASSES[said]}" open><summary><b>{said.value}</b> {_bounded(node["node"])}: '
+                f'<details class="{_CLASSES[verdict]}" open><summary><b>{verdict.value}</b> {_bounded(node["node"])}: '
                 f"{_bounded(_hardware(node['hardware']), 400)}</summary>{_list(node['reasons'])}</details>"
             )
 

@@ -112,11 +112,11 @@ def reference_of(
     about = [x for unit, own in of_unit.items() for x in _about(own, middles[unit], common)]
     often = median(map(len, of_unit.values()))
     shifts = shifts_of(of_nodes(middles), levels, by_chance, acceptance.common().least)
-    beside = [x - sum(one.by for one in of_node(levels.get(node, ()), shifts)) for (node, _), x in middles.items()]
-    whole = spread_above(beside)
-    between = sqrt(max(0.0, whole**2 - (_MEDIAN * sigma) ** 2 / often))
-    error = _MEDIAN * max(whole, sigma / sqrt(often)) / sqrt(len(nodes))
-    centre = median(beside)
+    shifted = [x - sum(one.by for one in of_node(levels.get(node, ()), shifts)) for (node, _), x in middles.items()]
+    overall = spread_above(shifted)
+    between = sqrt(max(0.0, overall**2 - (_MEDIAN * sigma) ** 2 / often))
+    error = _MEDIAN * max(overall, sigma / sqrt(often)) / sqrt(len(nodes))
+    centre = median(shifted)
     if floor is not None and (floor > centre or len(nodes) < FEWEST_NODES):
         centre, between, error = floor, 0.0, 0.0
     return Reference(centre, sigma, between, error, tails(about, sigma), common, middles, len(nodes), shifts)

@@ -108,13 +108,13 @@ def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tupl
     return EXIT_CODES[worst], f"{text}\n"
 
 
-def require_options(words: Sequence[str]) -> None:
+def require_options(arguments: Sequence[str]) -> None:
     """Reject arguments that narrow what is checked: option values may follow options, but paths may not.
 
     Raises InventoryError.
     """
-    for at, word in enumerate(words):
-        is_value = not word.startswith("-") and at > 0 and words[at - 1] in _VALUED
+    for at, word in enumerate(arguments):
+        is_value = not word.startswith("-") and at > 0 and arguments[at - 1] in _VALUED
         is_short = word.startswith("-") and not word.startswith("--") and word not in ("-v", "-vv", "-q")
         if is_short or word.partition("=")[0] in OF_RETURN or not (is_value or word.startswith("-")):
             what = f"{word!r:.80}: return chooses nodes and checks itself"
@@ -193,9 +193,9 @@ def judge(node: str, findings: Sequence[EarlierFinding], by_step: Sequence[Seque
             missing.append(f"{known}, and it is still a concern")
         elif about <= {Verdict.NOT_APPLICABLE}:
             missing.append(f"{known}, and no check told whether it is gone; {EXPECTED_TO_TELL}")
-    said = NOT_FIT if failed else NOT_PROVEN if missing else FIT
+    verdict = NOT_FIT if failed else NOT_PROVEN if missing else FIT
     return Returning(
-        node, said, tuple(failed or missing), tuple(f"{result.check}: {result.message}" for result in concerns)
+        node, verdict, tuple(failed or missing), tuple(f"{result.check}: {result.message}" for result in concerns)
     )
 
 
@@ -207,9 +207,9 @@ def other_findings(by_step: Sequence[Sequence[Result]], nodes: Sequence[str]) ->
     others = (result for results in by_step for result in results if not any(_is_of(result, node) for node in nodes))
     found: dict[tuple[str, str], str] = {}
     for part in (part for result in others for part in result.by_verdict if part.verdict.is_finding):
-        words = f"{part.check}: {part.verdict.value}: {part.message or part.cause}"
+        message = f"{part.check}: {part.verdict.value}: {part.message or part.cause}"
         is_gap = part.verdict is Verdict.INCOMPLETE or part.is_of_unreachable
-        found.setdefault((part.node, (is_gap and part.cause) or words), f"{part.node}: {words}")
+        found.setdefault((part.node, (is_gap and part.cause) or message), f"{part.node}: {message}")
     more = [f"{len(found) - MAX_BESIDE} more"] if len(found) > MAX_BESIDE else []
     return (*[*found.values()][:MAX_BESIDE], *more)
 
@@ -222,8 +222,8 @@ def _text(judged: Sequence[Returning], findings: Mapping[str, Sequence[EarlierFi
     lines = []
     for node in judged:
         known = dict.fromkeys(f"{' or '.join(finding.words)} ({finding.source})" for finding in findings[node.node])
-        gone = f"; found before, and gone: {', '.join(known)}" if known and node.said == FIT else ""
-        lines += [f"{node.said:<10}  {node.node}{gone}", *(indent(reason, MARGIN) for reason in node.reasons)]
+        resolved = f"; found before, and gone: {', '.join(known)}" if known and node.said == FIT else ""
+        lines += [f"{node.said:<10}  {node.node}{resolved}", *(indent(reason, MARGIN) for reason in node.reasons)]
         lines += [indent(f"concern: {words}", MARGIN) for words in node.concerns]
     lines += [f"{'beside':<10}  {words}" for words in judged[0].beside]
     fit = [returning.node for returning in judged if returning.said == FIT]

@@ -184,12 +184,12 @@ class Population:
         self.judged[unit] = JudgedUnit(decision, exp(median(xs)), exp(of_all), len(xs))
 
 
-def as_fast(apart: Mapping[Key, Population]) -> set[Key]:
+def as_fast(by_key: Mapping[Key, Population]) -> set[Key]:
     """Those of these populations whose usual speeds differ by less than half of the effect, once enough is known.
 
     A node measured in one of them can then be compared with the others. Populations of few nodes are ignored.
     """
-    measured = {key: population for key, population in apart.items() if population.nodes}
+    measured = {key: population for key, population in by_key.items() if population.nodes}
     if len(measured) < 2 or not any(population.may_learn for population in measured.values()):
         return set()
     usual = {key: _usual(population) for key, population in measured.items()}
@@ -203,10 +203,15 @@ def _usual(population: Population) -> float:
     return median(median(own.values()) for own in by_unit(population.runs).values())
 
 
-def joined(apart: Sequence[Population]) -> Population:
+def joined(populations: Sequence[Population]) -> Population:
     """One population of all that was measured in these, which does not know yet what is usual."""
-    of_all = Population(apart[0].errors, max(population.tries for population in apart), apart[0].floor, apart[0].levels)
-    for population in apart:
+    of_all = Population(
+        populations[0].errors,
+        max(population.tries for population in populations),
+        populations[0].floor,
+        populations[0].levels,
+    )
+    for population in populations:
         of_all.in_doubt |= population.in_doubt
         for number, values in population.runs.items():
             of_all.add(number, {**of_all.runs.get(number, {}), **values})

@@ -66,11 +66,11 @@ def of_nodes(state: AcceptanceState) -> list[NodeOutcome]:
 
 
 def outcome(
-    state: AcceptanceState, said: Sequence[NodeOutcome], is_as_bought: bool | None, stopped: str
+    state: AcceptanceState, outcomes: Sequence[NodeOutcome], is_as_bought: bool | None, stopped: str
 ) -> ClusterVerdict:
     """The cluster's verdict: anything failed, missing or undecided keeps it from being accepted."""
     of_nodes, of_others = (
-        {node_outcome.said for node_outcome in said},
+        {node_outcome.said for node_outcome in outcomes},
         {other.result.verdict for other in state.others},
     )
     if is_as_bought is False or Verdict.FAIL in of_others or of_nodes & {NodeVerdict.REJECTED, NodeVerdict.TO_FIX}:
@@ -98,8 +98,8 @@ def _of_node(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes])
     if failures:
         under_load = {stage.name for stage in state.plan.stages if stage.is_load}
         is_of_hardware = any(failure.action in OF_HARDWARE or failure.stage in under_load for failure in failures)
-        said = NodeVerdict.REJECTED if is_of_hardware else NodeVerdict.TO_FIX
-        return NodeOutcome(node, said, failed(node, state), concerns)
+        verdict = NodeVerdict.REJECTED if is_of_hardware else NodeVerdict.TO_FIX
+        return NodeOutcome(node, verdict, failed(node, state), concerns)
     missing = tuple(dict.fromkeys((*_unsettled(node, state), *_missing(node, state, reached))))
     if missing:
         return NodeOutcome(node, NodeVerdict.OPEN, missing[:MAX_REASONS], concerns)
@@ -118,8 +118,10 @@ def _last_messages(node: str, state: AcceptanceState, verdict: Verdict) -> Itera
 
 def _unsettled(node: str, state: AcceptanceState) -> Iterator[str]:
     if node in state.unsettled:
-        said = [of for seen in (*state.earlier[node], state.seen.get(node)) if seen for of in (_identity(seen),) if of]
-        named = ", ".join([*dict.fromkeys(said)][-MAX_SAID:])
+        seen_identities = [
+            of for seen in (*state.earlier[node], state.seen.get(node)) if seen for of in (_identity(seen),) if of
+        ]
+        named = ", ".join([*dict.fromkeys(seen_identities)][-MAX_SAID:])
         yield (
             f"it is another machine, or has other GPUs, in each run ({named}); expected the same: --again, once it is"
         )

@@ -94,16 +94,16 @@ def _leading_collectors(output: bytes, nonce: str, cut: FrameError) -> dict[str,
         raise cut from None
     if begun.count(b'"') > 2 * MAX_VALUES:
         raise cut
-    depth = whole = 0
+    depth = complete = 0
     for token in TOKEN.finditer(begun):
         if token[0].startswith(b'"') and token.end() == len(begun):
             break  # an unterminated text, or one with nothing behind it
         depth += {b"{": 1, b"}": -1}.get(token[0], 0)
         if token[0] == b"}" and depth == OF_COLLECTORS:
-            whole = token.end()
-    if not whole:
+            complete = token.end()
+    if not complete:
         raise cut
-    return _object(begun[:whole] + b"}" * OF_COLLECTORS)
+    return _object(begun[:complete] + b"}" * OF_COLLECTORS)
 
 
 def _vouched(chunks: dict[int, bytes], sums: dict[int, int]) -> bytes:

@@ -81,8 +81,8 @@ def _of_outputs(text: str, forms: Sequence[Form], names_unknown: bool) -> tuple[
             problems += known[piece.text][1]
         typed = output[0].typed
         if typed and names_unknown and len(parts) + len(problems) == before:
-            said = first_line("".join(piece.text for piece in output[:2]))
-            problems.append(f"{typed:.{MAX_TYPED}} is none of the known forms{said}")
+            title = first_line("".join(piece.text for piece in output[:2]))
+            problems.append(f"{typed:.{MAX_TYPED}} is none of the known forms{title}")
     return parts, problems
 
 

@@ -91,8 +91,8 @@ def advise(case: Collected, verdict: CaseVerdict) -> Advice:
 
 def _nodes_with_evidence(case: Collected) -> frozenset[str]:
     """The nodes about which there is more than the job's own output: their own evidence, Slurm or Kubernetes."""
-    told = (event.node for event in case.events if {"scheduler", "kubernetes"}.intersection(event.row.read_in))
-    return frozenset((*(fact.node for fact in case.facts), *told))
+    reported = (event.node for event in case.events if {"scheduler", "kubernetes"}.intersection(event.row.read_in))
+    return frozenset((*(fact.node for fact in case.facts), *reported))
 
 
 def _restart(verdict: CaseVerdict, exclude: tuple[str, ...]) -> str:

@@ -70,13 +70,13 @@ def verdict_by_messages(case: Collected) -> CaseVerdict:
     if doubt and doubt.sign == OF_KERNEL and (fact := confirmed_program_fault(doubt, case)):
         reason = f"{doubt.row.meaning}; {_is_stated(fact)}, and nothing of the GPU"
         return CaseVerdict(CODE, OF_CRASH, SUPPORTED, reason, doubt, (), (), doubt.rank)
-    told = stopped_from_outside(case) if not doubts else None
-    if told:
-        if silent := silent_before(told, case.progress):
-            return _unknown(case, [told], f"it had made no step for {silent} when it was told to stop: it hung")
-        why = told.row.meaning
+    stop = stopped_from_outside(case) if not doubts else None
+    if stop:
+        if silent := silent_before(stop, case.progress):
+            return _unknown(case, [stop], f"it had made no step for {silent} when it was told to stop: it hung")
+        why = stop.row.meaning
         return CaseVerdict(
-            STOPPED, probability().told_to_stop, CANDIDATE, why, told, against=contradicting_evidence(case)
+            STOPPED, probability().told_to_stop, CANDIDATE, why, stop, against=contradicting_evidence(case)
         )
     return _unknown(case, doubts)
 

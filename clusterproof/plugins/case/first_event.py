@@ -69,11 +69,11 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
 
 def stopped_from_outside(case: Collected) -> Event | None:
     """The event that told a launcher to stop, if nothing in the job had failed or timed out before; else None."""
-    told = next((event for event in case.events if event.sign == LAUNCHER_STOPPED), None)
+    stop = next((event for event in case.events if event.sign == LAUNCHER_STOPPED), None)
     others = [event for event in case.events if event.sign not in (LAUNCHER_STOPPED, *FOLLOW) and not event.is_warning]
-    if told is None or case.leads or any(event.sign in FAILED or not event.is_cascade for event in others):
+    if stop is None or case.leads or any(event.sign in FAILED or not event.is_cascade for event in others):
         return None
-    return told if all(told.when.is_before(event.when) for event in others) else None
+    return stop if all(stop.when.is_before(event.when) for event in others) else None
 
 
 def silent_before(stop: Event, last: float | None) -> str:
@@ -152,8 +152,8 @@ def why_unknown(case: Collected) -> str:
         is_of_one = len(processes) == 1 and all(event.sign in OF_PEERS and event.count == 1 for event in case.events)
         if is_of_one and not case.leads:
             return "all that was read is of one process, which says it where others end and for other reasons"
-        told = "why the first ended" if case.leads else "who ended first"
-        return f"all that was read is the end of others; nothing says {told}"
+        subject = "why the first ended" if case.leads else "who ended first"
+        return f"all that was read is the end of others; nothing says {subject}"
     known = [fact for fact in case.facts if is_of_late(fact, case) and not fact.is_of_run]
     broken = next((fact for fact in known if is_broken_since(fact, case)), known[0] if known else None)
     if broken:

@@ -120,18 +120,18 @@ class _Reader:
             if failure.pid is not None:
                 self.pids[rank] = failure.pid
         self._take_end(line, rank if failure else None)
-        told = self.survived.take(number, line, rank)
-        if told.is_left_out or told.is_end:
+        traceback_line = self.survived.take(number, line, rank)
+        if traceback_line.is_left_out or traceback_line.is_end:
             self.exceptions.forget(rank)
             if untold := self.untold.pop(rank, None):
                 self._forget(untold)
-        if told.is_left_out:
+        if traceback_line.is_left_out:
             return
-        sign = told.sign or sign_of("output", line)
+        sign = traceback_line.sign or sign_of("output", line)
         self._take_message(line, rank, sign, has_own_time=self.is_stamped and not wrote)
         if sign:
             when = failure.when if failure and failure.when.is_known else None
-            self._take_sign(told.sign or as_logged(line, sign), number, line, rank, node, when)
+            self._take_sign(traceback_line.sign or as_logged(line, sign), number, line, rank, node, when)
         self._take_exception(number, line, rank, node, sign)
 
     def _take_message(self, line: str, rank: int | None, sign: Sign | None, has_own_time: bool) -> None:
@@ -218,8 +218,8 @@ class _Reader:
 
     def _rank_and_node(self, line: str) -> tuple[int | None, str]:
         """The same, from the line and the name of its file."""
-        if (told := self._rank_from_launcher(line)) is not None:
-            return told
+        if (from_launcher := self._rank_from_launcher(line)) is not None:
+            return from_launcher
         rank, node = self.source.rank, ""
         if named := _RANK.search(line):
             rank = int(named[1])

@@ -119,13 +119,13 @@ def _causes(period: Period) -> Iterator[str]:
 
 def causes(period: Period) -> list[dict[str, Any]]:
     """A row for each cause: how many jobs, and their share of the GPU hours of all that died."""
-    whole = period.died_gpu_hours
+    total_hours = period.died_gpu_hours
     rows = []
     for cause in CAUSES:
         of_cause = [job for job in period.died if job.cause == cause]
         hours = sum(job.gpu_hours or 0.0 for job in of_cause)
         share = len(of_cause) / len(period.died) if period.died else 0.0
-        of_hours = hours / whole if whole else 0.0
+        of_hours = hours / total_hours if total_hours else 0.0
         rows.append(
             {"cause": cause, "jobs": len(of_cause), "share": share, "gpu_hours": hours, "share_of_gpu_hours": of_hours}
         )

@@ -68,7 +68,7 @@ def parse(text: str, file: str) -> Mapping[str, Any]:
     except ValueError as problem:
         raise CatalogError(f"{file}: {problem}") from problem
     sources = tables.get("sources")
-    if not isinstance(sources, dict) or not all(isinstance(said, str) and said for said in sources.values()):
+    if not isinstance(sources, dict) or not all(isinstance(source, str) and source for source in sources.values()):
         raise CatalogError(f"{file}: expected a table [sources] of short names and texts")
     return tables
 

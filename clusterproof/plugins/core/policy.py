@@ -112,9 +112,9 @@ class Policy:
         rules = [(key, self.readings[key]) for key in (result.owner, result.check) if key in self.readings]
         if not rules:
             return result
-        said = result.findings or (Finding(result.verdict, result.message, result.devices, result.cause),)
-        read = tuple(_read(finding, rules) for finding in said)
-        return result if read == said else with_findings(result, grouped(read))
+        findings = result.findings or (Finding(result.verdict, result.message, result.devices, result.cause),)
+        read = tuple(_read(finding, rules) for finding in findings)
+        return result if read == findings else with_findings(result, grouped(read))
 
     def team_of(self, result: Result) -> str:
         """Who owns a finding, for people: the site's contact, else the skill where skills are used, else the team."""

@@ -34,15 +34,15 @@ def spread_above(values: Sequence[float]) -> float:
 
 def weighted_median(values: Sequence[float], weights: Sequence[int]) -> float:
     """The median of values with counts."""
-    whole, at, below = sum(weights), 0, 0.0
+    total_weight, at, below = sum(weights), 0, 0.0
     is_middle = False
     for value, weight in sorted(zip(values, weights, strict=True)):
         if is_middle:
             return (below + value) / 2
         at += weight
-        if 2 * at > whole:
+        if 2 * at > total_weight:
             return value
-        is_middle, below = 2 * at == whole, value
+        is_middle, below = 2 * at == total_weight, value
     return below
 
 

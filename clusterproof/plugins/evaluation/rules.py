@@ -85,21 +85,21 @@ class _Scope:
         index = parameters.index(name)
         return [call.args[index] for call in self.given.get(self.function.__name__, ()) if len(call.args) > index]
 
-    def sentences(self, words: ast.expr, depth: int = DEPTH) -> Iterator[str]:
+    def sentences(self, message: ast.expr, depth: int = DEPTH) -> Iterator[str]:
         """The texts that a message can have."""
-        if isinstance(words, ast.IfExp):
-            yield from self.sentences(words.body, depth)
-            yield from self.sentences(words.orelse, depth)
-        elif isinstance(words, ast.Name) and depth and self.behind(words.id):
-            for expression in self.behind(words.id):
+        if isinstance(message, ast.IfExp):
+            yield from self.sentences(message.body, depth)
+            yield from self.sentences(message.orelse, depth)
+        elif isinstance(message, ast.Name) and depth and self.behind(message.id):
+            for expression in self.behind(message.id):
                 yield from self.sentences(expression, depth - 1)
         else:
-            found = sentence(words)
-            yield self._compared(words) if found == ELLIPSIS else found
+            found = sentence(message)
+            yield self._compared(message) if found == ELLIPSIS else found
 
-    def _compared(self, words: ast.expr) -> str:
+    def _compared(self, message: ast.expr) -> str:
         """The texts of a message that is entirely composed at run time."""
-        called = words.func.id if isinstance(words, ast.Call) and isinstance(words.func, ast.Name) else ""
+        called = message.func.id if isinstance(message, ast.Call) and isinstance(message.func, ast.Name) else ""
         is_of_group = inspect.unwrap(self.function).__globals__.get(called) is group.describe
         return IN_A_GROUP if is_of_group else NAMED_THEN
 

@@ -182,12 +182,12 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
 def with_lesser(counts: Sequence[str], results: Iterable[Result]) -> list[str]:
     """The counts, with each verdict counted wherever it is shown: also next to a worse one of the same check."""
     own: Counter[Verdict] = Counter()
-    beside: Counter[Verdict] = Counter()
+    lesser: Counter[Verdict] = Counter()
     for result in results:
         own[result.verdict] += 1
-        beside.update(part.verdict for part in result.by_verdict[1:] if part.verdict.is_finding)
+        lesser.update(part.verdict for part in result.by_verdict[1:] if part.verdict.is_finding)
     shown = list(counts)
-    for verdict, more in beside.items():
+    for verdict, more in lesser.items():
         count, every = (f"{number} {verdict.value}" for number in (own[verdict], own[verdict] + more))
         shown = [every if text == count else text for text in shown] + [every] * (count not in shown)
     return shown

@@ -164,9 +164,9 @@ class SamplesFile:
         self._lines: list[str] = []
         if os.path.lexists(path):
             with appendable(path) as file:
-                whole = whole_frames(path)
-                if whole < os.fstat(file.fileno()).st_size:
-                    file.truncate(whole)
+                complete_bytes = whole_frames(path)
+                if complete_bytes < os.fstat(file.fileno()).st_size:
+                    file.truncate(complete_bytes)
 
     def begin(self, header: Header) -> None:
         """Write a header for the next samples. Raises OSError."""

@@ -159,9 +159,9 @@ def _is_short(gpu: Gpu) -> bool:
     return gpu.samples < LEAST_SAMPLES or gpu.seconds < LEAST_S
 
 
-def _too_few(who: str, times: int) -> Incomplete:
+def _too_few(subject: str, times: int) -> Incomplete:
     few = (
-        f"{who} was sampled {times} times since the run began; "
+        f"{subject} was sampled {times} times since the run began; "
         f"expected at least {LEAST_SAMPLES} times and {LEAST_S // 60} minutes: sample a longer part"
     )
     return Incomplete(few, cause=few)

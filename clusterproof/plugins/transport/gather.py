@@ -105,8 +105,8 @@ def _ask_for_each(
         so_far = answers.setdefault(evidence.node, [])
         so_far.append(evidence)
         if len(so_far) == len(parts.programs) or evidence.unreached not in MAY_ANSWER:
-            whole = joined(so_far, parts)
-            gathered[evidence.node] = on_answer(whole) or whole
+            evidence_of_all = joined(so_far, parts)
+            gathered[evidence.node] = on_answer(evidence_of_all) or evidence_of_all
 
     for collectors, to_run in parts.programs:
         rest = tuple(target for target in cluster.targets if target.name not in gathered)

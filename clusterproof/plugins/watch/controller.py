@@ -145,23 +145,23 @@ class Controller:
         every_s = self.settings.sampling.every_s
         clock, began = HostClock(self.watch.timing.clock_step_s, self.say), time.monotonic()
         until = began + self.settings.for_s if self.settings.for_s is not None else float("inf")
-        look, whole, due = began + every_s, began + WHOLE_S, began
+        next_check, next_full_visit, due = began + every_s, began + WHOLE_S, began
         while not self._is_over.is_set() and (now := time.monotonic()) < until:
-            if now >= whole:
-                whole = now + WHOLE_S
+            if now >= next_full_visit:
+                next_full_visit = now + WHOLE_S
                 self._visit([target.name for target in self.cluster.targets])
             if now >= due:
                 due = now + min(every_s, DUE_S)
                 # one visit at a time, for all nodes that are due, however many a refusal made due; reboots do not wait
                 self._visit(self.watch.booted() if self._visits.nodes else self.watch.due_visits(now))
-            if now >= look:
-                look = now + every_s
+            if now >= next_check:
+                next_check = now + every_s
                 clock.check()
                 self._take_all()  # what came in while a visit was evaluated comes before silence
                 self._report(self.watch.check_silence(now))
                 self.sinks.states_changed(self.watch.names)
                 self.sinks.ticked()
-            self._events.wait(max(0.0, min(now + WAIT_S, look, due, until) - time.monotonic()))
+            self._events.wait(max(0.0, min(now + WAIT_S, next_check, due, until) - time.monotonic()))
             self._take_all()
 
     def _take_all(self) -> None:

@@ -66,15 +66,15 @@ class LivePage:
 
     def update(self, node: str, results: Iterable[Result], found: Collection[tuple[str, str]]) -> None:
         """Update some checks' results on a node; `found` are the devices and checks with findings."""
-        by_check = {check: tuple(said) for check, said in groupby(results, attrgetter("check"))}
+        by_check = {check: tuple(group) for check, group in groupby(results, attrgetter("check"))}
         for check in by_check:
             self._found[node, check] = frozenset(device for device, by in found if by == check)
         self._actions.update(
-            {(node, check): one.action for check, said in by_check.items() for one in said if one.action}
+            {(node, check): one.action for check, group in by_check.items() for one in group if one.action}
         )
         before = self._results.get(node, {})
         self._results[node] = {**before, **by_check}
-        if any(_messages(before.get(check, ())) != _messages(said) for check, said in by_check.items()):
+        if any(_messages(before.get(check, ())) != _messages(group) for check, group in by_check.items()):
             self.changed()
 
     def changed(self) -> None:
@@ -84,11 +84,11 @@ class LivePage:
     def results(self) -> list[Result]:
         """All current results, of checks and of the samples' rules."""
         of_nodes = list(self._results.copy().values())
-        said = [result for of_node in of_nodes for results in of_node.values() for result in results]
+        latest = [result for of_node in of_nodes for results in of_node.values() for result in results]
         is_open = list(self._is_open())
-        return [*self._with_open(said, is_open), *_sampled_results(is_open)]
+        return [*self._with_open(latest, is_open), *_sampled_results(is_open)]
 
-    def _with_open(self, said: Iterable[Result], is_open: Open) -> Iterator[Result]:
+    def _with_open(self, results: Iterable[Result], is_open: Open) -> Iterator[Result]:
         """Each result with open states that could not be evaluated since: what is unknown is not over."""
         open_of: dict[tuple[str, str], list[Finding]] = {}
         for key, seen in is_open:
@@ -99,7 +99,7 @@ class LivePage:
             open_of.setdefault((key.node, key.rule), []).append(
                 Finding(seen.verdict, seen.message.removeprefix(f"{key.device}: "), devices, "", action)
             )
-        for result in said:
+        for result in results:
             of_check = open_of.get((result.node, result.check))
             yield _with_unknown(result, of_check) if of_check else result
 

@@ -34,9 +34,9 @@ STYLES = {Verdict.FAIL: "bold red", Verdict.INCOMPLETE: "magenta", Verdict.CONCE
 def change_line(change: Change) -> str:
     """`FAIL        gpu003 GPU 1: uncorrected ECC errors: …; expected 0 [gpu.no_uncorrected_ecc]`."""
     where = " ".join(filter(None, (change.key.node, change.key.device)))
-    said = WORDS.get(change.kind, "")
+    kind_text = WORDS.get(change.kind, "")
     head = "over" if change.kind is ChangeKind.CLOSED else change.verdict.value.upper()
-    more = f" ({said})" if said and change.kind is not ChangeKind.CLOSED else ""
+    more = f" ({kind_text})" if kind_text and change.kind is not ChangeKind.CLOSED else ""
     return printable(f"{head:<11} {where}: {change.message}{more} [{change.key.rule}]", MAX_LINE)
 
 
@@ -172,8 +172,8 @@ def headline(watch: Watch) -> str:
 def summary(watch: Watch, seconds: float) -> Iterable[str]:
     """The summary at the end."""
     counts = {verdict: sum(other is verdict for other in watch.verdicts.values()) for verdict in STYLES}
-    said = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count) or "nothing"
-    yield f"watched for {seconds:.0f} s, {watch.samples:,} samples: {headline(watch)}; said: {said}"
+    counts_text = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count) or "nothing"
+    yield f"watched for {seconds:.0f} s, {watch.samples:,} samples: {headline(watch)}; said: {counts_text}"
     if watch.unknown:
         nodes = printable(within(fold(watch.unknown), MAX_NODES))
         yield f"nothing is known of {number_of(len(watch.unknown), 'node')}: {nodes}"

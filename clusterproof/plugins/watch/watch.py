@@ -86,8 +86,8 @@ class Watch:
 
     def resume(self, changes: Iterable[Change], later_s: float) -> int:
         """Continue from earlier changes, whose clock is ahead of ours by so much; returns how much is open."""
-        ours = (change for change in changes if change.key.node in self._nodes)
-        self.states.resume((replace(change, time_s=change.time_s - later_s) for change in ours), self.began)
+        own_changes = (change for change in changes if change.key.node in self._nodes)
+        self.states.resume((replace(change, time_s=change.time_s - later_s) for change in own_changes), self.began)
         for key, seen in self.states.open.items():
             self.verdicts[key] = seen.verdict
         return len(self.states.open)

@@ -180,15 +180,15 @@ class _Drawing:
     def _caption(self) -> str:
         """`loss by step: 980 lines, 2.1 to 30.6, cut at 16; nan or inf in 20 lines`."""
         known = [stretch for stretch in self.stretches if stretch.lines]
-        words = f"{self.kind} by {self.unit}"
+        caption = f"{self.kind} by {self.unit}"
         if known:
             low, high = min(stretch.low for stretch in known), max(stretch.high for stretch in known)
             lines = number_of(sum(stretch.lines for stretch in known), "line")
-            words += f": {lines}, {low:.3g}" + (f" to {high:.3g}" if low < high else "")
+            caption += f": {lines}, {low:.3g}" + (f" to {high:.3g}" if low < high else "")
             cut = [f"{end:.3g}" for end, whole in zip(self.scale, (low, high), strict=True) if end != whole]
-            words += f", cut at {' and '.join(cut)}" if cut else ""
+            caption += f", cut at {' and '.join(cut)}" if cut else ""
         wrong = sum(stretch.wrong for stretch in self.stretches)
-        return f"{words}; nan or inf in {number_of(wrong, 'line')}" if wrong else words
+        return f"{caption}; nan or inf in {number_of(wrong, 'line')}" if wrong else caption
 
     def _at(self, position: float) -> str:
         return f"step {position:,.0f}" if self.unit == "step" else f"epoch {position:.3g}"
@@ -231,10 +231,12 @@ def _scale(stretches: Sequence[Stretch]) -> tuple[float, float]:
 
 def _unbroken(stretches: Sequence[Stretch]) -> Iterator[list[Stretch]]:
     """Sequences without gaps or non-numbers."""
-    apart = GAP * median(later.middle - one.middle for one, later in pairwise(stretches)) if len(stretches) > 1 else 0.0
+    max_gap = (
+        GAP * median(later.middle - one.middle for one, later in pairwise(stretches)) if len(stretches) > 1 else 0.0
+    )
     run: list[Stretch] = []
     for stretch in stretches:
-        if run and (not stretch.lines or stretch.middle - run[-1].middle > apart):
+        if run and (not stretch.lines or stretch.middle - run[-1].middle > max_gap):
             yield run
             run = []
         if stretch.lines:

@@ -115,9 +115,9 @@ def _steps(run: TrainingRun) -> str:
         return HEIGHT * (1 - min(seconds, scale) / scale)
 
     few = list(_few(series))
-    apart = GAP * median(later.step - earlier.step for earlier, later in pairwise(few)) if len(few) > 1 else 0
+    max_gap = GAP * median(later.step - earlier.step for earlier, later in pairwise(few)) if len(few) > 1 else 0
     line = f"M{x(few[0].step):.1f} {y(few[0].seconds):.1f}" + "".join(
-        f"{'M' if later.step - earlier.step > apart else 'L'}{x(later.step):.1f} {y(later.seconds):.1f}"
+        f"{'M' if later.step - earlier.step > max_gap else 'L'}{x(later.step):.1f} {y(later.seconds):.1f}"
         for earlier, later in pairwise(few)
     )
     marks = "".join(
@@ -211,17 +211,17 @@ def _spent(recorded: RunData, kind: str, title: str) -> str:
     if not seconds_by_name:
         return ""
     most = sorted(seconds_by_name.items(), key=lambda entry: -entry[1][0])[:MAX_NAMES]
-    whole = sum(seconds for seconds, _ in seconds_by_name.values())
-    others = whole - sum(seconds for _, (seconds, _) in most)
+    total_s = sum(seconds for seconds, _ in seconds_by_name.values())
+    others = total_s - sum(seconds for _, (seconds, _) in most)
     rows = [(name, seconds, f"{times:,} times") for name, (seconds, times) in most]
     if len(seconds_by_name) > len(most):
         rows.append((f"{len(seconds_by_name) - len(most):,} others", others, ""))
     top = max(seconds for _, seconds, _ in rows) or 1.0
-    data_rows = "".join(_bar(name, seconds, times, top, whole) for name, seconds, times in rows)
+    data_rows = "".join(_bar(name, seconds, times, top, total_s) for name, seconds, times in rows)
     return f'<h3>{title}</h3><div class="scroll"><table class="bars"><tbody>{data_rows}</tbody></table></div>'
 
 
-def _bar(name: str, seconds: float, times: str, top: float, whole: float) -> str:
+def _bar(name: str, seconds: float, times: str, top: float, total_s: float) -> str:
     full = printable(name, 4 * MAX_NAME)
     shown = full if len(full) <= MAX_NAME else f"{full[:MAX_NAME]}…"
     drawn = (
@@ -229,7 +229,7 @@ def _bar(name: str, seconds: float, times: str, top: float, whole: float) -> str
     )
     return (
         f'<tr><th scope="row" title="{escape(full)}"><code>{escape(shown)}</code></th><td>{drawn}</td>'
-        f"<td>{_percent(seconds / whole if whole else 0.0)}</td><td>{in_seconds(seconds)}</td><td>{times}</td></tr>"
+        f"<td>{_percent(seconds / total_s if total_s else 0.0)}</td><td>{in_seconds(seconds)}</td><td>{times}</td></tr>"
     )
 
 

@@ -41,8 +41,8 @@ def serve(port: int, word: bytes) -> None:
             command = requested_command(peer) if peer else b""
     assert peer
     with peer:
-        words, to = ["/bin/sh", "-c", command.decode()], peer.fileno()
-        ran = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=to, stderr=to, check=False)
+        argv, to = ["/bin/sh", "-c", command.decode()], peer.fileno()
+        ran = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=to, stderr=to, check=False)
         peer.sendall(ENDED.pack(MARK, ran.returncode))
 
 

@@ -28,8 +28,8 @@ def stress_ng(node: Node) -> object:
     program = find(node, "stress-ng", named=named(node))
     log = Follower(node, NO_CURSOR)
     workers = ("--cpu", str(cores), "--vm", str(cores), "--vm-bytes", f"{memory_mib}m", "--vm-keep")
-    words = ("stress-ng", *workers, "--verify", "--metrics-brief", "--timeout", str(budget_s), "--temp-path", "/tmp")
-    tool = Tool(node, *words, program=program, environment=environment(node))
+    command = ("stress-ng", *workers, "--verify", "--metrics-brief", "--timeout", str(budget_s), "--temp-path", "/tmp")
+    tool = Tool(node, *command, program=program, environment=environment(node))
     output, has_ended, began = bytearray(), True, time.monotonic()
     try:
         for chunk in tool.chunks(max(node.collector_s - END_S - ASK_S, 0.1), ASK_S):

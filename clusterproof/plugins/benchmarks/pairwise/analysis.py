@@ -96,8 +96,8 @@ def _too_few(screened: Suspicion, floor_gb_per_s: float | None, settings: Analys
         return (PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=message),)
     xs = [value.x for value in screened.values]
     if len(nodes) == TOO_FEW and max(xs) - min(xs) > 2 * settings.min_effect:
-        apart = (1 - exp(min(xs) - max(xs))) * 100
-        message = f"pairs of three nodes differ by up to {apart:.0f} %: measure them with a fourth"
+        spread_percent = (1 - exp(min(xs) - max(xs))) * 100
+        message = f"pairs of three nodes differ by up to {spread_percent:.0f} %: measure them with a fourth"
         return (PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(xs), words=message),)
     return ()
 

@@ -57,12 +57,14 @@ def difference(of_rounds: Mapping[int, Sequence[float]], sigma: float, about: fl
         return 0.0
     centres = {number: centre(xs, sigma) for number, xs in known.items()}
     weights = {number: len(xs) / (ERROR_OF_CENTRE * sigma) ** 2 for number, xs in known.items()}
-    whole = sum(weights.values())
-    middle = about if about is not None else sum(weights[number] * centres[number] for number in centres) / whole
+    total_weight = sum(weights.values())
+    middle = about if about is not None else sum(weights[number] * centres[number] for number in centres) / total_weight
     squares = sum(weights[number] * (centres[number] - middle) ** 2 for number in centres)
     if squares <= _unlikely(freedom):
         return 0.0
-    effective = whole - sum(weight**2 for weight in weights.values()) / whole if about is None else whole
+    effective = (
+        total_weight - sum(weight**2 for weight in weights.values()) / total_weight if about is None else total_weight
+    )
     return sqrt((squares - freedom) / effective)
 
 

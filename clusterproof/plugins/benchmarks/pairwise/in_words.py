@@ -53,10 +53,10 @@ def finding_text(finding: PairFault) -> str:
     if kind in (Kind.CONFIGURATION, Kind.CONTENTION, Kind.SLOW_GROUP):
         return f"{kind.value}: {attribution(finding)}"
     is_of_link = kind in (Kind.SLOW_LINK, Kind.FAILING_LINK)
-    who = "~".join(finding.nodes) if is_of_link else fold(finding.nodes)
+    subject = "~".join(finding.nodes) if is_of_link else fold(finding.nodes)
     has_numbers = bool(finding.estimate or finding.attempts)
     parts = filter(None, (slowdown_text(finding) if has_numbers else "", finding.words))
-    return f"{kind.value} {who}: {'; '.join(parts)}"
+    return f"{kind.value} {subject}: {'; '.join(parts)}"
 
 
 def as_observed(problem: str) -> str:

@@ -83,15 +83,15 @@ def at_least(effect: float, values: Sequence[float], reference: Normal) -> float
     less = [-STEP * number for number in range(int(SLOWEST / STEP)) if STEP * number < effect]
     more = [-effect - STEP * number for number in range(int((SLOWEST - effect) / STEP))]
     likelihoods = [_either(_with_noise([x - of for x in values], reference).values()) for of in (*less, *more)]
-    whole = _either(likelihoods)
-    return sum(exp(likelihood - whole) for likelihood in likelihoods[len(less) :])
+    total = _either(likelihoods)
+    return sum(exp(likelihood - total) for likelihood in likelihoods[len(less) :])
 
 
 def own_noise(values: Sequence[float], reference: Normal) -> dict[float, float]:
     """The likelihood of each noise level, in multiples of the usual, given a node's values."""
     logs = _with_noise(values, reference)
-    whole = _either(logs.values())
-    return {times: exp(likelihood - whole) for times, likelihood in logs.items()}
+    total = _either(logs.values())
+    return {times: exp(likelihood - total) for times, likelihood in logs.items()}
 
 
 def _with_noise(values: Sequence[float], reference: Normal) -> dict[float, float]:

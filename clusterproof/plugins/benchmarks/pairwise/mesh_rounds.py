@@ -58,8 +58,8 @@ def _new(findings: Sequence[MeshFinding], met: Mapping[str, set[str]], nodes: Se
     blamed = {
         node for finding in findings if finding.kind in (MeshKind.NODE, MeshKind.DEVICE) for node in finding.nodes
     }
-    untold = {node for finding in findings if finding.kind is MeshKind.OPEN for node in finding.nodes}
-    wanted = [node for node in nodes if node in untold or len(met.get(node, ())) < LEAST_PARTNERS]
-    partners = sorted(nodes, key=lambda node: (node in blamed or node in untold, len(met.get(node, ())), node))
+    undecided = {node for finding in findings if finding.kind is MeshKind.OPEN for node in finding.nodes}
+    wanted = [node for node in nodes if node in undecided or len(met.get(node, ())) < LEAST_PARTNERS]
+    partners = sorted(nodes, key=lambda node: (node in blamed or node in undecided, len(met.get(node, ())), node))
     for node in wanted:
         yield from (pair(node, other) for other in partners if other != node and other not in met.get(node, ()))

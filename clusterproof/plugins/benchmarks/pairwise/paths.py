@@ -160,8 +160,8 @@ def _paths(rail: Rail, failed: Mapping[Pair, Link]) -> Iterator[RailFinding]:
 def _cut(rail: Rail, cut: RailCut) -> RailFinding:
     failed = [rail.links[pair] for pair in cut.across]
     nodes = tuple(sorted(frozenset().union(*cut.sides)))
-    apart = " and ".join(sorted(map(fold, cut.sides)))
-    message = f"cut on {RAILS}: {apart} do not reach each other, though each reaches others"
+    sides = " and ".join(sorted(map(fold, cut.sides)))
+    message = f"cut on {RAILS}: {sides} do not reach each other, though each reaches others"
     return RailFinding(
         MeshKind.CUT, nodes, message, rail.number, f"none of {number_of(len(failed), 'pair')} across, {why(failed)}"
     )

@@ -133,7 +133,7 @@ def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> S
     failing = failing_nodes(measurements)
     often = Counter(measurement.pair for measurement in measurements)
     slow: dict[str, float] = {}
-    apart: set[str] = set()
+    excluded: set[str] = set()
     repeated: set[Pair] = set()
     placed: set[str] = set()
     for number in range(PASSES):
@@ -143,7 +143,7 @@ def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> S
             else measurements
         )
         untypical = [measurement for measurement in measurements if measurement.pair in repeated]
-        reference = normal(typical, apart, settings, untypical, placed)
+        reference = normal(typical, excluded, settings, untypical, placed)
         if reference is None:
             break
         all_values = values(measurements, reference, settings)
@@ -152,11 +152,11 @@ def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> S
         of_node = by_node(all_values)
         slow = slow_nodes(of_node, slow, settings)
         links = slow_links(all_values, slow, reference, settings)
-        before = apart, repeated, placed
-        apart = _outliers(slow, of_node, reference) | (set() if number else _lowest(of_node))
+        before = excluded, repeated, placed
+        excluded = _outliers(slow, of_node, reference) | (set() if number else _lowest(of_node))
         repeated = {link for link in links if often[link] > 1}
         placed = {node for place in places for node in place.nodes}
-        if (apart, repeated, placed) == before:
+        if (excluded, repeated, placed) == before:
             break
     failed = _failed_links(measurements, failing)
     if reference is None:

@@ -97,8 +97,8 @@ def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -
             _attempt(other, left, own, request)
         left = [one for one in left if one.get("apart")]
     _send(other, [])
-    said = ("rail", "a", "b", "places", "why", "arrived", "apart", "ends")
-    rows = [{name: one[name] for name in said if name in one} for one in planned]
+    reported_keys = ("rail", "a", "b", "places", "why", "arrived", "apart", "ends")
+    rows = [{name: one[name] for name in reported_keys if name in one} for one in planned]
     return {"hosts": [own["host"], theirs["host"]], "exchanges": rows}
 
 
@@ -214,8 +214,8 @@ def _free(count: int) -> list[int]:
     return found
 
 
-def _send(other: socket.socket, said: Any) -> None:
-    data = json.dumps(said).encode()
+def _send(other: socket.socket, message: Any) -> None:
+    data = json.dumps(message).encode()
     other.sendall(len(data).to_bytes(LENGTH_BYTES, "big") + data)
 
 

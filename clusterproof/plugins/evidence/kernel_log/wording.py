@@ -75,8 +75,8 @@ def require_whole_log(node: Node, of: str = "") -> None:
     kernel's own lines left out: those of users' have room of their own.
     """
     due = "of this boot" if node.since.is_boot else node.since.description
-    apart = {FILE_SERVERS, PROCESSES} - {of}
-    cut = sum(count for name, count in node.kernel_lines_cut.items() if name not in apart and of in ("", name))
+    separate = {FILE_SERVERS, PROCESSES} - {of}
+    cut = sum(count for name, count in node.kernel_lines_cut.items() if name not in separate and of in ("", name))
     if cut:
         incomplete(
             f"{cut} lines of the kernel log were cut: the answer was longer than its connection carries; "

@@ -37,10 +37,10 @@ def compared_gpus(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, S
     percent = node.threshold("load.slower_concern_percent")
     found: dict[str, Speeds] = {}
     for name, speeds in of_copies.items():
-        apart = by_topology(node, {name: speeds})
-        usual = [median(alike.values()) for alike in apart.values()]
+        separate = by_topology(node, {name: speeds})
+        usual = [median(alike.values()) for alike in separate.values()]
         is_slower = usual and min(usual) < (1 - percent / 100) * max(usual)
-        found |= apart if is_slower else dict.fromkeys(apart, speeds)
+        found |= separate if is_slower else dict.fromkeys(separate, speeds)
     return found
 
 

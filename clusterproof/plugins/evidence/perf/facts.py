@@ -125,8 +125,8 @@ class PingpongRun(Reported):
     def why_not(self) -> str:
         """What either end says of a failure."""
         how = "no end in its time" if self.exit is None else f"exit status {self.exit}"
-        said = " ".join(f"{self.output} {self.server}".split())[:MAX_SAID]
-        return f"{how}: {said}" if said else how
+        printed_text = " ".join(f"{self.output} {self.server}".split())[:MAX_SAID]
+        return f"{how}: {printed_text}" if printed_text else how
 
 
 @record

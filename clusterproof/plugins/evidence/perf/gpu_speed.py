@@ -101,12 +101,12 @@ def by_topology(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Spe
 
     How fast they are has no part in it, so that nodes built alike can be compared.
     """
-    apart: dict[str, dict[str, float]] = {}
+    separate: dict[str, dict[str, float]] = {}
     for name, speeds in of_copies.items():
-        ways = topology_of(node, name, speeds)
+        topologies = topology_of(node, name, speeds)
         for gpu, speed in speeds.items():
-            apart.setdefault(", ".join(filter(None, (name, ways.get(gpu)))), {})[gpu] = speed
-    return apart
+            separate.setdefault(", ".join(filter(None, (name, topologies.get(gpu)))), {})[gpu] = speed
+    return separate
 
 
 def topology_of(node: Node, name: str, speeds: Speeds) -> Mapping[str, str]:
@@ -119,12 +119,12 @@ def topology_of(node: Node, name: str, speeds: Speeds) -> Mapping[str, str]:
     paths, linked = _paths(node), _linked(node, len(speeds))
     if len(linked) >= len(speeds) and all(linked):
         return {}
-    ways = {gpu: f"{UNKNOWN_WAYS} from GPU {gpu}" for gpu in speeds}
+    topologies = {gpu: f"{UNKNOWN_WAYS} from GPU {gpu}" for gpu in speeds}
     if speeds.keys() == {*map(str, range(len(paths)))}:
-        ways |= {str(gpu): path for gpu, path in enumerate(paths)}
+        topologies |= {str(gpu): path for gpu, path in enumerate(paths)}
     if speeds.keys() == {*map(str, range(len(linked)))}:
-        ways |= {str(gpu): "" for gpu, is_linked in enumerate(linked) if is_linked}
-    return ways
+        topologies |= {str(gpu): "" for gpu, is_linked in enumerate(linked) if is_linked}
+    return topologies
 
 
 def _paths(node: Node) -> list[str]:

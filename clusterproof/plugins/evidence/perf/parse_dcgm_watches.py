@@ -88,7 +88,7 @@ def read_health_json(text: str) -> Mapping[str, object]:
     found.overall = short(_table(body.get(_OVERALL)).get("value"))
     for group, entry in body.items():
         for number, device in _children(entry).items():
-            if (said := short(_table(device).get("value"))) and said != HEALTHY:
+            if (status := short(_table(device).get("value"))) and status != HEALTHY:
                 name = number if group == "GPU" else f"{group} {number}"
                 systems = _children(_children(device).get("Errors"))
                 found.by_device[short(name)] = [word for system in systems.items() for word in _incidents(*system)]

@@ -144,9 +144,9 @@ class _Table:
                 }
                 yield from self.clock.take(Step(position, step, lasted, parts))
         if "node" in at:
-            who = tuple(row[at[what][0]] for what in ("rank", "node", "gpu") if what in at)
-            if who not in self.placed:
-                self.placed.add(who)
+            key = tuple(row[at[what][0]] for what in ("rank", "node", "gpu") if what in at)
+            if key not in self.placed:
+                self.placed.add(key)
                 gpu = number_of(row[at["gpu"][0]]) if "gpu" in at else None
                 yield Placement(position.rank, name(row[at["node"][0]], "host", where), gpu)
 

@@ -56,8 +56,8 @@ def phases(recorded: RunData) -> list[Phase]:
     if not sum(spent.values()):
         return []
     spent[OTHER] = spent.get(OTHER, 0.0) + max(0.0, total - sum(spent.values()))
-    whole = sum(spent.values())
-    return [Phase(name, spent[name], spent[name] / whole) for name in ORDER if spent.get(name)]
+    total_s = sum(spent.values())
+    return [Phase(name, spent[name], spent[name] / total_s) for name in ORDER if spent.get(name)]
 
 
 def seconds_in(cells: Seconds | Mapping[int, tuple[float, int]]) -> float:
@@ -149,9 +149,9 @@ def kernels_run(recorded: RunData) -> list[TimeShare]:
             continue
         lasted = recorded.steps[rank]
         busy = {step: _seconds(computing, step) + _seconds(exposed, step) for step in lasted}
-        whole = sum(max(_seconds(lasted, step), busy[step]) for step in lasted)
+        total_s = sum(max(_seconds(lasted, step), busy[step]) for step in lasted)
         time_shares.append(
-            TimeShare(rank, sum(busy.values()), whole, len(lasted), sum(seconds > 0 for seconds in busy.values()))
+            TimeShare(rank, sum(busy.values()), total_s, len(lasted), sum(seconds > 0 for seconds in busy.values()))
         )
     return sorted(time_shares, key=lambda share: share.share)
 
@@ -168,8 +168,8 @@ def _seconds_of(kind: str, lasted: Seconds, step: int, part: float) -> float:
     """The seconds of a line with this part, which is separate from the steps if it takes longer than they do: then the
     job's start precedes its first step.
     """
-    whole = _seconds(lasted, step)
-    return whole + max(0.0, part - lasted[step][0]) if kind == INIT else max(whole, part)
+    step_s = _seconds(lasted, step)
+    return step_s + max(0.0, part - lasted[step][0]) if kind == INIT else max(step_s, part)
 
 
 def _seconds(cells: Seconds, step: int) -> float:

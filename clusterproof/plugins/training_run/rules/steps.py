@@ -91,12 +91,12 @@ def step_times(recorded: RunData) -> list[StepTime]:
     series: list[StepTime] = []
     for step, seconds_of_ranks in sorted(ranks.items()):
         stands_for = min(count for _, count in seconds_of_ranks)  # a repeated step counts once
-        apart = step - series[-1].step if series else max(1, step)
+        step_count = step - series[-1].step if series else max(1, step)
         series.append(
             StepTime(
                 step,
                 median(seconds for seconds, _ in seconds_of_ranks),
-                max(1, min(stands_for, apart)),
+                max(1, min(stands_for, step_count)),
                 recorded.work.get(step, ""),
             )
         )
@@ -178,10 +178,10 @@ def period(steps: Sequence[StepTime]) -> int:
 def outliers(series: Sequence[StepTime], *, within: bool = False) -> Outliers:
     """The steps that are far longer than others of equal work; `typical_s` is that of most of them."""
     kinds = [_outliers(kind, within=within) for kind in by_work(series)] or [_outliers(series, within=within)]
-    lost, whole = sum(kind.lost for kind in kinds), sum(step.seconds * step.times for step in series)
+    lost, total_s = sum(kind.lost for kind in kinds), sum(step.seconds * step.times for step in series)
     longest = sorted((step for kind in kinds for step in kind.steps), key=lambda step: -step.seconds)
     of = sum(kind.of for kind in kinds)
-    return Outliers(tuple(longest), of, kinds[0].typical_s, lost, lost / whole if whole else 0.0)
+    return Outliers(tuple(longest), of, kinds[0].typical_s, lost, lost / total_s if total_s else 0.0)
 
 
 def _outliers(series: Sequence[StepTime], *, within: bool) -> Outliers:

@@ -166,9 +166,9 @@ class LineSplitter:
 
     def feed(self, piece: bytes) -> None:
         """Process output; raises what the listener raises."""
-        whole, end, self._rest = (self._rest + piece).rpartition(b"\n")
+        complete, end, self._rest = (self._rest + piece).rpartition(b"\n")
         if end:
-            self._heard(whole + end)
+            self._heard(complete + end)
         elif len(self._rest) > MAX_LINE_BYTES:
             self._heard(self._rest)
             self._rest = b""

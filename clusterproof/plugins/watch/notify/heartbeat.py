@@ -122,5 +122,5 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 def _error_text(problem: object) -> str:
     kind = type(problem).__name__
-    said = getattr(problem, "verify_message", "") or getattr(problem, "strerror", "") or ""
-    return printable(f"{kind}: {said}" if said else kind, MAX_WORDS)
+    reason = getattr(problem, "verify_message", "") or getattr(problem, "strerror", "") or ""
+    return printable(f"{kind}: {reason}" if reason else kind, MAX_WORDS)

@@ -183,9 +183,9 @@ def _forward(given: Any, weights: list[Any], kind: Any) -> Any:
 
 def digest_of(matrices: list[Any]) -> str:
     """16 hexadecimal digits that depend on every bit: integers, summed in any order."""
-    whole = 0
+    digest = 0
     for number, one in enumerate(matrices):
         bits = one.detach().contiguous().view(torch.int32).reshape(-1).long()
         weights = drawn(key_of(SEED, -number - 1, 1), bits.numel(), one.device.type) | 1
-        whole += int((bits * weights).sum())
-    return f"{whole % (1 << 64):016x}"
+        digest += int((bits * weights).sum())
+    return f"{digest % (1 << 64):016x}"
