@@ -35,7 +35,7 @@ NEVER = 1_000_000  # so often a state opens before it flaps
 def watch(names: list[str], broken: Path, record: Path, command: str) -> None:
     """Until it is killed."""
     notifier.GATHER_S = notifier.FIRST_S = outbox_file.RETRY_S = recording.RETRY_S = QUICK_S
-    notifier.LOOK_S, notifier.MOST_S = QUICK_S, 5 * QUICK_S
+    notifier.CHECK_S, notifier.MAX_S = QUICK_S, 5 * QUICK_S
     cluster = Cluster("chaos", "ssh", tuple(map(Target, names)))
     state = Watch(Evaluator(cluster, NO_POLICY), 1.0, names, time.monotonic(), replace(TIMING, flaps_times=NEVER))
     kept = recording.Recording(record, 1.0, _say)

@@ -31,7 +31,7 @@ TRACED = {"wait": 12, "warmup": 2, "active": 8}  # steps
 FOR_EVER_S = 1e6
 PATIENCE_S = 10.0  # without a step, until a rank dumps
 LOADER_SHARE = 0.15  # of a step, by which a slow loader is slow, times the severity
-PERIOD_US, LEAST_QUOTA_US = 100_000, 1_000  # of the kernel's bandwidth control, as containers have it
+PERIOD_US, MIN_QUOTA_US = 100_000, 1_000  # of the kernel's bandwidth control, as containers have it
 THROTTLED_TO = 0.5  # of the CPU that the rank had before, however busy the machine is
 
 
@@ -167,7 +167,7 @@ class Rank:
 
 def throttle(group: Path, cpus: float) -> None:
     """Go into a control group that may use so much of a CPU."""
-    quota = max(LEAST_QUOTA_US, int(PERIOD_US * cpus))
+    quota = max(MIN_QUOTA_US, int(PERIOD_US * cpus))
     if (group / "cpu.max").exists():
         (group / "cpu.max").write_text(f"{quota} {PERIOD_US}", encoding="ascii")
     else:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.message import number_of
-from clusterproof.plugins.core.result import ACTIONS, ALL_PAIRS, OF_HARDWARE, UNREACHABLE, Result
+from clusterproof.plugins.core.result import ACTIONS, ALL_PAIRS, HARDWARE_ACTIONS, UNREACHABLE, Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
 
 MAX_ATTRIBUTE = 500  # characters of a message; the element's text is complete
@@ -101,7 +101,7 @@ def action_and_reason(result: Result, of_all: Collection[str]) -> tuple[str, str
         return CANNOT_REACH, result.cause.removeprefix(UNREACHABLE)
     if result.verdict is Verdict.FAIL:
         action = result.action or ACTIONS[-1]
-        return (COMMON_CAUSE if action in OF_HARDWARE and result.check in of_all else action), name
+        return (COMMON_CAUSE if action in HARDWARE_ACTIONS and result.check in of_all else action), name
     if result.needs_other_files:
         return NOT_PROVEN, OTHER_FILES
     return (NOT_PROVEN, result.cause or name) if result.verdict is Verdict.INCOMPLETE else (LOOK_AT, name)

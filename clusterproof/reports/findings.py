@@ -10,7 +10,7 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold, within
-from clusterproof.plugins.core.result import OF_HARDWARE, Result
+from clusterproof.plugins.core.result import HARDWARE_ACTIONS, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import action_and_reason, action_rank_of, failed_by_all, owner_of
 
@@ -52,7 +52,7 @@ class FindingGroup:
             return ""
         of_what = "pairs" if self.first.is_of_pair else "nodes"
         alike = f"{self.count:,} of {self.evaluated:,} {of_what} alike"
-        if self.first.action in OF_HARDWARE:
+        if self.first.action in HARDWARE_ACTIONS:
             return f"{alike}: look first for what they share: image, driver, threshold, rack"
         return f"{alike}: probably configuration, not hardware"
 

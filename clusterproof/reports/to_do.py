@@ -21,7 +21,7 @@ from clusterproof.plugins.core.cluster import (
     is_of_slurm,
 )
 from clusterproof.plugins.core.nodeset import fold, within
-from clusterproof.plugins.core.result import OF_HARDWARE, Result
+from clusterproof.plugins.core.result import HARDWARE_ACTIONS, Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
 from clusterproof.reports import (
     BROKEN,
@@ -41,7 +41,7 @@ from clusterproof.reports.findings import shortened, with_verdict
 from clusterproof.reports.run import Run
 
 MAX_NODES = 80  # characters of a nodeset
-LEAST_TO_SHARE = 3  # failed nodes
+MIN_TO_SHARE = 3  # failed nodes
 MAX_REASONS = 2
 MAX_REASON = 60  # characters of one
 _AROUND = {  # an action as a sentence: the text before and after the nodes
@@ -168,7 +168,7 @@ def shared_finding(results: Iterable[Result]) -> str:
     count = len({result.node for result in failed})
     hits = dict.fromkeys((result.check, result.title, result.node) for result in failed)
     most = Counter((check, title) for check, title, _ in hits).most_common(1)
-    if not most or count < LEAST_TO_SHARE or 2 * most[0][1] < count:
+    if not most or count < MIN_TO_SHARE or 2 * most[0][1] < count:
         return ""
     (check, title), nodes = most[0]
     return f"{nodes:,} of {count:,} failed nodes share one finding: {title or check}"
@@ -193,14 +193,14 @@ def _first_reasons(reasons: Iterable[str], more: str = ", +{}") -> str:
 MAX_IDS = 25  # nodes in one call of BatchRebootClusterNodes or BatchReplaceClusterNodes
 MAX_CHECKS = 40  # names listed; with more, all are run
 MAX_COMMAND = 2_000  # characters that fill half a screen; the page has complete commands
-REPLACE, REBOOT = OF_HARDWARE
+REPLACE, REBOOT = HARDWARE_ACTIONS
 _IS_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}").fullmatch
 _INSTANCE = re.compile(rf"(?:^|-)({INSTANCE_ID})$")
 
 
 def commands(task: Task, cluster: Cluster | None) -> list[str]:
     """The shell commands for an action, one per line; empty if there is none."""
-    if cluster is None or task.action not in OF_HARDWARE or task.of_what != "node":
+    if cluster is None or task.action not in HARDWARE_ACTIONS or task.of_what != "node":
         return []
     if not all(map(_IS_NODE, task.nodes)):
         return []

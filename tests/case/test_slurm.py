@@ -78,12 +78,12 @@ def test_the_name_of_a_job_puts_nothing_in_place_of_its_record(name: str, tmp_pa
     status, text = record(tmp_path / "none")
     forged = Answers((status, text.replace("JobName=x JobState", f"JobName={name} JobState")))
     forged.by_name["squeue"] = (0, "77\n")
-    with pytest.raises(CaseError, match=f"Slurm could not be asked for job 77: scontrol: {scheduler.OF_OWNER}"):
+    with pytest.raises(CaseError, match=f"Slurm could not be asked for job 77: scontrol: {scheduler.OWNER_LINES}"):
         case_of(forged)
     forged.by_name["sacct"] = (0, rows("77"))
     case = case_of(forged)
     assert (case.collected.job.nodes, case.collected.read) == (("gpu001",), ("1 record of Slurm",))
-    assert any(f"scontrol: {scheduler.OF_OWNER}: where its output is" in one for one in case.collected.missing)
+    assert any(f"scontrol: {scheduler.OWNER_LINES}: where its output is" in one for one in case.collected.missing)
 
 
 def test_output_that_is_no_text_is_said_to_be_none(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests.fuzz.altering import Edit, altered, edits
 from tests.fuzz.doors import Door
 
 IDLE_S = 5.0  # of a processor, for a file of a megabyte, where nothing else runs
-MOST_S = 30.0  # … on a machine that is as busy as can be
+MAX_S = 30.0  # … on a machine that is as busy as can be
 AFTER_S = 60.0  # … after which it is interrupted
 AT_ONCE = 200  # examples
 
@@ -37,7 +37,7 @@ class Tried:
     failures: list[str] = field(default_factory=list)
 
 
-def tried(door: Door, seconds: float, first: int, most: int = 10**9, most_s: float = MOST_S) -> Tried:
+def tried(door: Door, seconds: float, first: int, most: int = 10**9, most_s: float = MAX_S) -> Tried:
     """A door tried for so long, or with so many examples, of `most_s` each. `first` seeds the chance."""
     data, until = Tried(), time.monotonic() + seconds
     for number in range(first, first + 10**9):
@@ -78,7 +78,7 @@ def _try_some(door: Door, number: int, count: int, until: float, data: Tried, mo
     try_one()
 
 
-def opened(door: Door, name: str, content: bytes, data: Tried | None = None, most_s: float = MOST_S) -> float:
+def opened(door: Door, name: str, content: bytes, data: Tried | None = None, most_s: float = MAX_S) -> float:
     """The seconds of a processor that a file takes. Raises TooLong, and whatever the door may not."""
     with TemporaryDirectory(prefix="clusterproof-fuzz-") as folder:
         path = Path(folder, name)
@@ -87,7 +87,7 @@ def opened(door: Door, name: str, content: bytes, data: Tried | None = None, mos
         return soon_opened(door, Path(folder), name, data, most_s)
 
 
-def soon_opened(door: Door, folder: Path, name: str, data: Tried | None = None, most_s: float = MOST_S) -> float:
+def soon_opened(door: Door, folder: Path, name: str, data: Tried | None = None, most_s: float = MAX_S) -> float:
     """The same of a file that is there, with what lies beside it."""
     began = time.process_time()
     with _interrupted(AFTER_S):

@@ -148,7 +148,7 @@ def test_a_check_that_is_evaluated_again_replaces_what_it_said(served: Served) -
 
 @pytest.mark.long
 def test_a_watch_that_completes_no_tick_is_not_live(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_page, "LEAST_STALLED_S", -1.0)
+    monkeypatch.setattr(live_page, "MIN_STALLED_S", -1.0)
     monkeypatch.setattr(live_page, "STALLED_TICKS", 0)
     assert answered(served.listener.url, "HEAD")[0] == 503
     monkeypatch.undo()

@@ -19,7 +19,7 @@ pytestmark = [
     mark.hyperpod_node_debugger("G"),
 ]
 
-LEAST_TO_COMPARE = 3  # GPUs of which one can be the odd one
+MIN_TO_COMPARE = 3  # GPUs of which one can be the odd one
 
 
 @mark.prolog
@@ -65,7 +65,7 @@ def evaluate_among_busy(gpu: Gpu, node: Node) -> None:
         and reading.get("utilization_percent", 0) >= least
         and (model is None or reading.get("name", model) == model)
     ]
-    if (busy or 0) < least or len(clocks_mhz) < LEAST_TO_COMPARE:
+    if (busy or 0) < least or len(clocks_mhz) < MIN_TO_COMPARE:
         return
     usual_mhz, clock_mhz = median(clocks_mhz), gpu.clock_mhz
     expected = f"expected about {usual_mhz:.0f} MHz, like the other busy GPUs"
@@ -118,7 +118,7 @@ def evaluate_among_idle(gpu: Gpu, node: Node) -> None:
         for index, reading in reported.items()
         if "temperature_c" in reading and (model is None or reading.get("name", model) == model)
     }
-    if gpu.index not in celsius or len(celsius) < LEAST_TO_COMPARE:
+    if gpu.index not in celsius or len(celsius) < MIN_TO_COMPARE:
         return
     usual_c = median(celsius.values())
     is_hot = celsius[gpu.index] > usual_c + node.threshold("temperature.idle_spread_c")

@@ -73,7 +73,7 @@ def links_of(gpu: Gpu, node: Node) -> tuple[bool | None, ...]:
     return ()
 
 
-FEWEST_JOINED = 4  # GPUs that may be joined all with all; of three a bridge joins two
+MIN_JOINED = 4  # GPUs that may be joined all with all; of three a bridge joins two
 
 
 def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
@@ -102,7 +102,7 @@ def evaluate_ways(gpu: Gpu, node: Node) -> None:
     """Fail where nvidia-smi topo shows fewer NVLinks from this GPU to others than between most GPUs of the node."""
     nvlinks = nvlinks_between.of(node)
     others = [(label, other) for label, to in nvlinks.items() for other in to if gpu.label not in (label, other)]
-    counts = Counter(nvlinks[label][other] for label, other in others if len(nvlinks) >= FEWEST_JOINED)
+    counts = Counter(nvlinks[label][other] for label, other in others if len(nvlinks) >= MIN_JOINED)
     most_common, alike = counts.most_common(1)[0] if counts else (0, 0)
     fewer = {label: [other for other, links in to.items() if links < most_common] for label, to in nvlinks.items()}
     own = fewer.get(gpu.label, [])

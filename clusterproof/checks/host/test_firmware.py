@@ -16,7 +16,7 @@ from clusterproof.plugins.evidence.node import Node
 pytestmark = [mark.host, mark.preflight]
 
 MAX_MODEL = 60
-LEAST_PARTS = 3  # of a model: of two nobody says which is the odd one
+MIN_PARTS = 3  # of a model: of two nobody says which is the odd one
 
 
 @mark.hyperpod_version_checker
@@ -68,7 +68,7 @@ def _parts(node: Node) -> dict[str, list[tuple[str, str]]]:
 def _majority(parts: Sequence[tuple[str, str]]) -> str:
     """The version that most parts of a model have; empty where they are too few to say."""
     version, count = Counter(version for version, _ in parts).most_common(1)[0]
-    return version if len(parts) >= LEAST_PARTS and count * 2 > len(parts) else ""
+    return version if len(parts) >= MIN_PARTS and count * 2 > len(parts) else ""
 
 
 def _bios(node: Node) -> Iterator[tuple[str, str, str]]:

@@ -18,7 +18,7 @@ from clusterproof.plugins.evidence.pairs import RDMA_MESH, Kind, Measurement, Pa
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 
 NCCL_TESTS, EXACT = "nccl-tests", "exact"
-FEWEST_PARTNERS = 2  # that a node must have been measured with before it passes
+MIN_PARTNERS = 2  # that a node must have been measured with before it passes
 
 
 def of_node(node: Node) -> str:
@@ -105,8 +105,8 @@ def require_measured(pairs: PairsOfNode) -> None:
         incomplete(f"all {len(pairs.measurements)} measurements failed: {as_observed(why)}; expected one that succeeds")
     if pairs.unclear:
         incomplete(f"{pairs.unclear}; expected enough measurements to say which node is slow")
-    if pairs.succeeded_with < FEWEST_PARTNERS and not pairs.is_one_of_two:
-        incomplete(f"measured with one partner only; expected at least {FEWEST_PARTNERS}")
+    if pairs.succeeded_with < MIN_PARTNERS and not pairs.is_one_of_two:
+        incomplete(f"measured with one partner only; expected at least {MIN_PARTNERS}")
 
 
 @by_hand(of_pair)

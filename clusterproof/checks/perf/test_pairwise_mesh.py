@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.benchmarks.pairwise.mesh import FEWEST_PARTNERS
+from clusterproof.plugins.benchmarks.pairwise.mesh import MIN_PARTNERS
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.verdict import concern_if, incomplete, not_applicable, part
@@ -55,8 +55,8 @@ def test_rdma_mesh(node: Node) -> None:
         problems = (measurement.reading.problem for measurement in measurements)
         why = next(filter(None, problems), "nothing says why")
         incomplete(f"nothing was exchanged with {number_of(pairs.partners, 'partner')}: {why}; expected an exchange")
-    if pairs.mesh.partners < FEWEST_PARTNERS and not pairs.is_one_of_two:
-        incomplete(f"exchanged with one partner only; expected at least {FEWEST_PARTNERS}")
+    if pairs.mesh.partners < MIN_PARTNERS and not pairs.is_one_of_two:
+        incomplete(f"exchanged with one partner only; expected at least {MIN_PARTNERS}")
 
 
 def say_finding(finding: MeshFinding) -> None:

@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.perf.stress import ENDINGS, STRESSORS, Stress
 
 pytestmark = [mark.perf]
 
-LEAST_SHARE = 0.9  # of the time that it was to run
+MIN_SHARE = 0.9  # of the time that it was to run
 
 
 @mark.host
@@ -82,5 +82,5 @@ def require_end(ran: StressNg) -> None:
         idle = [name for name in STRESSORS if not ran.done.get(name)]
         if idle and not ran.wrong:
             incomplete(f"stress-ng reports no bogo operations for {listed(idle)}; expected both stressors to run")
-    if ran.seconds < LEAST_SHARE * ran.budget_s:
+    if ran.seconds < MIN_SHARE * ran.budget_s:
         incomplete(f"stress-ng ran for {ran.seconds:.1f} s; expected {ran.budget_s}")

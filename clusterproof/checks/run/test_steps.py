@@ -28,7 +28,7 @@ from clusterproof.plugins.training_run.rules.steps import (
     period,
 )
 from clusterproof.plugins.training_run.rules.straggler_cost import holds_up
-from clusterproof.plugins.training_run.rules.stragglers import LEAST_STEPS, WARM_UP
+from clusterproof.plugins.training_run.rules.stragglers import MIN_STEPS, WARM_UP
 from clusterproof.plugins.training_run.run import TrainingRun
 
 pytestmark = [mark.run]
@@ -128,7 +128,7 @@ def test_data_wait(run: TrainingRun) -> None:
         incomplete(f"{number_of(largest.steps, 'step')}; expected at least {least}: log more of them")
     if largest.has_warm_up:
         few = f"{largest.steps} steps, of which the first {WARM_UP} are the run's warm-up"
-        incomplete(f"{few}; expected at least {WARM_UP + LEAST_STEPS}, or a trace of later ones: log more of them")
+        incomplete(f"{few}; expected at least {WARM_UP + MIN_STEPS}, or a trace of later ones: log more of them")
     share, most = 100 * largest.share, run.threshold("run.data_wait_percent")
     if share > most:
         shown, limit = format_pair(share, most, 1)

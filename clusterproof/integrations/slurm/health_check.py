@@ -45,9 +45,9 @@ from clusterproof.integrations.slurm.records import (
 from clusterproof.integrations.slurm.verdict import SEEN_TWICE, CheckFinding, CheckRun, Cursor, draining
 from clusterproof.plugins.core.record import replace
 
-LOOK_S = 1.0
+POLL_S = 1.0
 FOLLOW_S = 3.0  # between two checks of a node that is drained for our reason
-AGAIN_S = 5.0  # before a second attempt at what did not answer
+RETRY_S = 5.0  # before a second attempt at what did not answer
 OCCASIONS = ("prolog", "epilog")
 
 
@@ -104,7 +104,7 @@ def left_behind(call: Call, begins: Cursor | None) -> Drain | None:
 
 def confirmed(call: Call, findings: tuple[CheckFinding, ...], begins: Cursor | None) -> tuple[CheckFinding, ...]:
     """Without findings that a second run does not confirm: what did not answer once may have been busy."""
-    time.sleep(AGAIN_S)
+    time.sleep(RETRY_S)
     again = check(OCCASIONS, call.settings, call.left_s, begins)
     call.log_run(again)
     found_again = {finding.check for finding in draining(again, call.job)}
@@ -149,7 +149,7 @@ def follow(call: Call, requested: Drain | None) -> None:
     """
     is_reported = False
     while any(drain.is_young for drain in known_drains(call, requested)):
-        time.sleep(FOLLOW_S if is_reported else LOOK_S)
+        time.sleep(FOLLOW_S if is_reported else POLL_S)
         try:
             ours = our_drains(call, requested)
             is_reported = bool(ours)

@@ -36,7 +36,7 @@ DAY_S = 24 * 3600  # a policy's rules end at the end of a day
 
 EPILOG = "epilog"  # the record of the last epilog's run
 RAN = "clusterproof.integrations.slurm.checking"  # only loaded by a run
-LEISURE_S = 1.5  # of the deadline must be left to prepare later calls
+SPARE_S = 1.5  # of the deadline must be left to prepare later calls
 
 
 def leave_for_scripts(call: Call, run: CheckRun, name: str, of_job: Mapping[str, object]) -> None:
@@ -239,8 +239,8 @@ def keep_for_later(call: Call) -> None:
     from clusterproof.integrations.slurm.standby import keep_code, keep_part, part_of
 
     with contextlib.suppress(Exception):
-        keep_code(call.state, lambda: call.left_s > LEISURE_S)
-        if call.left_s > LEISURE_S and not part_of(call.state):
+        keep_code(call.state, lambda: call.left_s > SPARE_S)
+        if call.left_s > SPARE_S and not part_of(call.state):
             keep_part(call.state)
 
 

@@ -17,7 +17,8 @@ from clusterproof.integrations.slurm.verdict import cursor_of
 
 OCCASIONS = {"prolog": ("prolog",), "epilog": ("epilog",), "health-check": ("prolog", "epilog")}
 ENDS_S = 120.0  # more than twice the longest deadline
-KEPT = ("PATH", "SLURM_CONF", "SLURMD_NODENAME")  # of the user's environment; slurmd passes its scripts no more
+# Of the user's environment; slurmd passes its scripts no more.
+KEPT_VARIABLES = ("PATH", "SLURM_CONF", "SLURMD_NODENAME")
 PROGRAM = "from clusterproof.integrations.slurm.start import main; main()"
 
 
@@ -58,7 +59,7 @@ class Rehearsal:
 
 def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
     """Start Python as the script does, and wait until all is evaluated; the script's deadline is not enforced."""
-    environment = {name: os.environ[name] for name in KEPT if name in os.environ}
+    environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     command = [sys.executable, "-I", "-c", PROGRAM, "rehearse", occasion]
     deadline_s, began = deadline_of(occasion, settings), time.monotonic()
     try:

@@ -13,9 +13,9 @@ from math import erfc, exp, log, sqrt
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.robust import median
 
-FEWEST_NODES = 3  # of a level, and of all others
+MIN_NODES = 3  # of a level, and of all others
 _RATES = tuple(2 ** (step / 4) for step in range(-8, 60))  # of Chernoff's bound, each of which is one
-AS_CLEAR = 0.9  # as the clearest level: of those the slowest is taken for the one that differs
+CLEAR_SHARE = 0.9  # as the clearest level: of those the slowest is taken for the one that differs
 REFITS = 2
 
 
@@ -78,7 +78,7 @@ def _candidates(middles: Mapping[str, float], levels: Mapping[str, Sequence[str]
             nodes_of[level].add(node)
     found: dict[frozenset[str], list[str]] = defaultdict(list)
     for level, nodes in nodes_of.items():
-        if FEWEST_NODES <= len(nodes) <= len(middles) / 2:
+        if MIN_NODES <= len(nodes) <= len(middles) / 2:
             found[frozenset(nodes)].append(level)
     return found
 
@@ -88,7 +88,7 @@ def _clearest(values: Mapping[str, float], candidates: Iterable[frozenset[str]])
     ranks, of_all = _ranks(values), len(values)
     shown = {nodes: sum(ranks[node] for node in nodes) / len(nodes) for nodes in candidates}
     clear = {nodes: abs(_deviation(rank, len(nodes), of_all)) for nodes, rank in shown.items()}
-    enough = AS_CLEAR * max(clear.values())
+    enough = CLEAR_SHARE * max(clear.values())
     nodes = min((nodes for nodes in clear if clear[nodes] >= enough), key=lambda nodes: shown[nodes])
     return nodes, _chance(shown[nodes], len(nodes), of_all)
 

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil, exp, inf, log, pi, sqrt
 
-from clusterproof.plugins.accept.factors import FEWEST_NODES, Shift, of_node, shifts_of
-from clusterproof.plugins.benchmarks.pairwise.likelihood import JITTERY, LEAST_SIGMA
+from clusterproof.plugins.accept.factors import MIN_NODES, Shift, of_node, shifts_of
+from clusterproof.plugins.benchmarks.pairwise.likelihood import JITTERY, MIN_SIGMA
 from clusterproof.plugins.benchmarks.pairwise.normal import Tails, tails
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.record import record, replace
@@ -21,7 +21,7 @@ Unit = tuple[str, str]  # a node and its device, empty for the node itself
 Values = Mapping[Unit, float]  # of one run
 Levels = Mapping[str, Sequence[str]]  # by node: its rack, its group, its versions
 
-FEWEST_OF_A_RUN = 8  # units, to know what all of a run had in common
+MIN_OF_A_RUN = 8  # units, to know what all of a run had in common
 POLISHES = 3  # of runs against units, until neither changes
 JITTERS = (2.5, 5.0)  # times the usual noise, that of a unit with a noise of its own
 USUAL = 3.0  # standard deviations between good units, within which none is bad for that alone
@@ -103,12 +103,12 @@ def reference_of(
     """
     of_unit = by_unit(runs)
     nodes = {node for node, _ in of_unit}
-    if not nodes or (len(nodes) < FEWEST_NODES and floor is None):
+    if not nodes or (len(nodes) < MIN_NODES and floor is None):
         return None
     common = _in_common(runs, of_unit)
     middles = {unit: _middle(own, common) for unit, own in of_unit.items()}
     steps = [step for own in of_unit.values() for step in _steps(own, common)]
-    sigma = max(spread(steps), LEAST_SIGMA) * (1 + _MAD / sqrt(max(1, len(steps))))
+    sigma = max(spread(steps), MIN_SIGMA) * (1 + _MAD / sqrt(max(1, len(steps))))
     about = [x for unit, own in of_unit.items() for x in _about(own, middles[unit], common)]
     often = median(map(len, of_unit.values()))
     shifts = shifts_of(of_nodes(middles), levels, by_chance, acceptance.common().least)
@@ -117,7 +117,7 @@ def reference_of(
     between = sqrt(max(0.0, overall**2 - (_MEDIAN * sigma) ** 2 / often))
     error = _MEDIAN * max(overall, sigma / sqrt(often)) / sqrt(len(nodes))
     centre = median(shifted)
-    if floor is not None and (floor > centre or len(nodes) < FEWEST_NODES):
+    if floor is not None and (floor > centre or len(nodes) < MIN_NODES):
         centre, between, error = floor, 0.0, 0.0
     return Reference(centre, sigma, between, error, tails(about, sigma), common, middles, len(nodes), shifts)
 
@@ -159,7 +159,7 @@ def in_common(values: Values, middles: Mapping[Unit, float]) -> float:
 
 def is_wide(units: Collection[Unit]) -> bool:
     """Whether so many units show what all of a run have in common."""
-    return len(units) >= FEWEST_OF_A_RUN and len({node for node, _ in units}) >= FEWEST_NODES
+    return len(units) >= MIN_OF_A_RUN and len({node for node, _ in units}) >= MIN_NODES
 
 
 def _middle(own: Mapping[int, float], common: Mapping[int, float]) -> float:

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
-OF_NO_GPU = ("fs_bandwidth",)  # measurements
+WITHOUT_GPU = ("fs_bandwidth",)  # measurements
 LOOK_AT = "compare what they share: inlet temperature, power limits, clocks, firmware"
 Key = tuple[str, str, str]  # kind of hardware, measurement, what was measured
 
@@ -83,7 +83,7 @@ class Populations:
     def forget_gpus(self, node: str, devices: Collection[str]) -> None:
         """Drop measurements on or with these GPUs of a node: they were replaced."""
         for (_, name, _), population in self.by_key.items():
-            if name not in OF_NO_GPU:
+            if name not in WITHOUT_GPU:
                 population.forget(node, {*devices, ""})
 
     def of_node(self, node: str, kind: str) -> Iterator[tuple[Key, Population, Sequence[JudgedUnit]]]:

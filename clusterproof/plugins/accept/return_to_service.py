@@ -21,7 +21,7 @@ from clusterproof.plugins.accept.command import INTERRUPTED, OPEN, UNREADABLE
 from clusterproof.plugins.accept.earlier import A_CASE, EarlierFinding, before, without_history
 from clusterproof.plugins.accept.journal import JournalError
 from clusterproof.plugins.accept.plan import kind_of
-from clusterproof.plugins.accept.runner import ENDED, OUTPUT, last_line, launched
+from clusterproof.plugins.accept.runner import COMPLETE_EXITS, OUTPUT, last_line, launched
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
@@ -39,13 +39,13 @@ from clusterproof.reports.results import read_results
 FIT, NOT_FIT, NOT_PROVEN = "FIT", "NOT FIT", "NOT PROVEN"
 EXIT_CODES = {FIT: 0, NOT_FIT: 1, NOT_PROVEN: OPEN}  # as for a run
 STEPS = ("the checks", "the load", "the pairs")
-OF_RETURN = (  # options that select nodes and checks, or outputs; return sets these itself
+RESERVED_OPTIONS = (  # options that select nodes and checks, or outputs; return sets these itself
     *("--nodes", "--exclude", "--cluster", "--results", "--run", "--maxfail", "--exitfirst", "--lf", "--ff", "--sw"),
     *("--last-failed", "--failed-first", "--stepwise", "--deselect", "--ignore", "--collect-only", "--co", "--resume"),
 )
 MARGIN = " " * 12
 MAX_BESIDE = 20  # findings on other nodes that are listed
-OF_PAIRS = "pairwise or straggler"
+PAIR_CHECKS = "pairwise or straggler"
 EXPECTED_TO_TELL = "expected one to pass (what is measured between nodes needs --beside NODESET)"
 _GROUPS = (*table.GROUPS.values(), *perf_table.GROUPS.values())
 _VALUED = {option.flag for options in _GROUPS for option in options if option.has_value}
@@ -116,7 +116,7 @@ def require_options(arguments: Sequence[str]) -> None:
     for at, word in enumerate(arguments):
         is_value = not word.startswith("-") and at > 0 and arguments[at - 1] in _VALUED
         is_short = word.startswith("-") and not word.startswith("--") and word not in ("-v", "-vv", "-q")
-        if is_short or word.partition("=")[0] in OF_RETURN or not (is_value or word.startswith("-")):
+        if is_short or word.partition("=")[0] in RESERVED_OPTIONS or not (is_value or word.startswith("-")):
             what = f"{word!r:.80}: return chooses nodes and checks itself"
             raise InventoryError(f"{what}; expected options of clusterproof check, and --load for its load")
 
@@ -130,7 +130,7 @@ def load_of(cluster: Cluster) -> str:
 def steps(load: str, healthy: Sequence[str], more: Sequence[str]) -> list[ReturnStep]:
     """All checks, load, and then pairs; healthy nodes, if any, are included in each for comparison."""
     perf = (*more, "-m", "perf", "-k")
-    words = [tuple(more), (*perf, load), *([(*perf, OF_PAIRS)] if healthy else [])]
+    words = [tuple(more), (*perf, load), *([(*perf, PAIR_CHECKS)] if healthy else [])]
     return [ReturnStep(of_step, tuple(healthy)) for of_step in words]
 
 
@@ -157,7 +157,7 @@ def _results(arguments: Sequence[str], launch: Launch) -> list[Result]:
         code = launch([*arguments, f"--results={folder / RESULTS}"], folder)
         if code == INTERRUPTED:
             raise KeyboardInterrupt
-        if code not in ENDED:
+        if code not in COMPLETE_EXITS:
             raise JournalError(f"a step came to no end (exit code {code}): {last_line(folder / OUTPUT)}")
         try:
             return read_results(folder / RESULTS)

@@ -26,7 +26,7 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.opened import distrust, keep_private, opened
 from clusterproof.plugins.core.own_python import python_running
 
-ENDED = (0, 1, 5, 10)  # exit codes of complete runs
+COMPLETE_EXITS = (0, 1, 5, 10)  # exit codes of complete runs
 BROKEN = 3  # of a run that crashed, as in pytest: Python's own code is 1, like a run with findings
 EXIT, BEGAN, COMMAND, OUTPUT, LOCK = "exit", "began", "command.json", "output.txt", "lock"
 MAX_TEXT = 1 << 24  # bytes; a command line may name 100,000 nodes
@@ -150,7 +150,7 @@ class Acceptance:
 
     def _is_ended(self, step: NextRun) -> bool:
         folder = self.folder / self._place(step.stage.name)
-        return _text(folder / COMMAND) == self._typed(step, folder) and _number(folder / EXIT, -1) in ENDED
+        return _text(folder / COMMAND) == self._typed(step, folder) and _number(folder / EXIT, -1) in COMPLETE_EXITS
 
     def _typed(self, step: NextRun, folder: Path) -> str:
         """The command of a run, which identifies it: independent of whether it continues pairs."""
@@ -185,7 +185,7 @@ class Acceptance:
             self.launch(arguments, folder, lock)
             seconds = time.monotonic() - start
         code = _number(folder / EXIT, -1)
-        if code not in ENDED:
+        if code not in COMPLETE_EXITS:
             if code == 2:
                 raise KeyboardInterrupt
             raise JournalError(
@@ -273,7 +273,7 @@ def launched(arguments: Sequence[str], folder: Path, lock: int | None = None) ->
             signal.signal(number, handler)
     if signals:
         raise KeyboardInterrupt
-    return BROKEN if code in ENDED and not (folder / EXIT).exists() else code
+    return BROKEN if code in COMPLETE_EXITS and not (folder / EXIT).exists() else code
 
 
 def _text(path: Path) -> str:

@@ -12,7 +12,7 @@ from math import exp
 from random import Random
 from typing import Any, TypeVar
 
-from clusterproof.plugins.accept.factors import FEWEST_NODES, Shift, drift_of, of_node
+from clusterproof.plugins.accept.factors import MIN_NODES, Shift, drift_of, of_node
 from clusterproof.plugins.accept.population import (
     NO_LEVELS,
     Errors,
@@ -33,7 +33,7 @@ from clusterproof.plugins.core.robust import median
 
 Key = TypeVar("Key")
 
-FEWEST_BESIDE = 16  # good nodes for comparison, if there are as many; and at least as many as are open
+MIN_BESIDE = 16  # good nodes for comparison, if there are as many; and at least as many as are open
 
 
 class Decision(str, Enum):
@@ -80,7 +80,7 @@ class Population:
     @property
     def decides(self) -> bool:
         """Whether enough nodes show what is usual: with fewer, only a floor can be checked."""
-        return self.reference is not None and self.reference.nodes >= FEWEST_NODES
+        return self.reference is not None and self.reference.nodes >= MIN_NODES
 
     def add(self, number: int, values: dict[Unit, float]) -> None:
         """Add a run; if it is known what is usual, decide on the units measured in it."""
@@ -193,7 +193,7 @@ def as_fast(by_key: Mapping[Key, Population]) -> set[Key]:
     if len(measured) < 2 or not any(population.may_learn for population in measured.values()):
         return set()
     usual = {key: _usual(population) for key, population in measured.items()}
-    due = [x for key, x in usual.items() if len(measured[key].nodes) >= FEWEST_NODES] or [*usual.values()]
+    due = [x for key, x in usual.items() if len(measured[key].nodes) >= MIN_NODES] or [*usual.values()]
     half = measured[next(iter(measured))].errors.effect / 2
     alike = {key for key, x in usual.items() if all(abs(x - other) < half for other in due)}
     return alike if max(due) - min(due) < half and len(alike) > 1 else set()
@@ -238,6 +238,6 @@ def to_measure(decisions: Mapping[str, Decision], runs: Mapping[str, int], most:
     is_open = [node for node in kept if decisions[node] is Decision.OPEN and runs.get(node, 0) < most]
     due = {*first, *is_open}
     good = [node for node in kept if node not in due and decisions[node] is Decision.GOOD]
-    healthy = Random(len(due)).sample(good, min(len(good), max(FEWEST_BESIDE, len(due))))  # noqa: S311 - no secret
+    healthy = Random(len(due)).sample(good, min(len(good), max(MIN_BESIDE, len(due))))  # noqa: S311 - no secret
     chosen = {*due, *healthy} if due else due
     return [node for node in kept if node in chosen]

@@ -11,8 +11,8 @@ from random import Random
 from clusterproof.plugins.accept import UNKNOWN, Failure, NodeRun, OtherResult, OwnResult, StageRun, UnitSpeed
 from clusterproof.plugins.accept.plan import SPEED, AcceptancePlan
 from clusterproof.plugins.accept.populations import Populations
-from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, decision_of, to_measure
-from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, FIRST_SIZE
+from clusterproof.plugins.accept.sequential import MIN_BESIDE, decision_of, to_measure
+from clusterproof.plugins.benchmarks.pairwise.groups import FIRST_SIZE, MIN_NODES
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.record import record, replace
@@ -20,10 +20,10 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 
 COLLECTIVES = "collectives"  # the stage for groups
-FEWEST_OF_A_PLACE = 3  # nodes, needed to tell which of them is slow
-NO_PLACES = f"the inventory has not several groups, one of them of {FEWEST_OF_A_PLACE} nodes or more"
-NO_GROUPS = f"there are not {FEWEST_NODES} nodes, or not {FIRST_SIZE} may be loaded at once"
-MOST_CHANGES = 1  # to another machine or other GPUs, of a node without a declared repair
+MIN_OF_A_PLACE = 3  # nodes, needed to tell which of them is slow
+NO_PLACES = f"the inventory has not several groups, one of them of {MIN_OF_A_PLACE} nodes or more"
+NO_GROUPS = f"there are not {MIN_NODES} nodes, or not {FIRST_SIZE} may be loaded at once"
+MAX_CHANGES = 1  # to another machine or other GPUs, of a node without a declared repair
 TWICE = 2  # a failure in a stage that measures speed must be confirmed
 
 
@@ -154,7 +154,7 @@ class AcceptanceState:
     def _unsettle(self, others: Iterable[str]) -> None:
         """Stop measuring a node that changed again to another machine or other GPUs without a declared replacement."""
         self.changes.update(others)
-        unsure = {node for node in others if self.changes[node] > MOST_CHANGES}
+        unsure = {node for node in others if self.changes[node] > MAX_CHANGES}
         self.unsettled |= unsure
         self.out |= unsure
 
@@ -276,7 +276,7 @@ class AcceptanceState:
         of_place: dict[str, list[str]] = defaultdict(list)
         for node in kept:
             of_place[self.places[node]].append(node)
-        large = [tuple(nodes) for nodes in of_place.values() if len(nodes) >= FEWEST_OF_A_PLACE]
+        large = [tuple(nodes) for nodes in of_place.values() if len(nodes) >= MIN_OF_A_PLACE]
         return large if len(of_place) > 1 else []
 
 
@@ -284,5 +284,5 @@ def _with_others(kept: Sequence[str], due: Sequence[str]) -> tuple[str, ...]:
     """The due nodes, and some others for comparison."""
     if not due:
         return ()
-    healthy = [node for node in kept if node not in set(due)][: max(FEWEST_BESIDE, len(due))]
+    healthy = [node for node in kept if node not in set(due)][: max(MIN_BESIDE, len(due))]
     return tuple(node for node in kept if node in {*due, *healthy})

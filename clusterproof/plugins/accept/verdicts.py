@@ -15,7 +15,7 @@ from clusterproof.plugins.accept.state import COLLECTIVES, AcceptanceState
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.result import OF_HARDWARE
+from clusterproof.plugins.core.result import HARDWARE_ACTIONS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
@@ -97,7 +97,7 @@ def _of_node(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes])
     failures = state.failures.get(node, [])
     if failures:
         under_load = {stage.name for stage in state.plan.stages if stage.is_load}
-        is_of_hardware = any(failure.action in OF_HARDWARE or failure.stage in under_load for failure in failures)
+        is_of_hardware = any(failure.action in HARDWARE_ACTIONS or failure.stage in under_load for failure in failures)
         verdict = NodeVerdict.REJECTED if is_of_hardware else NodeVerdict.TO_FIX
         return NodeOutcome(node, verdict, failed(node, state), concerns)
     missing = tuple(dict.fromkeys((*_unsettled(node, state), *_missing(node, state, reached))))

@@ -22,7 +22,7 @@ TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[{}]', re.DOTALL)
 END = rb":end:(\d{1,6}):(\d{1,8}):([0-9a-f]{8})\."
 NO_PYTHON = rb":no-python:([^\r\n]{0,4000})"  # each Python on the node, and why it is unusable
 UNTIL = rb":until:(\d{1,6}):([0-9a-f]{8})\."
-OF_COLLECTORS = 2  # nesting depth of the object of collectors
+COLLECTORS_DEPTH = 2  # nesting depth of the object of collectors
 
 
 class FrameError(ClusterproofError, ValueError):
@@ -99,11 +99,11 @@ def _leading_collectors(output: bytes, nonce: str, cut: FrameError) -> dict[str,
         if token[0].startswith(b'"') and token.end() == len(begun):
             break  # an unterminated text, or one with nothing behind it
         depth += {b"{": 1, b"}": -1}.get(token[0], 0)
-        if token[0] == b"}" and depth == OF_COLLECTORS:
+        if token[0] == b"}" and depth == COLLECTORS_DEPTH:
             complete = token.end()
     if not complete:
         raise cut
-    return _object(begun[:complete] + b"}" * OF_COLLECTORS)
+    return _object(begun[:complete] + b"}" * COLLECTORS_DEPTH)
 
 
 def _vouched(chunks: dict[int, bytes], sums: dict[int, int]) -> bytes:

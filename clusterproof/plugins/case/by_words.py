@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from clusterproof.plugins.case import (
     CANDIDATE,
+    CRASH_PRIOR,
     DESYNC,
-    OF_CRASH,
     SUPPORTED,
     CaseVerdict,
     Collected,
@@ -43,8 +43,8 @@ from clusterproof.plugins.catalog.causes import (
     probability,
 )
 
-AS_SRUN_ENDS = "where srun ends a step at once (-K), srun --error=task-%t.err keeps what a rank says last"
-OF_KERNEL = "illegal"  # the sign of a failed GPU kernel, by code or by hardware
+SRUN_ADVICE = "where srun ends a step at once (-K), srun --error=task-%t.err keeps what a rank says last"
+KERNEL_SIGN = "illegal"  # the sign of a failed GPU kernel, by code or by hardware
 
 
 def verdict_by_messages(case: Collected) -> CaseVerdict:
@@ -67,9 +67,9 @@ def verdict_by_messages(case: Collected) -> CaseVerdict:
     if stops:
         return _of_stop(case, stops[0], doubts, late)
     doubt = doubts[0] if doubts else None
-    if doubt and doubt.sign == OF_KERNEL and (fact := confirmed_program_fault(doubt, case)):
+    if doubt and doubt.sign == KERNEL_SIGN and (fact := confirmed_program_fault(doubt, case)):
         reason = f"{doubt.row.meaning}; {_is_stated(fact)}, and nothing of the GPU"
-        return CaseVerdict(CODE, OF_CRASH, SUPPORTED, reason, doubt, (), (), doubt.rank)
+        return CaseVerdict(CODE, CRASH_PRIOR, SUPPORTED, reason, doubt, (), (), doubt.rank)
     stop = stopped_from_outside(case) if not doubts else None
     if stop:
         if silent := silent_before(stop, case.progress):
@@ -193,7 +193,7 @@ def _event_text(case: Collected, first: Event) -> str:
     """The meaning of an event, with a remark if it does not show what failed."""
     text = quoted(first)
     if first.sign in HEADERS and _is_of_slurm(case):
-        text += f"; {AS_SRUN_ENDS}"
+        text += f"; {SRUN_ADVICE}"
     if first.rank in {lead.rank for lead in case.leads if not lead.is_late}:
         return text  # others waited for it because it had ended
     return f"{why_unknown(case)}; {text}" if first.row.unexplained and has_hung(case) else text

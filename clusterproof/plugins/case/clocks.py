@@ -111,8 +111,8 @@ def utc_text(seconds: float | None) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
-FEWEST_STEPS = 3  # common to nodes, needed to compare their clocks
-FEWEST_NODES = 3  # needed to identify one that is wrong
+MIN_STEPS = 3  # common to nodes, needed to compare their clocks
+MIN_NODES = 3  # needed to identify one that is wrong
 Times = Mapping[int, float]  # by step
 
 
@@ -141,10 +141,10 @@ def by_steps(steps: Iterable[tuple[str, Times]]) -> dict[str, Offset]:
     for node, each in times_by_node.items():
         shared = [step for step in each if len(of_step[step]) > 1]
         off = sorted(median(each[step]) - median(of_step[step]) for step in shared)
-        if len(shared) < FEWEST_STEPS:
+        if len(shared) < MIN_STEPS:
             continue
         middle, apart_s = median(off), (off[-1] - off[0]) / 2
-        is_sure = len(times_by_node) >= FEWEST_NODES and abs(middle) > max(apart_s, limits().clocks_apart_s)
+        is_sure = len(times_by_node) >= MIN_NODES and abs(middle) > max(apart_s, limits().clocks_apart_s)
         how = "by the steps of its ranks"
         offsets[node] = Offset(middle, apart_s, how) if is_sure else Offset(0.0, apart_s + abs(middle), how)
     return offsets

@@ -15,7 +15,7 @@ from clusterproof.plugins.training_run import rank_names
 
 ALL = -1  # stands for all ranks
 LAUNCHER_STOPPED = "launcher_stopped"
-OF_PEERS = ("peer_gone", "store_gone")
+PEER_SIGNS = ("peer_gone", "store_gone")
 FOLLOW = ("told_to_end",)  # passes its own signal on
 FAILED = ("launcher", "aborted")  # of a rank according to a launcher, or because it aborted itself
 
@@ -149,7 +149,7 @@ def why_unknown(case: Collected) -> str:
         return "ranks waited for others in vain; nothing says for what"
     if case.events:
         processes = {(event.source.rpartition(":")[0], event.rank, event.count) for event in case.events}
-        is_of_one = len(processes) == 1 and all(event.sign in OF_PEERS and event.count == 1 for event in case.events)
+        is_of_one = len(processes) == 1 and all(event.sign in PEER_SIGNS and event.count == 1 for event in case.events)
         if is_of_one and not case.leads:
             return "all that was read is of one process, which says it where others end and for other reasons"
         subject = "why the first ended" if case.leads else "who ended first"

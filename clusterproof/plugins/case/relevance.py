@@ -16,7 +16,7 @@ from clusterproof.plugins.case.stops import of_a_stop
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, NETWORK, RESOURCES, STOPPED, STORAGE, UNKNOWN, limits
 from clusterproof.plugins.core.message import listed, number_of
 
-OF_MEMORY = "ecc"  # the sign of a memory error, as CUDA tells it
+MEMORY_SIGN = "ecc"  # the sign of a memory error, as CUDA tells it
 
 
 def window(case: Collected) -> Span:
@@ -167,7 +167,7 @@ def _is_relevant(fact: Fact, job: str, ended_badly: bool, seen: Set[tuple[str, s
     if is_of_program(fact):
         return False  # it only bears out what a rank says
     if fact.cause == HARDWARE:  # a contained memory error, Xid 94, fails no node, and ends the process that met it
-        return ended_badly and (fact.is_strong or (fact.check == XID and (OF_MEMORY, HARDWARE, fact.node) in seen))
+        return ended_badly and (fact.is_strong or (fact.check == XID and (MEMORY_SIGN, HARDWARE, fact.node) in seen))
     if fact.cause == UNKNOWN:  # its kernel stopped, or a CPU did
         return fact.is_strong
     if fact.cause == RESOURCES and job and job in fact.jobs:

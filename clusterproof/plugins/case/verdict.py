@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.case import (
     COMPLETED,
+    CRASH_PRIOR,
     DESYNC,
     ESTABLISHED,
-    OF_CRASH,
     SUPPORTED,
     CaseVerdict,
     Collected,
@@ -111,7 +111,7 @@ def _of_fact(case: Collected, first: Fact, nodes: Sequence[str], is_alone: bool)
         return CaseVerdict(first.cause, SHARED, SUPPORTED, reason, first, (), tuple(nodes), rank)
     worth = probability()
     is_sure = bool(events) and first.is_strong and is_alone
-    weight = OF_CRASH if first.cause == CODE else worth.established if is_sure else worth.supported
+    weight = CRASH_PRIOR if first.cause == CODE else worth.established if is_sure else worth.supported
     standing = ESTABLISHED if is_sure else SUPPORTED
     device = f" (device {first.device})" if first.device else ""
     blamed = (first.node,) if first.cause != CODE else ()

@@ -22,7 +22,7 @@ from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.gate import UNKNOWN
 from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, outcome_text, waited
 from clusterproof.plugins.kubernetes.gate.write import remove
-from clusterproof.plugins.options import LEAST_S, MOST_S
+from clusterproof.plugins.options import MAX_S, MIN_S
 from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN, INTERRUPTED
 from clusterproof.plugins.transport.kubernetes.reporting import UnchangedFile, report_for_ever
@@ -73,8 +73,8 @@ def gate(arguments: Sequence[str]) -> tuple[int, str]:
     if option.x and not option.x.startswith(("k8s:", "eks:")):
         expected = "expected k8s:CONTEXT, k8s:in-cluster or eks:NAME"
         return BAD_COMMAND_LINE, f"clusterproof gate: {option.x!r:.80} is no cluster of Kubernetes; {expected}\n"
-    if not LEAST_S <= option.probe_timeout <= MOST_S:
-        own.error(f"--probe-timeout is {option.probe_timeout:g}; expected {LEAST_S:g} to {MOST_S} s")
+    if not MIN_S <= option.probe_timeout <= MAX_S:
+        own.error(f"--probe-timeout is {option.probe_timeout:g}; expected {MIN_S:g} to {MAX_S} s")
     if (option.what == "wait") is not bool(option.node):
         own.error("expected gate wait X --node NAME, and --node of nothing else")
     try:

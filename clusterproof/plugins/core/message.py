@@ -8,7 +8,7 @@ MAX_LISTED = 8
 MAX_MESSAGE = 4_000  # characters of one message in a report
 MAX_FURTHER = 12  # digits: more than a float has
 MBIT_OF_GB = 8_000
-LEAST_IN_GB_PER_S = 0.1  # slower speeds are shown in Mbit/s
+MIN_IN_GB_PER_S = 0.1  # slower speeds are shown in Mbit/s
 WHOLE, SIGNIFICANT = "f", "g"
 
 
@@ -51,7 +51,7 @@ def format_pair(value: float, other: float, digits: int = 0, form: str = WHOLE) 
 
 def speed(gb_per_s: float, shown: str = "") -> str:
     """`480 GB/s`, or `57.2 Mbit/s` for far slower ones; `shown` is the first number's text where already chosen."""
-    if 0 < gb_per_s < LEAST_IN_GB_PER_S:
+    if 0 < gb_per_s < MIN_IN_GB_PER_S:
         return f"{gb_per_s * MBIT_OF_GB:.3g} Mbit/s"
     return f"{shown or f'{gb_per_s:.4g}'} GB/s"
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from clusterproof.plugins.core.result import OF_A_MEMBER, OF_THE_CLUSTER
+from clusterproof.plugins.core.result import CLUSTER_SUBJECTS, MEMBER_SUBJECT
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.evidence.fact import IN_JOB, LOAD_COLLECTORS, ONLY_CAPTURED
 
@@ -50,7 +50,7 @@ def needs_of(check: str, subject: str, function: Callable[..., Any]) -> frozense
     """The collectors that a check of this id and subject reads; includes `pairwise` if it uses pairs."""
     if _is_packaged(function):
         return recorded().get(
-            check, control_plane_collectors() if subject in (*OF_THE_CLUSTER, OF_A_MEMBER) else node_collectors()
+            check, control_plane_collectors() if subject in (*CLUSTER_SUBJECTS, MEMBER_SUBJECT) else node_collectors()
         )
     collectors: tuple[str, ...] | None = getattr(function, "__reads__", None)
     if collectors is None:

@@ -49,12 +49,12 @@ from clusterproof.plugins.evidence.slurm.facts import SlurmCluster
 
 SLURM_COLLECTOR = "slurm"
 NOT_OF_AWS = OF_KUBERNETES | {SLURM_COLLECTOR}  # all other control-plane collectors are
-OF_HYPERPOD = frozenset({"hyperpod", "hyperpod_nodes", "zones"})  # collectors for HyperPod clusters only
+HYPERPOD_COLLECTORS = frozenset({"hyperpod", "hyperpod_nodes", "zones"})  # collectors for HyperPod clusters only
 
 
 def is_of_instances(collectors: frozenset[str]) -> bool:
     """Whether AWS collectors apply to EC2 instances too, not only to HyperPod clusters."""
-    return bool(collectors - OF_HYPERPOD - NOT_OF_AWS)
+    return bool(collectors - HYPERPOD_COLLECTORS - NOT_OF_AWS)
 
 
 def why_not_asked(cluster: Cluster, collectors: frozenset[str]) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
 
 
-AT_ONCE_FROM = 3  # signals, after which the process exits at once
+EXIT_AT_SIGNAL = 3  # signals, after which the process exits at once
 INTERRUPTED = 2
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NAMES = tuple(number.name for number in _ENDS)
@@ -52,7 +52,7 @@ class Signals:
         Raises KeyboardInterrupt.
         """
         self.signals += 1
-        if self.signals >= AT_ONCE_FROM:
+        if self.signals >= EXIT_AT_SIGNAL:
             os._exit(INTERRUPTED)
         if self.signals == 1 and not self.is_finishing:
             raise KeyboardInterrupt(signal.Signals(number).name)

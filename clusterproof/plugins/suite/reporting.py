@@ -226,11 +226,11 @@ def _kept(keep: int | None, folder: Path) -> str:
     if held_bytes < MUCH_BYTES:
         return ""
     held = f"{number_of(len(runs), 'run')} of this cluster hold {held_bytes / 1e9:.1f} GB"
-    return f" ({held}; --keep {KEPT} removes older ones)"
+    return f" ({held}; --keep {KEPT_RUNS} removes older ones)"
 
 
 MUCH_BYTES = 1_000_000_000
-KEPT = 20
+KEPT_RUNS = 20
 _RESULTS = "results.jsonl"
 _PACKAGED = "clusterproof/"  # prefix of a packaged check's file
 _WAYS_OUT = "--report DIR writes elsewhere, --no-report not at all"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CLUSTER: pytest.StashKey[Cluster] = pytest.StashKey()
 EVIDENCE: pytest.StashKey[dict[str, NodeEvidence]] = pytest.StashKey()
 CONTROL_PLANE: pytest.StashKey[NodeEvidence] = pytest.StashKey()
-WHOLE: pytest.StashKey[ClusterFacts] = pytest.StashKey()
+CLUSTER_FACTS: pytest.StashKey[ClusterFacts] = pytest.StashKey()
 NAMES: pytest.StashKey[frozenset[str]] = pytest.StashKey()
 NODES: pytest.StashKey[Mapping[str, Node]] = pytest.StashKey()
 POLICY: pytest.StashKey[Policy] = pytest.StashKey()
@@ -40,7 +40,7 @@ PYTEST_PROTOCOL: pytest.StashKey[bool] = pytest.StashKey()  # light items run by
 ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
 
 
-_ROOM = "expected room for all of it: make room, or name another place, and run again"
+_FREE_SPACE = "expected room for all of it: make room, or name another place, and run again"
 
 
 def note_full(config: pytest.Config, problem: Exception) -> None:
@@ -53,7 +53,7 @@ def note_unwritten(config: pytest.Config, option: str, problem: OSError) -> None
     """Keep the message about a file that could not be written: the run continues without it."""
     note_full(config, problem)
     where = f"{problem.filename}: " if problem.filename else ""
-    config.stash.setdefault(UNWRITTEN, {}).setdefault(option, f"{where}{problem.strerror or problem}; {_ROOM}")
+    config.stash.setdefault(UNWRITTEN, {}).setdefault(option, f"{where}{problem.strerror or problem}; {_FREE_SPACE}")
 
 
 def policy_of(config: pytest.Config) -> Policy:
@@ -68,13 +68,13 @@ def catalog_of(config: pytest.Config) -> Catalog:
 
 def cluster_of(config: pytest.Config) -> ClusterFacts:
     """The run's cluster, with what its control plane reported."""
-    if WHOLE not in config.stash:
+    if CLUSTER_FACTS not in config.stash:
         cluster = config.stash[CLUSTER]
         evidence = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(cluster.name)
         instances = Instances.of(config.stash.get(EVIDENCE, {}).values()) if may_be_on_ec2(cluster) else None
         seen = instances.cluster(cluster) if instances else cluster
-        config.stash[WHOLE] = ClusterFacts(seen, evidence, nodes_of(config), policy_of(config), instances)
-    return config.stash[WHOLE]
+        config.stash[CLUSTER_FACTS] = ClusterFacts(seen, evidence, nodes_of(config), policy_of(config), instances)
+    return config.stash[CLUSTER_FACTS]
 
 
 def topology_of(config: pytest.Config) -> Topology | None:

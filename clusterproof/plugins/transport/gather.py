@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.agent.parts import Parts
 
 MAY_ANSWER = (None, Unreached.CUT, Unreached.GARBLED, Unreached.TIMED_OUT)  # another program may still succeed
-OF_ITS_COMMAND = (Unreached.CUT, Unreached.GARBLED, Unreached.LOST, Unreached.NO_PYTHON, Unreached.TIMED_OUT)
+COMMAND_FAILURES = (Unreached.CUT, Unreached.GARBLED, Unreached.LOST, Unreached.NO_PYTHON, Unreached.TIMED_OUT)
 OnAnswer = Callable[[NodeEvidence], "NodeEvidence | None"]  # returns what to keep, if not the evidence itself
 
 
@@ -56,7 +56,7 @@ def _of_container(on_answer: OnAnswer) -> OnAnswer:
     """Treat output of the command that starts a container as coming from it, not from the node."""
 
     def answered(evidence: NodeEvidence) -> NodeEvidence:
-        if evidence.unreached in OF_ITS_COMMAND:
+        if evidence.unreached in COMMAND_FAILURES:
             evidence = replace(evidence, unreached=Unreached.NO_CONTAINER)
         return on_answer(evidence) or evidence
 

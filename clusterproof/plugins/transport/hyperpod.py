@@ -34,7 +34,7 @@ PASSING = (b"i/o timeout", b"InternalServerError")
 RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"  # the variable that passes a session's token to the plugin
 TAKES_RESPONSE = (1, 2, 536, 0)  # since this version; older ones only take an argument (its RELEASENOTES.md)
 VERSION_S = 10.0
-OF_THE_PLUGIN = re.compile(rb"(?:Starting|Exiting) session with \S{1,20}: \S{1,200}")
+PLUGIN_LINE = re.compile(rb"(?:Starting|Exiting) session with \S{1,20}: \S{1,200}")
 MISSING = (
     f"{PLUGIN} is not installed, and HyperPod nodes are reached with nothing else; AWS brings it as a package: "
     "docs.aws.amazon.com/systems-manager, 'Install the Session Manager plugin'"
@@ -196,7 +196,7 @@ def _is_transient(answer: Answer) -> bool:
     """Whether another session may succeed: the program printed nothing, or the error is transient."""
     if answer.unreached:
         return answer.unreached is Unreached.LOST
-    return any(passing in answer.output for passing in PASSING) or not OF_THE_PLUGIN.sub(b"", answer.output).strip()
+    return any(passing in answer.output for passing in PASSING) or not PLUGIN_LINE.sub(b"", answer.output).strip()
 
 
 def _why(problem: AwsError) -> Unreached:

@@ -24,7 +24,7 @@ from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verd
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.kubernetes import HOST
-from clusterproof.plugins.options import LEAST_S, MOST_S
+from clusterproof.plugins.options import MAX_S, MIN_S
 from clusterproof.plugins.options.table import Joined
 from clusterproof.plugins.policy import find_policy, refuse_empty, refuse_unknown
 from clusterproof.plugins.training_run.formats.placement import write_pods
@@ -143,10 +143,10 @@ def settings_of(option: argparse.Namespace, cluster: Cluster, policy: Policy) ->
     every_s = _span(option.every, "--every")
     if not MIN_EVERY_S <= every_s <= MAX_EVERY_S:
         raise Refused(f"--every is {option.every:.20}; expected from {MIN_EVERY_S:.0f} to {MAX_EVERY_S:.0f} s")
-    if option.fanout < 1 or not LEAST_S <= option.connect_timeout <= MOST_S:
+    if option.fanout < 1 or not MIN_S <= option.connect_timeout <= MAX_S:
         raise Refused(
             f"--fanout is {option.fanout}, --connect-timeout {option.connect_timeout:g}; expected 1 or more, and "
-            f"{LEAST_S:g} to {MOST_S} s"
+            f"{MIN_S:g} to {MAX_S} s"
         )
     if not option.host_root.startswith("/"):
         raise Refused(f"--host-root is {option.host_root!r:.80}; expected a folder that begins with /")

@@ -27,7 +27,7 @@ from clusterproof.plugins.watch.view import first_answers
 from clusterproof.plugins.watch.visits import Visited, Visits
 from clusterproof.plugins.watch.watch import Watch
 
-WHOLE_S = 3600.0  # between full visits of all nodes
+FULL_VISIT_S = 3600.0  # between full visits of all nodes
 DUE_S = 10.0  # maximum delay between checks for nodes that need an earlier visit
 END_S = 5.0  # for nodes to end their samplers
 WAIT_S = 0.5  # at most, for a sample of which nothing can come: some are taken together
@@ -145,10 +145,10 @@ class Controller:
         every_s = self.settings.sampling.every_s
         clock, began = HostClock(self.watch.timing.clock_step_s, self.say), time.monotonic()
         until = began + self.settings.for_s if self.settings.for_s is not None else float("inf")
-        next_check, next_full_visit, due = began + every_s, began + WHOLE_S, began
+        next_check, next_full_visit, due = began + every_s, began + FULL_VISIT_S, began
         while not self._is_over.is_set() and (now := time.monotonic()) < until:
             if now >= next_full_visit:
-                next_full_visit = now + WHOLE_S
+                next_full_visit = now + FULL_VISIT_S
                 self._visit([target.name for target in self.cluster.targets])
             if now >= due:
                 due = now + min(every_s, DUE_S)

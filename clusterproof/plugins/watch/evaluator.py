@@ -32,7 +32,7 @@ KEPT = CHANGING | frozenset(UNCHANGING)  # … and what it is evaluated with
 XIDS: Mapping[str, str] = {"gpu.no_xid": "Xid", "gpu.no_sxid": "SXid"}  # whose findings are reported individually …
 LASTING = frozenset({"gpu.no_throttle"})  # transient conditions: evaluated at each tick
 
-OF_A_VISIT = frozenset({"host.shm_leftovers"})  # changes with each job, and is only collected at visits
+VISIT_CHECKS = frozenset({"host.shm_leftovers"})  # changes with each job, and is only collected at visits
 
 RuleResults = dict[tuple[str, str], RuleResult]  # by device and check
 Unknown = frozenset[tuple[str, str]]
@@ -68,7 +68,7 @@ class Evaluator:
             for name, check in self._checks.items()
             if not check.collectors.isdisjoint(collectors)
             and check.collectors <= KEPT
-            and name not in LASTING | OF_A_VISIT
+            and name not in LASTING | VISIT_CHECKS
         )
 
     def evaluate_all(self, evidence_by_node: Mapping[str, NodeEvidence]) -> dict[str, tuple[RuleResults, list[Result]]]:

@@ -20,7 +20,7 @@ from clusterproof.plugins.watch import TOO_MANY, Key, RuleResult
 from clusterproof.plugins.watch.evaluator import Evaluator, evaluated
 from clusterproof.plugins.watch.own_health import NO_LOG, SILENT, SOURCE
 
-OF_SAMPLES = {  # the watch's own rules whose findings stay open, and their subjects
+SAMPLED_RULES = {  # the watch's own rules whose findings stay open, and their subjects
     SILENT: "Samples of the node",
     SOURCE: "Sources that samples are read from",
     NO_LOG: "Kernel log of the node",
@@ -32,7 +32,7 @@ HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "SAMEORIGIN"),
 ]
-STALLED_TICKS, LEAST_STALLED_S = 3, 60.0  # without a tick for so long, the watch no longer follows its nodes
+STALLED_TICKS, MIN_STALLED_S = 3, 60.0  # without a tick for so long, the watch no longer follows its nodes
 Open = Iterable[tuple[Key, RuleResult]]
 
 
@@ -112,7 +112,7 @@ class LivePage:
         version = self.version
         headers = [*HEADERS, ("ETag", f'"{version}"')]
         if environ["REQUEST_METHOD"] == "HEAD":
-            is_stalled = time.monotonic() - self._ticked > max(LEAST_STALLED_S, STALLED_TICKS * self._every_s)
+            is_stalled = time.monotonic() - self._ticked > max(MIN_STALLED_S, STALLED_TICKS * self._every_s)
             start_response("503 Service Unavailable" if is_stalled else "200 OK", headers)
             return []
         if environ.get("HTTP_IF_NONE_MATCH") == f'"{version}"':
@@ -184,7 +184,7 @@ def _messages(results: Iterable[Result]) -> list[tuple[Verdict, str]]:
 
 def _sampled_results(is_open: Open) -> Iterator[Result]:
     for key, result in is_open:
-        if key.rule in OF_SAMPLES:
+        if key.rule in SAMPLED_RULES:
             finding = Finding(result.verdict, result.message, (key.device,) if key.device else ())
-            about = Result(key.rule, key.node, result.verdict, title=OF_SAMPLES[key.rule], subsystem="node")
+            about = Result(key.rule, key.node, result.verdict, title=SAMPLED_RULES[key.rule], subsystem="node")
             yield with_findings(about, (finding,))

@@ -91,7 +91,7 @@ def _change(record: Any) -> Change:
 
 RETRY_S = 60.0  # after a write that failed
 MAX_OWED = 10_000  # writes that wait for the disk
-NOBODY = "nobody watched"
+NOT_WATCHED = "nobody watched"
 
 
 class NodeRecording:
@@ -105,7 +105,7 @@ class NodeRecording:
         self._gpus: tuple[SampledGpu, ...] = ()
         self._is_begun = False
         self._recorded = self._path.stat().st_mtime if self._path.exists() else 0.0  # until when, in seconds since 1970
-        self._why = NOBODY
+        self._why = NOT_WATCHED
 
     def learn(self, update: Update, why: str = "") -> None:
         """Set the values of the next header; `why` the node was disconnected in between."""

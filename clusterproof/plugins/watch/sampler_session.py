@@ -18,7 +18,7 @@ from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Update,
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 SETTLED_S = 60.0  # after a connection of this length, the next is started without delay
-DEAD_TICKS, LEAST_DEAD_S = 4, 30.0  # without any output
+DEAD_TICKS, MIN_DEAD_S = 4, 30.0  # without any output
 MAX_WAITING, BUSY_S = 5_000, 0.05  # unprocessed events
 MAX_A_TICK = 1 << 20  # bytes that a node may send between two ticks
 
@@ -132,7 +132,7 @@ class SamplerSession:
         text = self._sampling.sampler(self._session.has_input)
         word = cursor_word(self._cursor() or NO_CURSOR)
         program = started_by_shell(text, nonce, self._sampling.sudo, on_stdin=True, word=word)
-        dead_s = max(LEAST_DEAD_S, DEAD_TICKS * self._sampling.every_s)
+        dead_s = max(MIN_DEAD_S, DEAD_TICKS * self._sampling.every_s)
         return self._session.run(self._target, program, received, dead_s)
 
     def _put(self, what: Update | SessionEnded) -> None:

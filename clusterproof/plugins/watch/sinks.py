@@ -26,7 +26,7 @@ from clusterproof.plugins.watch.textfile import Textfile
 from clusterproof.plugins.watch.updates import Update
 from clusterproof.plugins.watch.watch import Watch
 
-LEAST_S = 15.0  # between two writes: Prometheus scrapes no more often, and a thousand nodes take a second of CPU
+MIN_S = 15.0  # between two writes: Prometheus scrapes no more often, and a thousand nodes take a second of CPU
 
 
 class Sinks:
@@ -72,7 +72,7 @@ class Sinks:
 
     def write(self, path: Path) -> None:
         """Keep a file for node_exporter. Raises NoTextfile."""
-        file = Textfile(path, max(LEAST_S, self._watch.every_s), self.measured(), self._say)
+        file = Textfile(path, max(MIN_S, self._watch.every_s), self.measured(), self._say)
         self._open.callback(file.close)
         self.add_part("textfile", lambda: file.outage.is_failing)
 

@@ -41,13 +41,13 @@ class _WatchedNode:
     last: Hello | None = None  # when it last was heard, by its own clocks
     boot_id: str = ""
     sequence: int = 0  # of the last kernel log line that it sent in this boot
-    why: str = ""  # why the connection ended
+    end_reason: str = ""  # why the connection ended
     slowed: set[int] = field(default_factory=set)  # its GPUs with clocks held down
     ticks: int = 0
     pending: PendingUpdates | None = None  # during a visit
     is_due: bool = True  # it needs a full visit: none in this boot, or not the last one, has reached it
-    due_from: float = 0.0
-    in_vain: int = 0  # consecutive visits that did not reach it in this boot
+    due_from_s: float = 0.0
+    failed_visits: int = 0  # consecutive visits that did not reach it in this boot
     has_sent: bool = False  # since its last visit began
     has_booted: bool = False  # since its last visit began
 
@@ -102,16 +102,16 @@ class Watch:
         for name in names:
             node = self._nodes[name]
             node.pending, node.has_sent, node.has_booted = PendingUpdates(), False, False
-            node.is_due, node.due_from = True, now + AGAIN_S * 2 ** min(node.in_vain, MAX_DOUBLINGS)
-            node.in_vain += 1
+            node.is_due, node.due_from_s = True, now + AGAIN_S * 2 ** min(node.failed_visits, MAX_DOUBLINGS)
+            node.failed_visits += 1
 
     def due_visits(self, now: float) -> list[str]:
         """Nodes that send data and need a full visit: none succeeded in this boot, or the last one failed."""
-        return [name for name, node in self._nodes.items() if node.is_due and node.has_sent and now >= node.due_from]
+        return [name for name, node in self._nodes.items() if node.is_due and node.has_sent and now >= node.due_from_s]
 
     def booted(self) -> list[str]:
         """Nodes that have rebooted and were not visited since."""
-        return [name for name, node in self._nodes.items() if node.is_due and node.has_sent and not node.in_vain]
+        return [name for name, node in self._nodes.items() if node.is_due and node.has_sent and not node.failed_visits]
 
     def evidence(self, evidence_by_node: Mapping[str, NodeEvidence], now: float) -> list[Change]:
         """Evaluate all checks on the results of a visit. States that could not be evaluated stay open."""
@@ -121,9 +121,9 @@ class Watch:
             self.incomplete[name] = len({result.check for result in results if result.verdict is Verdict.INCOMPLETE})
             node = self._nodes[name]
             if evidence_by_node[name].unreached:
-                node.why = next((result.cause for result in results if result.check == REACHABLE), "")
+                node.end_reason = next((result.cause for result in results if result.check == REACHABLE), "")
                 continue
-            node.in_vain = 0
+            node.failed_visits = 0
             boot_id = boot_of(evidence_by_node[name])
             node.is_due = node.has_booted and boot_id != node.boot_id  # it answered before the reboot
             node.boot_id = node.boot_id or boot_id
@@ -136,8 +136,8 @@ class Watch:
         """Handle an update from a node's sampler."""
         node = self._nodes[name]
         if self._is_silent(node, now):
-            node.due_from = now  # it can be reached again
-        node.last_seen, node.is_expected, node.silent_ticks, node.why = now, True, 0, ""
+            node.due_from_s = now  # it can be reached again
+        node.last_seen, node.is_expected, node.silent_ticks, node.end_reason = now, True, 0, ""
         node.has_sent = True
         if node.pending:
             node.pending.add(update)
@@ -167,7 +167,7 @@ class Watch:
     def ended(self, name: str, why: str) -> None:
         """A node's connection has ended; this is reported if it does not come back soon."""
         node = self._nodes[name]
-        node.is_expected, node.why = True, why or node.why
+        node.is_expected, node.end_reason = True, why or node.end_reason
 
     def log_cursor(self, name: str) -> tuple[str, int, float] | None:
         """Where to follow its kernel log from: in a boot that no visit has reached, after the last line it sent."""
@@ -190,7 +190,7 @@ class Watch:
         for name, node in self._nodes.items():
             node.silent_ticks += 1
             if node.is_expected and self._is_silent(node, now):
-                results = {("", SILENT): silent(now - node.last_seen, node.why)}
+                results = {("", SILENT): silent(now - node.last_seen, node.end_reason)}
                 changes += self.states.events(name, frozenset({SILENT}), results, now)
         return self._reported([*changes, *self.states.settle(now)])
 
@@ -202,7 +202,7 @@ class Watch:
         changes = []
         if self.is_new_boot(name, hello):
             node.pending = PendingUpdates() if node.pending else None
-            node.is_due, node.due_from, node.in_vain = True, now, 0
+            node.is_due, node.due_from_s, node.failed_visits = True, now, 0
             node.has_booted, node.sequence = True, 0
             changes.append(_event(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
         node.hello = node.last = hello

@@ -23,7 +23,7 @@ WIDTH, HEIGHT = 600, 80  # units of a drawing
 GAP = 5  # times the usual distance: beyond it, the line is interrupted
 STROKE = 5  # units: the width of an isolated point
 BULK, BEYOND = 0.05, 2  # the share that may be cut at each end, and the scale's limit as a multiple of the rest
-LEAST_SHARED = 0.1  # of an axis that both steps and losses must cover to share it
+MIN_SHARED = 0.1  # of an axis that both steps and losses must cover to share it
 MAX_ROWS, MAX_MARKS, MAX_SPIKES = 12, 200, 50  # of the table; of unusually long steps
 
 
@@ -45,7 +45,7 @@ class StepAxis:
             return self
         theirs = axis_of(stretches)
         both = StepAxis(min(self.first, theirs.first), max(self.last, theirs.last))
-        least = LEAST_SHARED * (both.last - both.first)
+        least = MIN_SHARED * (both.last - both.first)
         return both if min(self.last - self.first, theirs.last - theirs.first) >= least else self
 
 

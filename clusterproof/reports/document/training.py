@@ -14,7 +14,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run import KERNEL, OPERATOR, OTHER
 from clusterproof.plugins.training_run.rules.phases import Phase, phases
 from clusterproof.plugins.training_run.rules.steps import DRIFT_LINES, StepPart, StepTime, causes, drift, outliers
-from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS
+from clusterproof.plugins.training_run.rules.stragglers import MIN_PEERS
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.reports.document import Section, table
@@ -172,7 +172,7 @@ def _ranks(run: TrainingRun) -> str:
     cells = [
         RankCell(pace.position.rank, pace.position.stage, pace.ratio, _where(run, pace.position.rank))
         for pace in paces
-        if pace.peers + 1 >= LEAST_PEERS
+        if pace.peers + 1 >= MIN_PEERS
     ]
     return (
         strip_of_ranks(cells, "computes", "the others of its stage", _placement_source(run))
@@ -188,7 +188,7 @@ def _ranks_by_steps(run: TrainingRun) -> str:
         for rank, cells in run.data.steps.items()
         if cells
     }
-    if len(middle) < LEAST_PEERS or not (typical := median(middle.values())):
+    if len(middle) < MIN_PEERS or not (typical := median(middle.values())):
         return ""
     cells = [
         RankCell(rank, run.data.positions[rank].stage, seconds / typical, _where(run, rank))

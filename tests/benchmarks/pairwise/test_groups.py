@@ -117,8 +117,8 @@ def test_groups_have_the_sizes_that_were_asked_for_and_what_cannot_be_is_said(
 
 
 def test_the_options_words_are_the_plans() -> None:
-    options = (perf_table.DOUBLING, perf_table.ALL, perf_table.FEWEST_NODES)
-    assert options == (groups.DOUBLING, groups.ALL, groups.FEWEST_NODES)
+    options = (perf_table.DOUBLING, perf_table.ALL, perf_table.MIN_NODES)
+    assert options == (groups.DOUBLING, groups.ALL, groups.MIN_NODES)
 
 
 def test_groups_are_of_one_place_where_they_fit_into_it() -> None:

@@ -88,7 +88,7 @@ def until(is_so: Callable[[], object]) -> None:
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "LEAST_S", 0.01)
+    monkeypatch.setattr(heartbeat, "MIN_S", 0.01)
     monkeypatch.setattr(notifier, "FIRST_S", 0.01)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 

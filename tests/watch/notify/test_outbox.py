@@ -112,7 +112,7 @@ def test_a_full_disk_under_the_outbox_is_said_and_nothing_is_forgotten(
     tmp_path: Path, server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("clusterproof.plugins.watch.notify.outbox_file.RETRY_S", 0.05)
-    monkeypatch.setattr(notifier, "LOOK_S", 0.05)
+    monkeypatch.setattr(notifier, "CHECK_S", 0.05)
     with small_disk(tmp_path) as (folder, fill, free):
         folder.mkdir()
         notified = Notified(server.program, folder)
@@ -152,7 +152,7 @@ def test_lines_of_another_version_or_of_nobody_cost_no_alert(tmp_path: Path) -> 
 def test_nothing_is_recorded_as_said_while_its_notification_is_not_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notifier, "LOOK_S", 0.05)
+    monkeypatch.setattr(notifier, "CHECK_S", 0.05)
     monkeypatch.setattr("clusterproof.plugins.watch.notify.outbox_file.RETRY_S", 0.05)
     watched, said = OfDay(), tmp_path / "changes.jsonl"
     recording = Recording(tmp_path, 1.0, watched.own.append)

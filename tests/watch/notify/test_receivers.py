@@ -89,7 +89,7 @@ def test_a_receiver_in_another_place_is_sent_what_waits_and_nobody_inherits_what
 @pytest.mark.long
 def test_what_stays_open_is_told_again_by_a_watch_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick(monkeypatch)
-    monkeypatch.setattr(notifier, "LOOK_S", 0.05)
+    monkeypatch.setattr(notifier, "CHECK_S", 0.05)
     watched = OfDay()
     watched.day.silence(60)
     with watched.sinks as sinks:

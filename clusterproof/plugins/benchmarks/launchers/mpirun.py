@@ -25,7 +25,7 @@ from clusterproof.plugins.transport import Unusable
 SETTING = "mpirun_options"  # further arguments for mpirun
 NOT_REACHED, NOT_THERE = "cp-not-reached:", "cp-no-mpirun:"
 LOGIN_S = 5
-MOST_ADDRESSES = 4  # tried per node: the command for a thousand nodes is one argument, of 128 KiB at most
+MAX_ADDRESSES = 4  # tried per node: the command for a thousand nodes is one argument, of 128 KiB at most
 
 # Every other node is called by its first name that leads there: the suite's names for nodes may be unknown there.
 # mpirun starts its daemons from the first node only: no other node has to log in anywhere.
@@ -119,7 +119,7 @@ def start_shell(turn: PairMeasuring) -> str:
 
 def _log_in(number: int, answer: NodeAnswer, node: str) -> str:
     """The line that finds a name by which the node can be reached."""
-    addresses = [address for address in answer.addresses if ":" not in address][:MOST_ADDRESSES]
+    addresses = [address for address in answer.addresses if ":" not in address][:MAX_ADDRESSES]
     names = dict.fromkeys(name for name in (node, *addresses) if name != answer.name)
     return f"t {number} {' '.join(map(shlex.quote, (answer.name, *names)))}&\n"
 

@@ -19,7 +19,7 @@ from clusterproof.plugins.transport import Unusable
 
 M = TypeVar("M", Measurement, GroupMeasurement)
 
-LEAST_FIRST_ROUNDS = 2  # a single one cannot identify a node
+MIN_FIRST_ROUNDS = 2  # a single one cannot identify a node
 
 
 class Measuring(Protocol):
@@ -149,7 +149,7 @@ def _of_group(at_once: int, group: Any, reading: Reading) -> GroupMeasurement:
 def shortened(plan: PairPlan, rounds_left: float, writer: JournalWriter) -> PairPlan:
     """The plan with as many first rounds as leave time for retests."""
     fits = 1 + int(min(rounds_left, 1e9)) - RETEST_ROUNDS
-    first_rounds = max(LEAST_FIRST_ROUNDS, fits)
+    first_rounds = max(MIN_FIRST_ROUNDS, fits)
     if plan.asked or first_rounds >= len(plan.first):
         return plan
     writer.limited(first_rounds)

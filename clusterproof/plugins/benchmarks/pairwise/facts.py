@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
-from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, GroupPlan
+from clusterproof.plugins.benchmarks.pairwise.groups import MIN_NODES, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.in_words import attribution
 from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
@@ -192,8 +192,8 @@ def _why_in_no_group(node: str, campaign: Campaign) -> Incomplete | NotApplicabl
         return NotApplicable("not asked: --groups measures groups of nodes too")
     if not campaign.includes(node):
         return NotApplicable("not asked: --pairs names pairs of other nodes")
-    if len(journal.plan.nodes) < FEWEST_NODES:
-        return NotApplicable(f"fewer than {FEWEST_NODES} nodes of its type are measured")
+    if len(journal.plan.nodes) < MIN_NODES:
+        return NotApplicable(f"fewer than {MIN_NODES} nodes of its type are measured")
     named = next((finding for finding in campaign.named if node in finding.nodes), None)
     if named:
         return NotApplicable(f"left out of the groups: {attribution(named)}")

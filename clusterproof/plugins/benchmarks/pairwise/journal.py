@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
-from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, GroupPlan
+from clusterproof.plugins.benchmarks.pairwise.groups import MIN_NODES, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import appendable, read_whole
@@ -246,7 +246,7 @@ def _group_plan(record: Mapping[str, Any], plan: PairPlan) -> GroupPlan:
 
 def _group(values: object, plan: PairPlan) -> NodeGroup:
     nodes = _nodes(values, plan)
-    if len(nodes) < FEWEST_NODES:
+    if len(nodes) < MIN_NODES:
         raise ValueError(f"a group of {len(nodes)}")
     return NodeGroup(nodes)
 

@@ -26,9 +26,9 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, MeshOfNode, describe_rails
 from clusterproof.plugins.evidence.pairs import Measurement
 
-FEWEST_PARTNERS = 2  # that reach others, before a device that does not reach them is at fault
-FEWEST_NODES = 3  # on a rail before the rail itself can be at fault
-FEWEST_OF_A_SWITCH = 3  # devices of one rail, or nodes, for a switch to be at fault
+MIN_PARTNERS = 2  # that reach others, before a device that does not reach them is at fault
+MIN_NODES = 3  # on a rail before the rail itself can be at fault
+MIN_OF_A_SWITCH = 3  # devices of one rail, or nodes, for a switch to be at fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def mesh_of(measurements: Sequence[Measurement], places: Mapping[str, str], limi
 def _analysed(rails: Sequence[Rail], places: Mapping[str, str], limits: MeshLimits) -> Iterator[MeshFinding]:
     """Starts with what is common to most: a node is not blamed for what that explains."""
     nodes = sorted({node for rail in rails for node in rail.tried})
-    dead = [rail for rail in rails if len(rail.tried) >= FEWEST_NODES and _share(rail) <= limits.rail_share]
+    dead = [rail for rail in rails if len(rail.tried) >= MIN_NODES and _share(rail) <= limits.rail_share]
     live = [rail for rail in rails if rail not in dead]
     if dead and not live:
         yield _all(dead, nodes)
@@ -105,7 +105,7 @@ def _analysed(rails: Sequence[Rail], places: Mapping[str, str], limits: MeshLimi
     seen = [SeenRail(rail, _of_places(rail, places), tuple(cuts(rail, places)), bool(places)) for rail in live]
     silent_nodes = _silent_nodes(seen)
     yield from _dead_rails(dead, live)
-    if 2 * len(silent_nodes) > len(nodes) >= FEWEST_NODES:
+    if 2 * len(silent_nodes) > len(nodes) >= MIN_NODES:
         yield _most(live, sorted(silent_nodes))
     elif _is_shared(silent_nodes, nodes, bool(places), limits):
         yield _nodes_together(live, sorted(silent_nodes))
@@ -116,7 +116,7 @@ def _analysed(rails: Sequence[Rail], places: Mapping[str, str], limits: MeshLimi
 
 def _is_shared(silent: Collection[str], tried: Collection[str], has_places: bool, limits: MeshLimits) -> bool:
     """Whether so many of those tried reach nobody that a shared component is the likelier cause."""
-    return len(silent) >= max(FEWEST_OF_A_SWITCH, limits.switch_share * len(tried) if has_places else 0.0)
+    return len(silent) >= max(MIN_OF_A_SWITCH, limits.switch_share * len(tried) if has_places else 0.0)
 
 
 def _share(rail: Rail) -> float:
@@ -196,7 +196,7 @@ def _node(node: str, rails: Sequence[Rail]) -> MeshFinding:
     reason = why(link for rail in own for link in rail.failed_of([node]))
     numbers = tuple(rail.number for rail in own)
     message = f"none of its RDMA devices on {describe_rails(numbers)} reaches any of {fold(partners)}"
-    if len(good) < FEWEST_PARTNERS:
+    if len(good) < MIN_PARTNERS:
         return MeshFinding(MeshKind.OPEN, (node,), f"{message}; {_undecided(good)}: {reason}", numbers)
     return MeshFinding(MeshKind.NODE, (node,), f"{message}, {len(good)} of which reach others: {reason}", numbers)
 
@@ -241,7 +241,7 @@ def _device(rail: Rail, node: str) -> RailFinding:
     """A device that reaches nobody, where most others of the rail do."""
     good, reason = rail.good_partners(node), why(rail.failed_of([node]))
     partners = fold(rail.tried[node])
-    if len(good) < FEWEST_PARTNERS:
+    if len(good) < MIN_PARTNERS:
         message = f"its device on {RAILS} reaches none of {partners}; {_undecided(good)}"
         return RailFinding(MeshKind.OPEN, (node,), message, rail.number, reason)
     message = (

@@ -14,8 +14,8 @@ from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, MeshLimits, mesh
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 
-LEAST_PARTNERS = 3  # of each node, if there are as many
-LEAST_LIKE_IT = 2  # partners that look dead too, or are cut off, before a node counts as dead
+MIN_PARTNERS = 3  # of each node, if there are as many
+MIN_LIKE_IT = 2  # partners that look dead too, or are cut off, before a node counts as dead
 _LOOK_DEAD = (MeshKind.NODE, MeshKind.DEVICE, MeshKind.SWITCH)
 
 
@@ -49,7 +49,7 @@ def _dead_pairs(mesh: Mesh, met: Mapping[str, set[str]]) -> Iterator[Pair]:
     cut_off = sorted({node for rail in mesh.rails for part in rail.parts()[1:] for node in part} - set(dead))
     for node in dead:
         like_it = [other for other in (*dead, *cut_off) if other != node]
-        if len(met[node].intersection(like_it)) < LEAST_LIKE_IT:
+        if len(met[node].intersection(like_it)) < MIN_LIKE_IT:
             yield from (pair(node, other) for other in like_it if other not in met[node])
 
 
@@ -59,7 +59,7 @@ def _new(findings: Sequence[MeshFinding], met: Mapping[str, set[str]], nodes: Se
         node for finding in findings if finding.kind in (MeshKind.NODE, MeshKind.DEVICE) for node in finding.nodes
     }
     undecided = {node for finding in findings if finding.kind is MeshKind.OPEN for node in finding.nodes}
-    wanted = [node for node in nodes if node in undecided or len(met.get(node, ())) < LEAST_PARTNERS]
+    wanted = [node for node in nodes if node in undecided or len(met.get(node, ())) < MIN_PARTNERS]
     partners = sorted(nodes, key=lambda node: (node in blamed or node in undecided, len(met.get(node, ())), node))
     for node in wanted:
         yield from (pair(node, other) for other in partners if other != node and other not in met.get(node, ()))

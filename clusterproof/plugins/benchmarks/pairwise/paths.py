@@ -16,12 +16,12 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, describe_rails
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
-FEWEST_IN_COMMON = 2  # failing paths with one device in common
+MIN_IN_COMMON = 2  # failing paths with one device in common
 RAILS = "{rails}"  # placeholder in texts for one or several rails
 
 
-FEWEST_ACROSS = 2  # failing pairs between two sides
-FEWEST_PARTNERS = 2  # on each side before a device that reaches none of them is at fault itself
+MIN_ACROSS = 2  # failing pairs between two sides
+MIN_PARTNERS = 2  # on each side before a device that reaches none of them is at fault itself
 
 Nodes = frozenset[str]
 
@@ -35,7 +35,7 @@ class RailCut:
 
     def may_have(self, partners: Nodes) -> bool:
         """Whether a device that reaches none of these partners may be on a different side from most of them."""
-        proven = sum(len(partners & side) >= FEWEST_PARTNERS for side in self.sides)
+        proven = sum(len(partners & side) >= MIN_PARTNERS for side in self.sides)
         return proven < len(self.sides) and partners <= frozenset().union(*self.sides)
 
 
@@ -52,7 +52,7 @@ def cuts(rail: Rail, places: Mapping[str, str]) -> list[RailCut]:
     between_parts = []
     for numbers in _joined(list(failed)):
         across = tuple(pair for two, pairs in failed.items() if two[0] in numbers for pair in pairs)
-        if len(across) >= FEWEST_ACROSS:
+        if len(across) >= MIN_ACROSS:
             between_parts.append(RailCut(_two_sides(numbers, failed, parts), across))
     return between_parts + _between_places(rail, places, {pair for cut in between_parts for pair in cut.across})
 
@@ -106,7 +106,7 @@ def _between_places(rail: Rail, places: Mapping[str, str], explained: set[Pair])
     failed = {pair for pair in rail.failed if not rail.silent & set(pair)} - explained
     between_places = []
     for two, pairs in tried.items():
-        if len(two) > 1 and "" not in two and len(pairs) >= FEWEST_ACROSS and failed.issuperset(pairs):
+        if len(two) > 1 and "" not in two and len(pairs) >= MIN_ACROSS and failed.issuperset(pairs):
             of_two = [
                 frozenset(node for pair in pairs for node in pair if places[node] == place) for place in sorted(two)
             ]
@@ -142,7 +142,7 @@ def _paths(rail: Rail, failed: Mapping[Pair, Link]) -> Iterator[RailFinding]:
     left = dict(failed)
     while left:
         node, count = Counter(node for pair in sorted(left) for node in pair).most_common(1)[0]
-        if count < FEWEST_IN_COMMON:
+        if count < MIN_IN_COMMON:
             break
         own = {pair: left.pop(pair) for pair in list(left) if node in pair}
         partners, reached = fold(pair.other(node) for pair in own), fold(rail.reached[node])

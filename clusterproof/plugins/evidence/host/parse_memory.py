@@ -11,7 +11,7 @@ from clusterproof.plugins.evidence.parsing import CaptureError, Form, bytes_of, 
 
 KIB = 1024
 PAGE_KIB = 4  # what the kernel counts in: numbers in KiB are multiples of it, numbers in MiB are not
-MOST_KIB = 2**36  # 64 TiB: a node with more was counted in bytes
+MAX_KIB = 2**36  # 64 TiB: a node with more was counted in bytes
 UNITS_KIB = {"b": 1 / KIB, "k": 1, "m": KIB, "g": KIB**2}
 
 # free
@@ -35,7 +35,7 @@ def read_free(text: str) -> Mapping[str, object]:
         raise CaptureError("free without its row Mem")
     option = _OPTION.search(typed_above(text))
     numbers = [number for word in rows["Mem"].values() if (number := integer(word)) is not None]
-    is_odd = any(number % PAGE_KIB for number in numbers) or max(numbers, default=0) > MOST_KIB
+    is_odd = any(number % PAGE_KIB for number in numbers) or max(numbers, default=0) > MAX_KIB
     if len(numbers) == len(rows["Mem"]) and is_odd and not option:
         raise CaptureError("free does not say its unit; expected its command above it, or -h")
     memory: dict[str, object] = {}

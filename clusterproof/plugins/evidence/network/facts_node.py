@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 
-LEAST_S = 0.01  # between two looks at a counter: less says nothing of a rate
+MIN_S = 0.01  # between two looks at a counter: less says nothing of a rate
 
 
 @collected_by("rdma")
@@ -201,8 +201,8 @@ fi_info = collected_as("libfabric", Command)
 
 def _between(counters: CollectorData, what: str) -> float:
     seconds = counters.get("seconds", number)
-    if seconds < LEAST_S:
-        raise Incomplete(f"{what} looked at {seconds:g} s apart; expected at least {LEAST_S:g} s")
+    if seconds < MIN_S:
+        raise Incomplete(f"{what} looked at {seconds:g} s apart; expected at least {MIN_S:g} s")
     return seconds
 
 

@@ -42,7 +42,7 @@ from clusterproof.plugins.kubernetes.gate.write import WriteOutcome, write
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import EVIDENCE, nodes_of, occasion_of, requires
 from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS
-from clusterproof.plugins.transport.kubernetes.agents import EVERY_S
+from clusterproof.plugins.transport.kubernetes.agents import INTERVAL_S
 from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
 from clusterproof.reports import EarlyEnd, cut_of
 
@@ -61,7 +61,7 @@ def orders_of(config: pytest.Config, cluster: Cluster) -> GateSettings:
     option: Options = config.option
     orders = GateSettings(option.k8s_gate or OBSERVE, option.k8s_max_tainted or LIMIT, option.k8s_startup_taint or "")
     if cluster.connection == AGENTS:
-        orders = resident(orders, option.k8s_every or EVERY_S)
+        orders = resident(orders, option.k8s_every or INTERVAL_S)
     try:
         most_tainted(orders.limit, 1)
     except GateError as wrong:
@@ -253,7 +253,7 @@ def _unended(session: pytest.Session, cut: EarlyEnd | None, raised: BaseExceptio
     return ""
 
 
-MOST = 5  # recordings kept per node: the newest
+MAX_RECORDINGS = 5  # recordings kept per node: the newest
 RECORDED = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
 
 
@@ -262,7 +262,7 @@ def keep_unfit(folder: Path, cluster: Cluster, evidence: NodeEvidence, at: float
     folder_of_node = folder / recording_file(evidence.node).removesuffix(".json")
     recording = folder_of_node / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
     targets = tuple(target for target in cluster.targets if target.name == evidence.node)
-    for old in _recordings(folder_of_node)[: 1 - MOST]:  # first, to free space on a full volume
+    for old in _recordings(folder_of_node)[: 1 - MAX_RECORDINGS]:  # first, to free space on a full volume
         shutil.rmtree(old)
     try:
         write_cluster(recording, replace(cluster, targets=targets, is_part=True))

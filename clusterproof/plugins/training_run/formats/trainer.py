@@ -21,8 +21,8 @@ from clusterproof.plugins.training_run.losses import Loss
 
 LATE = b"{'loss': "  # in a line that may come late
 STATE = "trainer_state.json of Hugging Face's Trainer"
-LEAST_S = 30  # of which one second is 3 %
-MAX_HELD = 10_000  # times LEAST_S of a bar that is not yet known to be of training
+MIN_S = 30  # of which one second is 3 %
+MAX_HELD = 10_000  # times MIN_S of a bar that is not yet known to be of training
 LOGGED = re.compile(r"\{'loss': [^{}]{0,20000}\}")
 TO_DO = "Total optimization steps = "
 TOTAL = re.compile(rf"{TO_DO}([0-9][0-9,]{{0,19}})")
@@ -76,7 +76,7 @@ class Bar:
             elif self.count:
                 self.intervals += 1
             self.n, self.elapsed_s, self.has_other = n, elapsed_s, False
-            if self.seconds >= LEAST_S * self.intervals:
+            if self.seconds >= MIN_S * self.intervals:
                 self.held.append(Step(Position(0), n, self.seconds / self.count, times=self.count))
                 self.count, self.seconds, self.intervals = 0, 0, 1
         if self.is_of_training:

@@ -234,7 +234,7 @@ def _has_arrived(at: GroupProgress, number: int) -> bool:
     return at.enqueued >= number and at.ended >= number - 1
 
 
-LEAST_RANKS = 3  # with two that wait in different places, neither can be blamed
+MIN_RANKS = 3  # with two that wait in different places, neither can be blamed
 
 
 @record
@@ -275,7 +275,7 @@ def awaited(processes: RankProcesses, least_s: float, *, gpus_wait_s: float = 0.
     if len(ranks) < size:
         raise Incomplete(f"{seen}, and {len(ranks)} of {size} ranks were seen: watch all nodes of the job")
     odd = {rank: activity for rank, activity in sorted(ranks.items()) if rank not in same}
-    if not odd or len(ranks) < LEAST_RANKS:
+    if not odd or len(ranks) < MIN_RANKS:
         raise Incomplete(f"{seen}, and no other rank does otherwise: look at their stacks (py-spy dump)")
     changing = [rank for rank, activity in odd.items() if rank in alive and activity.seconds < least_s]
     if changing:

@@ -22,7 +22,7 @@ from clusterproof.plugins.training_run import (
     kind_of,
 )
 from clusterproof.plugins.training_run.rules.steps import LOG_STEPS
-from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS, LEAST_STEPS, WARM_UP
+from clusterproof.plugins.training_run.rules.stragglers import MIN_PEERS, MIN_STEPS, WARM_UP
 from clusterproof.plugins.training_run.run_data import RunData, Seconds
 
 NO_PARTS = {
@@ -32,7 +32,7 @@ NO_PARTS = {
     INIT: f"{NOT_RECORDED} how long the job took to begin; {LOG_STEPS} (a part of the first step called init)",
 }
 START = "start"
-PARTS, LEAST_OF_A_PART = 10, 5  # steps
+PARTS, MIN_OF_A_PART = 10, 5  # steps
 ORDER = (COMPUTE, COMMUNICATION, DATA, CHECKPOINT, START, OTHER)
 _PHASE = {EXPOSED: COMMUNICATION, INIT: START, BUSY: COMPUTE} | {name: name for name in ORDER}
 
@@ -120,7 +120,7 @@ def shares(recorded: RunData, kind: str, *, is_steady: bool) -> list[TimeShare]:
 
 def _one_behind_the_other(steps: Sequence[int]) -> list[Sequence[int]]:
     """Ten parts of at least five steps, or fewer parts."""
-    count = max(1, min(PARTS, len(steps) // LEAST_OF_A_PART))
+    count = max(1, min(PARTS, len(steps) // MIN_OF_A_PART))
     return [steps[len(steps) * at // count : len(steps) * (at + 1) // count] for at in range(count)]
 
 
@@ -129,7 +129,7 @@ def waited_for(shares: Sequence[TimeShare], far_less: float) -> TimeShare | None
 
     `found` has the largest share first. None for fewer than three ranks, or if all wait equally.
     """
-    if len(shares) < LEAST_PEERS:
+    if len(shares) < MIN_PEERS:
         return None
     *others, least = shares
     return least if least.share < far_less * median(rank.share for rank in others) else None
@@ -137,7 +137,7 @@ def waited_for(shares: Sequence[TimeShare], far_less: float) -> TimeShare | None
 
 def all_wait(shares: Sequence[TimeShare], alike: float) -> bool:
     """Whether the median of at least three ranks waits for nearly the largest share."""
-    return len(shares) >= LEAST_PEERS and median(rank.share for rank in shares[1:]) > alike * shares[0].share
+    return len(shares) >= MIN_PEERS and median(rank.share for rank in shares[1:]) > alike * shares[0].share
 
 
 def kernels_run(recorded: RunData) -> list[TimeShare]:
@@ -161,7 +161,7 @@ def steady_lines(cells: Seconds) -> list[int]:
     ordered = sorted(cells)
     begin = ordered[0] - cells[ordered[0]][1] if ordered else 0
     behind = [step for step in ordered if step - cells[step][1] >= begin + WARM_UP]
-    return behind if sum(cells[step][1] for step in behind) >= LEAST_STEPS else ordered[-LEAST_STEPS:]
+    return behind if sum(cells[step][1] for step in behind) >= MIN_STEPS else ordered[-MIN_STEPS:]
 
 
 def _seconds_of(kind: str, lasted: Seconds, step: int, part: float) -> float:

@@ -15,7 +15,7 @@ from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of
 from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects
 
 WATCH_S = 60.0  # of one watch: limits the cost of one that went silent, as behind a load balancer that forgot it
-AGAIN_S = 1.0  # after a watch broke
+RETRY_S = 1.0  # after a watch broke
 
 
 class PodWatch:
@@ -91,7 +91,7 @@ class PodWatch:
                     self._notify(list(self._changed))
                 return
             except KubernetesError:  # 410, a cut, a brief outage: the next listing has everything
-                time.sleep(AGAIN_S)
+                time.sleep(RETRY_S)
 
     def _once(self) -> None:
         """List the pods, and watch from there until the server ends it. Raises KubernetesError."""
@@ -142,7 +142,7 @@ EXPECTED = {
     "admission webhook": f"that webhook to admit a privileged pod of the host's namespaces in {{}}, {ELSEWHERE}",
     "ValidatingAdmissionPolicy": f"that policy to admit a privileged pod of the host's namespaces in {{}}, {ELSEWHERE}",
 }
-OF_QUOTA = ("exceeded quota", "cannot be fulfilled on resourcequotas")
+QUOTA_MESSAGES = ("exceeded quota", "cannot be fulfilled on resourcequotas")
 ADMITTED = f"the namespace {{}} to admit a privileged pod, {ELSEWHERE}"
 RBAC = "integrations/kubernetes/rbac.yaml grants what is needed (docs/kubernetes.md)"
 
@@ -248,7 +248,7 @@ def refused(problem: KubernetesError, run: RunObjects) -> str:
 
 def is_of_quota(problem: KubernetesError) -> bool:
     """Whether a quota is full now, or was being counted concurrently; a quota that requires limits never has room."""
-    return any(sign in str(problem) for sign in OF_QUOTA)
+    return any(sign in str(problem) for sign in QUOTA_MESSAGES)
 
 
 def _not_started_there(container: Container, node: ApiNode, is_own_image: bool, image_option: str) -> PodFailure:

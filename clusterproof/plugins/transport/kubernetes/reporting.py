@@ -27,7 +27,7 @@ from clusterproof.plugins.transport.local import Local
 
 ROOM = 1_000_000  # characters of a report: a kubelet keeps 10 MiB of a log before rotating it
 AWAY_S = 30.0  # the file's minimum absence, whatever the interval: a kubelet probes it every 10 s
-HERE = Target("here")
+LOCAL_TARGET = Target("here")
 
 
 class UnchangedFile:
@@ -86,7 +86,7 @@ def _collected(within: str, options: ProbeOptions) -> tuple[bytes, NodeEvidence]
     def note(_: Target, answer: Answer) -> None:
         answers.append(answer)
 
-    Local().run([HERE], replace(to_run, command=within + to_run.command), Limits(answer_s=COLLECTED_S), note)
+    Local().run([LOCAL_TARGET], replace(to_run, command=within + to_run.command), Limits(answer_s=COLLECTED_S), note)
     mark = nonce.encode()
     lines = [line for line in answers[0].output.splitlines(keepends=True) if line.startswith(mark)]
-    return b"".join(lines).replace(mark, REPORT.encode()), evidence_of(HERE, answers[0], nonce)
+    return b"".join(lines).replace(mark, REPORT.encode()), evidence_of(LOCAL_TARGET, answers[0], nonce)

@@ -19,7 +19,7 @@ from clusterproof.plugins.transport.kubernetes import CONTAINER, image_on, pod
 from clusterproof.plugins.transport.kubernetes.connection import unreachable
 from clusterproof.plugins.transport.kubernetes.outcome import after_the_end, has_begun, is_settled, pod_failure, refused
 from clusterproof.plugins.transport.kubernetes.owner import GONE, CurrentJob, JobOwner
-from clusterproof.plugins.transport.kubernetes.visit import LEAST_START_S
+from clusterproof.plugins.transport.kubernetes.visit import MIN_START_S
 
 POD_S = 6 * 3600  # the kubelet ends a pod after this time in any case; then another starts
 SETTLED_S = 2.0  # for the API server to report that a pod has ended, as its log does
@@ -107,7 +107,7 @@ class PodSession:
         run, deadline_s = job.run, int(POD_S * random.uniform(0.8, 1.0))  # noqa: S311 - not all end at once
         image = run.image or image_on(node)
         self._owner.api.create(run.pods, pod(run, name, node, image, deadline_s, run.on_stdin(program.command)))
-        wait_s = LEAST_START_S + self._limits.connect_s
+        wait_s = MIN_START_S + self._limits.connect_s
         started, is_gone = job.pods.wait(name, time.monotonic() + wait_s, has_begun)
         if not started or is_gone or is_settled(started) or not has_begun(started):
             why = pod_failure(started, is_gone, node, wait_s, bool(run.image))

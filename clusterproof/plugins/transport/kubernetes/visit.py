@@ -78,10 +78,10 @@ class PodSlots:
                 self._api.delete(self._run.pods, fieldSelector=f"metadata.name={name}", gracePeriodSeconds=0)
 
 
-LEAST_START_S = 30.0  # for a kubelet to start a pod, in addition to --connect-timeout
+MIN_START_S = 30.0  # for a kubelet to start a pod, in addition to --connect-timeout
 LOG_S = 5.0  # for a kubelet that is slow to return a log
 LOG_END_S = 10.0  # for the end of a log: a container is reported as ended before its runtime has written all of it
-AGAIN_S = 0.1  # before a log is read again, doubled each time
+RETRY_S = 0.1  # before a log is read again, doubled each time
 SLACK_S = 30.0  # for a node's requests that the API server delays
 
 
@@ -135,7 +135,7 @@ class PodVisit:
     @classmethod
     def start_s(cls, limits: Limits) -> float:
         """How long its pod may take to start."""
-        return LEAST_START_S + limits.connect_s
+        return MIN_START_S + limits.connect_s
 
     @classmethod
     def whole_s(cls, limits: Limits) -> float:
@@ -211,7 +211,7 @@ class PodVisit:
 
     def _whole_log(self) -> bytes | Answer:
         """What the pod printed, read again until its end is there. Raises KubernetesDenied."""
-        until, pause_s = time.monotonic() + LOG_END_S, AGAIN_S
+        until, pause_s = time.monotonic() + LOG_END_S, RETRY_S
         output = self._log()
         while isinstance(output, bytes) and not self._is_whole(output) and time.monotonic() + pause_s < until:
             time.sleep(pause_s)

@@ -15,12 +15,12 @@ from clusterproof.plugins.watch.notify.receiver import Delivery, Receiver
 from clusterproof.plugins.watch.own_health import Outage
 
 FIRST_S = 1.0  # doubled with each failure
-MOST_S = 60.0
+MAX_S = 60.0
 
 
 def pause_s(failures: int, asked_s: float = 0.0) -> float:
     """The pause after so many consecutive failures; at least what the receiver asked for."""
-    return max(asked_s, min(MOST_S, FIRST_S * (1 << min(failures - 1, 16))))
+    return max(asked_s, min(MAX_S, FIRST_S * (1 << min(failures - 1, 16))))
 
 
 class RetrySchedule:
@@ -58,7 +58,7 @@ class RetrySchedule:
 
 GATHER_S = 2.0  # from the first change on: a failing switch affects all its nodes within that time
 END_S = 10.0  # for everything left to be sent when the watch ends
-LOOK_S = 5.0  # interval for due reminders, and for a disk that was full
+CHECK_S = 5.0  # interval for due reminders, and for a disk that was full
 MAX_NODES = 120  # characters of a nodeset
 OUTCOMES = ("delivered", "failed", "dropped")  # counts every attempt
 
@@ -157,7 +157,7 @@ class Notifier:
                         return
                     self._file.settle()
                     self._remind()
-                    self._change.wait(max(0.0, min(self._due_s() - time.monotonic(), LOOK_S)))
+                    self._change.wait(max(0.0, min(self._due_s() - time.monotonic(), CHECK_S)))
                     notification = self._next()
             outcome = self._deliver(notification)
             with self._change:
