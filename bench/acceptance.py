@@ -1,9 +1,9 @@
 """How often an acceptance rejects a good node, and how often it accepts a bad one.
 
 Simulated clusters of 64 to 4,096 nodes under the noises of bench/noises, each with weak nodes of eight kinds. The last
-line is one JSON object. Both shares have 95 % intervals (Wilson). A declared rate holds where its interval ends below
-it, is broken where the interval begins above it, and else there were too few nodes to say. The seeds were held aside
-while the rules were written; `--writing` takes those that were not.
+line is one JSON object. Both shares have 95 % intervals (Wilson). A declared rate holds if its interval ends below it
+and is broken if the interval begins above it; otherwise there were too few nodes to say. The seeds were set aside
+while the rules were written; `--writing` uses the seeds that the rules were written with.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from clusterproof.plugins.catalog.acceptance import default_errors
 from clusterproof.plugins.evidence.pairs import Kind, pair
 from scripts.arguments import Arguments, share
 
-SIZES = {64: 16, 256: 5, 1024: 1, 4096: 1}  # nodes, and how many clusters of each noise
-OF_PAIRS = {64: 8, 256: 2}  # the same where a network is measured, which costs far more
-ON_THE_NETWORK = 0.10  # slower: what the pairwise test declares to leave unsaid of no node
-WEAK = 0.005  # of the nodes have each kind
-GPUS = 4  # of a node
+SIZES = {64: 16, 256: 5, 1024: 1, 4096: 1}  # nodes: how many clusters under each noise
+OF_PAIRS = {64: 8, 256: 2}  # the same where a network is measured, which takes far longer
+ON_THE_NETWORK = 0.10  # slower; the pairwise test declares that it may miss smaller losses
+WEAK = 0.005  # share of the nodes with each kind of weakness
+GPUS = 4  # per node
 PROCESSES = 2
-MEASURES: Mapping[str, int] = {"gemm": GPUS, "copies": GPUS, "all-reduce": 1, "disk": 1}  # by how many devices
+MEASURES: Mapping[str, int] = {"gemm": GPUS, "copies": GPUS, "all-reduce": 1, "disk": 1}  # devices that each measures
 TRIES = sum(MEASURES.values())
 KINDS = (
     "a GPU computes slowly",
@@ -48,12 +48,12 @@ NETWORK = "its network is slow"
 OF = {0: ("gemm",), 1: ("copies",), 2: ("all-reduce",), 3: ("disk",), 4: ("gemm",), 5: ("gemm",)}
 ALL_GPUS, NOW_AND_THEN, WRONG = 4, 5, 6
 Z = 1.96
-HELD_ASIDE = "held aside "  # before the seed of each cluster
+HELD_ASIDE = "held aside "  # prefix of each cluster's seed
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of good nodes and of bad ones."""
+    """How many good and bad nodes were accepted or rejected."""
 
     clusters: int = 0
     good: int = 0
@@ -64,29 +64,29 @@ class Tally:
     bad_open: int = 0
 
     def __add__(self, other: Tally) -> Tally:
-        """Both together."""
+        """Add the counts."""
         return Tally(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
 
 
-Tallies = dict[str, Tally]  # by kind of weak node, and under "good" by nothing else
+Tallies = dict[str, Tally]  # by kind of weak node; "good" for the others
 
 
 @dataclass
 class Cluster:
-    """A cluster under one noise: what a run of a measure says of a device of a node."""
+    """A cluster under one noise, and what a measurement of each device yields."""
 
     nodes: tuple[str, ...]
     random: Random
     noise: Noise
-    weak: Mapping[str, tuple[int, float]]  # the kind of each weak node, and the share of the speed that it has
+    weak: Mapping[str, tuple[int, float]]  # each weak node's kind and its share of full speed
 
     def __post_init__(self) -> None:
         self.shares: Mapping[str, Shares] = {name: self.noise.of(self.nodes, self.random) for name in MEASURES}
 
     def run(self, measure: str, number: int, nodes: Sequence[str]) -> Iterator[tuple[tuple[str, str], float]]:
-        """Each device of these nodes, which run at once, and the logarithm of what is measured."""
+        """Run these nodes' devices at once; returns each with the logarithm of its measurement."""
         order = self.random.sample(list(nodes), len(nodes))
-        neighbours = {node: order[at - 1] for at, node in enumerate(order)}  # whoever shares what makes the noise
+        neighbours = {node: order[at - 1] for at, node in enumerate(order)}  # the nodes that share a source of noise
         pairs = {node: pair(node, neighbours[node]) for node in nodes if neighbours[node] != node}
         shares = self.shares[measure](tuple(dict.fromkeys(pairs.values())), number)
         for node in nodes:
@@ -103,12 +103,12 @@ class Cluster:
         return share if is_here and (now or kind != NOW_AND_THEN) else 1.0
 
     def is_wrong(self, node: str) -> bool:
-        """Whether exact arithmetic finds something this time."""
+        """Whether exact arithmetic finds an error this time."""
         return self.weak.get(node, (0, 0.0))[0] == WRONG and self.random.random() < default_errors().shows_in
 
 
 def made(size: int, noise: Noise, seed: str) -> Cluster:
-    """A cluster with weak nodes of each kind; always the same one."""
+    """Make a cluster with weak nodes of each kind; deterministic."""
     random = Random(seed)
     nodes = names(size)
     each = max(1, round(WEAK * size))
@@ -119,7 +119,7 @@ def made(size: int, noise: Noise, seed: str) -> Cluster:
 
 
 def accepted(cluster: Cluster, errors: Errors) -> dict[str, Decision]:
-    """How each node stands at the end of the stages in which every node is alone, as an acceptance runs them."""
+    """Each node's state after the stages that test nodes alone, as an acceptance runs them."""
     wrong = {node for _ in range(errors.least_runs) for node in cluster.nodes if cluster.is_wrong(node)}
     populations = {name: Population(errors, TRIES) for name in MEASURES}
     decisions = {node: Decision.BAD if node in wrong else Decision.OPEN for node in cluster.nodes}
@@ -141,16 +141,16 @@ def _decision_on(node: str, populations: Mapping[str, Population]) -> Decision:
 
 
 def declared() -> Errors:
-    """What a plan declares that says nothing of it."""
+    """What a plan declares by default."""
     own = default_errors()
     return Errors(own.good_rejected, own.bad_accepted, own.slower, own.shows_in)
 
 
-Cell = tuple[str, int, int, str]  # a noise, how many nodes, the number of the cluster, and what is before its seed
+Cell = tuple[str, int, int, str]  # noise, number of nodes, number of the cluster, prefix of its seed
 
 
 def alone(cell: Cell) -> Tallies:
-    """What becomes of the nodes of one cluster."""
+    """The outcome for each node of one cluster."""
     name, size, number, aside = cell
     cluster = made(size, _noise(name), f"{aside}{name} {size} {number}")
     said = accepted(cluster, declared())
@@ -159,7 +159,7 @@ def alone(cell: Cell) -> Tallies:
 
 
 def on_the_network(cell: Cell) -> Tallies:
-    """The same of the pairwise test, where some nodes are slow with all partners."""
+    """The same for the pairwise test, where some nodes are slow with all partners."""
     name, size, number, aside = cell
     cluster = disturbed(_noise(name), size, Random(f"{aside}{name} {size} {number} network"))
     slow_nodes(cluster, ON_THE_NETWORK)
@@ -175,7 +175,7 @@ def on_the_network(cell: Cell) -> Tallies:
 
 
 def tallied(said: Mapping[str, Decision], kinds: Mapping[str, str]) -> Tallies:
-    """What was said, by kind of weak node."""
+    """The outcomes, by kind of weak node."""
     of_good = [decision for node, decision in said.items() if node not in kinds]
     tallies = {"good": Tally(1, len(of_good), of_good.count(Decision.BAD), of_good.count(Decision.OPEN))}
     for kind in dict.fromkeys(kinds.values()):
@@ -191,7 +191,7 @@ def _noise(name: str) -> Noise:
 
 
 def interval(part: int, whole: int) -> tuple[float, float]:
-    """Wilson's of 95 %."""
+    """Wilson's 95 % interval."""
     if not whole:
         return 0.0, 1.0
     share, z2 = part / whole, Z * Z / whole
@@ -207,7 +207,7 @@ def in_words(part: int, whole: int) -> str:
 
 
 def table(tallies: Mapping[str, Tally]) -> str:
-    """A line for good nodes and for each kind of weak ones."""
+    """A row for good nodes and for each kind of weak node."""
     good = tallies.get("good", Tally())
     rows = [f"{'good nodes':<36} rejected {in_words(good.good_rejected, good.good)}, open {good.good_open}"]
     for kind in (*KINDS, NETWORK):
@@ -217,7 +217,7 @@ def table(tallies: Mapping[str, Tally]) -> str:
 
 
 def figures(tallies_of_cells: Sequence[Tallies]) -> dict[str, Tally]:
-    """All of them together, by kind."""
+    """All counts together, by kind."""
     summed: dict[str, Tally] = {}
     for tallies in tallies_of_cells:
         for kind, tally in tallies.items():
@@ -226,7 +226,7 @@ def figures(tallies_of_cells: Sequence[Tallies]) -> dict[str, Tally]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what became of the nodes by noise and by kind; the exit code is 1 unless both declared rates hold."""
+    """Print the outcomes by noise and kind; return 1 unless both declared rates hold."""
     line = Arguments("scripts/simulate acceptance", __doc__)
     line.add_argument("share", type=share, nargs="?", default=1.0, help="0.1: a tenth of the clusters")
     line.add_argument("--writing", action="store_true", help="the seeds that were used while the rules were written")
@@ -252,7 +252,7 @@ def main(arguments: Sequence[str]) -> int:
 def _cells(sizes: Mapping[int, int], share_of: float, aside: str) -> Iterator[Cell]:
     for size, count in reversed(list(sizes.items())):
         for noise in NOISES:
-            drawn = Random(f"{aside}{noise.name} {size} sample").random()  # what is left of whole ones
+            drawn = Random(f"{aside}{noise.name} {size} sample").random()  # for the fractional part of their number
             for number in range(int(share_of * count + drawn)):
                 yield noise.name, size, number, aside
 
@@ -261,7 +261,7 @@ HOLDS, BROKEN, TOO_FEW = "yes", "no", "too few nodes to say"
 
 
 def said_of(every: Tally) -> dict[str, object]:
-    """The last line: both shares beside what was declared, and whether that holds."""
+    """The last line: both shares beside the declared rates, and whether those hold."""
     own = default_errors()
     return {
         "clusters": every.clusters,

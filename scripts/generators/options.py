@@ -1,4 +1,4 @@
-"""Writes of which type the value of each option is, out of the tables of options: `scripts/generate`."""
+"""Generates the types of option values from the tables of options: `scripts/generate`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OF_PYTEST = {"collectonly": "bool", "keyword": "str", "markexpr": "str"}
 
 
 def document() -> str:
-    """The module, as it is formatted."""
+    """The module's formatted source."""
     return f"{HEAD}\n{chr(10).join(_lines())}"
 
 

@@ -1,4 +1,4 @@
-"""Ports of the testbed's switch that are slowed down: a node, a link, a group; the rest stays as it was."""
+"""Slowed ports of the testbed's switch: a node, a link, a group; the rest stays as it was."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bed() -> Iterator[Testbed]:
 
 
 def slow_pairs(bed: Testbed, *options: str) -> set[str]:
-    """The pairs between which iperf3 finds no more than the slow rate."""
+    """The pairs between which iperf3 measures at most the slow rate."""
 
     def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
         words = [line.split() for line in outputs[0].text.splitlines() if line.endswith("receiver")]
