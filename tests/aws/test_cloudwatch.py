@@ -1,4 +1,4 @@
-"""`--cloudwatch`: the metrics of a run, as CloudWatch keeps them, and what becomes of a run that cannot send them."""
+"""`--cloudwatch`: a run's metrics as CloudWatch stores them, and the outcome of a run that cannot send them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMESPACE = "clusterproof"
 
 
 def output_of(name: str, **dimensions: str) -> list[float]:
-    """What CloudWatch has of a metric."""
+    """What CloudWatch has stored of a metric."""
     client: Any = boto3.client("cloudwatch")
     now = datetime.now(timezone.utc)
     answer = client.get_metric_statistics(

@@ -1,4 +1,4 @@
-"""What one output of a capture says hides nothing of what Slurm lists in another, and is of no other node."""
+"""One output in a capture hides nothing that Slurm lists in another, and applies to no other node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What disks and software RAID say of themselves, in a capture."""
+"""Disks' and software RAID's own health reports in a capture."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.captures.disk_outputs import (
 
 
 def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
-    """What is found of local disks, and not what is missing."""
+    """Findings about local disks, ignoring missing evidence."""
     result = evaluated(written(folder, disks=text) / "disks")["storage.disk_errors"]
     return [
         (one.verdict, one.message.partition(";")[0])

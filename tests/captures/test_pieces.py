@@ -1,4 +1,4 @@
-"""Several commands' outputs in one file, cut apart."""
+"""Splitting a file with several commands' outputs."""
 
 from __future__ import annotations
 

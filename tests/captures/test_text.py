@@ -172,7 +172,7 @@ def test_any_text_is_read_or_refused(form: Form, text: str) -> None:
 
 
 def faulty() -> list[object]:
-    """A capture of each form with a fault, and the check that finds it."""
+    """A capture in each format with a fault, and the check that finds it."""
     chosen = [
         ("nvidia-smi-q/gpud-a10-535.129-remap-pending.txt", "gpu.row_remap"),
         ("nvidia-smi-table/azure-bad_nvsmi8_output.txt", "gpu.row_remap"),

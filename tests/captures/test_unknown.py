@@ -1,4 +1,4 @@
-"""What of a capture no form takes is named; what a tool says in place of its output fails, and passes nothing."""
+"""Text that no format recognises is named; a tool's error in place of its output fails, and passes nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Error: no connection to localhost
 
 
 def unknown(text: str) -> list[str]:
-    """What is said of the outputs in a text that are not understood."""
+    """The messages about unrecognised outputs in a text."""
     return read_text(text)[1]
 
 

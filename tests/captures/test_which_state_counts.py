@@ -1,4 +1,4 @@
-"""Which of several outputs of Slurm's says the state of a node, and which of its lines are of none."""
+"""Which of several Slurm outputs determines a node's state, and which lines belong to no node."""
 
 from __future__ import annotations
 

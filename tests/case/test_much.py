@@ -1,4 +1,4 @@
-"""A folder as full as somebody may make it: reading it takes no longer than its length is worth."""
+"""A folder as full as a user can make it: reading time grows no faster than its size."""
 
 from __future__ import annotations
 

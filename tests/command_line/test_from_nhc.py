@@ -1,4 +1,4 @@
-"""`clusterproof init --from-nhc`: each line of an nhc.conf is answered, and what a policy can have is taken over."""
+"""`clusterproof init --from-nhc`: each line of an nhc.conf is answered, and what a policy can express is adopted."""
 
 from __future__ import annotations
 

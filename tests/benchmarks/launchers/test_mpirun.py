@@ -1,4 +1,4 @@
-"""Ranks by a real mpirun, started on one node of a pair, over real sshds."""
+"""Ranks of a real mpirun, started on one node of a pair, over real sshds."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def cluster() -> AbstractContextManager[Testbed]:
 
 @pytest.fixture
 def joined(bed: Testbed) -> Iterator[Testbed]:
-    """The cluster's nodes may log in to each other."""
+    """A cluster whose nodes may log in to each other."""
     bed.let_nodes_log_in_to_each_other()
     with bed.joined():
         yield bed

@@ -1,4 +1,4 @@
-"""fi_pingpong, on written output and over this machine's loopback."""
+"""fi_pingpong, on sample output and over this machine's loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From measurements to findings: each kind of fault is named for what it is, and nothing healthy is flagged."""
+"""From measurements to findings: each kind of fault is identified, and nothing healthy is flagged."""
 
 from __future__ import annotations
 

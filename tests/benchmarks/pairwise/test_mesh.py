@@ -1,4 +1,4 @@
-"""What exchanges of a few bytes come to, in simulated meshes of 2 to 128 nodes with known faults."""
+"""Conclusions from exchanges of a few bytes, in simulated meshes of 2 to 128 nodes with known faults."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RACK = "~".join(names(16)[4:8])
 
 @dataclass(frozen=True)
 class Case:
-    """So many nodes, in racks of so many, with this wiring; and what is said of it."""
+    """Nodes in racks of this size with this wiring, and the expected findings."""
 
     count: int
     wiring: Wiring = field(default_factory=Wiring)
@@ -46,7 +46,7 @@ class Case:
 
 
 def met(count: int, rack: int = 0) -> Pair:
-    """A pair that the first round has."""
+    """A pair in the first round."""
     return planned(count, rack).first[0][0]
 
 

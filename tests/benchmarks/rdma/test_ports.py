@@ -1,4 +1,4 @@
-"""Which RDMA ports of a node are meant, in what order, and which are of one rail on two nodes."""
+"""Which of a node's RDMA ports are used, in what order, and which form one rail on two nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.testbed.sysfs import Tree
 
 
 def seen(folder: Path, tree: Tree) -> list[tuple[str, str, int | None, str]]:
-    """Each port as it is called, its fabric, the index of its GID, and why it cannot be used."""
+    """Each port's name, fabric, GID index, and why it cannot be used."""
     return [(one["label"], one["fabric"], one["gid"], one["down"]) for one in ports(Node(written(folder, tree)))]
 
 

@@ -1,4 +1,4 @@
-"""Results on a node that was not reached: whose fault that is, and what to do."""
+"""Results on a node that was not reached: who is at fault, and what to do."""
 
 from __future__ import annotations
 

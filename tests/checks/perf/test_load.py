@@ -81,7 +81,7 @@ def test_a_site_has_a_limit_of_its_own() -> None:
     assert (result.verdict, result.message) == (CONCERN, "/fsx: write 2 GB/s; expected at least 2.5 GB/s")
 
 
-# DCGM: one rule for what was run and what was captured
+# DCGM: the same rule for runs and captures
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The checks of pairs on each finding that the analysis can reach, and on measurements without one."""
+"""The checks of pairs on each possible finding of the analysis, and on measurements without one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def campaign(
 
 
 def reading(busbw: float, **data: Any) -> Reading:
-    """A measurement that succeeded, else one that failed for `cable`."""
+    """A measurement that succeeded, or that failed because of `cable`."""
     if not busbw:
         return Reading(problem="cable")
     data = {"is_correct": True, "network": EFA, **data}
@@ -163,7 +163,7 @@ def test_a_node_is_evaluated_by_its_finding(finding: PairFault, verdict: Verdict
         ({"a~b": [USUAL], "c~d": [USUAL]}, "abcd", INCOMPLETE, "measured with one partner only; expected at least 2"),
         ({"a~b": [USUAL], "a~c": [0.0]}, "abc", INCOMPLETE, "measured with one partner only; expected at least 2"),
         ({"a~b": [USUAL], "a~c": [USUAL]}, "abc", PASS, ""),
-        ({"a~b": [USUAL]}, "ab", PASS, ""),  # there is nobody else to measure it with
+        ({"a~b": [USUAL]}, "ab", PASS, ""),  # there is no other node to measure it with
     ],
 )
 def test_a_node_that_was_hardly_measured_does_not_pass(

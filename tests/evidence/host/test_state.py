@@ -1,4 +1,4 @@
-"""What the collectors of processors, memory and kernel report, also for odd files and for none."""
+"""Reports of the processor, memory and kernel collectors, also with odd or missing files."""
 
 from __future__ import annotations
 
