@@ -1,5 +1,5 @@
-"""Alters files of others at random and reads them: none may end in an internal error, or take more than 5 s of a
-processor for a megabyte. The last line is JSON: how many examples, how many were let in, the slowest, what failed.
+"""Alters third-party files at random and reads them: none may end in an internal error, or take more than 5 s of CPU
+per megabyte. The last line is JSON: the number of examples, how many were accepted, the slowest, and failures.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.fuzz.trying import IDLE_S, tried
 
 
 def main(words: Sequence[str]) -> int:
-    """Try the doors that are asked for; 0 where nothing was found."""
+    """Fuzz the inputs named on the command line; return 0 if nothing was found."""
     parser = Arguments("scripts/fuzz", __doc__)
     parser.add_argument("--seconds", type=count, default=60, metavar="N", help="for each door (60)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the chance (another each time)")

@@ -1,4 +1,4 @@
-"""The doors through which what others wrote comes in, each as a run opens it: what it may refuse, and with what."""
+"""The suite's inputs from others, each opened as in a run: what it may refuse, and with which errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tests.training_run.builders import verdicts
 
 @dataclass(frozen=True)
 class Door:
-    """How a file is opened: the folder that it lies in, and its name there. `refuses` is what it may raise."""
+    """How a file is opened: its folder and its name there. `refuses` are the exceptions allowed."""
 
     name: str
     open: Callable[[Path, str], object]
@@ -53,7 +53,7 @@ class Door:
 
     @property
     def seeds(self) -> Seeds:
-        """What it is made to let in."""
+        """The inputs that the fuzzer alters."""
         return seeds.ALL[self.name]()
 
 
@@ -73,7 +73,7 @@ def _evidence(folder: Path, name: str) -> None:
 
 
 def _evaluated(evidence: NodeEvidence) -> None:
-    """What every check says of it, and what is written of that."""
+    """Every check's result on it, and the reports on that."""
     for one in results(evidence).values():
         json.dumps(one.to_json())
 

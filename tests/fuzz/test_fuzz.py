@@ -1,4 +1,4 @@
-"""A short try of each door, the same each time; `scripts/fuzz` goes on where it ends."""
+"""A short, repeatable fuzzing of each input; `scripts/fuzz` goes on from there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gate makes of an agent's log: a node's own words, read through a real API server and decoded strictly."""
+"""How the gate reads an agent's log: a node's words, fetched from a real API server and decoded strictly."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_last_whole_report_is_what_a_node_says(
 
 
 def boots(*names: str, keep: Path) -> list[object]:
-    """What each node says of its boot, for a gate that keeps what it read."""
+    """Each node's reported boot, for a gate that keeps what it read."""
     found = read(*names, k8s_keep=str(keep))
     return [found[name].collectors["boot"].value for name in names]
 

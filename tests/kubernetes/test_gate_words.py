@@ -1,4 +1,4 @@
-"""What the gate makes of verdicts, and how many taints it allows: pure functions."""
+"""How the gate words verdicts, and how many taints it allows: pure functions."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_the_key_of_a_taint_that_may_go_is_this_suites_own() -> None:
             own_key(key)
 
 
-LATER = 4_000_000_000.0  # the node of a test is older
+LATER = 4_000_000_000.0  # nodes of tests are older
 NOBODY = Api("https://api", lambda *_, **__: None)
 
 

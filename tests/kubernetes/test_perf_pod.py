@@ -1,4 +1,4 @@
-"""What a pod that loads a node asks for, and who holds a node's devices."""
+"""What a pod that loads a node requests, and which pods hold a node's devices."""
 
 from __future__ import annotations
 

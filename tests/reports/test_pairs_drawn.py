@@ -1,4 +1,4 @@
-"""What was measured between nodes, drawn and listed on the page of a run."""
+"""Measurements between nodes, drawn and listed on a run's page."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def some_faults(cluster: Simulated) -> None:
 
 
 def changed(fault: PairFault, **journal: object) -> PairwiseRun:
-    """The run of a fault with another journal."""
+    """A fault's run with another journal."""
     (campaign,) = measured(fault).campaigns
     return PairwiseRun((replace(campaign, journal=replace(campaign.journal, **journal)),))  # type: ignore[arg-type]
 

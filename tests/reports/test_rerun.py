@@ -1,4 +1,4 @@
-"""The command that runs again what failed."""
+"""The command that reruns what failed."""
 
 from __future__ import annotations
 

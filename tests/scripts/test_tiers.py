@@ -1,4 +1,4 @@
-"""Which tests run in which tier: no case is lost, and another user changes none that runs as one; what is missing."""
+"""Which tests run in which tier: no case is lost, `any_user` tests are unaffected by users, missing tools are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs over many nodes keep less in memory, and say the same."""
+"""Runs over many nodes keep less in memory, and report the same."""
 
 from __future__ import annotations
 

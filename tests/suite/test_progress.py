@@ -1,4 +1,4 @@
-"""What is said while nodes are asked: how many are done, and who is awaited once they are few."""
+"""Progress while nodes are asked: how many are done, and which are awaited once they are few."""
 
 from __future__ import annotations
 

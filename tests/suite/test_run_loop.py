@@ -1,4 +1,4 @@
-"""A check says the same by each protocol that it runs by; what is well in a large run goes past pytest's hooks."""
+"""A check's result is the same under each run protocol; passing items of a large run bypass pytest's hooks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROTOCOLS: dict[str, tuple[str, ...]] = {
 
 
 def evaluated(runs: Runs, *arguments: str) -> dict[str, dict[str, Any]]:
-    """The record of the one check on each node, without how long it took."""
+    """The one check's record on each node, without its duration."""
     runs.over(all_verdicts(), *arguments)
     return {record["node"]: {**record, "duration_s": 0} for record in runs.records}
 
@@ -58,7 +58,7 @@ def test_a_check_is_evaluated_alike_by_each_protocol(
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two items are many."""
+    """Treat two items as many."""
     monkeypatch.setattr(run_loop, "MANY", 1)
     monkeypatch.setattr(outcomes, "NO_LETTERS_ABOVE", 1)
 

@@ -1,4 +1,4 @@
-"""Words of `-m` and `-k` that choose nothing: what is near is named, and what is known is left alone."""
+"""Words of `-m` and `-k` that select nothing: similar names are suggested, and known words are accepted."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_a_check_that_is_marked_skip_is_not_applicable_and_xfail_keeps_pytests_w
     assert data.ret == 0
 
 
-# Of several devices the worst speaks
+# Of several devices the worst counts
 
 
 WORST = ["bad", "broken", "concern", "pass", "not applicable"]
@@ -193,7 +193,7 @@ OF_EACH_KIND = [
 
 
 def exit_code(runs: Runs, words: list[str], *arguments: str) -> int:
-    """How a run ends over nodes that say these words."""
+    """The exit code of a run over nodes that report these words."""
     runs.checks(test_it=LIGHT)
     nodes = [saying(f"gpu{number:03d}", word) for number, word in enumerate(words, start=1)]
     return int(runs.over(nodes, *arguments).ret)

@@ -1,4 +1,4 @@
-"""Of a run that hangs and left no dump the rank is named whose process does otherwise than all others, which wait."""
+"""A run that hangs without a dump: the rank is named whose process behaves differently from all others, which wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies in folders of real runs: other programs' pickles, jobs that began again elsewhere, clocks that were set."""
+"""Other contents of real runs' folders: foreign pickles, jobs restarted elsewhere, clocks that were set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of the memory and the clocks of GPUs, and of GPUs that only wait."""
+"""Findings on GPUs' memory and clocks, and on GPUs that only wait."""
 
 from __future__ import annotations
 

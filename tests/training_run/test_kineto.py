@@ -1,4 +1,4 @@
-"""Traces of PyTorch's profiler, read event by event: steps, the wait for data, collectives that run alone."""
+"""Traces of PyTorch's profiler, parsed event by event: steps, waits for data, collectives that run alone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_loader_without_workers_is_found_in_a_real_trace() -> None:
         ("hta/sampled_rank-0.json.gz", {0}, "incomplete"),  # two steps
         ("hta/sampled_rank-1.json.gz", {1}, "incomplete"),
         ("hta/nccl_data.json.gz", {0}, "incomplete"),  # three
-        ("tracelens/b200-eager_trace.json.gz", {0}, "incomplete"),  # none is marked
+        ("tracelens/b200-eager_trace.json.gz", {0}, "incomplete"),  # no step is marked
     ],
 )
 def test_real_traces_of_jobs_have_their_collectives(file: str, ranks: set[int], verdict: str) -> None:

@@ -1,4 +1,4 @@
-"""Ranks that call different collectives are told from those that rightly give different sizes, or are only late."""
+"""Ranks that call different collectives are told apart from those with legitimately different sizes, or late ones."""
 
 from __future__ import annotations
 

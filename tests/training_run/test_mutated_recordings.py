@@ -1,4 +1,4 @@
-"""Recordings of which it is known what is wrong, changed: another rank is slow, other columns, dumps that are gone."""
+"""Recordings with known faults, altered: another rank is slow, other columns, missing dumps."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.training_run.builders import labelled, ranks_named, said
 
 pytestmark = pytest.mark.long
 
-SLOW, TIMES = 0, 2.36  # the slow worker of trace-AR, and how many times as long as its peers it computes
-FAULTY = {12, 14}  # of gpu_error_1st
+SLOW, TIMES = 0, 2.36  # the slow worker of trace-AR, and its compute time relative to its peers
+FAULTY = {12, 14}  # in gpu_error_1st
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def recorded() -> TrainingRun:
 
 
 def changed(run: TrainingRun, times: dict[int, float]) -> TrainingRun:
-    """The same run with ranks that compute so many times as long."""
+    """The same run with ranks that compute this many times as long."""
     data = copy(run.data)
     data.compute = {
         (rank, name): {step: (seconds * times.get(rank, 1.0), count) for step, (seconds, count) in cells.items()}

@@ -1,4 +1,4 @@
-"""On which node and GPU a slow or a missing rank runs, and the command that measures that node's pairs."""
+"""The node and GPU of a slow or missing rank, and the command that measures that node's pairs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORLD, SLOW = 16, 12
 
 
 def table(*, host: bool = False, gpu: bool = False) -> str:
-    """Sixteen ranks of which rank 12 is slow, eight on each node."""
+    """Sixteen ranks, eight on each node, of which rank 12 is slow."""
     head = "rank,step,operation,duration" + ",host" * host + ",local_rank" * gpu
     rows = (
         f"{rank},{step},forward,{1.3 if rank == SLOW else 1.0}"

@@ -1,4 +1,4 @@
-"""What tools print of GPUs is read as it is printed: nvidia-smi, dcgmi, answers of Prometheus."""
+"""GPU tools' output is read as printed: nvidia-smi, dcgmi, answers of Prometheus."""
 
 from __future__ import annotations
 

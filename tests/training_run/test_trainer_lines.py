@@ -1,4 +1,4 @@
-"""JSON lines of LLaMA-Factory and ms-swift: steps by the time that they say, losses, evaluations, resumed runs."""
+"""JSON lines of LLaMA-Factory and ms-swift: steps by their times, losses, evaluations, resumed runs."""
 
 from __future__ import annotations
 

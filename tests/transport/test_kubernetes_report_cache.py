@@ -1,4 +1,4 @@
-"""What a gate keeps of agents' reports: a log is read again where something changed, and else seldom."""
+"""A gate's cache of agents' reports: a log is read again after a change, and otherwise seldom."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_where_nothing_can_be_kept_no_fault_waits(tmp_path: Path, monkeypatch: p
 
 
 def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # whose files are not its own
+    monkeypatch.chdir(tmp_path)  # whose files are not the gate's own
     ReportCache(str(tmp_path)).keep(pod(), b"x", NOW)
     kept = ReportCache("")
     kept.keep(pod("gpu002"), b"x", NOW)

@@ -1,4 +1,4 @@
-"""However many there are of something, what hides no fault is counted, and what could hide one is incomplete."""
+"""Limits on numbers: harmless excess is counted, and excess that could hide a fault is incomplete."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_every_job_and_every_switch_of_slurm_is_reported(tmp_path: Path, monkeyp
 
 
 def test_of_many_processes_on_a_gpu_each_control_group_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`_process` and the driver's calls have stand-ins: their own tests are in tests/evidence/gpu."""
+    """`_process` and the driver's calls are replaced: their own tests are in tests/evidence/gpu."""
     of_job = [{"pid": pid, "cgroup": "/job_7"} for pid in range(1000)]
     monkeypatch.setattr(collect_nvml_gpu, "_processes", lambda *_: [*of_job, {"pid": 1000, "cgroup": "/stray"}])
     monkeypatch.setattr(collect_nvml_gpu, "ASKED", {})
@@ -137,7 +137,7 @@ def test_blocked_processes_of_kinds_that_are_not_shown_are_counted(tmp_path: Pat
         (
             "host.shm_leftovers",
             {"memory": {"nccl_shm": {"count": 9, "kib": 2048, "oldest_s": 60.0, "left_out": 1}}},
-            Verdict.INCOMPLETE,  # as jobs are not known here either
+            Verdict.INCOMPLETE,  # the jobs are not known here either
             "9 NCCL segments of at least 2 MiB, the oldest at least 1 minutes old",
         ),
     ],

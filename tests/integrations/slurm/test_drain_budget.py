@@ -1,4 +1,4 @@
-"""The limit on drained nodes, as prologs and epilogs keep it: by what the last health check has left on the node."""
+"""Prologs and epilogs keep the limit on drained nodes by what the last health check left on the node."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SICK = "clusterproof: gpu.gpu_answers: GPU 3: the driver says GPU_IS_LOST"
 
 
 def at(moment: float, full: str = "", boot: str = BOOT) -> str:
-    """What a health check left at that moment of a boot."""
+    """What a health check left at that moment after boot."""
     return json.dumps({"boot_id": boot, "at": moment, "full": full, "nodes": 2})
 
 

@@ -1,4 +1,4 @@
-"""An Xid drains once: again until it could, and not again once an administrator has resumed the node."""
+"""An Xid drains once: retried until it succeeds, and not again once an administrator has resumed the node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.integrations.slurm.histories import FULL, History
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
-    """One on which a health check has found nothing."""
+    """A node on which a health check has found nothing."""
     history = History(tmp_path, monkeypatch)
     history.health_check()
     return history

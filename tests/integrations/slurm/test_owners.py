@@ -1,4 +1,4 @@
-"""Whose processes and files a job has left: read from the evidence, not from what a message says."""
+"""The owners of processes and files that a job left: read from the evidence, not from a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scripts remember: whole records or none, and nothing for ever. And what they log."""
+"""The scripts' state: whole records or none, and nothing kept for ever. And their logs."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ BOTH = ("drain_budget", "drained/prolog-41")
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[State]:
-    """A state on a small disk of its own, and the folder beside it on another."""
+    """A state folder on a separate small disk, with the folder beside it on another."""
     for name in ("var", "run"):
         (tmp_path / name).mkdir()
         mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k,mode=755", "testbed", tmp_path / name])
@@ -161,7 +161,7 @@ def small(tmp_path: Path) -> Iterator[State]:
 
 
 def full(folder: str) -> None:
-    """Fill the disk of a folder, to its last inode's last byte."""
+    """Fill a folder's disk to the last inode and byte."""
     with contextlib.suppress(OSError), (Path(folder).parent / "full").open("wb") as file:
         while True:
             file.write(bytes(4096))
