@@ -11,27 +11,29 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from scripts.arguments import Arguments, count
-from tests.fuzz.doors import DOORS
+from tests.fuzz.inputs import INPUTS
 from tests.fuzz.trying import IDLE_S, tried
 
 
 def main(words: Sequence[str]) -> int:
     """Fuzz the inputs named on the command line; return 0 if nothing was found."""
     parser = Arguments("scripts/fuzz", __doc__)
-    parser.add_argument("--seconds", type=count, default=60, metavar="N", help="for each door (60)")
+    parser.add_argument("--seconds", type=count, default=60, metavar="N", help="for each input (60)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the chance (another each time)")
-    parser.add_argument("doors", nargs="*", metavar="DOOR", help=f"{', '.join(DOORS)}; all unless given")
+    parser.add_argument("inputs", nargs="*", metavar="INPUT", help=f"{', '.join(INPUTS)}; all unless given")
     asked = parser.parse_args(words)
-    names = [name for word in asked.doors or [""] for name in parser.chosen(word, DOORS, "one of " + ", ".join(DOORS))]
+    names = [
+        name for word in asked.inputs or [""] for name in parser.chosen(word, INPUTS, "one of " + ", ".join(INPUTS))
+    ]
     found = {}
     for name in dict.fromkeys(names):
-        one = tried(DOORS[name], asked.seconds, asked.seed, most_s=IDLE_S)
+        one = tried(INPUTS[name], asked.seconds, asked.seed, most_s=IDLE_S)
         found[name] = asdict(one)
         sys.stdout.write(f"{name}: {one.examples} examples, {one.read} read, {one.worst_s:.2f} s at most\n")
         sys.stdout.write("".join(f"FAILED      {failure}\n" for failure in one.failures))
         sys.stdout.flush()
     failed = sum(len(one["failures"]) for one in found.values())
-    sys.stdout.write(f"{json.dumps({'seed': asked.seed, 'failed': failed, 'doors': found})}\n")
+    sys.stdout.write(f"{json.dumps({'seed': asked.seed, 'failed': failed, 'inputs': found})}\n")
     return 1 if failed else 0
 
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.altering import Edit, altered, edits
-from tests.fuzz.doors import Door
+from tests.fuzz.inputs import Input
 
 IDLE_S = 5.0  # CPU seconds for a file of a megabyte on an idle machine
 MOST_S = 30.0  # … on a machine however busy
@@ -37,21 +37,21 @@ class Tried:
     failures: list[str] = field(default_factory=list)
 
 
-def tried(door: Door, seconds: float, first: int, most: int = 10**9, most_s: float = MOST_S) -> Tried:
+def tried(source: Input, seconds: float, first: int, most: int = 10**9, most_s: float = MOST_S) -> Tried:
     """Fuzz one input for a time, or with a number of examples, of `most_s` each. `first` seeds the generator."""
     data, until = Tried(), time.monotonic() + seconds
     for number in range(first, first + 10**9):
         if data.examples >= most or time.monotonic() >= until or len(data.failures) >= 5:
             return data
         try:
-            _try_some(door, number, min(AT_ONCE, most - data.examples), until, data, most_s)
+            _try_some(source, number, min(AT_ONCE, most - data.examples), until, data, most_s)
         except Exception as problem:
             data.failures.append(f"{type(problem).__name__}: {problem!s:.400}; {_note(problem)}")
     return data
 
 
-def _try_some(door: Door, number: int, count: int, until: float, data: Tried, most_s: float) -> None:
-    all_seeds = door.seeds
+def _try_some(source: Input, number: int, count: int, until: float, data: Tried, most_s: float) -> None:
+    all_seeds = source.seeds
 
     @seed(number)
     @settings(
@@ -70,7 +70,7 @@ def _try_some(door: Door, number: int, count: int, until: float, data: Tried, mo
         data.examples += 1
         content = altered(all_seeds[name], changes)
         try:
-            data.worst_s = max(data.worst_s, opened(door, name, content, data, most_s))
+            data.worst_s = max(data.worst_s, opened(source, name, content, data, most_s))
         except Exception as problem:
             problem.args = (f"{name} {json.dumps(repr(changes))[:300]}: {problem!s:.200}",)
             raise
@@ -78,22 +78,22 @@ def _try_some(door: Door, number: int, count: int, until: float, data: Tried, mo
     try_one()
 
 
-def opened(door: Door, name: str, content: bytes, data: Tried | None = None, most_s: float = MOST_S) -> float:
+def opened(source: Input, name: str, content: bytes, data: Tried | None = None, most_s: float = MOST_S) -> float:
     """The CPU seconds that a file takes. Raises TooLong, and whatever the input may not raise."""
     with TemporaryDirectory(prefix="clusterproof-fuzz-") as folder:
         path = Path(folder, name)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
-        return soon_opened(door, Path(folder), name, data, most_s)
+        return soon_opened(source, Path(folder), name, data, most_s)
 
 
-def soon_opened(door: Door, folder: Path, name: str, data: Tried | None = None, most_s: float = MOST_S) -> float:
+def soon_opened(source: Input, folder: Path, name: str, data: Tried | None = None, most_s: float = MOST_S) -> float:
     """The same for an existing file, with the files beside it."""
     began = time.process_time()
     with _interrupted(AFTER_S):
         try:
-            door.open(folder, name)
-        except door.refuses:
+            source.open(folder, name)
+        except source.refuses:
             pass
         else:
             if data:

@@ -44,7 +44,7 @@ from tests.training_run.builders import verdicts
 
 
 @dataclass(frozen=True)
-class Door:
+class Input:
     """How a file is opened: its folder and its name there. `refuses` are the exceptions allowed."""
 
     name: str
@@ -53,7 +53,7 @@ class Door:
 
     @property
     def seeds(self) -> Seeds:
-        """The inputs that the fuzzer alters."""
+        """Valid files that the fuzzer alters."""
         return seeds.ALL[self.name]()
 
 
@@ -144,18 +144,18 @@ def _acceptances(folder: Path, name: str) -> None:
         f"{plan_of(folder / name, Cluster('small', 'ssh', nodes)).digest}".encode()
 
 
-DOORS = {
-    door.name: door
-    for door in (
-        Door("frames", _frames, (NotUnderstood, LinesLost)),
-        Door("evidence", _evidence, (EvidenceError,)),
-        Door("captures", _captures, (InventoryError,)),
-        Door("runs", _runs, (RunError,)),
-        Door("recordings", _recordings, (InventoryError, JournalError)),
-        Door("policy", _policy, (InventoryError,)),
-        Door("history", _history, (HistoryError,)),
-        Door("cases", _cases, (CaseError,)),
-        Door("nhc", _settings_of_nhc, ()),
-        Door("acceptances", _acceptances, (InventoryError, journal.JournalError)),
+INPUTS = {
+    source.name: source
+    for source in (
+        Input("frames", _frames, (NotUnderstood, LinesLost)),
+        Input("evidence", _evidence, (EvidenceError,)),
+        Input("captures", _captures, (InventoryError,)),
+        Input("runs", _runs, (RunError,)),
+        Input("recordings", _recordings, (InventoryError, JournalError)),
+        Input("policy", _policy, (InventoryError,)),
+        Input("history", _history, (HistoryError,)),
+        Input("cases", _cases, (CaseError,)),
+        Input("nhc", _settings_of_nhc, ()),
+        Input("acceptances", _acceptances, (InventoryError, journal.JournalError)),
     )
 }
