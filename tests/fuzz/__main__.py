@@ -22,9 +22,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the chance (another each time)")
     parser.add_argument("inputs", nargs="*", metavar="INPUT", help=f"{', '.join(INPUTS)}; all unless given")
     asked = parser.parse_args(words)
-    names = [
-        name for word in asked.inputs or [""] for name in parser.chosen(word, INPUTS, "one of " + ", ".join(INPUTS))
-    ]
+    expected = "one of " + ", ".join(INPUTS)
+    names = [name for word in asked.inputs or [""] for name in parser.chosen(word, INPUTS, expected)]
     found = {}
     for name in dict.fromkeys(names):
         one = tried(INPUTS[name], asked.seconds, asked.seed, most_s=IDLE_S)
