@@ -54,7 +54,7 @@ def test_changes_are_counted_where_there_is_a_history(runs: Runs, service: Servi
     assert output_of("New", Cluster="small") == [0]
 
 
-def test_of_a_history_that_cannot_be_read_no_change_is_counted(runs: Runs, service: Service) -> None:
+def test_no_change_is_counted_without_a_readable_history(runs: Runs, service: Service) -> None:
     runs.checks(test_it=LIGHT)
     (runs.folder / "history.sqlite").write_text("no database " * 100)
     runs.over(all_verdicts(), "--cloudwatch", NAMESPACE, "--history=history.sqlite")

@@ -230,7 +230,7 @@ def test_a_denied_command_names_the_action(manager: SystemsManager, service: Ser
         ("", "hyperpod-node-debugger", "ssh gpu001 true"),
     ],
 )
-def test_who_owns_a_node_that_is_not_reached_speaks_of_the_way_to_it(address: str, owner: str, command: str) -> None:
+def test_the_owner_of_an_unreached_node_explains_how_it_is_reached(address: str, owner: str, command: str) -> None:
     target = Target("gpu001", address)
     lost = NodeEvidence(target.name, unreached=Unreached.NOT_CONNECTED)
     (node,) = nodes(Cluster("one", "ssm", (target,)), {target.name: lost}).values()

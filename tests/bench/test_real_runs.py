@@ -25,7 +25,7 @@ from bench.runs import cost
 ROUNDS = len(HANGS) * (len(KINDS) + 1)
 
 
-def test_of_nine_runs_one_hangs_and_each_other_has_a_kind_of_its_own(tmp_path: Path) -> None:
+def test_one_of_nine_runs_hangs_and_each_other_has_a_kind_of_its_own(tmp_path: Path) -> None:
     asked = list(plans(ROUNDS, tmp_path))
     kinds = len({plan.fault for plan in asked if not plan.hangs})
     assert kinds >= len(set(KINDS) - {THROTTLED})  # without control groups, no run is throttled

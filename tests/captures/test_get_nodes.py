@@ -92,7 +92,7 @@ def test_one_node_in_yaml_is_that_node(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ready", "verdict"), [("True", Verdict.INCOMPLETE), ("False", Verdict.FAIL)])
-def test_of_yaml_that_is_cut_only_what_is_wrong_counts(ready: str, verdict: Verdict, tmp_path: Path) -> None:
+def test_only_faults_count_in_truncated_yaml(ready: str, verdict: Verdict, tmp_path: Path) -> None:
     text = as_yaml(node("a-2", ready)).partition("  nodeInfo:")[0]
     assert verdicts(tmp_path, text, READY)["a-2"][0] is verdict
 

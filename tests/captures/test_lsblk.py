@@ -149,7 +149,7 @@ def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
         MAP.format(name="mpatha (3600144f0c7)", first=UP, second=UP),
     ],
 )
-def test_of_healthy_pools_nothing_is_said_and_nothing_is_unknown(text: str, tmp_path: Path) -> None:
+def test_healthy_pools_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -> None:
     assert "nvme" in output_of(text)
     assert found(tmp_path, text) == []
 

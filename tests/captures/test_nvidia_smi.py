@@ -81,7 +81,7 @@ def test_a_capture_is_understood_as_a_whole(capture: Sample) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("capture", captures(healthy=True))
-def test_of_a_healthy_capture_no_check_complains(capture: Sample) -> None:
+def test_no_check_complains_about_a_healthy_capture(capture: Sample) -> None:
     results = evaluated(FOLDER / capture.file, instance_type=TYPES.get(capture.file, ""))
     known = {check for check, files in KNOWN.items() if capture.name in files.split()}
     complaints = {check for check, result in results.items() if result.verdict in (Verdict.FAIL, Verdict.CONCERN)}
@@ -89,7 +89,7 @@ def test_of_a_healthy_capture_no_check_complains(capture: Sample) -> None:
 
 
 @pytest.mark.parametrize("capture", captures(healthy=False))
-def test_of_a_faulty_capture_a_check_complains(capture: Sample) -> None:
+def test_a_check_complains_about_a_faulty_capture(capture: Sample) -> None:
     verdicts = {result.verdict for result in evaluated(FOLDER / capture.file).values()}
     assert verdicts & {Verdict.FAIL, Verdict.CONCERN}
 

@@ -46,7 +46,7 @@ def test_an_answer_on_a_full_disk_is_one_line_and_no_verdict(words: list[str], t
 
 
 @pytest.mark.parametrize("words", [*ANSWERS, ["check", "--help-all"]], ids=" ".join)
-def test_who_reads_no_further_is_told_nothing(words: list[str], tmp_path: Path) -> None:
+def test_a_reader_that_stops_is_told_nothing(words: list[str], tmp_path: Path) -> None:
     assert ran('"$@" | true', words, tmp_path).stderr == ""
 
 

@@ -42,7 +42,7 @@ def test_a_jobs_own_words_its_end_and_its_node_are_read(kubernetes: Bed, named: 
     assert "journalctl -k" in text
 
 
-def test_of_a_container_that_began_anew_the_log_of_the_one_before_is_read(kubernetes: Bed) -> None:
+def test_the_previous_log_of_a_restarted_container_is_read(kubernetes: Bed) -> None:
     with job(kubernetes, "train", spec(BEGUN_ANEW, "OnFailure")):
         wait_until(lambda: any(one["restartCount"] for one in containers(kubernetes)), "begun anew")
         found = said("default/train")

@@ -162,7 +162,7 @@ def test_a_program_that_takes_too_much_memory_is_reported(kubernetes: Bed, monke
     assert "OOMKilled" in answer.detail
 
 
-def test_of_a_log_that_was_rotated_no_answer_is_made(kubernetes: Bed) -> None:
+def test_a_rotated_log_yields_no_answer(kubernetes: Bed) -> None:
     answer = answer_of('echo begin; head -c 3000000 /dev/zero | tr "\\\\0" x | fold -w 1000; sleep 8; echo end')
     assert answer.output.endswith(b"end\n")
     assert b"begin" not in answer.output

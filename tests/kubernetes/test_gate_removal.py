@@ -57,7 +57,7 @@ def test_the_gates_own_account_may_remove_it_too(gate: GateBed) -> None:
     assert written.problems == ()
 
 
-def test_who_may_not_change_nodes_is_told_which_right_is_missing(
+def test_a_user_who_may_not_change_nodes_is_told_which_right_is_missing(
     gate: GateBed, kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, token = kubernetes.granted()

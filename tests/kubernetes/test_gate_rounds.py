@@ -141,7 +141,7 @@ def test_nodes_whose_evaluation_comes_to_nothing_stop_no_heartbeat_of_others_and
 
 
 @pytest.mark.long
-def test_of_a_node_that_is_gone_nothing_is_said_though_its_last_evaluation_came_to_nothing(
+def test_nothing_is_reported_of_a_node_that_is_gone_though_its_last_evaluation_failed(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = names(MOST + 10)

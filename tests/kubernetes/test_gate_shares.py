@@ -117,7 +117,7 @@ def test_nodes_are_asked_for_until_they_have_been_divided_and_again_when_an_agen
     assert shares.are_unknown(again, 180.0)  # the node was created anew under its name
 
 
-def test_of_a_node_that_has_left_nothing_stands() -> None:
+def test_nothing_stands_of_a_node_that_has_left() -> None:
     count = 2 * MOST
     shares, agents = divided(count), every(count)
     evaluate(shares, agents, 0.0)

@@ -163,7 +163,7 @@ def test_what_breaks_in_a_wait_does_not_read_as_an_unfit_node(
 
 
 @needs_kubectl
-def test_who_may_read_no_nodes_is_told_at_once(gate: GateBed) -> None:
+def test_a_user_who_may_read_no_nodes_is_told_at_once(gate: GateBed) -> None:
     _, token = gate.bed.account([])
     with pytest.raises(KubernetesDenied, match="expected the right to get nodes"):
         waited(api_of(gate.bed.plane.kubeconfig(token)), Wait(NODE), lambda _: None, threading.Event())

@@ -218,7 +218,7 @@ def test_what_went_wrong_alike_for_many_nodes_is_one_line() -> None:
     assert writer.lines() == ["gpu[000-099]: 500: node NODE is ill"]
 
 
-def test_of_many_errors_the_first_are_reported_and_how_many_more_there_are() -> None:
+def test_the_first_of_many_errors_are_reported_and_the_others_counted() -> None:
     writer = ObjectWriter(NOBODY)
     for number in range(12):
         writer.tried(f"gpu{number:03d}", lambda number=number: refuse(f"reason {number}"))  # type: ignore[misc]

@@ -79,7 +79,7 @@ def test_the_scheduler_places_it_and_it_has_no_privilege_and_nothing_of_the_host
         ),
     ],
 )
-def test_who_holds_devices_is_named(pods: list[Pod], words: str) -> None:
+def test_the_holder_of_devices_is_named(pods: list[Pod], words: str) -> None:
     assert taken(node(P5), pods) == words
 
 

@@ -143,7 +143,7 @@ def test_a_plugin_that_watches_may_know_an_item_by_the_very_object_that_is_its_i
 
 
 @WORKERS
-def test_who_watches_changes_no_verdict_no_record_and_no_letter(runs: Runs, workers: list[str]) -> None:
+def test_plugins_that_watch_change_no_verdict_no_record_and_no_letter(runs: Runs, workers: list[str]) -> None:
     runs.checks(test_it=LIGHT)
     kept = []
     for conftest in ("", WATCHING):

@@ -34,7 +34,7 @@ def findings(said: Mapping[str, Result]) -> dict[str, Verdict]:
     return {name: one.verdict for name, one in said.items() if one.verdict in (Verdict.FAIL, Verdict.CONCERN)}
 
 
-def test_of_an_idle_gpu_nothing_is_said(runs: Runs) -> None:
+def test_nothing_is_reported_of_an_idle_gpu(runs: Runs) -> None:
     said = of_recording(runs, "idle")
     assert findings(said) == OF_THE_MACHINE
     assert len([name for name, one in said.items() if name.startswith("gpu.") and one.verdict is Verdict.PASS]) >= 20

@@ -84,7 +84,7 @@ def test_a_full_disk_leaves_no_half_of_a_manifest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", ["", "-n2"], ids=["alone", "two workers"])
-def test_who_reads_but_the_first_line_costs_no_report(runs: Runs, workers: str) -> None:
+def test_a_reader_of_only_the_first_line_costs_no_report(runs: Runs, workers: str) -> None:
     runs.checks(test_it=LIGHT)
     cluster = runs.cluster(all_verdicts())
     line = f"$PYTEST --cluster {cluster} --report=kept --results {runs.results_file} {workers} | head -n 1"

@@ -67,7 +67,7 @@ def test_on_few_nodes_each_cell_that_is_not_a_pass_has_its_letter_and_its_words(
     }
 
 
-def test_of_two_results_in_one_cell_the_worse_is_drawn() -> None:
+def test_the_worse_of_two_results_in_one_cell_is_drawn() -> None:
     results = [Result("gpu.ecc", "n1", verdict) for verdict in (Verdict.CONCERN, Verdict.FAIL, Verdict.PASS)]
     assert "n1 · gpu.ecc: fail." in matrix(results, ["n1"])
     assert "concern" not in matrix(results, ["n1"])

@@ -78,7 +78,9 @@ def met(recording: Path, node: str) -> str:
     return next(one.pair.other(node) for one in data if node in one.pair)
 
 
-def test_who_is_not_asked_is_not_evaluated_and_nothing_of_that_run_is_in_the_trends(runs: Runs, tmp_path: Path) -> None:
+def test_a_node_that_is_not_asked_is_not_evaluated_and_that_run_is_not_in_the_trends(
+    runs: Runs, tmp_path: Path
+) -> None:
     history = tmp_path / "history.sqlite"
     slow = recording_of(SLOW, tmp_path / "slow")
     evaluated(runs, slow, f"--history={history}")

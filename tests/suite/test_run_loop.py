@@ -86,7 +86,7 @@ def test_what_failed_and_passes_now_is_not_among_the_last_failed(runs: Runs) -> 
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("hook", ["logstart(nodeid)", "logreport(report)", "logfinish(nodeid)"])
-def test_whoever_wants_each_report_gets_it(runs: Runs, hook: str) -> None:
+def test_each_report_is_available_on_request(runs: Runs, hook: str) -> None:
     runs.checks(conftest=f"def pytest_runtest_{hook}:\n    print('called')\n", test_it=LIGHT)
     data = runs.over([saying(f"gpu00{number}", "pass") for number in range(1, 5)], "-s")
     assert sum("called" in line for line in data.outlines) >= 4

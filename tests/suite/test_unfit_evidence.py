@@ -46,7 +46,7 @@ def test_it_is_a_recording_of_that_node_alone_and_says_the_same(reported: NodeEv
     assert again.collectors == reported.collectors
 
 
-def test_of_a_node_that_comes_and_goes_the_newest_are_kept(reported: NodeEvidence, tmp_path: Path) -> None:
+def test_the_newest_are_kept_of_a_node_that_comes_and_goes(reported: NodeEvidence, tmp_path: Path) -> None:
     for minute in range(MOST + 3):
         keep_unfit(tmp_path, CLUSTER, reported, AT + 60 * minute)
     assert len(kept(tmp_path)) == MOST

@@ -139,7 +139,7 @@ WORST = ["bad", "broken", "concern", "pass", "not applicable"]
 
 
 @pytest.mark.parametrize("rank", range(len(WORST)), ids=WORST)
-def test_of_several_devices_the_worst_speaks(runs: Runs, rank: int) -> None:
+def test_the_worst_of_several_devices_speaks(runs: Runs, rank: int) -> None:
     runs.checks(test_it=DEVICES)
     words = WORST[:rank:-1] + [WORST[rank]] * 2 if rank < 4 else [WORST[4]] * 2
     runs.over([saying("gpu001", *words)])
@@ -251,7 +251,7 @@ def test_no_display_option_changes_a_verdict(runs: Runs, option: str) -> None:
     assert runs.verdicts == VERDICTS
 
 
-def test_who_asks_for_pytests_own_summary_gets_it(runs: Runs) -> None:
+def test_pytests_own_summary_is_shown_on_request(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     data = runs.over(all_verdicts(), "-rf").stdout
     data.fnmatch_lines(["FAILED test_it.py::test_word?gpu002? - gpu002: the word is bad; expected pass*"])

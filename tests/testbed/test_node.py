@@ -198,7 +198,7 @@ def test_a_hung_mount_never_answers_but_who_waits_can_be_killed() -> None:
 
 
 @needs_frozen
-def test_who_writes_to_a_frozen_file_system_cannot_be_killed() -> None:
+def test_a_writer_to_a_frozen_file_system_cannot_be_killed() -> None:
     with entered(with_frozen(healthy_cpu(), "/stuck")) as node:
         for timeout_s in (0.5, 5.0, 50.0):  # on a busy machine it is killed before it writes
             with pytest.raises(subprocess.TimeoutExpired):

@@ -61,7 +61,7 @@ def test_a_slow_link_is_slow_between_its_two_nodes_only(bed: Testbed, options: t
         assert slow_pairs(bed, *options) == {str(Pair("n1", "n4"))}
 
 
-def test_of_a_slow_group_every_node_is_slow(bed: Testbed) -> None:
+def test_every_node_of_a_slow_group_is_slow(bed: Testbed) -> None:
     with bed.slow_group(["n3", "n4"], SLOW_WIRE):
         assert slow_pairs(bed) == {"n1~n3", "n1~n4", "n2~n3", "n2~n4", "n3~n4"}
 

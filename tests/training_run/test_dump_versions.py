@@ -155,7 +155,7 @@ def test_a_batch_of_sends_has_ended_when_the_call_that_coalesces_it_has(tmp_path
     assert said("run.first_missing", written(tmp_path, dumps)).verdict is Verdict.PASS
 
 
-def test_of_dumps_of_gloo_the_rank_is_named_that_does_not_come(tmp_path: Path) -> None:
+def test_dumps_of_gloo_name_the_rank_that_does_not_come(tmp_path: Path) -> None:
     dumps = {rank: of_gloo(dump(rank, {"0": reached["0"]}, keeps_ended=True)) for rank, reached in BEHIND.items()}
     result = said("run.first_missing", written(tmp_path, dumps, as_json=True))
     assert result.message == (
@@ -163,6 +163,6 @@ def test_of_dumps_of_gloo_the_rank_is_named_that_does_not_come(tmp_path: Path) -
     )
 
 
-def test_of_dumps_of_gloo_without_a_wait_nobody_is_named(tmp_path: Path) -> None:
+def test_dumps_of_gloo_without_a_wait_name_nobody(tmp_path: Path) -> None:
     dumps = {rank: of_gloo(dump(rank, {"0": (50, 50)}, keeps_ended=True)) for rank in range(4)}
     assert said("run.first_missing", written(tmp_path, dumps, as_json=True)).verdict is Verdict.PASS

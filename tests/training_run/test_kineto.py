@@ -94,7 +94,7 @@ def test_a_trace_without_steps_is_one_step(tmp_path: Path) -> None:
     assert list(run.data.steps[3]) == [0]
 
 
-def test_of_a_trace_that_was_cut_what_was_written_is_read(tmp_path: Path) -> None:
+def test_the_written_part_of_a_truncated_trace_is_read(tmp_path: Path) -> None:
     text = trace(ten_steps(loading=200))
     for data in (text[: len(text) * 2 // 3].encode(), gzip.compress(text.encode())[:-40]):
         assert len(read(tmp_path, data).data.steps[3]) >= 5

@@ -51,7 +51,7 @@ def test_a_trace_of_few_steps_says_what_it_saw_and_is_incomplete(tmp_path: Path)
     assert result.message.startswith("in 55.6 % of 4 steps of rank 1 only collectives run; expected at least 5 steps")
 
 
-def test_who_comes_last_to_collectives_is_named_by_traces(tmp_path: Path) -> None:
+def test_traces_name_the_rank_that_comes_last_to_collectives(tmp_path: Path) -> None:
     result = said("run.last_to_come", recommending(tmp_path, steps=20))
     assert result.verdict.value == "concern"
     assert result.message.startswith(
@@ -70,7 +70,7 @@ def test_too_few_of_each_group_pass_nobody(tmp_path: Path) -> None:
     assert result.message.startswith("18 collectives that every rank recorded; expected at least 20")
 
 
-def test_who_comes_last_in_a_few_steps_is_said_and_passes_nobody(tmp_path: Path) -> None:
+def test_a_rank_last_in_a_few_steps_is_reported_and_nobody_passes(tmp_path: Path) -> None:
     result = said("run.last_to_come", recommending(tmp_path, steps=2))
     assert result.verdict.value == "incomplete"
     assert result.message == (
@@ -188,7 +188,7 @@ def test_ranks_of_which_now_this_one_now_that_one_comes_last_pass(tmp_path: Path
     assert said("run.last_to_come", written(tmp_path, traces)).verdict.value == "pass"
 
 
-def test_who_may_come_last_by_chance_is_not_named(tmp_path: Path) -> None:
+def test_a_rank_that_may_be_last_by_chance_is_not_named(tmp_path: Path) -> None:
     """Of three ranks each comes last about a third of the time: three in five of forty prove nothing yet."""
     traces = {rank: named(rank, "allreduce", NCCL, late=-1) for rank in range(3)}
     for rank, events in traces.items():

@@ -118,7 +118,7 @@ def test_a_rank_without_a_file_leaves_it_open(tmp_path: Path) -> None:
     assert result.message.startswith("0 collectives that every rank recorded; expected at least 100")
 
 
-def test_of_a_long_run_every_second_collective_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_run_keeps_every_second_collective(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collectives, "MAX_KEPT", 150)
     run = arriving(3, calls=400)
     assert len(run.data.arrivals.seen) <= 150

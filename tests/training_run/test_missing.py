@@ -49,7 +49,7 @@ def test_the_ranks_that_were_broken_on_purpose_are_named_and_no_other() -> None:
 
 @pytest.mark.parametrize("reached", [HOST_HANGS, GPU_STOPS], ids=["its host hangs", "its GPU stops"])
 @pytest.mark.parametrize("keeps_ended", [False, True], ids=["only what waits", "all of the ring"])
-def test_who_waits_for_nobody_is_named_and_who_waits_is_not(
+def test_a_rank_that_waits_for_nobody_is_named_and_one_that_waits_is_not(
     tmp_path: Path, reached: dict[int, Reached], keeps_ended: bool
 ) -> None:
     result = said("run.first_missing", hanging(tmp_path, reached, keeps_ended=keeps_ended))
@@ -73,7 +73,7 @@ def test_who_waits_for_nobody_is_named_and_who_waits_is_not(
         ("scatter", "incomplete"),
     ],
 )
-def test_who_is_still_in_what_another_has_ended_has_stopped_only_where_all_end_together(
+def test_a_rank_in_a_collective_that_another_completed_has_stopped_only_if_all_complete_together(
     tmp_path: Path, kind: str, verdict: str
 ) -> None:
     """Rank 0 has completed 90, in which rank 1 still is: a broadcast's root completes it while the others wait."""
@@ -84,7 +84,7 @@ def test_who_is_still_in_what_another_has_ended_has_stopped_only_where_all_end_t
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "broadcast", "reduce", "gather", "scatter"])
-def test_who_has_not_come_at_all_is_named_whatever_others_wait_for(tmp_path: Path, kind: str) -> None:
+def test_a_rank_that_never_came_is_named_whatever_others_wait_for(tmp_path: Path, kind: str) -> None:
     result = said("run.first_missing", hanging(tmp_path, HOST_HANGS, kind=kind))
     assert result.message.startswith(f"rank 1 missing in {kind} 51 of default_pg")
 
@@ -94,7 +94,7 @@ def test_ranks_that_have_all_come_pass(tmp_path: Path) -> None:
     assert said("run.first_missing", hanging(tmp_path, reached)).verdict is Verdict.PASS
 
 
-def test_who_left_no_dump_is_named_where_others_wait_for_it_and_that_is_incomplete(tmp_path: Path) -> None:
+def test_a_rank_without_a_dump_is_named_where_others_wait_for_it_and_that_is_incomplete(tmp_path: Path) -> None:
     result = said("run.first_missing", hanging(tmp_path, {rank: HOST_HANGS[rank] for rank in (0, 2, 3)}))
     assert result.verdict is Verdict.INCOMPLETE
     assert result.message.startswith("rank 1 left no dump, and others wait for them in all_reduce 51 of default_pg")

@@ -67,7 +67,7 @@ def test_rows_and_columns_in_any_order_read_the_same(recorded: TrainingRun, tmp_
     assert said("run.slow_rank", shuffled).message == said("run.slow_rank", recorded).message
 
 
-def test_whosever_dump_is_gone_no_healthy_rank_is_named_missing() -> None:
+def test_no_healthy_rank_is_named_missing_whichever_dump_is_gone() -> None:
     dumps = read_run([str(labelled("flight-recorder/gpu_error_1st"))]).data.dumps
     for gone in dumps:
         found = missing({rank: dump for rank, dump in dumps.items() if rank != gone})

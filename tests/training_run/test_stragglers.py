@@ -37,7 +37,7 @@ def test_the_labelled_slow_worker_is_named_and_nobody_else() -> None:
 
 
 @pytest.mark.long
-def test_of_labelled_uneven_stages_nobody_is_named() -> None:
+def test_nobody_is_named_for_labelled_uneven_stages() -> None:
     run = read_run([str(labelled("straggler-analysis/trace-ST.csv.gz"))])
     assert ranks_named(run) == []
     assert said("run.stages_uneven", run).message.startswith("stage 3 computes 1.63 times as long as stage 0")

@@ -158,7 +158,7 @@ def test_a_share_is_handed_over_with_its_own_agents_alone_and_as_they_are(tmp_pa
 
 
 @pytest.mark.parametrize(("targets", "agents"), [((), AGENTS), (SHARE, AgentPods({}, {}))], ids=["whole", "no agents"])
-def test_of_an_earlier_share_nothing_is_left(tmp_path: Path, targets: tuple[Target, ...], agents: AgentPods) -> None:
+def test_nothing_is_left_of_an_earlier_share(tmp_path: Path, targets: tuple[Target, ...], agents: AgentPods) -> None:
     hand_over(tmp_path, SHARE, AGENTS)
     hand_over(tmp_path, targets, agents)
     assert handed_share(str(tmp_path)) is None

@@ -110,7 +110,7 @@ def read(node: Node) -> object:
 
 
 @needs_hung_mount
-def test_whoever_a_user_holds_in_his_file_system_does_not_fail_the_node(tmp_path: Path) -> None:
+def test_a_process_that_a_user_holds_in_his_file_system_does_not_fail_the_node(tmp_path: Path) -> None:
     collector = tmp_path / "looking.py"
     collector.write_text(LOOKING)
     with mounted("/dev/shm/mine") as node:

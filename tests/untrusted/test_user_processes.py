@@ -62,7 +62,7 @@ def test_a_users_process_that_is_called_like_a_daemon_has_not_its_limits(
 
 @needs_nodes
 @pytest.mark.parametrize("daemon", ["slurmd", "containerd"])
-def test_whose_program_only_root_may_know_has_limits_that_are_not_known(daemon: str) -> None:
+def test_a_process_whose_program_only_root_may_see_has_unknown_limits(daemon: str) -> None:
     image = healthy_cpu()
     others = {name: limit for name, limit in image.daemons.items() if name != daemon}
     with entered(replace(image, daemons=others)) as node:

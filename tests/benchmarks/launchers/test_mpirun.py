@@ -116,7 +116,7 @@ class TestByMpirun:
             data = measured(launcher, [NodeGroup(NAMES)])["gpu-[1-4]"]
         assert (data.problem, data.busbw_gb_per_s) == ("", 71.33)
 
-    def test_of_a_group_the_nodes_that_are_not_reached_are_counted(self) -> None:
+    def test_the_nodes_of_a_group_that_are_not_reached_are_counted(self) -> None:
         with cluster() as bed, bed.joined(), mpirun(over_ssh(bed, all_reduce())) as launcher:
             data = measured(launcher, [NodeGroup(NAMES)])["gpu-[1-4]"]
         assert data.problem.startswith("gpu-1 does not reach gpu-2 and 2 more nodes over ssh: ")

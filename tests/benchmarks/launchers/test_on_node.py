@@ -99,7 +99,7 @@ def test_nothing_that_lies_where_a_command_runs_is_run_or_loaded(monkeypatch: py
 
 
 @pytest.mark.long
-def test_of_a_long_output_the_head_and_the_tail_are_kept() -> None:
+def test_a_long_output_keeps_its_head_and_tail() -> None:
     data = visited("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last")
     text = data.outputs[0].text
     assert text.startswith("first\nxxx")

@@ -62,7 +62,7 @@ def test_the_word_is_in_no_environment_of_what_is_started(port: int) -> None:
     assert WORD not in asked(port, "env").stdout
 
 
-def test_who_does_not_know_the_word_has_nothing_run_and_who_does_is_still_served(port: int) -> None:
+def test_a_peer_without_the_secret_has_nothing_run_and_one_with_it_is_still_served(port: int) -> None:
     refused = asked(port, "echo done", word="another")
     assert (refused.stdout, refused.returncode) == ("", 1)
     assert asked(port, "echo done").stdout == "done\n"

@@ -73,7 +73,7 @@ OUTSIDERS: dict[str, Callable[[socket.socket], object]] = {
 
 
 @pytest.mark.parametrize("outsider", OUTSIDERS)
-def test_whoever_knows_the_secret_is_met_though_many_came_before_who_do_not(port: int, outsider: str) -> None:
+def test_a_peer_with_the_secret_is_met_though_many_without_it_came_before(port: int, outsider: str) -> None:
     with served(port) as came, ExitStack() as candidates:
         for _ in range(2 * rendezvous.MAX_CANDIDATES):
             candidate = candidates.enter_context(socket.create_connection(("127.0.0.1", port), LATEST_S))
@@ -115,7 +115,7 @@ def impostor(port: int, says: bytes) -> Iterator[bytearray]:
 
 
 @pytest.mark.parametrize("words", [b"", READY, b"x" * QUESTION_BYTES, b"x" * (QUESTION_BYTES + PROOF_BYTES) + READY])
-def test_whoever_listens_in_its_place_is_passed_over_and_learns_nothing(
+def test_an_impostor_that_listens_is_passed_over_and_learns_nothing(
     port: int, words: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rendezvous, "listen", listen)

@@ -156,7 +156,7 @@ def test_without_a_device_or_a_program_nothing_is_exchanged_and_the_node_is_name
 
 
 @pytest.mark.long
-def test_of_two_nodes_without_rdma_hardware_neither_is_the_culprit(tmp_path: Path) -> None:
+def test_neither_of_two_nodes_without_rdma_hardware_is_blamed(tmp_path: Path) -> None:
     (tmp_path / "sys").mkdir()
     found = both((str(tmp_path), str(tmp_path)))
     assert (found.failure, found.culprit) == (Failure.NO_RDMA, "")

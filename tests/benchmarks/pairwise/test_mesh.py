@@ -172,7 +172,7 @@ SIDES = {4: "n[000-001] and n[002-003]", 16: "n[000-007] and n[008-015]", 128: "
 @pytest.mark.long
 @pytest.mark.parametrize("count", SIDES)
 @pytest.mark.parametrize("racks", [2, 4])
-def test_of_a_cut_between_racks_both_sides_are_named_and_no_node(count: int, racks: int) -> None:
+def test_a_cut_between_racks_names_both_sides_and_no_node(count: int, racks: int) -> None:
     for seed in range(4):
         made = planned(count, count // racks if count > racks else 0, seed)
         (cut,) = concluded(made, Wiring(sides=[names(count)[: count // 2]])).findings
@@ -182,7 +182,7 @@ def test_of_a_cut_between_racks_both_sides_are_named_and_no_node(count: int, rac
 
 @pytest.mark.long
 @pytest.mark.parametrize("count", [8, 16, 128])
-def test_of_a_cut_that_no_rack_shows_no_node_is_named_either(count: int) -> None:
+def test_a_cut_that_no_rack_shows_names_no_node_either(count: int) -> None:
     for seed in range(12):
         found = concluded(planned(count, seed=seed), Wiring(sides=[names(count)[::2]])).findings
         assert {one.kind for one in found} - {OPEN} == {CUT}

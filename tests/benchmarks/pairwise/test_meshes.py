@@ -70,9 +70,7 @@ class Faults:
 @pytest.mark.long
 @pytest.mark.parametrize("rack", [0, 4])
 @pytest.mark.parametrize("count", [8, 16, 48])
-def test_of_up_to_three_faults_at_once_none_accuses_an_innocent_node_and_each_device_is_said(
-    count: int, rack: int
-) -> None:
+def test_up_to_three_faults_at_once_blame_no_innocent_node_and_each_device_is_named(count: int, rack: int) -> None:
     random = Random(f"{count} {rack}")
     for seed in range(MESHES if count < 48 else MESHES // 4):
         made, faults = planned(count, rack, seed), Faults()

@@ -172,7 +172,7 @@ def test_a_claim_of_many_pods_is_reported_once_and_of_many_claims_the_oldest_pod
     assert message.endswith(", and 1 more; expected claims that have a volume within 10 min")
 
 
-def test_of_a_node_that_was_not_reached_kubernetes_report_is_evaluated_and_the_rest_incomplete() -> None:
+def test_kubernetes_report_on_an_unreached_node_is_evaluated_and_the_rest_incomplete() -> None:
     words = healthy()
     words.of_nodes[NAMES[2]] = {}
     compared = {"k8s_gpu_seen", "k8s_gpu_labels", "k8s_hugepages", "k8s_gpu_pods", "k8s_kubelet_policy"}

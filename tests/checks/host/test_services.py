@@ -94,9 +94,7 @@ def test_every_service_of_the_catalogue_is_found_dead_under_its_own_name(name: s
     ],
 )
 @pytest.mark.parametrize("data", ["failed", "restarting"])
-def test_of_other_units_that_fail_only_those_of_the_system_are_worth_a_look(
-    data: str, unit: str, verdict: Verdict
-) -> None:
+def test_only_failed_units_of_the_system_are_a_concern(data: str, unit: str, verdict: Verdict) -> None:
     assert verdict_of("preflight", **{data: [unit]}).verdict is verdict
     assert verdict_of("prolog", **{data: [unit]}).verdict is (FAIL if verdict is FAIL else PASS)
 

@@ -93,7 +93,7 @@ SLOW = rdma(*(mlx5(number, port(rate=EDR)) for number in range(4)))
     ],
     ids=["rate", "number", "link layer", "switched off"],
 )
-def test_of_two_nodes_the_lesser_one_is_a_concern(check: str, worse: dict[str, Any], words: str) -> None:
+def test_the_lesser_of_two_nodes_is_a_concern(check: str, worse: dict[str, Any], words: str) -> None:
     one, other = node("n0", **worse), node("n1", **four())
     result = said(check, one, other)
     assert (result.verdict, words in result.message) == (CONCERN, True), result.message

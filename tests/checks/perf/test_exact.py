@@ -173,7 +173,7 @@ def test_products_that_were_not_made_prove_nothing(printed: str) -> None:
 
 
 @pytest.mark.parametrize(("instance_type", "verdict"), [("p5.48xlarge", INCOMPLETE), ("c6i.32xlarge", NA)])
-def test_where_no_gpu_is_it_depends_on_the_type_whether_one_is_missing(instance_type: str, verdict: Verdict) -> None:
+def test_whether_a_gpu_is_missing_depends_on_the_type(instance_type: str, verdict: Verdict) -> None:
     value = {"none": "no NVIDIA GPU"}
     assert evaluated("gpu.gpu_exact", "gpu_exact", {"gpu001": value}, instance_type).verdict is verdict
 

@@ -172,7 +172,7 @@ def test_several_gpus_of_a_node_that_differ_from_themselves_may_have_software_th
     assert "GPU 2, 3: float32: other results when steps are repeated, on 2 of 8 GPUs: its software" in result.message
 
 
-def test_of_two_gpus_one_that_differs_from_itself_is_not_most_of_them() -> None:
+def test_one_of_two_gpus_that_differs_from_itself_is_not_the_majority() -> None:
     def two(data: dict[str, Any]) -> None:
         del data["steps"]["gpus"][2:]
 
@@ -282,7 +282,7 @@ def test_what_was_not_made_proves_nothing(check: str, collector: str, printed: s
 @pytest.mark.parametrize(
     ("instance_type", "verdict"), [("p5.48xlarge", INCOMPLETE), ("c6i.32xlarge", Verdict.NOT_APPLICABLE)]
 )
-def test_where_no_gpu_is_it_depends_on_the_type(
+def test_the_type_decides_whether_a_gpu_is_expected(
     check: str, collector: str, instance_type: str, verdict: Verdict
 ) -> None:
     assert evaluated(check, collector, {"gpu001": {"none": "no NVIDIA GPU"}}, instance_type).verdict is verdict

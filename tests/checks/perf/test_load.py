@@ -103,7 +103,7 @@ def test_a_pass_with_a_failing_exit_status_is_no_pass() -> None:
     ("check", "collector"),
     [("gpu.dcgm_diag", "dcgm_diag"), ("gpu.gpu_gemm", "gpu_gemm"), ("gpu.node_busbw", "node_busbw")],
 )
-def test_where_no_gpu_is_it_depends_on_the_type_whether_one_is_missing(
+def test_whether_a_gpu_is_missing_depends_on_the_type(
     check: str, collector: str, instance_type: str, verdict: Verdict
 ) -> None:
     value = {"none": "no NVIDIA GPU"}

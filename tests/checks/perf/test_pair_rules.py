@@ -109,7 +109,7 @@ def test_a_pair_that_is_faster_than_normal_is_well_whatever_is_found_of_others(k
     assert of_pair(fast).verdict is PASS
 
 
-def test_of_a_slow_pair_each_end_is_named_that_may_be_at_fault() -> None:
+def test_each_end_of_a_slow_pair_that_may_be_at_fault_is_named() -> None:
     found = [PairFault(Kind.INCONCLUSIVE, (node,), estimate=SLOW, words="more", pairs=(AB,)) for node in ("a", "b")]
     message = of_pair(campaign({"a~b": [300.0]}, found)).message
     assert "300 GB/s, 75 % of normal: a or b may be at fault" in message

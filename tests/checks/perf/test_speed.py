@@ -42,7 +42,7 @@ def test_a_captured_output_of_nvbandwidth_is_read() -> None:
     assert data[HOST_TO_GPU]["0"] == (369.36 + 323.36) / 2  # a row for each NUMA node
 
 
-def test_of_copies_between_gpus_the_median_of_all_that_a_gpu_takes_part_in_counts() -> None:
+def test_the_median_of_a_gpus_copies_with_other_gpus_counts() -> None:
     data = GpuBandwidth({"by": "nvbandwidth", "runs": [ran(MATRIX)]}).gb_per_s
     assert data == {GPU_TO_GPU: {"0": 295.5, "1": 296.5, "2": 201.5}}
 
@@ -80,7 +80,7 @@ def test_warnings_of_pytorch_before_its_answer_do_no_harm() -> None:
 # Comparisons
 
 
-def test_of_one_value_the_worst_comparison_is_reported() -> None:
+def test_the_worst_comparison_of_a_value_is_reported() -> None:
     found = [*below_best({"0": 80, "1": 100}, "x"), *below_median("GPU 0, x", 80, Median(160, 3, is_comparable=True))]
     (only,) = worst_first(found, 5)
     assert only.observed("GB/s", 10) == "GPU 0, x: 80 GB/s, 50 % below the median of 3 nodes (160)"

@@ -173,7 +173,7 @@ SICK = {
 }
 
 
-def test_of_the_untouched_machine_nothing_is_said_that_is_not_true(untouched: dict[str, Result]) -> None:
+def test_every_finding_on_the_untouched_machine_is_true(untouched: dict[str, Result]) -> None:
     assert untouched["node.reachable"].verdict is Verdict.PASS
     assert findings(untouched) == {}
 

@@ -160,7 +160,7 @@ def test_where_it_only_observes_a_health_check_asks_slurm_nothing() -> None:
 
 @needs_nodes
 @pytest.mark.parametrize("keeps_reason", [False, True], ids=["22.05", "24.11"])
-def test_of_prologs_that_drain_between_two_health_checks_those_that_are_too_many_are_taken_back(
+def test_excess_drains_by_prologs_between_two_health_checks_are_taken_back(
     keeps_reason: bool,
 ) -> None:
     with of(LOST, keeps_reason=keeps_reason, toml=ONE) as running:

@@ -234,7 +234,7 @@ def test_without_any_memory_it_only_observes_and_says_so(occasion: str) -> None:
         assert "would drain, but cannot remember it (/var/lib/clusterproof/slurm: " in output_of(ran)
 
 
-def test_who_waited_for_the_run_of_another_does_not_drain_at_the_deadline() -> None:
+def test_a_script_that_waited_for_anothers_run_does_not_drain_at_the_deadline() -> None:
     with of(with_file(HEALTHY, BUDGET, ABSENT), toml=DRAIN + 'at_deadline = "drain"\n') as running:
         held = f"umask 077; mkdir {RUNTIME_FOLDER}; exec flock {RUNTIME_FOLDER}/lock sleep 60"
         holder = running.start(["/bin/sh", "-c", held])

@@ -68,7 +68,7 @@ def test_an_administrator_who_takes_a_node_back_at_once_is_noticed(keeps_reason:
         assert again.returncode == 0, output_of(again)
 
 
-def test_of_many_calls_that_drain_one_follows_the_node_and_one_waits_to() -> None:
+def test_many_calls_that_drain_leave_one_follower_of_the_node_and_one_waiting() -> None:
     jobs = [str(number) for number in range(41, 47)]
     with of(LOST) as running:
         controller.has_jobs(running, *jobs)

@@ -73,7 +73,7 @@ def test_a_drain_of_an_administrators_is_never_touched(bed: Scripted) -> None:
     assert bed.bed.reason(ADMINISTERED).startswith(f"{by_hand} [root@")
 
 
-def test_of_three_that_fail_in_the_same_moment_one_is_drained(bed: Scripted) -> None:
+def test_one_of_three_that_fail_at_the_same_moment_is_drained(bed: Scripted) -> None:
     names = (SICK, LATER_SICK, ADMINISTERED)
     for name in names:
         bed.nvml(name, healthy_p5())

@@ -73,7 +73,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("keeps_reason", [False, True], ids=["22.05", "24.11"])
 @pytest.mark.parametrize("is_drawn", [True, False], ids=["drawn apart", "in one moment"])
-def test_of_two_hundred_at_once_no_more_than_the_limit_stay_drained(
+def test_no_more_than_the_limit_of_two_hundred_at_once_stay_drained(
     hasty: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keeps_reason: bool, is_drawn: bool
 ) -> None:
     controller = Controller([f"gpu{number:03}" for number in range(NODES)], keeps_reason=keeps_reason)

@@ -52,7 +52,7 @@ def drained(bed: SlurmBed) -> list[str]:
     return bed.output_of("sinfo", "-h", "-N", "-p", "many", "-t", "drain", "-o", "%N").split()
 
 
-def test_of_two_hundred_in_one_moment_no_more_than_the_limit_stay_drained(
+def test_no_more_than_the_limit_of_two_hundred_in_one_moment_stay_drained(
     bed: SlurmBed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(our_drains, "MAX_RANDOM_WAIT_S", 0.0)

@@ -72,7 +72,7 @@ def at_once(running: Node, occasion: str) -> tuple[int, str]:
     return (running.root / "run/pythons").read_text().count("started"), said
 
 
-def test_of_many_jobs_at_once_one_starts_a_python_unless_time_runs_out() -> None:
+def test_one_of_many_jobs_at_once_starts_a_python_unless_time_runs_out() -> None:
     with node(with_counted_python(healthy_p5()), DRAIN + "reuse_s = 0\n", python="/opt/counted") as running:
         pythons, said = at_once(running, "prolog")
         assert pythons == 1 or "no verdict" in said, said
@@ -85,7 +85,7 @@ def test_of_many_jobs_at_once_one_starts_a_python_unless_time_runs_out() -> None
         assert not list((running.root / RUNTIME_FOLDER[1:] / "jobs").iterdir()) or "no verdict" in said
 
 
-def test_of_many_jobs_at_once_on_a_sick_node_none_is_served_by_the_verdict_on_it() -> None:
+def test_no_job_of_many_at_once_on_a_sick_node_reuses_its_verdict() -> None:
     with node(BY_NAME["a GPU that is lost"].put(healthy_p5()), DRAIN + "reuse_s = 0\n") as running:
         words = f"for job in $(seq 6); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-prolog || echo refused & done; wait"
         ran = running.run(["/bin/sh", "-c", words], timeout=600)

@@ -50,7 +50,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_who_reads_while_another_writes_sees_a_whole_record(state: State) -> None:
+def test_a_reader_sees_whole_records_while_another_process_writes(state: State) -> None:
     state.prepare()
     state.write("verdict", {"number": 0})
     ended = threading.Event()
@@ -121,7 +121,7 @@ def test_what_an_old_job_has_left_is_removed_and_not_what_only_looks_old(
 
 
 @pytest.mark.long
-def test_of_jobs_that_never_end_the_last_thousand_are_remembered(state: State) -> None:
+def test_the_last_thousand_jobs_that_never_end_are_remembered(state: State) -> None:
     state.prepare()
     for number in range(MAX_JOBS + 5):
         state.write(f"jobs/{number}", {"boot_id": boot_id(), "at": since_boot_s()})

@@ -184,7 +184,7 @@ def test_the_lock_is_made_for_root_alone(state: State) -> None:
     assert lock.stat().st_mode & 0o777 == 0o600
 
 
-def test_who_has_the_lock_is_waited_for(state: State) -> None:
+def test_the_holder_of_the_lock_is_waited_for(state: State) -> None:
     held = f"""
 import sys, time
 from pathlib import Path

@@ -174,7 +174,7 @@ def test_a_drain_keeps_of_its_findings_what_every_version_reads() -> None:
         (("a", 9, 9.0), ("b", 3, 0.5), ("b", 3, 0.5)),
     ],
 )
-def test_of_two_cursors_the_later_counts_and_of_two_boots_the_new_one(
+def test_the_later_of_two_cursors_counts_and_the_newer_of_two_boots(
     one: object, other: object, furthest: object
 ) -> None:
     assert later(one, other) == furthest  # type: ignore[arg-type]

@@ -69,7 +69,7 @@ def bed(request: pytest.FixtureRequest, wheel: Path) -> Iterator[Scripted]:
         yield Scripted(running)
 
 
-def test_of_jobs_that_begin_and_end_while_versions_are_switched_none_is_harmed(bed: Scripted, wheel: Path) -> None:
+def test_no_job_that_begins_or_ends_while_versions_are_switched_is_harmed(bed: Scripted, wheel: Path) -> None:
     node = bed.node(NAME)
     first = led_to(node)
     jobs = [bed.submit(NAME) for _ in range(JOBS)]

@@ -272,7 +272,7 @@ def test_a_page_that_could_not_be_written_is_not_named(runs: Runs, webhook: Webh
 
 
 @pytest.mark.long
-def test_who_does_not_answer_is_left_behind_and_what_broke_is_named_by_its_type() -> None:
+def test_a_node_that_does_not_answer_is_left_behind_and_an_error_is_named_by_its_type() -> None:
     never = threading.Event()
 
     def hang() -> str:
