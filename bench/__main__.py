@@ -59,7 +59,7 @@ def parts() -> dict[str, Callable[[], Iterator[Figure]]]:
 def main(arguments: Sequence[str]) -> int:
     """Return 0 if every requested part could be measured."""
     parser = Arguments("scripts/bench", __doc__)
-    parser.add_argument("words", nargs="*", metavar="WORD", help="all parts unless given")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="all parts by default")
     measures = parts()
     option = parser.parse_args(arguments).words or [""]
     names = {name for word in option for name in parser.chosen(word, measures, f"one of {', '.join(measures)}")}

@@ -229,7 +229,7 @@ def main(arguments: Sequence[str]) -> int:
     """Print the outcomes by noise and kind; return 1 unless both declared rates hold."""
     line = Arguments("scripts/simulate acceptance", __doc__)
     line.add_argument("share", type=share, nargs="?", default=1.0, help="0.1: a tenth of the clusters")
-    line.add_argument("--writing", action="store_true", help="the seeds that were used while the rules were written")
+    line.add_argument("--writing", action="store_true", help="use the seeds that the rules were written with")
     option = line.parse_args(arguments)
     aside = "" if option.writing else HELD_ASIDE
     tallies_by_noise: dict[str, list[Tallies]] = {noise.name: [] for noise in NOISES}

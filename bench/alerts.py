@@ -175,8 +175,8 @@ def _until(is_so: Callable[[], bool]) -> None:
 def main() -> int:
     """Run the command."""
     parser = Arguments("scripts/chaos", __doc__)
-    parser.add_argument("--seconds", type=count, default=60, help="how long (default 60)")
-    parser.add_argument("--seed", type=count, default=1, help="of the same chaos again (default 1)")
+    parser.add_argument("--seconds", type=count, default=60, help="duration (default 60)")
+    parser.add_argument("--seed", type=count, default=1, help="random seed, to repeat a run (default 1)")
     option = parser.parse_args()
     counts = chaos(option.seconds, option.seed)
     print(json.dumps(counts))

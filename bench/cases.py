@@ -55,13 +55,17 @@ def main(arguments: Sequence[str]) -> int:
         const=1,
         default=0,
         metavar="N",
-        help="also jobs that die on a real Slurm and Kubernetes, each N times (1); as root, ten minutes for each time",
+        help="also jobs that die on a real Slurm and Kubernetes, each N times (1); as root, ten minutes per repetition",
     )
     parser.add_argument(
-        "--on", action="append", choices=REAL, help="where these jobs run, more than once allowed; else everywhere"
+        "--on", action="append", choices=REAL, help="where these jobs run (may be repeated); by default everywhere"
     )
-    parser.add_argument("--open", action="store_true", help="only the part that rules are written by, with each error")
-    parser.add_argument("--trainings", type=int, metavar="N", help="how often those of eight ranks; else as the others")
+    parser.add_argument(
+        "--open", action="store_true", help="only the cases that rules are written from, with each error"
+    )
+    parser.add_argument(
+        "--trainings", type=int, metavar="N", help="repetitions of jobs of eight ranks; by default like the others"
+    )
     options = parser.parse_args(arguments)
     trainings = options.real if options.trainings is None else options.trainings
     real = on_real_ones(options.real, trainings, options.on or REAL) if options.real else []

@@ -206,10 +206,10 @@ def _runs(python: str, program: str) -> bool:
 def main(arguments: Sequence[str]) -> int:
     """Train, evaluate, and print the ranks that each run names; return 0 if no run names an innocent rank."""
     parser = Arguments("scripts/simulate real_runs", __doc__)
-    parser.add_argument("runs", type=count, nargs="?", default=RUNS, help=f"how many runs; {RUNS} unless given")
+    parser.add_argument("runs", type=count, nargs="?", default=RUNS, help=f"number of runs (default {RUNS})")
     parser.add_argument("--torch-python", metavar="PATH", help="a Python that has PyTorch")
-    parser.add_argument("--fault", metavar="WORD", default="", help="only those of the runs whose fault has it")
-    parser.add_argument("--keep", metavar="DIR", help="leave the files of all runs there")
+    parser.add_argument("--fault", metavar="WORD", default="", help="only runs with this word in their fault")
+    parser.add_argument("--keep", metavar="DIR", help="keep the files of all runs there")
     option = parser.parse_args(arguments)
     python = torch_python(option.torch_python)
     if python is None:

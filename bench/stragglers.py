@@ -180,7 +180,7 @@ def main(arguments: Sequence[str]) -> None:
     """Print the tables, and the figures as one JSON object."""
     parser = Arguments("scripts/simulate stragglers", __doc__)
     parser.add_argument("share", type=share, nargs="?", default=1.0, help="0.1: a tenth of the cases")
-    parser.add_argument("--ranks", type=count, default=SIZES[-1], help=f"of the largest runs; {SIZES[-1]} unless given")
+    parser.add_argument("--ranks", type=count, default=SIZES[-1], help=f"of the largest runs (default {SIZES[-1]})")
     option = parser.parse_args(arguments)
     by_cell = simulate(option.share, [size for size in SIZES if size <= option.ranks] or SIZES[:1])
     print(table(by_cell))

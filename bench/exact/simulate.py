@@ -47,10 +47,14 @@ def is_good(figures: Mapping[str, int]) -> bool:
 def main(arguments: Sequence[str]) -> int:
     """Print the tables and the figures; return 0 if they are good."""
     parser = Arguments("scripts/simulate exact", __doc__)
-    parser.add_argument("faults", type=count, nargs="?", default=FAULTS, help=f"how many; {FAULTS} unless given")
-    parser.add_argument("clean", type=count, nargs="?", default=CLEAN, help=f"clean products; {CLEAN} unless given")
-    parser.add_argument("--seed", type=count, default=1, help="of the random numbers; 1 unless given")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="what multiplies; cpu unless given")
+    parser.add_argument("faults", type=count, nargs="?", default=FAULTS, help=f"number of faults (default {FAULTS})")
+    parser.add_argument(
+        "clean", type=count, nargs="?", default=CLEAN, help=f"number of clean products (default {CLEAN})"
+    )
+    parser.add_argument("--seed", type=count, default=1, help="random seed (default 1)")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="the device that multiplies (default cpu)"
+    )
     parser.add_argument("--torch-python", metavar="PATH", help="a Python that has PyTorch")
     option = parser.parse_args(arguments)
     python = torch_python(option.torch_python)

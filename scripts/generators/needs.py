@@ -77,7 +77,7 @@ def _seen(cases: Iterable[Case]) -> Mapping[str, frozenset[str]]:
 def main(words: Sequence[str]) -> None:
     """Write the file."""
     parser = Arguments("scripts/generate needs", __doc__)
-    parser.add_argument("check", nargs="*", metavar="CHECK", help="all checks unless given")
+    parser.add_argument("check", nargs="*", metavar="CHECK", help="all checks by default")
     chosen: list[str] = parser.parse_args(words).check
     for name in chosen:
         if name not in all_checks():

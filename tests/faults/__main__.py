@@ -122,7 +122,7 @@ def _of_files(files: Mapping[str, str]) -> list[tuple[str, Verdict]]:
 def main(words: Sequence[str]) -> int:
     """Print the matrix row by row; return 0 if every fault is caught and nothing else is reported."""
     parser = Arguments("scripts/faults", __doc__)
-    parser.add_argument("words", nargs="*", metavar="WORDS", help="all faults unless given")
+    parser.add_argument("words", nargs="*", metavar="WORDS", help="all faults by default")
     asked = " ".join(parser.parse_args(words).words)
     names = parser.chosen(asked, [fault.name for fault in ALL_FAULTS], "words of a fault's name, such as ECC")
     chosen = [fault for fault in ALL_FAULTS if fault.name in names]

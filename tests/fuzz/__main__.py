@@ -18,9 +18,9 @@ from tests.fuzz.trying import IDLE_S, tried
 def main(words: Sequence[str]) -> int:
     """Fuzz the inputs named on the command line; return 0 if nothing was found."""
     parser = Arguments("scripts/fuzz", __doc__)
-    parser.add_argument("--seconds", type=count, default=60, metavar="N", help="for each input (60)")
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the chance (another each time)")
-    parser.add_argument("inputs", nargs="*", metavar="INPUT", help=f"{', '.join(INPUTS)}; all unless given")
+    parser.add_argument("--seconds", type=count, default=60, metavar="N", help="for each input (default 60)")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="random seed (by default another each time)")
+    parser.add_argument("inputs", nargs="*", metavar="INPUT", help=f"{', '.join(INPUTS)}; all by default")
     asked = parser.parse_args(words)
     expected = "one of " + ", ".join(INPUTS)
     names = [name for word in asked.inputs or [""] for name in parser.chosen(word, INPUTS, expected)]

@@ -39,8 +39,8 @@ def options_of(arguments: Sequence[str]) -> Options:
     parser.add_argument("--law", default=LAWS, type=_laws, metavar="NAME", help=f"one of {', '.join(LAWS)}")
     parser.add_argument("--fault", default=ALL_FAULTS, type=_faults, metavar="WORDS", help="faults with these words")
     parser.add_argument("--check", default=tuple(node_checks()), type=_checks, metavar="ID", help="one, or all of gpu")
-    parser.add_argument("--evidence", type=Path, metavar="FILE", help="where evidence is kept that is not probed again")
-    parser.add_argument("--tsv", type=Path, metavar="FILE", help="write what is hidden as a table")
+    parser.add_argument("--evidence", type=Path, metavar="FILE", help="keeps probed evidence for further runs")
+    parser.add_argument("--tsv", type=Path, metavar="FILE", help="write hidden findings as a table")
     chosen = parser.parse_args(arguments)
     return Options(chosen.law, chosen.fault, chosen.check, chosen.evidence, chosen.tsv)
 

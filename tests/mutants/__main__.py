@@ -35,9 +35,9 @@ LEAST_PERCENT_OF_SAMPLE = 90  # for fewer mutants, on fewer faults and tests
 def main(words: Sequence[str]) -> int:
     """Try the requested mutants; return 0 if enough of them are found."""
     parser = Arguments("scripts/mutate", __doc__)
-    parser.add_argument("--sample", type=count, metavar="N", help="those of some files of checks, N to twice N")
-    parser.add_argument("--seed", type=int, default=1, help="of the sample; %(default)s unless given")
-    parser.add_argument("words", nargs="*", metavar="WORDS", help="all mutants unless given")
+    parser.add_argument("--sample", type=count, metavar="N", help="N to twice N mutants, from some files of checks")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample (default %(default)s)")
+    parser.add_argument("words", nargs="*", metavar="WORDS", help="all mutants by default")
     asked = parser.parse_args(words)
     mutants = all_mutants()
     lines = set(parser.chosen(" ".join(asked.words), [one.in_words() for one in mutants], "words such as gpu/test_ecc"))
