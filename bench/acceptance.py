@@ -29,7 +29,7 @@ from scripts.arguments import Arguments, share
 
 SIZES = {64: 16, 256: 5, 1024: 1, 4096: 1}  # nodes: how many clusters under each noise
 OF_PAIRS = {64: 8, 256: 2}  # the same where a network is measured, which takes far longer
-ON_THE_NETWORK = 0.10  # slower; the pairwise test declares that it may miss smaller losses
+ON_THE_NETWORK = 0.10  # slower: the pairwise test promises to miss no such node
 WEAK = 0.005  # share of the nodes with each kind of weakness
 GPUS = 4  # per node
 PROCESSES = 2
