@@ -21,8 +21,7 @@ PROGRAMS = frozenset(
     {"bed", "installed", "moto", "pytester", "run", "runs", "stand", "wheel"}
 )  # fixtures that start them
 _SAID: pytest.StashKey[list[str]] = pytest.StashKey()  # how much is left out
-FEW = 5  # cases of a test that `--quick` has
-FEW_LONG = 3  # cases of a long test, where there is no `--all`
+FEW = 3  # cases of a long test, where there is no `--all`, and with `--quick` of each
 STARTING = frozenset({"packaging", "scripts", "untrusted"})  # folders of tests that have no package of their own
 MEETS_SYSTEM = re.compile(
     r"^\s*(?:import|from) (?:ctypes|fcntl|grp|mmap|pwd|resource|select|signal|socket|subprocess|tarfile)\b"
@@ -88,11 +87,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             in_turn
         )
         running = (item for item in long if item not in left_out and not is_skipped(item))
-        beyond = set(beyond_a_few(running, FEW_LONG))
+        beyond = set(beyond_a_few(running, FEW))
         left_out |= beyond
-        said += [f"{len(beyond)} cases of long tests that have more than {FEW_LONG} ran not; --all runs each"] * bool(
-            beyond
-        )
+        said += [f"{len(beyond)} cases of long tests that have more than {FEW} ran not; --all runs each"] * bool(beyond)
     if config.getoption("--system"):
         same = {item for item in items if item.get_closest_marker("any_user")}
         left_out |= same

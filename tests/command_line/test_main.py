@@ -278,6 +278,7 @@ def test_the_name_of_a_file_that_is_refused_steers_no_terminal(
     assert (out, "\x1b" in said, r"\x1b[31m" in said) == ("", False, True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [["--cluster", f"./{REFUSED}"], ["--cluster", "demo", f"--{REFUSED}"]])
 def test_a_word_that_pytest_itself_refuses_steers_no_terminal(words: list[str], tmp_path: Path) -> None:
     (tmp_path / REFUSED).write_text("no TOML")

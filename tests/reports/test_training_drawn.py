@@ -52,6 +52,7 @@ def test_time_is_shown_in_phases_that_make_up_the_whole(page: Page) -> None:
     assert found["communication"] == pytest.approx(100 * 0.2 / 1.05, abs=1)
 
 
+@pytest.mark.long
 def test_long_steps_are_marked_and_what_took_longer_in_them_is_named(page: Page) -> None:
     assert "60 steps, usually 1 s, at most 1.8 s, 2 far longer" in labels(page)
     for step in LONG:

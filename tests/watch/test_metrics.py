@@ -82,6 +82,7 @@ def test_counters_grow_by_the_time_between_samples_and_never_shrink_when_the_con
     assert all(before <= after for before, after in pairwise(grown))
 
 
+@pytest.mark.long
 def test_what_a_gpu_does_not_report_has_no_series(watched: OfDay) -> None:
     read = watched.take(tick(100.0, sm=None, tensor=None, nvlink=None)).read
     assert [name for name in read if name.startswith(("gpu_sm_active", "gpu_tensor", "gpu_nvlink_bytes"))] == []

@@ -109,6 +109,7 @@ def test_nodes_that_all_changed_are_never_false_however_many_of_their_logs_were_
     assert anew == dict.fromkeys(NAMES, "True")
 
 
+@pytest.mark.long
 def test_a_node_that_still_fails_beside_others_once_all_logs_were_read_anew_is_false_and_stays_so(
     rounds: Any, whole: NodeEvidence
 ) -> None:
