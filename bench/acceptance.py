@@ -1,9 +1,10 @@
 """How often an acceptance rejects a good node, and how often it accepts a bad one.
 
-Simulated clusters of 64 to 4,096 nodes under the noises of bench/noises, each with weak nodes of eight kinds. The last
-line is one JSON object. Both shares have 95 % intervals (Wilson). A declared rate holds if its interval ends below it
-and is broken if the interval begins above it; otherwise there were too few nodes to say. The seeds were set aside
-while the rules were written; `--writing` uses the seeds that the rules were written with.
+Simulated clusters of 64 to 4,096 nodes under the noises of bench/noises, each with weak nodes of eight kinds; some have
+a rack or batch that is slower or faster as a whole, or become slower all together. The last line is one JSON object.
+Both shares have 95 % intervals (Wilson). A declared rate holds if its interval ends below it and is broken if the
+interval begins above it; otherwise there were too few nodes to say. The seeds were set aside while the rules were
+written; `--writing` uses the seeds that the rules were written with.
 """
 
 from __future__ import annotations
@@ -14,39 +15,26 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import astuple, dataclass
-from math import log, sqrt
+from math import sqrt
 from random import Random
 
-from bench.clusters import OUTLIER_SHARES, OUTLIERS, Shares, names
+from bench.accepted_clusters import DRIFT, KINDS, MEASURES, SHARED, Cluster, made
 from bench.faults import slow_nodes
 from bench.noises import NOISES, Noise
 from bench.noisy import LEAVES_OPEN, OF_NODES, concluded, disturbed
 from clusterproof.plugins.accept.population import Errors
 from clusterproof.plugins.accept.sequential import Decision, Population, decision_of, to_measure
 from clusterproof.plugins.catalog.acceptance import default_errors
-from clusterproof.plugins.evidence.pairs import Kind, pair
+from clusterproof.plugins.evidence.pairs import Kind
 from scripts.arguments import Arguments, share
 
 SIZES = {64: 16, 256: 5, 1024: 1, 4096: 1}  # nodes: how many clusters under each noise
+IN_COMMON = {64: 9, 256: 3}  # the same where nodes of a rack, of a batch, or all have something in common
 OF_PAIRS = {64: 8, 256: 2}  # the same where a network is measured, which takes far longer
 ON_THE_NETWORK = 0.10  # slower: the pairwise test promises to miss no such node
-WEAK = 0.005  # share of the nodes with each kind of weakness
-GPUS = 4  # per node
 PROCESSES = 2
-MEASURES: Mapping[str, int] = {"gemm": GPUS, "copies": GPUS, "all-reduce": 1, "disk": 1}  # devices that each measures
 TRIES = sum(MEASURES.values())
-KINDS = (
-    "a GPU computes slowly",
-    "a GPU copies slowly",
-    "NVLink is slow",
-    "the disk is slow",
-    "all GPUs are capped",
-    "a GPU is throttled now and then",
-    "a GPU computes wrong now and then",
-)
 NETWORK = "its network is slow"
-OF = {0: ("gemm",), 1: ("copies",), 2: ("all-reduce",), 3: ("disk",), 4: ("gemm",), 5: ("gemm",)}
-ALL_GPUS, NOW_AND_THEN, WRONG = 4, 5, 6
 Z = 1.96
 HELD_ASIDE = "held aside "  # prefix of each cluster's seed
 
@@ -62,6 +50,10 @@ class Tally:
     bad: int = 0
     bad_accepted: int = 0
     bad_open: int = 0
+    shared: int = 0  # measurements of a cluster in which nodes have something in common,
+    shared_said: int = 0  # and of which that is said
+    measured: int = 0  # measurements of a cluster,
+    wrongly_said: int = 0  # of which a rack or batch was said to differ that does not
 
     def __add__(self, other: Tally) -> Tally:
         """Add the counts."""
@@ -71,57 +63,10 @@ class Tally:
 Tallies = dict[str, Tally]  # by kind of weak node; "good" for the others
 
 
-@dataclass
-class Cluster:
-    """A cluster under one noise, and what a measurement of each device yields."""
-
-    nodes: tuple[str, ...]
-    random: Random
-    noise: Noise
-    weak: Mapping[str, tuple[int, float]]  # each weak node's kind and its share of full speed
-
-    def __post_init__(self) -> None:
-        self.shares: Mapping[str, Shares] = {name: self.noise.of(self.nodes, self.random) for name in MEASURES}
-
-    def run(self, measure: str, number: int, nodes: Sequence[str]) -> Iterator[tuple[tuple[str, str], float]]:
-        """Run these nodes' devices at once; returns each with the logarithm of its measurement."""
-        order = self.random.sample(list(nodes), len(nodes))
-        neighbours = {node: order[at - 1] for at, node in enumerate(order)}  # the nodes that share a source of noise
-        pairs = {node: pair(node, neighbours[node]) for node in nodes if neighbours[node] != node}
-        shares = self.shares[measure](tuple(dict.fromkeys(pairs.values())), number)
-        for node in nodes:
-            shared = log(shares.get(pairs.get(node), 1.0))  # type: ignore[arg-type]
-            now = self.random.random() < default_errors().shows_in
-            outlier = self.random.uniform(*OUTLIER_SHARES) if self.random.random() < OUTLIERS else 1.0
-            for device in range(MEASURES[measure]):
-                own = log(self._share(node, measure, device, now) * outlier)
-                yield (node, str(device)), shared + own + self.random.gauss(0.0, self.noise.plain)
-
-    def _share(self, node: str, measure: str, device: int, now: bool) -> float:
-        kind, share = self.weak.get(node, (WRONG, 1.0))
-        is_here = measure in OF.get(kind, ()) and (device == 0 or kind == ALL_GPUS)
-        return share if is_here and (now or kind != NOW_AND_THEN) else 1.0
-
-    def is_wrong(self, node: str) -> bool:
-        """Whether exact arithmetic finds an error this time."""
-        return self.weak.get(node, (0, 0.0))[0] == WRONG and self.random.random() < default_errors().shows_in
-
-
-def made(size: int, noise: Noise, seed: str) -> Cluster:
-    """Make a cluster with weak nodes of each kind; deterministic."""
-    random = Random(seed)
-    nodes = names(size)
-    each = max(1, round(WEAK * size))
-    chosen = random.sample(nodes, each * len(KINDS))
-    slower = default_errors().slower
-    weak = {node: (at % len(KINDS), 1 - slower * random.uniform(1.0, 3.0)) for at, node in enumerate(chosen)}
-    return Cluster(nodes, random, noise, weak)
-
-
-def accepted(cluster: Cluster, errors: Errors) -> dict[str, Decision]:
+def accepted(cluster: Cluster, errors: Errors) -> tuple[dict[str, Decision], Sequence[Population]]:
     """Each node's state after the stages that test nodes alone, as an acceptance runs them."""
     wrong = {node for _ in range(errors.least_runs) for node in cluster.nodes if cluster.is_wrong(node)}
-    populations = {name: Population(errors, TRIES) for name in MEASURES}
+    populations = {name: Population(errors, TRIES, levels=cluster.levels) for name in MEASURES}
     decisions = {node: Decision.BAD if node in wrong else Decision.OPEN for node in cluster.nodes}
     runs: Counter[str] = Counter()
     most = default_errors().most_runs
@@ -132,7 +77,7 @@ def accepted(cluster: Cluster, errors: Errors) -> dict[str, Decision]:
             population.learn()
         runs.update(nodes)
         decisions |= {node: _decision_on(node, populations) for node in nodes}
-    return decisions
+    return decisions, [*populations.values()]
 
 
 def _decision_on(node: str, populations: Mapping[str, Population]) -> Decision:
@@ -152,10 +97,29 @@ Cell = tuple[str, int, int, str]  # noise, number of nodes, number of the cluste
 def alone(cell: Cell) -> Tallies:
     """The outcome for each node of one cluster."""
     name, size, number, aside = cell
-    cluster = made(size, _noise(name), f"{aside}{name} {size} {number}")
-    said = accepted(cluster, declared())
-    kinds = {node: KINDS[kind] for node, (kind, _) in cluster.weak.items()}
-    return tallied(said, kinds)
+    return _alone(made(size, _noise(name), f"{aside}{name} {size} {number}"))
+
+
+def in_common(cell: Cell) -> Tallies:
+    """The same where nodes have something in common."""
+    name, size, number, aside = cell
+    shared = SHARED[(number + [one.name for one in NOISES].index(name)) % len(SHARED)]
+    return _alone(made(size, _noise(name), f"{aside}{name} {size} {number} in common", shared))
+
+
+def _alone(cluster: Cluster) -> Tallies:
+    said, populations = accepted(cluster, declared())
+    tallies = tallied(said, {node: KINDS[kind] for node, (kind, _) in cluster.weak.items()})
+    differ = [{level for shift in one.shifts for level in shift.levels} for one in populations]
+    wrong = sum(bool(of - {cluster.level}) for of in differ)
+    tallies["good"] += Tally(measured=len(populations), wrongly_said=wrong)
+    if cluster.shared:
+        as_it_is = sum(
+            one.drift is not None if cluster.shared == DRIFT else cluster.level in of
+            for one, of in zip(populations, differ, strict=True)
+        )
+        tallies[cluster.shared] = Tally(shared=len(populations), shared_said=as_it_is)
+    return tallies
 
 
 def on_the_network(cell: Cell) -> Tallies:
@@ -213,6 +177,10 @@ def table(tallies: Mapping[str, Tally]) -> str:
     for kind in (*KINDS, NETWORK):
         of = tallies.get(kind, Tally())
         rows.append(f"{kind:<36} accepted {in_words(of.bad_accepted, of.bad)}, open {of.bad_open}")
+    rows.append(f"{'what is not in common':<36} said {in_words(good.wrongly_said, good.measured)}")
+    for shared in SHARED:
+        of = tallies.get(shared, Tally())
+        rows.append(f"{shared:<36} said {in_words(of.shared_said, of.shared)}")
     return "\n".join(rows)
 
 
@@ -235,7 +203,7 @@ def main(arguments: Sequence[str]) -> int:
     tallies_by_noise: dict[str, list[Tallies]] = {noise.name: [] for noise in NOISES}
     made_of: Counter[int] = Counter()
     with ProcessPoolExecutor(PROCESSES) as pool:
-        for part, sizes in ((alone, SIZES), (on_the_network, OF_PAIRS)):
+        for part, sizes in ((alone, SIZES), (in_common, IN_COMMON), (on_the_network, OF_PAIRS)):
             cells = list(_cells(sizes, option.share, aside))
             for cell, tallies in zip(cells, pool.map(part, cells), strict=True):
                 tallies_by_noise[cell[0]].append(tallies)
@@ -269,6 +237,8 @@ def said_of(every: Tally) -> dict[str, object]:
         "bad_accepted": _rate(every.bad_accepted, every.bad),
         "good_open": round(every.good_open / max(1, every.good), 5),
         "bad_open": round(every.bad_open / max(1, every.bad), 5),
+        "in_common_said": _rate(every.shared_said, every.shared),
+        "wrongly_said": _rate(every.wrongly_said, every.measured),
         "declared": {"good_rejected": own.good_rejected, "bad_accepted": own.bad_accepted},
         "holds": {
             "good_rejected": _holds(every.good_rejected, every.good, own.good_rejected),

@@ -27,7 +27,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.kubernetes import decoded
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import PAGE
-from clusterproof.plugins.kubernetes.gate import TRUE, Health, Orders, resident
+from clusterproof.plugins.kubernetes.gate import TRUE, GateSettings, Health, resident
 from clusterproof.plugins.kubernetes.gate.objects import seen_of
 from clusterproof.plugins.kubernetes.gate.round import GateMetrics
 from clusterproof.plugins.kubernetes.gate.write import write
@@ -109,7 +109,7 @@ def _rounds(gate: Gate, count: int, begin: float) -> None:
 
 def _evaluations(names: Sequence[str], count: int, begin: float) -> None:
     """Run this many rounds that each read all logs, without an evaluation that sends requests."""
-    cluster, orders = Cluster("bed", "agents", tuple(map(Target, names))), resident(Orders(), EVERY_S)
+    cluster, orders = Cluster("bed", "agents", tuple(map(Target, names))), resident(GateSettings(), EVERY_S)
     for number in range(count):
         now = begin + number * EVERY_S
         evidence_by_node = gather(cluster, Agents(), ["boot"], ProbeOptions(), Limits(), lambda evidence: evidence)

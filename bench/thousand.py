@@ -32,6 +32,7 @@ from clusterproof.plugins.watch import controller as module
 from clusterproof.plugins.watch import sampler_session as lines
 from clusterproof.plugins.watch.controller import Controller, WatchSettings, give_back_memory
 from clusterproof.plugins.watch.evaluator import Evaluator
+from clusterproof.plugins.watch.overlay import boot_of
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions, SessionEvent
 from clusterproof.plugins.watch.updates import UpdateStream
@@ -104,11 +105,14 @@ def watch(address: str, real: int) -> dict[str, float]:
     cluster = Cluster("bench", "ssh", targets)
     state = Watch(Evaluator(cluster, NO_POLICY), EVERY_S, names, time.monotonic())
     before_mb = _resident_mb()
-    state.evidence(_visited(names), time.monotonic())
+    visited = _visited(names)
+    hello = hello_line(boot_of(visited[names[0]]))  # in another boot all would be visited anew
+    state.evidence(visited, time.monotonic())
+    del visited
     give_back_memory()
     random = Random(1)
     ticks = [tick_line(random, at, EVERY_S) for at in range(16)]
-    _simulate(ticks)
+    _simulate(hello, ticks)
     with tempfile.TemporaryDirectory() as folder:
         recording = Recording(Path(folder), EVERY_S, print)
         settings = WatchSettings(SamplerOptions(EVERY_S), Limits(connect_s=30.0), ProbeOptions())
@@ -117,7 +121,7 @@ def watch(address: str, real: int) -> dict[str, float]:
         vars(module)["sampler"] = lambda *_: ""
         running._connect()
         over = threading.Event()
-        threading.Thread(target=_replay, args=(running, names[real:], ticks, over), daemon=True).start()
+        threading.Thread(target=_replay, args=(running, names[real:], hello, ticks, over), daemon=True).start()
         loop = threading.Thread(target=running._loop, daemon=True)
         loop.start()
         until = time.monotonic() + SETTLE_S
@@ -145,9 +149,9 @@ def _visited(names: list[str]) -> dict[str, NodeEvidence]:
     return {name: once(load(text.replace("gpu001", name).replace("GPU-", f"GPU-{name}"))) for name in names}
 
 
-def _simulate(ticks: list[bytes]) -> None:
+def _simulate(hello: bytes, ticks: list[bytes]) -> None:
     """Have ssh connections run a program that only replays ticks."""
-    text = b"|".join([hello_line().split(b" ", 1)[1].strip(), *(one.split(b" ", 1)[1].strip() for one in ticks)])
+    text = b"|".join([hello.split(b" ", 1)[1].strip(), *(one.split(b" ", 1)[1].strip() for one in ticks)])
 
     def started(_text: str, nonce: str, _sudo: bool, *, on_stdin: bool, word: str) -> Program:  # noqa: ARG001
         assert on_stdin
@@ -156,11 +160,11 @@ def _simulate(ticks: list[bytes]) -> None:
     vars(lines).update(sampler=lambda *_: "", started_by_shell=started)
 
 
-def _replay(running: Controller, names: list[str], ticks: list[bytes], over: threading.Event) -> None:
+def _replay(running: Controller, names: list[str], hello: bytes, ticks: list[bytes], over: threading.Event) -> None:
     """Replay the other nodes' streams, spread over each tick."""
     streams = {name: UpdateStream("cp") for name in names}
     for name in names:
-        _receive(running, name, streams[name], hello_line())
+        _receive(running, name, streams[name], hello)
     at, pieces = 0, 20
     while not over.is_set():
         for piece in range(pieces):

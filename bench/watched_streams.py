@@ -6,9 +6,9 @@ import json
 from random import Random
 
 
-def hello_line() -> bytes:
+def hello_line(boot_id: str = "b") -> bytes:
     """The first line."""
-    message = {"sampler": 1, "boot_id": "b", "log": "", "now": 1.7e9, "up": 100.0}
+    message = {"sampler": 1, "boot_id": boot_id, "log": "", "now": 1.7e9, "up": 100.0}
     return f"cp {json.dumps(message)}\n".encode()
 
 

@@ -1,12 +1,12 @@
-"""What authors of checks, inventories, connections and collectors import; all else is private, and may move.
+"""Public names for authors of checks, inventories, connections and collectors; everything else may change.
 
-A name stays for at least one minor version after a release that deprecates it: it then warns, and says what to use.
-Nothing here is loaded before it is asked for.
+A deprecated name stays for at least one more minor version, and warns with its replacement when used.
+Names are imported lazily.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # and not typing's: a prolog begins with this file
+TYPE_CHECKING = False  # not typing's: a prolog imports this file first
 if TYPE_CHECKING:
     from typing import Any
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.transport import Unusable as Unusable
     from clusterproof.plugins.transport import connection_for as connection_for
 
-_HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0.1.0
+_HOMES = {  # module of clusterproof.plugins: its public names, each since 0.1.0
     "core.cluster": (
         "Cluster",
         "InventoryError",
@@ -112,7 +112,7 @@ __all__ = [*_HOME_OF]
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for."""
+    """Import a public name on first use."""
     from importlib import import_module
 
     if name not in _HOME_OF:

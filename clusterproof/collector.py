@@ -1,4 +1,4 @@
-"""What a collector of one's own may import: it travels to the node with it. Standard library, Python 3.8."""
+"""What a site's own collector may import; it travels to the node with the collector. Standard library, Python 3.8."""
 
 from __future__ import annotations
 

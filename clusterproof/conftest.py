@@ -1,4 +1,4 @@
-"""Lets pytest run the checks in a bare checkout; where clusterproof is installed, it brings its plugin itself."""
+"""Registers the plugin so that pytest runs the checks in a bare checkout; an installed one registers itself."""
 
 import sys
 from importlib.metadata import entry_points

@@ -21,8 +21,7 @@ PROGRAMS = frozenset(
     {"bed", "installed", "moto", "pytester", "run", "runs", "stand", "wheel"}
 )  # fixtures that start programs
 _SUMMARY_LINES: pytest.StashKey[list[str]] = pytest.StashKey()  # how many tests were left out, and why
-FEW = 5  # cases of each test with `--quick`
-FEW_LONG = 3  # cases of each long test without `--all`
+FEW = 3  # cases of each long test without `--all`, and of each test with `--quick`
 STARTING = frozenset({"packaging", "scripts", "untrusted"})  # test folders without a package of their own
 MEETS_SYSTEM = re.compile(
     r"^\s*(?:import|from) (?:ctypes|fcntl|grp|mmap|pwd|resource|select|signal|socket|subprocess|tarfile)\b"
@@ -87,12 +86,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if in_turn:
             lines.append(f"{in_turn - len(waiting)} of {in_turn} cases that take turns ran; --all runs each")
         running = (item for item in long if item not in left_out and not is_skipped(item))
-        beyond = set(beyond_a_few(running, FEW_LONG))
+        beyond = set(beyond_a_few(running, FEW))
         left_out |= beyond
         if beyond:
-            lines.append(
-                f"{len(beyond)} cases of long tests that have more than {FEW_LONG} did not run; --all runs each"
-            )
+            lines.append(f"{len(beyond)} cases of long tests that have more than {FEW} did not run; --all runs each")
     if config.getoption("--system"):
         same = {item for item in items if item.get_closest_marker("any_user")}
         left_out |= same

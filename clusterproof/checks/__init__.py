@@ -1,1 +1,1 @@
-"""What is validated: pytest tests, one file per part of a subsystem."""
+"""The checks: pytest tests, a folder for each subsystem."""

@@ -1,4 +1,4 @@
-"""Says what is missing where the packaged checks are run without a cluster."""
+"""Skips the packaged checks, and says why, where pytest runs them without a cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOUND: pytest.StashKey[bool] = pytest.StashKey()
 
 
 class Unasked(pytest.Module):
-    """A file of checks that nobody can answer."""
+    """A file of checks in a run that names no cluster and no training run."""
 
     def collect(self) -> list[Any]:
         """Nothing: its marks are not registered either."""

@@ -1,1 +1,1 @@
-"""What a user points other programs to."""
+"""Integrations: programs and files that users configure in other systems."""

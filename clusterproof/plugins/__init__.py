@@ -1,1 +1,1 @@
-"""How pytest meets a cluster."""
+"""The pytest plugin and everything behind it."""

@@ -1,4 +1,4 @@
-"""All that a run of pytest loads of the suite before it knows that a cluster or a run is meant: options and hooks."""
+"""The options and hooks that every pytest run loads; the rest loads only for a cluster or a training run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.options import perf_table, table
 from clusterproof.plugins.options.argv import restart_joined
 from clusterproof.plugins.suite import hookspecs
 
-_OURS = ("--cluster", "--run", "clusterproof.plugins.command_line.own_checks")  # words of a run over a cluster
+_OURS = ("--cluster", "--run", "clusterproof.plugins.command_line.own_checks")  # positional arguments of a cluster run
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -25,14 +25,14 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     if isinstance(config, pytest.Config):
         restart_joined(config.invocation_params.args)
         if any(str(word).partition("=")[0] in _OURS for word in config.invocation_params.args):
-            from clusterproof.plugins.options import mistakes  # most runs of pytest are of other tests
+            from clusterproof.plugins.options import mistakes  # most pytest runs are not ours
 
-            if not pluginmanager.is_registered(mistakes):  # by the command
+            if not pluginmanager.is_registered(mistakes):  # the clusterproof command has already registered it
                 pluginmanager.register(mistakes)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Declare the hooks of third parties."""
+    """Declare the hooks that third parties may implement."""
     pluginmanager.add_hookspecs(hookspecs)
 
 
@@ -43,7 +43,7 @@ def is_asked(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """Compare the catalogue where the command line asks for that; else let the run begin, whatever its reports say."""
+    """Compare the catalogue if the command line asks for it; otherwise let the run start."""
     region = config.getoption("--refresh-catalog")
     if is_asked(config) and config.getoption("htmlpath", None):
         from clusterproof.plugins.suite.reporters import guard_beginning_of_html
@@ -57,7 +57,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let in what a run over a cluster needs, where one is named: pytest then calls its own `pytest_configure`."""
+    """Register the plugins of a cluster run if one is requested; pytest then calls their `pytest_configure`."""
     check_checkout(config)
     if config.option.help:
         return
@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from clusterproof.plugins.suite import plugin
 
         config.pluginmanager.register(plugin, "clusterproof-run")
-    elif config.option.markers:  # a list for people
+    elif config.option.markers:  # listed by `pytest --markers`
         from clusterproof.plugins.evaluation.routing import mark_lines
 
         for line in mark_lines():
@@ -73,13 +73,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def check_checkout(config: pytest.Config) -> None:
-    """Refuse to run in another checkout than the one whose code this is. Raises pytest.UsageError."""
+    """Refuse to run in a checkout other than the one this code comes from. Raises pytest.UsageError."""
     is_checkout = (PACKAGE.parent / "pyproject.toml").is_file()
     folders = {config.rootpath, config.rootpath.parent, *([config.invocation_params.dir] if is_checkout else ())}
     for folder in sorted(folders):
         package = folder / "clusterproof"
         files = (package / name for name in ("__init__.py", "plugins/cluster.py"))
-        is_one = all(map(os.path.isfile, files))  # where the caller may not enter a folder, none is there
+        is_one = all(map(os.path.isfile, files))  # a folder that the caller may not enter counts as having none
         if is_one and package.resolve() != PACKAGE:
             raise pytest.UsageError(
                 f"{folder} is another checkout than {PACKAGE.parent}, whose code this Python imports; expected "

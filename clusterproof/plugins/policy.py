@@ -1,6 +1,6 @@
-"""Reads a policy: `--policy FILE`, else clusterproof.toml, else [tool.clusterproof] of pyproject.toml, in this folder.
+"""Reads a policy: from `--policy FILE`, else clusterproof.toml, else [tool.clusterproof] in pyproject.toml.
 
-Its form is in docs/policy.md. Whatever it says that means nothing is one clear line.
+docs/policy.md describes the format. Every invalid entry is reported as a one-line error.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ TABLES = (
 
 
 def find_policy(named: str | None, folder: Path, inventory: str = "") -> Policy:
-    """The policy that the command line names, or that lies in the folder; an empty one where there is none.
+    """The policy named on the command line, or found in the current folder; an empty one if there is neither.
 
-    What lies in the folder must be a file of the caller's own, or root's. One beside an inventory elsewhere is not
-    read, and said. Raises InventoryError.
+    A policy found in the folder must belong to the caller or root. One next to an inventory in another folder is
+    not read, and the user is told so. Raises InventoryError.
     """
     if named:
         return read_policy(folder / named)
@@ -66,7 +66,7 @@ def find_policy(named: str | None, folder: Path, inventory: str = "") -> Policy:
 
 
 def policy_as_written(named: str | None, folder: Path) -> tuple[str, dict[str, Any]]:
-    """What the file says that `find_policy` reads: its text, empty where it is another program's too, and as TOML.
+    """The text of the file that `find_policy` reads (empty if another program shares the file), and its TOML.
 
     Raises InventoryError.
     """
@@ -77,14 +77,14 @@ def policy_as_written(named: str | None, folder: Path) -> tuple[str, dict[str, A
 
 
 def read_policy(path: Path) -> Policy:
-    """The policy of a file. Raises InventoryError."""
+    """Read the policy in a file. Raises InventoryError."""
     return _policy(Table(path.name, _toml(path)))
 
 
 def refuse_empty(named: str, folder: Path) -> None:
-    """Refuse a file without a word, as a command that failed leaves behind `>`. Raises InventoryError.
+    """Reject an empty file, such as a failed command leaves behind `>`. Raises InventoryError.
 
-    A command line that names one expects to be held to it; a prolog goes on by the catalogue.
+    A command line that names a policy expects it to be applied; a prolog continues with the catalogue.
     """
     if not policy_as_written(named, folder)[0].strip():
         raise InventoryError(f"{Path(named).name} is empty; expected a policy (docs/policy.md)")
@@ -115,7 +115,7 @@ def _policy(table: Table) -> Policy:
 
 
 def _thresholds(table: Table) -> dict[str, float]:
-    """The numbers by `table.key`."""
+    """Thresholds by `table.key`."""
     thresholds: dict[str, float] = {}
     for name in table.values:
         if isinstance(table.values[name], (int, float)) and "." in str(name):
@@ -143,7 +143,7 @@ def _number(value: object, where: str) -> float:
 
 
 def _instance_types(table: Table) -> dict[str, InstanceType]:
-    """Types of a site's own, or those of the catalogue with other numbers, by their names as EC2 has them."""
+    """Instance types that the site defines, or overrides from the catalogue, by their EC2 names."""
     rows: dict[str, InstanceType] = {}
     for key in table.values:
         row, name = table.table(str(key)), str(key).removeprefix("ml.")
@@ -174,7 +174,7 @@ def _disabled(table: Table) -> dict[str, Disabled]:
 
 
 def _nodes(rule: Table) -> frozenset[str]:
-    """The nodes that a rule names; none: it is for all."""
+    """The nodes that a rule names; empty means all."""
     named = rule.text("nodes")
     try:
         return frozenset(expand(named)) if named else frozenset()
@@ -203,7 +203,7 @@ def _reading(rule: Table, verdict: Verdict) -> Verdict:
 
 
 def _owners(table: Table) -> dict[str, Contact]:
-    """Contacts by team or owner skill."""
+    """Contacts by team or by owner skill."""
     known = {row.name: row for row in owners().values()}
     teams = {team for row in known.values() for team in (row.team, *row.teams.values())}
     table.only(*sorted(teams), *known)
@@ -216,7 +216,7 @@ def _owners(table: Table) -> dict[str, Contact]:
 
 
 def _site(table: Table) -> str:
-    """Where the documentation stands, with a slash at its end; empty where nobody says."""
+    """The URL of the documentation, ending in a slash; empty if not configured."""
     table.only("site")
     link = _link(table, "site")
     return f"{link.rstrip('/')}/" if link else ""
@@ -237,7 +237,7 @@ def _paths(table: Table, key: str) -> tuple[str, ...]:
 
 
 def refuse_unknown(policy: Policy, checks: frozenset[str]) -> None:
-    """Refuse rules for checks and owners that there are not. Raises InventoryError."""
+    """Reject rules for unknown checks and owners. Raises InventoryError."""
     skills = {owner.name for owner in owners().values()}
     for table, names, known in (
         ("disabled", policy.disabled, checks),

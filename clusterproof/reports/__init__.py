@@ -1,7 +1,7 @@
-"""What a run reports, written without pytest; all of it comes from the results.
+"""Reports of a run, made from its results, without pytest.
 
-Here: a result in words, as every report has it; which action it asks for, and in which order the actions stand; and
-what of a cluster is fit, what is not, what was not proven, what was interrupted.
+This module: the wording of a result, shared by all reports; actions and their order; and which nodes are fit, not fit,
+not proven, or interrupted.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.result import ACTIONS, ALL_PAIRS, OF_HARDWARE, UNREACHABLE, Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
 
-MAX_ATTRIBUTE = 500  # characters of a message; the element's text has all
+MAX_ATTRIBUTE = 500  # characters of a message; the element's text is complete
 
 
 class Owned(Protocol):
-    """What has an owner: a result, or what a check says of itself."""
+    """A result or a check's metadata: what has an owner."""
 
     @property
     def owner(self) -> str:
-        """The skill."""
+        """The owning skill."""
 
     @property
     def section(self) -> str:
@@ -33,8 +33,8 @@ class Owned(Protocol):
 
 
 def in_words(result: Result) -> str:
-    """What a person needs of a result: observed, expected, how to see it by hand, who owns it, what to do."""
-    seen = [("", f"{result.node}: {line}") for line in result.message.split("\n")]  # no line begins with a node's words
+    """A result for people: observed, expected, how to reproduce it, owner, remedy."""
+    seen = [("", f"{result.node}: {line}") for line in result.message.split("\n")]  # no line begins with a node's text
     rows = [
         *seen,
         ("by hand", result.evidence),
@@ -46,7 +46,7 @@ def in_words(result: Result) -> str:
 
 
 def owner_of(result: Result) -> str:
-    """Whose a result is: a site's own words, the skill on HyperPod, or `hardware`."""
+    """The owner of a result: in a site's own words, the skill on HyperPod, or `hardware`."""
     return result.team or result.skill
 
 
@@ -54,7 +54,7 @@ OF_HYPERPOD = "on HyperPod the skill"
 
 
 def skill_beside(result: Result) -> str:
-    """The skill that a finding is routed to on HyperPod, where its owner is somebody else: for small print."""
+    """The skill that a finding is routed to on HyperPod, if its owner is somebody else: for small print."""
     return f"{OF_HYPERPOD} {result.skill}" if result.skill and result.team not in ("", result.skill) else ""
 
 
@@ -64,18 +64,18 @@ def skill_of(owned: Owned) -> str:
 
 
 def legal(text: str) -> str:
-    """The text without what XML 1.0 cannot hold."""
+    """The text without characters that are invalid in XML 1.0."""
     return _ILLEGAL.sub("�", text)
 
 
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-BROKEN = "tests.broken"  # what stands in reports for tests that broke, and are nobody's verdict
+BROKEN = "tests.broken"  # the name in reports for tests that broke without a verdict
 
 
 def with_broken(results: Sequence[Result], broken: int, cluster: str) -> list[Result]:
-    """The results, and where tests broke one more that says so: what these were to see nobody has seen."""
+    """The results, plus one for broken tests, if any: what they should have checked is unknown."""
     if not broken:
         return list(results)
     words = f"{number_of(broken, 'test')} broke"
@@ -88,14 +88,14 @@ COMMON_CAUSE = "find the common cause"
 CANNOT_REACH = "cannot reach"
 NOT_PROVEN = "not proven"
 OTHER_FILES = "rules that need other files"
-LOOK_AT = "look at"  # what is worth it; it keeps no node from work
+LOOK_AT = "look at"  # for concerns, which keep no node from work
 _KNOWN = (COMMON_CAUSE, *ACTIONS, CANNOT_REACH, NOT_PROVEN, LOOK_AT)
 _OF_RUN = (*_KNOWN[:-2], LOOK_AT, NOT_PROVEN)  # most rules of a run lack their files
 _SUBJECTS = ("node", "pair", "run", "cluster")
 
 
 def action_and_reason(result: Result, of_all: Collection[str]) -> tuple[str, str]:
-    """The action that a finding asks for, and the reason; `of_all` are the checks that all nodes fail."""
+    """The action for a finding, and the reason; `of_all` are the checks that all nodes fail."""
     name = result.check.rpartition(".")[2]
     if result.is_of_unreachable:
         return CANNOT_REACH, result.cause.removeprefix(UNREACHABLE)
@@ -108,13 +108,13 @@ def action_and_reason(result: Result, of_all: Collection[str]) -> tuple[str, str
 
 
 def action_rank(action: str, subject: str) -> tuple[int, int]:
-    """Where an action stands, the gravest first; one that only a site knows behind all of ours."""
+    """Sort key of an action: the most severe first; actions that only a site knows last."""
     known = _OF_RUN if subject == "run" else _KNOWN
     return known.index(action if action in known else CANNOT_REACH), _SUBJECTS.index(subject)
 
 
 def action_rank_of(result: Result, of_all: Collection[str]) -> tuple[int, int]:
-    """Where the action stands that a finding asks for."""
+    """Sort key of the action for a finding."""
     return action_rank(action_and_reason(result, of_all)[0], subject_in_a_word(result))
 
 
@@ -126,12 +126,12 @@ def subject_in_a_word(result: Result) -> str:
 
 
 def about(result: Result) -> tuple[str, str]:
-    """What it is about, by name: a cluster may be called as its one node is."""
+    """The subject by name: a cluster may have the name of its only node."""
     return subject_in_a_word(result), result.node
 
 
 def failed_by_all(results: Sequence[Result], catalog: Catalog) -> set[str]:
-    """The checks that all measured nodes fail, where these are not few: hardware fails one by one."""
+    """The checks that all of several measured nodes fail: hardware does not fail everywhere at once."""
     least = catalog.threshold("configuration.suspected_minimum_nodes")
     hits = {(result.check, result.node) for result in results if result.verdict is Verdict.FAIL and result.is_of_node}
     failed = Counter(check for check, _ in hits)
@@ -178,7 +178,7 @@ def headline(results: Iterable[Result]) -> str:
 
 
 def worst_of(results: Iterable[Result]) -> dict[str, Verdict]:
-    """The worst verdict on each node, or pair, that these results are about."""
+    """The worst verdict on each node, or pair, in these results."""
     worst: dict[str, Verdict] = {}
     for result in results:
         before = worst.get(result.node)
@@ -188,13 +188,13 @@ def worst_of(results: Iterable[Result]) -> dict[str, Verdict]:
 
 
 def pairs_by_verdict(results: Iterable[Result]) -> Counter[Verdict]:
-    """How many pairs were measured, by the worst verdict on each."""
+    """The number of measured pairs, by the worst verdict on each."""
     of_pairs = (result for result in results if result.is_of_pair and result.node != ALL_PAIRS)
     return Counter(worst_of(of_pairs).values())
 
 
 def _of_pairs(results: Iterable[Result], is_all: bool) -> str:
-    """What is wrong with pairs; where there is no word of nodes also that nothing is."""
+    """What is wrong with pairs; without nodes in the results, also that nothing is."""
     results = [result for result in results if result.is_of_pair]
     worst = pairs_by_verdict(results)
     if results and not worst:
@@ -221,7 +221,7 @@ def state_in_words(results: Iterable[Result]) -> str:
     return "not proven" if Verdict.INCOMPLETE in verdicts else "fit"
 
 
-_OF_ONE = (  # what is evaluated once: the cluster as a whole, a training run
+_OF_ONE = (  # subjects that exist once: the cluster, a training run
     (Verdict.FAIL, "failed"),
     (Verdict.INCOMPLETE, "is not proven (evidence is missing)"),
     (Verdict.CONCERN, "passed"),
@@ -230,8 +230,8 @@ _OF_ONE = (  # what is evaluated once: the cluster as a whole, a training run
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """How many of the chosen checks ended before the run did, and on how many of its nodes all of them."""
+class EarlyEnd:
+    """A run that ended early: how many of its checks were complete, and on how many nodes."""
 
     ended: int
     chosen: int
@@ -245,7 +245,7 @@ class Cut:
         return f"INTERRUPTED: {self.ended:,} of {self.chosen:,} checks ended{of_nodes}"
 
 
-def cut_of(results: Iterable[Result]) -> Cut | None:
+def cut_of(results: Iterable[Result]) -> EarlyEnd | None:
     """What of a run is missing; None where it evaluated all that was chosen."""
     results = [result for result in results if result.check != BROKEN]
     missing = [result for result in results if not result.is_evaluated]
@@ -253,4 +253,4 @@ def cut_of(results: Iterable[Result]) -> Cut | None:
         return None
     nodes = {result.node for result in results if result.is_of_node}
     cut = {result.node for result in missing if result.is_of_node}
-    return Cut(len(results) - len(missing), len(results), len(nodes - cut), len(nodes))
+    return EarlyEnd(len(results) - len(missing), len(results), len(nodes - cut), len(nodes))

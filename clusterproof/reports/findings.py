@@ -1,4 +1,4 @@
-"""Results grouped as people act on them: one finding per check, one gap per cause; nodes folded."""
+"""Groups results for people: one finding for each check, one gap for each cause, nodes folded."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ _NOUNS = {
 
 @dataclass(frozen=True, slots=True)
 class FindingGroup:
-    """One check's failures, or its concerns, over all nodes. `evaluated` counts the nodes that the check applied to."""
+    """A check's failures, or its concerns, over all nodes. `evaluated` counts the nodes that the check applied to."""
 
     results: tuple[Result, ...]
     evaluated: int
     is_probably_configuration: bool
-    actions: tuple[str, ...] = ()  # that it asks for, the gravest first
+    actions: tuple[str, ...] = ()  # requested actions, the most severe first
 
     @property
     def first(self) -> Result:
-        """One of its results, for what they share: title, owner, remedy."""
+        """One of its results, for common values: title, owner, remedy."""
         return self.results[0]
 
     @property
     def of_each_cause(self) -> tuple[Result, ...]:
-        """One of its results for each cause that has a remedy of its own: nodes are not reached for several."""
+        """One of its results for each cause with its own remedy: nodes are unreachable for several reasons."""
         if not self.first.is_of_unreachable:
             return self.results[:1]
         return tuple({result.cause: result for result in reversed(self.results)}.values())[::-1]
 
     @property
     def suspicion(self) -> str:
-        """What so many alike nodes suggest, or empty."""
+        """What it suggests that so many equal nodes are affected, or empty."""
         if self.first.is_of_unreachable:
             return _all_unreachable(self.results, self.evaluated)
         if not self.is_probably_configuration:
@@ -58,7 +58,7 @@ class FindingGroup:
 
     @property
     def count(self) -> int:
-        """How many nodes, or pairs, it is about: a test with parameters has several results on each."""
+        """How many nodes, or pairs, it is about: a parametrized test has several results on each."""
         return len({result.node for result in self.results})
 
     @property
@@ -67,7 +67,7 @@ class FindingGroup:
         return fold(result.node for result in self.results)
 
     def where(self, nodes: str) -> str:
-        """`3 of 16 nodes (gpu[003,007-008]), 5 GPUs`; `nodes` as they are to be shown."""
+        """`3 of 16 nodes (gpu[003,007-008]), 5 GPUs`; `nodes` overrides the nodeset."""
         if self.first.is_of_cluster:
             return f"cluster {nodes}"
         if self.first.is_of_run:
@@ -85,11 +85,11 @@ class FindingGroup:
 
     @property
     def lines(self) -> list[str]:
-        """What was seen, one line for the nodes that say the same: `gpu[003-004]: GPU 2: 14 errors; expected 0`."""
+        """The observations, one line for nodes with the same: `gpu[003-004]: GPU 2: 14 errors; expected 0`."""
         return [f"{nodes}: {message}" for nodes, message in self._nodes_and_messages()]
 
     def lines_within(self, most: int) -> list[str]:
-        """The same in about so many characters each: whole names of nodes and whole words."""
+        """The same in about so many characters each, without cutting node names or words."""
         return [
             line if len(line) <= most else f"{within(nodes, most // 2)}: {shortened(message, most // 2)}"
             for line, (nodes, message) in zip(self.lines, self._nodes_and_messages(), strict=True)
@@ -105,36 +105,37 @@ class FindingGroup:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """One reason for which verdicts are missing."""
+    """One reason why verdicts are missing."""
 
     cause: str
     results: tuple[Result, ...]
     evaluated: int  # nodes
     is_joined: bool = False  # of several reasons, which its messages are
+    is_told: bool = False  # by the check of reachability, which says why each of these nodes is not reached
 
     @property
     def nodes(self) -> str:
-        """The nodes where it left a gap, folded."""
+        """The affected nodes, folded."""
         return fold({result.node for result in self.results})
 
     @property
     def checks(self) -> tuple[str, ...]:
-        """The checks that it left without a verdict."""
+        """The checks without a verdict."""
         return tuple(sorted({result.check for result in self.results}))
 
     @property
     def what(self) -> str:
-        """`12 checks`, or the one check by its id."""
+        """`12 checks`, or a single check's id."""
         return self.checks[0] if len(self.checks) == 1 else f"{len(self.checks)} checks"
 
     @property
     def needs_other_files(self) -> bool:
-        """Whether it is that no file of a run has what these checks evaluate."""
+        """Whether the reason is that no file of a run has what these checks evaluate."""
         return all(result.needs_other_files for result in self.results)
 
     @property
     def of_reaching(self) -> tuple[Result, ...]:
-        """What was found in reaching the nodes, where that is the reason."""
+        """The finding on reaching the nodes, if that is the reason."""
         return tuple(result for result in self.results if result.says_unreachable)
 
     @property
@@ -145,17 +146,18 @@ class Gap:
     @property
     def messages(self) -> list[str]:
         """What the checks said, where it is more than the cause; of nodes not reached, what reaching them met."""
-        told = self.of_reaching or self.results
-        return sorted({line for result in told for line in result.message.split("\n")} - {self.cause, ""})
+        told = self.of_reaching or (() if self.is_told else self.results)
+        lines = {line for result in told for line in result.message.split("\n")} - {self.cause, ""}
+        return sorted(line.removeprefix(f"{self.cause}: ") for line in lines)
 
 
 def with_verdict(results: Iterable[Result], verdict: Verdict) -> Iterator[Result]:
-    """What has this verdict, of results that may have others besides."""
+    """The part of the results with this verdict."""
     return (part for result in results for part in result.by_verdict if part.verdict is verdict)
 
 
 def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> list[FindingGroup]:
-    """The findings of one verdict in the order of what is to be done first, then those on most nodes."""
+    """The findings with one verdict by urgency, then by number of nodes."""
     evaluated: dict[str, set[str]] = defaultdict(set)
     for result in results:
         if result.verdict is not Verdict.NOT_APPLICABLE:
@@ -188,18 +190,27 @@ def _placed(of_all: Collection[str]) -> Callable[[Result], tuple[int, int]]:
 
 
 def gaps(results: Iterable[Result]) -> list[Gap]:
-    """Why verdicts are missing: nodes that are not reached first, then the cause of most."""
+    """The reasons for missing verdicts: unreachable nodes first, then by number of checks."""
     results = list(results)
     nodes = len({result.node for result in results if result.is_of_node})
     causes: dict[str, list[Result]] = defaultdict(list)
     for hit in with_verdict(results, Verdict.INCOMPLETE):
         causes[hit.cause or hit.message.partition("\n")[0]].append(hit)
-    every = [Gap(cause, tuple(hit), nodes) for cause, hit in causes.items()]
+    told = {result.node for result in results if result.says_unreachable}
+    every = [
+        Gap(
+            cause,
+            tuple(hit),
+            nodes,
+            is_told=hit[0].is_of_unreachable and told.issuperset(result.node for result in hit),
+        )
+        for cause, hit in causes.items()
+    ]
     return sorted(every, key=lambda gap: (not gap.results[0].is_of_unreachable, -len(gap.results), gap.cause))
 
 
 def gaps_in_short(results: Iterable[Result]) -> list[Gap]:
-    """The same, where all rules of a run whose files nobody gave are one gap."""
+    """The same, with all rules of a run that lack files merged into one."""
     every = gaps(results)
     others = [gap for gap in every if gap.needs_other_files]
     if len(others) < 2:
@@ -210,7 +221,7 @@ def gaps_in_short(results: Iterable[Result]) -> list[Gap]:
 
 
 def shortened(text: str, most: int) -> str:
-    """A text in so many characters, cut between two words where there are any."""
+    """A text in so many characters, cut between words if possible."""
     if len(text) <= most:
         return text
     before = text[:most].rpartition(" ")[0]
@@ -220,7 +231,7 @@ def shortened(text: str, most: int) -> str:
     return f"{within(word, most) if '[' in word else text[:most]}…"
 
 
-# What the caller's own side may cause; what a node, its scheduler or a recording lacks is looked for there.
+# Errors that the caller's side may cause; others are caused by the node, its scheduler or a recording.
 _ON_THE_WAY = {
     Unreached.REFUSED,
     Unreached.TIMED_OUT,
@@ -235,7 +246,7 @@ _ON_THE_WAY = {
 
 
 def _all_unreachable(results: Sequence[Result], evaluated: int) -> str:
-    """What it suggests that all nodes cannot be reached for one reason; empty where it is not so."""
+    """What it suggests that all nodes are unreachable for one reason; empty if they are not."""
     is_all = 1 < evaluated == len({result.node for result in results})
     causes = {result.unreached for result in results}
     is_alike = is_all and len(causes) == 1 and causes <= _ON_THE_WAY
@@ -245,7 +256,7 @@ def _all_unreachable(results: Sequence[Result], evaluated: int) -> str:
 def _is_probably_configuration(hit: Sequence[Result], evaluated: int, catalog: Catalog) -> bool:
     """Whether so many nodes share a failure that hardware is unlikely to be the cause.
 
-    One slow node is in half of all pairs of four, a slow rack in most of all: only a failure of all pairs names none.
+    With four nodes, one slow node is in half of all pairs, and a slow rack in most: only a failure of all pairs counts.
     """
     share = 1 if hit[0].is_of_pair else catalog.threshold("configuration.suspected_share")
     nodes = len({result.node for result in hit})

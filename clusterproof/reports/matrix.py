@@ -1,4 +1,4 @@
-"""Nodes × checks as one SVG: colour, and a letter or a height beside it, so that it reads without colours too."""
+"""Nodes × checks as SVG: colours, with letters or heights so that it is readable without colours."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from itertools import groupby
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 
-MAX_WITH_LETTERS = 128  # nodes; above, a cell is too narrow for a letter, and a title for each would be megabytes
-CELL = 14  # units of the drawing, which are pixels where there is room
-WIDEST = 1120  # of the cells together
-NARROWEST = 2.5  # of what is not a pass: one node of 1000 is to be seen
-MAX_TITLE = 120  # characters of what a cell shows under the pointer
+MAX_WITH_LETTERS = 128  # nodes; above this, a cell is too narrow for a letter, and a title for each would be megabytes
+CELL = 14  # units of the drawing, pixels if there is room
+WIDEST = 1120  # for all cells together
+NARROWEST = 2.5  # for anything but a pass: one node of 1000 must be visible
+MAX_TITLE = 120  # characters of a cell's tooltip
 MAX_LABEL = 28
-LABELS = 16  # names of nodes along the edge, at most, where there is no room for all
+LABELS = 16  # maximum number of node names along the edge, if there is no room for all
 
-# After Okabe and Ito: distinguishable with any of the usual kinds of colour vision, and in grey.
+# After Okabe and Ito: distinguishable with all common kinds of colour vision, and in grey.
 COLOURS = {
     Verdict.PASS: "#dbe9f2",
     Verdict.NOT_APPLICABLE: "#f4f4f4",
@@ -31,9 +31,9 @@ Cells = Mapping[tuple[str, str], Result]  # by check and node
 
 
 def matrix(results: Iterable[Result], nodes: Sequence[str]) -> str:
-    """The matrix of a run; `nodes` in the order of the inventory. Empty where there is no result.
+    """The matrix of a run; `nodes` in inventory order. Empty if there is no result.
 
-    Pairs are no nodes, nor is a training run, and they have no cell here.
+    Pairs and training runs are not shown.
     """
     cells: dict[tuple[str, str], Result] = {}
     for result in results:
@@ -63,7 +63,7 @@ def matrix(results: Iterable[Result], nodes: Sequence[str]) -> str:
 
 
 def legend() -> str:
-    """What colours and letters mean."""
+    """The legend of colours and letters."""
     swatches = (
         f'<span class="swatch" style="background:{colour}">{escape(verdict.letter)}</span> {escape(verdict.value)}'
         for verdict, colour in COLOURS.items()
@@ -72,7 +72,7 @@ def legend() -> str:
 
 
 def _lettered(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: float) -> Iterator[str]:
-    """What passes as a ground of each row; every other cell by itself, with its letter and its words."""
+    """Passes as each row's background; every other cell individually, with its letter and tooltip."""
     yield from _grounds(cells, checks, nodes, width)
     for column, node in enumerate(nodes):
         yield _area(column * width, 0, width, CELL * len(checks), "none", node, 'pointer-events="all"')
@@ -91,7 +91,7 @@ def _cell(result: Result, x: float, y: float, width: float) -> str:
 
 
 def _striped(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: float) -> Iterator[str]:
-    """One path per verdict, neighbours that are alike as one; the worst last, so that nothing lies on it."""
+    """One path per verdict, with equal neighbours merged; the worst last, on top."""
     yield from _grounds(cells, checks, nodes, width)
     for verdict in (Verdict.NOT_APPLICABLE, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.FAIL):
         high = _HEIGHTS.get(verdict, 1.0) * (CELL - 1)
@@ -106,7 +106,7 @@ def _striped(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: f
 
 
 def _grounds(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: float) -> Iterator[str]:
-    """A ground where a check was evaluated, so that what was not run stays white."""
+    """A background where a check was evaluated, so that unevaluated ones stay white."""
     steps = "".join(
         f"M{first * width:.6g} {row * CELL}h{count * width:.6g}v{CELL - 1}h-{count * width:.6g}z"
         for row, check in enumerate(checks)
@@ -116,7 +116,7 @@ def _grounds(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: f
 
 
 def _runs(cells: Cells, check: str, nodes: Sequence[str], of: set[Verdict]) -> Iterator[tuple[int, int]]:
-    """Neighbouring nodes whose verdict is one of these: the first's number, and how many."""
+    """Consecutive nodes with one of these verdicts: first index and count."""
     at = 0
     for is_one, run in groupby(nodes, key=lambda node: (result := cells.get((check, node))) and result.verdict in of):
         count = len(list(run))
@@ -130,7 +130,7 @@ def _head_height(nodes: Sequence[str]) -> float:
 
 
 def _node_labels(nodes: Sequence[str], left: float, head: float, width: float, are_steep: bool) -> Iterator[str]:
-    """Names of nodes along the upper edge: all where there is room, else the first of each of a few stretches."""
+    """Names of nodes along the upper edge: all if there is room, else the first of each of a few stretches."""
     fit_all = width >= 10 if are_steep else False
     step = 1 if fit_all else -(-len(nodes) // LABELS)
     for number in range(0, len(nodes), step):
@@ -146,7 +146,7 @@ def _check_labels(checks: Sequence[str], left: float, head: float) -> Iterator[s
 
 
 def _shortened(name: str) -> str:
-    """The end of a long name: there names differ."""
+    """The end of a long name, where names differ."""
     return name if len(name) <= MAX_LABEL else f"…{name[1 - MAX_LABEL :]}"
 
 

@@ -1,4 +1,4 @@
-"""The part of an HTML page that people read: what is wrong in words, and where as a matrix."""
+"""The readable part of the HTML page: findings in words, and a matrix."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from clusterproof.reports.findings import FindingGroup, Gap, findings, gaps_in_s
 from clusterproof.reports.matrix import legend, matrix
 from clusterproof.reports.to_do import Task, commands, fit_nodes, shared_finding, to_do, to_do_line
 
-MAX_LINES = 12  # of what was seen, per finding; the rows below have more
-MAX_NODES = 1_500  # characters of a nodeset; the matrix has all
-MAX_TITLE_NODES = 400  # of one in a title, whose lines below name nodes again
-MAX_WORDS = 1_000  # characters of a line of what was seen
+MAX_LINES = 12  # of observations, per finding; the rows below have more
+MAX_NODES = 1_500  # characters of a nodeset; the matrix is complete
+MAX_TITLE_NODES = 400  # of one in a title, followed by lines that name nodes again
+MAX_WORDS = 1_000  # characters of an observation
 
 
 def proof(
     results: Sequence[Result], nodes: Sequence[str], left_out: Mapping[Verdict, int], catalog: Catalog, where: str = ""
 ) -> str:
-    """The headline, every finding and gap with its nodes folded, and the matrix. Everything of a node is escaped.
+    """The headline, every finding and gap with nodes folded, and the matrix. Node data is escaped.
 
-    `where` is the section on where the nodes stand, which is HTML already.
+    `where` is the HTML of the section on places.
     """
     if not results:
         return ""
@@ -49,9 +49,9 @@ def proof(
 
 
 def finding_block(finding: FindingGroup, verdict: Verdict, site: str = "") -> str:
-    """One finding: open where it failed, or is of a training run.
+    """One finding: expanded if it failed, or is about a training run.
 
-    `site` is where each check has a page, with a slash at its end.
+    `site` is the base URL of the checks' pages, ending in a slash.
     """
     first = finding.first
     more = f'<p class="suspicion">{escape(finding.suspicion)}</p>' if finding.suspicion else ""
@@ -85,14 +85,14 @@ def finding_block(finding: FindingGroup, verdict: Verdict, site: str = "") -> st
 
 
 def _about(check: str, site: str) -> str:
-    """The check by its id, a link where its page is known, and the command that explains it without a network."""
+    """The check's id, a link if its page is known, and the command that explains it offline."""
     name = escape(check)
     link = f'<a href="{escape(site)}checks/{quote(check)}.html">{name}</a>' if site else name
     return f"{link} <code>clusterproof explain {name}</code>"
 
 
 def _owner(owner: str) -> str:
-    """Whose it is, what is a link in it as one."""
+    """The owner, with links in it clickable."""
     return "".join(
         f'<a href="{escape(part)}">{escape(part)}</a>' if _LINK.fullmatch(part) else escape(part)
         for part in _LINK.split(owner)
@@ -100,7 +100,7 @@ def _owner(owner: str) -> str:
 
 
 def _skill(result: Result) -> str:
-    """In small print the skill that a finding is routed to, where a team is its owner."""
+    """In small print the skill for a finding owned by a team."""
     skill = skill_beside(result)
     return f" <small>{escape(skill)}</small>" if skill else ""
 
@@ -109,7 +109,7 @@ _LINK = re.compile(r"(https?://[^\s)]+)")
 
 
 def gap_block(gap: Gap) -> str:
-    """One reason for which verdicts are missing; open, with what to do, where nodes were not reached."""
+    """One reason for missing verdicts; expanded, with remedy, if nodes were not reached."""
     more = f'<p class="suspicion">{escape(gap.suspicion)}</p>' if gap.suspicion else ""
     reached = gap.of_reaching[0] if gap.of_reaching else None
     rows = (
@@ -130,7 +130,7 @@ def gap_block(gap: Gap) -> str:
 
 
 def _checks(gap: Gap) -> str:
-    """The checks by their names, folded where they would fill the page."""
+    """The names of the checks, collapsed if they are many."""
     names = escape(", ".join(gap.checks))
     return f"<details><summary>{escape(gap.what)}</summary>{names}</details>" if len(gap.checks) > MAX_LINES else names
 
@@ -148,7 +148,7 @@ def _rows_below(left_out: Mapping[Verdict, int]) -> str:
 
 
 FIT = "fit"
-# The colour of an action: the class of its tile, and of the word beside each finding that asks for it.
+# The colour of an action: the class of its tile, and of the word next to each of its findings.
 _COLOURS = {
     "replace": "replace",
     "reset or reboot": "reset",
@@ -166,14 +166,14 @@ _COLOURS = {
 
 
 def colour_of(action: str) -> str:
-    """The class of an action; one that only a site knows looks as what is to be investigated."""
+    """The class of an action; one that only a site knows looks like "investigate"."""
     return f"a-{_COLOURS.get(action, 'look')}"
 
 
 def tiles(results: Iterable[Result], catalog: Catalog = PACKAGED, cluster: Cluster | None = None) -> str:
-    """A tile for each thing to do, the gravest first, and one for the nodes that are fit; as HTML.
+    """HTML tiles: one for each action, the most severe first, and one for fit nodes.
 
-    `cluster` is what the commands to copy are for; without it there are none.
+    `cluster` provides the commands to copy; without it there are none.
     """
     results = list(results)
     tasks, fit = to_do(results, catalog), fit_nodes(results)
@@ -198,14 +198,14 @@ def _commands(tasks: Iterable[Task], cluster: Cluster | None) -> str:
 
 
 def _of_task(task: Task) -> str:
-    """The checks that ask for it by their titles: there is more room than in a line."""
+    """The titles of the checks that ask for it: there is more room than in a line."""
     count = "" if task.of_what in ("cluster", "run") else f"{len(task.nodes):,}"
     where = "#gaps" if task.action in (NOT_PROVEN, CANNOT_REACH) else "#findings"
     return _tile(task.action, count, task.where, task.why_in_words, where)
 
 
 def _tile(action: str, count: str, where: str, why: str, leads_to: str) -> str:
-    """A link to the section; the page's script makes it one that filters the page to the action."""
+    """A link to the section; the page's script makes it a filter for the action."""
     number = f"<strong>{count}</strong> " if count else ""
     reasons = f"<small>{escape(why)}</small>" if why else ""
     return (
@@ -215,5 +215,5 @@ def _tile(action: str, count: str, where: str, why: str, leads_to: str) -> str:
 
 
 def breakable(nodes: str) -> str:
-    """A nodeset that is broken between names, not within one."""
+    """A nodeset that may only wrap between names."""
     return re.sub(r",(?!…)", ",<wbr>", escape(nodes))

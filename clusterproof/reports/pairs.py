@@ -1,4 +1,4 @@
-"""What was measured between nodes, in words: for the terminal, and beside the heat map."""
+"""Measurements between nodes in words: for the terminal, and next to the heat map."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from clusterproof.reports.findings import shortened
 MAX_LINES = 4  # in the terminal, of campaigns
 MAX_WORDS = 600  # characters of what was left out
 MAX_NODES = 300  # characters of a nodeset
-MAX_REASONS = 8  # for which nodes were not measured
+MAX_REASONS = 8  # shown for unmeasured nodes
 MAX_NETWORKS = 4
-ALIKE = 0.01  # inside places and across them, to be shown as one
+ALIKE = 0.01  # relative difference within and across places, below which one number is shown
 BROKEN_OFF = "what followed: it was broken off"
 _LABEL = "pairs".ljust(12)
 _GIB, _MIB = 2**30, 2**20
@@ -28,12 +28,12 @@ UNIT = "GB/s"
 
 
 def measured(run: PairwiseRun) -> list[Campaign]:
-    """The campaigns that measured anything."""
+    """The campaigns with any measurement."""
     return [campaign for campaign in run.campaigns if campaign.journal.measurements]
 
 
 def lines_of_pairs(run: PairwiseRun, width: int) -> Iterator[str]:
-    """What was measured, what is normal, and what was left out, for each campaign, in lines of so many columns."""
+    """For each campaign what was measured, what is normal, and what was left out, in lines of so many columns."""
     campaigns = measured(run)
     for campaign in campaigns[:MAX_LINES]:
         parts = [f"{_count(campaign)}: {_outcome(campaign)}"]
@@ -56,7 +56,7 @@ def lines_of_pairs(run: PairwiseRun, width: int) -> Iterator[str]:
 
 
 def facts(campaign: Campaign) -> Iterator[tuple[str, str]]:
-    """What a reader has to know of a campaign: a word and what there is to say of it."""
+    """Properties of a campaign: labels and texts."""
     journal = campaign.journal
     yield (
         "measured",
@@ -75,12 +75,12 @@ def facts(campaign: Campaign) -> Iterator[tuple[str, str]]:
 
 
 def _outcome(campaign: Campaign) -> str:
-    """What is normal; of exchanges between RDMA devices how many brought anything back."""
+    """What is normal; for exchanges between RDMA devices how many succeeded."""
     return exchanged(campaign) or f"normal {normal(campaign) or 'unknown: all failed'}"
 
 
 def exchanged(campaign: Campaign) -> str:
-    """`448 of 512 exchanges between RDMA devices arrived, on 8 rails`; empty where bandwidth was measured."""
+    """`448 of 512 exchanges between RDMA devices arrived, on 8 rails`; empty if bandwidth was measured."""
     if campaign.mesh is None:
         return ""
     rails = campaign.mesh.rails
@@ -132,7 +132,7 @@ def _networks(campaign: Campaign) -> str:
 
 
 def _normals(campaign: Campaign) -> tuple[tuple[str, float], ...]:
-    """What is normal, in GB/s; by kind of pair where they differ."""
+    """What is normal, in GB/s; by kind of pair if they differ."""
     reference = campaign.analysis.normal
     if reference is None:
         return ()
@@ -142,7 +142,7 @@ def _normals(campaign: Campaign) -> tuple[tuple[str, float], ...]:
 
 
 def normal(campaign: Campaign) -> str:
-    """`398.7 GB/s`; empty where all failed."""
+    """`398.7 GB/s`; empty if all failed."""
     return ", ".join(f"{label}{speed(busbw)}" for label, busbw in _normals(campaign))
 
 
@@ -152,7 +152,7 @@ def _normal_and_spread(campaign: Campaign) -> str:
 
 
 def of_wire(campaign: Campaign) -> str:
-    """`95 % of the wire; with 2 nodes …`, and how that is to be read; empty where the wire is unknown."""
+    """`95 % of the wire; with 2 nodes …`, with its interpretation; empty if the network bandwidth is unknown."""
     shares_of_wire = [(text, wire) for text, busbw in _normals(campaign) if (wire := campaign.of_wire(busbw))]
     if not shares_of_wire:
         return ""
@@ -175,7 +175,7 @@ def _floor(campaign: Campaign) -> str:
 
 
 def left_out(campaign: Campaign) -> str:
-    """What there was no time for, or that it was broken off; empty where all was measured."""
+    """What was left out for lack of time, or that it was interrupted; empty if all was measured."""
     ended = campaign.journal.ended
     return BROKEN_OFF if ended is None else shortened(ended, MAX_WORDS)
 
@@ -192,9 +192,9 @@ def _absent(campaign: Campaign) -> str:
 
 
 def measured_between(run: PairwiseRun) -> Iterator[Measured]:
-    """The busbw of each node: the median of its measurements that succeeded, in 10^9 bytes a second.
+    """Each node's busbw: the median of its successful measurements, in 10^9 bytes a second.
 
-    The name says with what and how it was measured: what was measured otherwise is another trend.
+    The name identifies the method of measurement: other methods form separate trends.
     """
     for campaign in run.campaigns:
         meter = campaign.journal.about.get("meter", "")

@@ -1,4 +1,4 @@
-"""`--results FILE`: a JSON record per check and node, on disk as soon as it is formed, and read from there again."""
+"""`--results FILE`: a JSON record per check and node, written as soon as it is known; and reading such files."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from clusterproof.plugins.core.opened import append, created
 from clusterproof.plugins.core.result import SCHEMA, SEVERITIES, Result, from_json, split_message
 from clusterproof.plugins.core.verdict import Verdict
 
-PART = ".part"  # behind the name of a file that a full disk ended
+PART = ".part"  # suffix of a file that a full disk ended
 
 
 class ResultsFile:
-    """A JSON Lines file that is written line by line, so that a run that breaks off loses nothing."""
+    """A JSON Lines file that is written line by line, so that an interrupted run loses nothing."""
 
     def __init__(self, path: Path, *, is_named: bool = True) -> None:
-        """Begin it anew. Where the command line names it, it may be a pipe or a link. Raises OSError."""
+        """Create it. If the command line names it, it may be a pipe or a link. Raises OSError."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("wb", buffering=0) if is_named else created(path)
-        self._written = (0, 0)  # bytes and results: one value, so that a signal finds both or neither
+        self._written = (0, 0)  # bytes and results: one value, so that a signal handler sees both or neither
         self._described = Described()
         self._path = path
         self._is_regular = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
@@ -40,24 +40,24 @@ class ResultsFile:
 
     @property
     def count(self) -> int:
-        """How many results are in it."""
+        """The number of results in it."""
         return self._written[1]
 
     def write_rest(self, results: Sequence[Result]) -> None:
-        """Append those of all results that are not in it. Raises OSError, as `write` does."""
+        """Append those of all results that are missing. Raises OSError, as `write` does."""
         for result in results[self.count :]:
             self.write(result)
 
     def write(self, result: Result) -> None:
-        """Append one result, whole or not at all. Raises OSError: the file is closed then, and no longer of its name.
+        """Append one result atomically. Raises OSError: the file is then closed and renamed.
 
-        Who reads it would take the nodes that it speaks of as checked, where nothing says that others are missing.
+        Otherwise readers would consider its nodes fully checked, because nothing shows that others are missing.
         """
         whole, count = self._written
-        if self._is_regular and self._file.tell() != whole:  # a signal came between a line and its end here
+        if self._is_regular and self._file.tell() != whole:  # a signal interrupted this write earlier
             self._file.truncate(whole)
             self._file.seek(whole)
-        # A lone half of a surrogate pair, which UTF-8 cannot hold, becomes `\ud800`: JSON's own word for it.
+        # An unpaired surrogate, which UTF-8 cannot encode, becomes `\ud800`, as in JSON.
         text = "".join(f"{line}\n" for line in self._described.lines(result))
         content = text.encode("utf-8", "backslashreplace")
         try:
@@ -70,7 +70,7 @@ class ResultsFile:
         self._described.add(result)
 
     def _put_aside(self) -> None:
-        """Call it `results.jsonl.part`, which takes no room."""
+        """Rename it to `results.jsonl.part`, which needs no space."""
         if self._is_regular and not self._path.is_symlink():
             with suppress(OSError):
                 self._path.replace(self._part)
@@ -89,16 +89,16 @@ class ResultsFile:
 
 
 def read_results(path: Path) -> list[Result]:
-    """The results of a file that ResultsFile wrote. Raises OSError, and ValueError where it is none."""
+    """The results in a file written by ResultsFile. Raises OSError, and ValueError if it is invalid."""
     return list(read(line for line in path.read_text(encoding="utf-8").split("\n") if line))
 
 
 OF_CHECK = ("title", "owner", "section", "evidence", "meaning", "remedy", "subsystem", "subject", "team")
 OF_NODE = ("instance_type", "gpu_uuids")
-WHOLE = (Verdict.FAIL, Verdict.CONCERN)  # records that repeat all of it, for whoever picks out the findings
+WHOLE = (Verdict.FAIL, Verdict.CONCERN)  # records with everything repeated, for readers that only look at findings
 SILENT = (Verdict.PASS, Verdict.NOT_APPLICABLE)  # verdicts without findings
 
-MIN_DURATION_S = 0.001  # what took less is not worth its place in each line
+MIN_DURATION_S = 0.001  # shorter durations are omitted
 
 _IMPLIED = ("severity", "observed", "expected", "findings")
 _OWN = ("message", "devices", "cause", "since_last", "action")
@@ -109,19 +109,19 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Described:
-    """The checks and nodes that have been described so far: what a record of theirs need not repeat."""
+    """The checks and nodes described so far, which records need not repeat."""
 
     def __init__(self) -> None:
         self._checks: dict[str, tuple[Any, ...]] = {}
         self._nodes: dict[str, tuple[Any, ...]] = {}
 
     def add(self, result: Result) -> None:
-        """Its check and its node are described from now on."""
+        """Mark its check and its node as described."""
         self._checks.setdefault(result.check, _of_check(result))
         self._nodes.setdefault(result.node, _of_node(result))
 
     def lines(self, result: Result) -> Iterator[str]:
-        """The result as JSON in one line; before it the descriptions of its check and node, where they are new."""
+        """The result as one line of JSON; preceded by descriptions of its check and node, if new."""
         if result.check not in self._checks:
             yield _encode({"schema": SCHEMA, "describes": "check", **_picked(result.to_json(), ("check", *OF_CHECK))})
         if result.node not in self._nodes:
@@ -129,7 +129,7 @@ class Described:
         yield _encode(result.to_json() if result.verdict in WHOLE else self._short(result))
 
     def _short(self, result: Result) -> dict[str, Any]:
-        """What a reader could not restore from what stands before."""
+        """What a reader could not restore from the preceding lines."""
         record: dict[str, Any] = {"check": result.check, "node": result.node, "verdict": result.verdict.value}
         if result.duration_s >= MIN_DURATION_S:
             record["duration_s"] = result.duration_s
@@ -147,7 +147,7 @@ class Described:
 
 
 def lines_of(results: Iterable[Result]) -> Iterator[str]:
-    """All lines of a file of these results."""
+    """All lines of a file with these results."""
     described = Described()
     for result in results:
         yield from described.lines(result)
@@ -155,7 +155,7 @@ def lines_of(results: Iterable[Result]) -> Iterator[str]:
 
 
 def read(lines: Iterable[str]) -> Iterator[Result]:
-    """The results of such lines; also of schema 1 and 2, whose records are all whole. Raises ValueError."""
+    """The results in such lines; also schema 1 and 2, whose records are all complete. Raises ValueError."""
     described: dict[tuple[str, str], dict[str, Any]] = {}
     for number, line in enumerate(lines, start=1):
         try:
@@ -170,7 +170,7 @@ def read(lines: Iterable[str]) -> Iterator[Result]:
 
 
 def _read(record: dict[str, Any], described: dict[tuple[str, str], dict[str, Any]]) -> Result | None:
-    """The result of a line; None where it describes a check or a node, which is kept. Raises ValueError and others."""
+    """A line's result; None for a description of a check or a node, which is kept. Raises ValueError and others."""
     kind = record.get("describes")
     if kind:
         described[kind, record[kind]] = record
@@ -182,7 +182,7 @@ def _read(record: dict[str, Any], described: dict[tuple[str, str], dict[str, Any
 
 
 def _about(described: Mapping[tuple[str, str], dict[str, Any]], record: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said of its check and of its node. Raises ValueError."""
+    """The descriptions of its check and its node. Raises ValueError."""
     try:
         return {**described["check", record["check"]], **described["node", record["node"]]}
     except KeyError as name:
@@ -194,7 +194,7 @@ def _picked(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def _implied(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What follows from a record's verdict, message, devices and cause, where nothing else is said."""
+    """The values implied by a record's verdict, message, devices and cause."""
     verdict = Verdict(record["verdict"])
     observed, expected = split_message(record["message"].partition("\n")[0])
     devices = record["devices"]

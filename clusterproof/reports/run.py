@@ -1,4 +1,4 @@
-"""A run as reports see it: its verdicts, what its nodes reported, when it was, and how it is asked for again."""
+"""A run as seen by reports: verdicts, nodes' evidence, times, and the command to repeat it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """Against the run before: when that was, and what is new, still there and gone."""
+    """The changes since the previous run: its time, and what is new, still there and gone."""
 
     began: float
     changes: Changes
@@ -49,44 +49,44 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run over a cluster. `began` is of the machine that ran it, with its time zone."""
+    """One run over a cluster. `began` is in the time zone of the machine that ran it."""
 
     facts: ClusterFacts
     results: Sequence[Result]
     began: datetime
     seconds: float
     exit_code: int
-    command: tuple[str, ...]  # that asks for the same cluster in the same way, without nodes and checks
-    left_out: Mapping[str, str]  # checks that were collected and not run, by id: why
+    command: tuple[str, ...]  # selects the same cluster in the same way, without nodes and checks
+    left_out: Mapping[str, str]  # collected but deselected checks, by id: why
     evaluated_by_pairs: frozenset[str] = frozenset()  # checks, by id
-    between: PairwiseRun | None = None  # what was measured between nodes
-    past: Past | None = None  # this run and those before it, where there is a history
-    site: str = ""  # where the documentation stands, with a slash at its end
-    training: TrainingRun | None = None  # what a training run recorded of itself
-    last_began: float | None = None  # when the run before it in the history did, in seconds since 1970
-    before: Mapping[Pair, Verdict] = field(default_factory=dict)  # what stood then, where it was not fine
-    is_redacted: bool = False  # its names are nobody's
-    inventory: Cluster | None = None  # the cluster without what its nodes say of themselves, as their instance ids
+    between: PairwiseRun | None = None  # measurements between nodes
+    past: Past | None = None  # this run and earlier ones, if there is a history
+    site: str = ""  # base URL of the documentation, ending in a slash
+    training: TrainingRun | None = None  # the recorded data of a training run
+    last_began: float | None = None  # start of the previous run in the history, in seconds since 1970
+    before: Mapping[Pair, Verdict] = field(default_factory=dict)  # the state then, if it was not fine
+    is_redacted: bool = False  # names are placeholders
+    inventory: Cluster | None = None  # the cluster without values from its nodes, such as instance ids
     compared: Mapping[str, Sequence[str]] = field(default_factory=dict)  # thresholds of a training run's rules, by id
-    junit_cases: str = "check"  # what a case of JUnit is: a check with its nodes, or a node with its checks
-    sources: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # file and line of each check that JUnit names
+    junit_cases: str = "check"  # what a JUnit case is: a check with its nodes, or a node with its checks
+    sources: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # file and line of each check in JUnit files
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster, under names that may be written."""
+        """The cluster, under displayable names."""
         return self.facts.cluster
 
     @property
     def acted_on(self) -> Cluster | None:
-        """The cluster that commands to copy are for; None where its names are not its own.
+        """The cluster for commands to copy; None if its names are redacted.
 
-        No node says which instance is rebooted.
+        Values from nodes are excluded: a node must not determine which instance is rebooted.
         """
         return None if self.is_redacted else self.inventory or self.cluster
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """Its nodes by name, in the order of the inventory."""
+        """Its nodes by name, in inventory order."""
         return self.facts.nodes
 
     def findings(self, verdict: Verdict) -> list[FindingGroup]:
@@ -95,5 +95,5 @@ class Run:
 
     @property
     def since(self) -> Since | None:
-        """What changed since the run before it; None where the history has none, or there is no history."""
+        """The changes since the previous run; None without one in the history."""
         return None if self.last_began is None else Since(self.last_began, since_last(self.results, self.before))

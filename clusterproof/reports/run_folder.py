@@ -1,4 +1,4 @@
-"""`runs/<cluster>/<time>/`: a folder for each run's reports, and `runs/latest`, which leads to the last one."""
+"""`runs/<cluster>/<time>/`: a folder for each run's reports, and `runs/latest`, a link to the last one."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ)(?:-(\d{1,3}))?")
 
 
 def folder_of_its_own(where: Path, cluster: str, now: datetime) -> Path:
-    """A new folder under `where` for a run that begins now. Raises OSError.
+    """Create a new folder under `where` for a run that begins now. Raises OSError.
 
-    The folder of all runs has a .gitignore, so that git passes over it.
+    The folder of all runs has a .gitignore, so that git ignores it.
     """
     runs = where / RUNS
     if not os.path.lexists(runs):
@@ -47,7 +47,7 @@ def folder_of_its_own(where: Path, cluster: str, now: datetime) -> Path:
 
 
 def require_own(folder: Path) -> None:
-    """Write nowhere that another user has made, or may change, or leads to by a link. Raises OSError."""
+    """Refuse folders that another user has created, can change, or has linked. Raises OSError."""
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, "Not a directory; expected a folder", str(folder))
     doubt = distrust(folder)
@@ -56,7 +56,7 @@ def require_own(folder: Path) -> None:
 
 
 def safe_name(cluster: str) -> str:
-    """What a cluster's folder is called: its name, or what is left of it with a digest that no other cluster has."""
+    """The name of a cluster's folder: its own, or the valid part of it with a unique digest."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", cluster)[:_LONGEST_NAME].strip(".")
     if name and name == cluster != LATEST:
         return name
@@ -65,7 +65,7 @@ def safe_name(cluster: str) -> str:
 
 
 def point_latest(where: Path, folder: Path) -> None:
-    """Let `runs/latest` lead to a run's folder. Raises OSError where something else has that name."""
+    """Point `runs/latest` to a run's folder. Raises OSError if that is not a link."""
     latest = where / RUNS / LATEST
     if latest.exists() and not latest.is_symlink():
         raise FileExistsError(f"{latest} is not a link")
@@ -76,7 +76,7 @@ def point_latest(where: Path, folder: Path) -> None:
 
 
 def runs_beside(folder: Path) -> list[Path]:
-    """The folders of the cluster's runs whose reports are all written, the oldest first. Raises OSError."""
+    """The folders of the cluster's completely reported runs, the oldest first. Raises OSError."""
     runs = [
         (time[1], int(time[2] or 1), path)
         for path in folder.parent.iterdir()
@@ -88,7 +88,7 @@ def runs_beside(folder: Path) -> list[Path]:
 
 
 def remove_all_but(keep: int, folder: Path) -> int:
-    """Remove the oldest runs beside that of `folder`, so that `keep` are left; how many went. Raises OSError."""
+    """Remove the oldest runs next to `folder`, keeping `keep`; returns the number removed. Raises OSError."""
     require_own(folder.parent)
     old = [path for path in runs_beside(folder)[:-keep] if path != folder]
     for path in old:
@@ -98,7 +98,7 @@ def remove_all_but(keep: int, folder: Path) -> int:
 
 
 def size_bytes(folders: list[Path]) -> int:
-    """What the files in these folders hold; one that goes meanwhile holds nothing. Raises OSError."""
+    """The size of the files in these folders; one that disappears meanwhile counts nothing. Raises OSError."""
     held = 0
     for folder in folders:
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The terminal summary: findings worst first, then what is incomplete and why."""
+"""The terminal summary: findings, worst first, then what is incomplete and why."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from clusterproof.reports.findings import FindingGroup, Gap, findings, gaps, gap
 from clusterproof.reports.to_do import commands, fit_nodes, shared_finding, short_commands, to_do
 
 SCREEN = 30  # lines
-MAX_LINES = 4  # of what was seen, per finding; the reports have all
+MAX_LINES = 4  # of observations, per finding; the reports are complete
 MAX_NODES = 300  # characters of a nodeset
 MAX_WORDS = 600  # characters of a line
 _INDENT = " " * 12
-FURTHER = 14  # columns: no words of a node's begin a line where the summary's own do
+FURTHER = 14  # columns: a node's text cannot begin a line like the summary's own
 _FURTHER = " " * FURTHER
 
 _MARKUP = {
@@ -34,12 +34,12 @@ _MARKUP = {
 
 @dataclass(frozen=True, slots=True)
 class SummaryLine:
-    """One line for the terminal and how to mark it up."""
+    """One line for the terminal, and its markup."""
 
     text: str
     markup: dict[str, bool] = field(default_factory=dict)
-    column: int = FURTHER  # where it goes on behind its first line
-    is_command: bool = False  # which is copied: it stays one line
+    column: int = FURTHER  # indentation of its further lines
+    is_command: bool = False  # to be copied, so it stays on one line
 
 
 def summary(
@@ -49,9 +49,9 @@ def summary(
     verbose: bool = False,
     cluster: Cluster | None = None,
 ) -> Iterator[SummaryLine]:
-    """What an operator reads first, in lines of at most `width` columns where words allow it.
+    """The summary, in lines of at most `width` columns where possible.
 
-    `cluster` is what the commands to copy are for; without it there are none.
+    `cluster` provides the commands to copy; without it there are none.
     """
     for line in _lines(results, catalog, verbose, cluster):
         if line.is_command:
@@ -68,7 +68,7 @@ def summary(
 
 
 class _Wrapper(textwrap.TextWrapper):
-    """Breaks a nodeset that is longer than a line behind its commas."""
+    """Breaks a nodeset that is longer than a line after its commas."""
 
     def _split(self, text: str) -> list[str]:
         width = self.width - len(self.subsequent_indent)
@@ -88,14 +88,14 @@ def _lines(
     yield from findings
     if results:
         yield SummaryLine(headline(results))
-    if len(findings) > SCREEN:  # the first line is out of sight
+    if len(findings) > SCREEN:  # the first line has scrolled away
         yield from tasks
 
 
 def _tasks(
     results: Sequence[Result], catalog: Catalog, verbose: bool, cluster: Cluster | None
 ) -> Iterator[SummaryLine]:
-    """What there is to do, a line for each action, with the command behind it."""
+    """A line for each action, followed by its command."""
     tasks, fit, cut = to_do(results, catalog), fit_nodes(results), cut_of(results)
     if not tasks and not fit:
         return

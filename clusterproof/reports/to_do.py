@@ -1,6 +1,6 @@
-"""What a run asks people to do, in one line and as lines to copy: `REPLACE gpu003 (row_remap) · 2 fit`.
+"""The actions of a run, in one line and as commands to copy: `REPLACE gpu003 (row_remap) · 2 fit`.
 
-The latter are in the words of the cluster: what does what an action asks for, and what runs checks again.
+The commands are specific to the cluster: to perform an action, and to run checks again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_NODES = 80  # characters of a nodeset
 LEAST_TO_SHARE = 3  # failed nodes
 MAX_REASONS = 2
 MAX_REASON = 60  # characters of one
-_AROUND = {  # an action as a sentence: what stands before the nodes and behind them
+_AROUND = {  # an action as a sentence: the text before and after the nodes
     COMMON_CAUSE: ("find the common cause on", ""),
     "replace": ("replace", ""),
     "reset or reboot": ("reset or reboot", ""),
@@ -61,13 +61,13 @@ _AROUND = {  # an action as a sentence: what stands before the nodes and behind 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One thing to do, for which nodes, and the checks or causes that ask for it, the most frequent first."""
+    """An action, its nodes, and the checks or causes that ask for it, the most frequent first."""
 
     action: str
     nodes: tuple[str, ...]
     reasons: tuple[str, ...]
     of_what: str = "node"  # or pair, run, cluster
-    titles: tuple[str, ...] = ()  # the same checks by their titles, and the same causes
+    titles: tuple[str, ...] = ()  # titles of the same checks and causes
     checks: tuple[str, ...] = ()  # by id
 
     @property
@@ -81,7 +81,7 @@ class Task:
         return self.where_within(MAX_NODES)
 
     def where_within(self, most: int) -> str:
-        """The same, in about so many characters."""
+        """The same in about so many characters."""
         if self.of_what == "cluster":
             return "the cluster"
         if self.of_what == "run":
@@ -108,17 +108,17 @@ class Task:
 
 
 def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
-    """Everything that there is to do, the gravest first; a node stands with each thing that it needs.
+    """All actions, the most severe first; a node is listed for each that it needs.
 
-    What is only worth a look is named where there is nothing else, and always of a training run that did not fail: no
-    run has files for every rule.
+    Concerns are only listed if there is nothing else, and always for a training run that did not fail, because no run
+    has files for every rule.
     """
     results = list(results)
     of_all = failed_by_all(results, catalog)
     findings = [finding for result in results if result.verdict.is_finding for finding in result.by_verdict]
     unfit = {about(result) for result in findings if result.verdict is Verdict.FAIL or result.is_of_unreachable}
     if unfit and all(result.is_of_unreachable for result in results if result.is_of_node):
-        unfit |= {about(result) for result in findings if result.is_of_cluster}  # nothing is known of the whole
+        unfit |= {about(result) for result in findings if result.is_of_cluster}  # nothing is known of the whole cluster
     tasks_of: dict[tuple[str, str], list[tuple[str, str, str, str]]] = defaultdict(list)
     for result in findings:
         action, reason = action_and_reason(result, of_all)
@@ -139,7 +139,7 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
 
 
 def to_do_line(results: Iterable[Result], catalog: Catalog = PACKAGED) -> str:
-    """The same in one line, that the run was cut before all, and how many nodes are fit; empty without a result."""
+    """The same in one line, with an interruption and the number of fit nodes; empty without results."""
     results = list(results)
     tasks, fit, cut = [task.words for task in to_do(results, catalog)], fit_nodes(results), cut_of(results)
     if not tasks and not fit:
@@ -150,7 +150,7 @@ def to_do_line(results: Iterable[Result], catalog: Catalog = PACKAGED) -> str:
 
 
 def to_do_within(results: Sequence[Result], catalog: Catalog, most: int) -> str:
-    """The same in so many characters: else the first action, no name in it cut, and how many more there are."""
+    """The same in so many characters: else the first action, without cutting names, and how many more there are."""
     line = to_do_line(results, catalog)
     tasks = to_do(results, catalog)
     if len(line) <= most or not tasks:
@@ -163,7 +163,7 @@ def to_do_within(results: Sequence[Result], catalog: Catalog, most: int) -> str:
 
 
 def shared_finding(results: Iterable[Result]) -> str:
-    """`9 of 14 failed nodes share one finding: Locked memory limit`, where at least half of three or more do."""
+    """`9 of 14 failed nodes share one finding: Locked memory limit`, if at least half of three or more do."""
     failed = [result for result in results if result.is_of_node and result.verdict is Verdict.FAIL]
     count = len({result.node for result in failed})
     hits = dict.fromkeys((result.check, result.title, result.node) for result in failed)
@@ -175,7 +175,7 @@ def shared_finding(results: Iterable[Result]) -> str:
 
 
 def fit_nodes(results: Iterable[Result]) -> int:
-    """How many nodes are fit as far as they were checked."""
+    """How many nodes are fit according to what was checked."""
     of_nodes = worst_of(result for result in results if result.is_of_node)
     return sum(verdict in PROVEN for verdict in of_nodes.values())
 
@@ -191,15 +191,15 @@ def _first_reasons(reasons: Iterable[str], more: str = ", +{}") -> str:
 
 
 MAX_IDS = 25  # nodes in one call of BatchRebootClusterNodes or BatchReplaceClusterNodes
-MAX_CHECKS = 40  # by name; more of them are run all
-MAX_COMMAND = 2_000  # characters that fill half a screen; the page has every command whole
+MAX_CHECKS = 40  # names listed; with more, all are run
+MAX_COMMAND = 2_000  # characters that fill half a screen; the page has complete commands
 REPLACE, REBOOT = OF_HARDWARE
 _IS_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}").fullmatch
 _INSTANCE = re.compile(rf"(?:^|-)({INSTANCE_ID})$")
 
 
 def commands(task: Task, cluster: Cluster | None) -> list[str]:
-    """What a shell takes to do it, a command a line; none where there is no command for it."""
+    """The shell commands for an action, one per line; empty if there is none."""
     if cluster is None or task.action not in OF_HARDWARE or task.of_what != "node":
         return []
     if not all(map(_IS_NODE, task.nodes)):
@@ -212,7 +212,7 @@ def commands(task: Task, cluster: Cluster | None) -> list[str]:
 
 
 def short_commands(task: Task, cluster: Cluster | None) -> list[str]:
-    """The same, where they are not too long for a screen or a mail."""
+    """The same, unless they are too long for a screen or a mail."""
     lines = commands(task, cluster)
     return lines if sum(map(len, lines)) <= MAX_COMMAND else []
 
@@ -243,7 +243,7 @@ def _of_hyperpod(action: str, cluster: Cluster, instances: Sequence[str]) -> Ite
 
 
 def _name(cluster: Cluster) -> str:
-    """The name of a HyperPod cluster, or its ARN where another inventory has given it another name."""
+    """The name of a HyperPod cluster, or its ARN if another inventory has given it a different name."""
     return cluster.name if re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,62}", cluster.name) else cluster.settings["arn"]
 
 
@@ -264,7 +264,7 @@ def _where(settings: Mapping[str, str]) -> Iterator[str]:
 
 
 def _by_ssh(targets: Iterable[Target]) -> Iterator[str]:
-    """One line for the nodes that are reached as the same user at the same port."""
+    """One line for nodes that are reached as the same user at the same port."""
     alike: dict[tuple[str, int], list[str]] = {}
     for target in targets:
         address = target.address or target.name
@@ -278,9 +278,9 @@ def _by_ssh(targets: Iterable[Target]) -> Iterator[str]:
 
 
 def again(run: Run, verdict: Verdict) -> str:
-    """What a shell takes to run again the checks that have this verdict, on the nodes that do; empty: none.
+    """The shell command that repeats the checks with this verdict on their nodes; empty: none.
 
-    A check that is evaluated by pairs is run on all nodes: what is normal for one depends on the others.
+    A check that compares pairs is run on all nodes: what is normal for one depends on the others.
     """
     results = [result for result in with_verdict(run.results, verdict) if result.check != BROKEN]
     if not results:

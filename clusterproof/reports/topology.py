@@ -1,4 +1,4 @@
-"""Where nodes stand: availability zones, network layers and UltraServers, on the page and in the terminal."""
+"""The locations of nodes: availability zones, network layers and UltraServers, on the page and the terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LABEL = "topology".ljust(12)
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Where the nodes of each job group stand, as far as it is known: each node's place, by the kind of place."""
+    """The locations of each job group's nodes, as far as known: each node's place, by kind of place."""
 
     groups: tuple[JobGroup, ...]
     zones: Mapping[str, str | None]
@@ -39,7 +39,7 @@ class Topology:
 
 
 def topology(cluster: ClusterFacts) -> Topology | None:
-    """What this run knows of it, None where that is nothing."""
+    """The known locations in this run, None if there are none."""
     known = Topology(
         _known(job_groups, cluster, ()),
         _known(zones, cluster, {}) or _known(by_labels.zones, cluster, {}),
@@ -57,7 +57,7 @@ def _known(read: Callable[[ClusterFacts], T], cluster: ClusterFacts, otherwise: 
 
 
 def lines(topology: Topology) -> Iterator[str]:
-    """Where job groups are spread over several places: one line each, a few at most."""
+    """A line for each job group that spans several places, a few at most."""
     kinds: tuple[tuple[str, Mapping[str, str | None]], ...] = (
         ("availability zones", topology.zones),
         ("network nodes", lowest_layers(topology.layers)),
@@ -80,7 +80,7 @@ def _shown(places: Mapping[str, tuple[str, ...]], most: int = 3) -> str:
 
 
 def section(topology: Topology) -> str:
-    """The section of the page: one row for the nodes of a group that stand in one place. Names are escaped."""
+    """The section of the page: one row for the nodes of a group in one place. Names are escaped."""
     depth = max(map(len, topology.layers.values()), default=0)
     head = ["group", "zone", *(f"layer {number}" for number in range(1, depth + 1)), "UltraServer", "count", "nodes"]
     rows = list(_rows(topology, depth))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from clusterproof.plugins.accept import RECORDING, RESULTS
 from clusterproof.plugins.accept.plan import AcceptancePlan, plan_of
+from clusterproof.plugins.accept.population import Errors
 from clusterproof.plugins.accept.report import report, text
 from clusterproof.plugins.accept.runner import EXIT, Acceptance
 from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes
@@ -22,6 +23,7 @@ from clusterproof.reports.results import ResultsFile
 
 NAMES = tuple(f"n{number}" for number in range(1, 9))
 SPEED = 'stages = ["inventory", "speed"]\n'
+ERRORS = Errors(good_rejected=0.001, bad_accepted=0.01, slower=0.05, shows_in=0.8)
 STAGES = 'stages = ["inventory", "exact", "speed"]\n'
 CHECK = {
     "inventory": "host.memlock",

@@ -99,6 +99,7 @@ def test_a_concern_of_one_run_is_said_whatever_other_runs_say(
     assert f"{due} concern" in screen
 
 
+@pytest.mark.long
 def test_what_was_incomplete_in_a_run_is_said_of_a_node_that_other_runs_accept(tmp_path: Path) -> None:
     nodes = Found(findings=(CRASHED,), in_runs=(1,), speed=lambda node, run: 0.9 if (node, run) == ("n3", 2) else 1.0)
     of_n3, screen = outcome(tmp_path, nodes)

@@ -86,6 +86,7 @@ EDITS: dict[str, Callable[[list[str]], list[str]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_a_journal_without_each_run_once_in_their_order_is_refused_and_loses_no_evidence(
     edit: Callable[[list[str]], list[str]], tmp_path: Path
@@ -153,6 +154,7 @@ def typed(folder: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, *more: st
     return accept(words)
 
 
+@pytest.mark.long
 def test_who_waits_for_another_acceptance_and_is_interrupted_writes_no_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

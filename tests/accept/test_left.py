@@ -37,6 +37,7 @@ def summary(data: Report) -> dict[str, str]:
     return {one["node"]: one["said"] for one in data["nodes"]}
 
 
+@pytest.mark.long
 def test_a_node_that_left_ends_nothing_and_is_said_with_what_was_measured_of_it(tmp_path: Path) -> None:
     nodes = Nodes()
     interrupted(tmp_path, nodes, 3)

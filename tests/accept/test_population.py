@@ -10,8 +10,8 @@ import pytest
 from bench.acceptance import Tally, interval, said_of
 from clusterproof.plugins.accept.population import Errors, Unit, reference_of
 from clusterproof.plugins.accept.sequential import Decision, Population, as_fast, decision_of, to_measure
+from tests.accept.simulated import ERRORS
 
-ERRORS = Errors(good_rejected=0.001, bad_accepted=0.01, slower=0.05, shows_in=0.8)
 NODES = [f"n{number:02}" for number in range(40)]
 NOISE = 0.01
 

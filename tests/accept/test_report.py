@@ -124,6 +124,7 @@ def bound_of(folder: Path, again: tuple[str, ...], names: tuple[str, ...] = NAME
     return "No accepted node failed: of nodes like these at most" in page({**of, "stages": stages})
 
 
+@pytest.mark.long
 def test_how_seldom_such_nodes_fail_is_said_of_all_that_were_bought_and_of_no_selection(tmp_path: Path) -> None:
     folders = [tmp_path / str(number) for number in range(2)]
     for folder in folders:

@@ -26,6 +26,7 @@ def gone_on(folder: Path, nodes: Nodes, at_once: int) -> dict[str, NodeOutcome]:
     return {one.node: one for one in of_nodes(made.state)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at_once", [1, 3, 5])
 def test_who_reads_the_journal_again_says_what_was_said_before(at_once: int, tmp_path: Path) -> None:
     nodes = slow()
@@ -35,6 +36,7 @@ def test_who_reads_the_journal_again_says_what_was_said_before(at_once: int, tmp
     assert (gone_on(tmp_path, nodes, at_once), len(nodes.runs)) == (found, runs)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", range(2, 9))
 def test_whoever_is_interrupted_between_two_batches_learns_of_all_what_is_usual(after: int, tmp_path: Path) -> None:
     nodes = slow()
@@ -51,8 +53,8 @@ def test_a_round_of_which_only_nodes_are_left_that_were_taken_out_is_over(tmp_pa
         made.go_on((), lambda _words: None)
     last = made.state.next()
     assert last is not None
-    assert last.nodes == ("n8",)
-    made.state.out.add("n8")
+    (only,) = last.nodes
+    made.state.out.add(only)
     after = made.state.next()
     assert after is not None
-    assert after.nodes == NAMES[:7]
+    assert after.nodes == tuple(node for node in NAMES if node != only)

@@ -20,6 +20,7 @@ OPEN, REJECTED = NodeVerdict.OPEN, NodeVerdict.REJECTED
 ALIKE = {"sockets": (0,) * 4}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("usual", "n1", "due"),
     [
@@ -54,6 +55,7 @@ LOST = {"sockets": (0,) * 7, "nvlinks": (True,) * 7, "lost": True}
 SLOW = {"slow": 3}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("count", "usual", "unlike", "due"),
     [
@@ -104,6 +106,7 @@ def test_where_no_place_was_read_on_any_node_none_is_accused(tmp_path: Path) -> 
     assert REJECTED not in verdicts(said(tmp_path, Copying(usual={"is_placed": False}))).values()
 
 
+@pytest.mark.long
 def test_a_node_of_which_nobody_knows_the_models_is_not_slow_where_others_have_several(tmp_path: Path) -> None:
     own = {f"{node}-{gpu}": 0.5 if gpu > 3 else 1.0 for node in NAMES for gpu in range(8)}
     mixed = dict.fromkeys(NAMES[1:], ["20b0"] * 4 + ["1eb8"] * 4)

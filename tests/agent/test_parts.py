@@ -50,6 +50,7 @@ def test_each_collector_travels_once_in_programs_that_are_short_enough(longest: 
     assert len({one.nonce for _, one in found.programs}) == len(found.programs) > 1
 
 
+@pytest.mark.long
 @pytest.mark.any_user
 def test_where_no_collector_is_short_enough_the_node_is_visited_all_the_same(tmp_path: Path) -> None:
     found = parts(["padded"], ProbeOptions(), [padded(tmp_path, 80_000)], longest=60_000)

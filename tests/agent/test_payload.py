@@ -169,6 +169,7 @@ def test_every_program_has_a_nonce_of_its_own_and_the_text_is_built_once() -> No
     assert payload.payload(frozenset(["boot"]), PATIENT) is payload.payload(frozenset(["boot"]), PATIENT)
 
 
+@pytest.mark.long
 def test_only_what_is_asked_for_travels() -> None:
     small, large = (len(program(collectors, PATIENT)[0].stdin) for collectors in (["boot"], ["boot", "nvml"]))
     assert small < large / 2
@@ -200,6 +201,7 @@ def part() -> str:
     return minify.reachable(minify.pynvml_source(), wanted)
 
 
+@pytest.mark.long
 def test_the_part_of_pynvml_that_travels_is_a_part_of_it() -> None:
     whole = {ast.dump(statement) for statement in ast.parse(minify.pynvml_source()).body}
     assert {ast.dump(statement) for statement in ast.parse(part()).body} <= whole

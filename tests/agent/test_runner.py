@@ -16,7 +16,7 @@ import pytest
 from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.agent.program import ProbeOptions, files
 from clusterproof.plugins.agent.run import MOSTLY_QUICK, QUICK, start
-from clusterproof.plugins.agent.running import MAX_RECORD_BYTES, Known, Running
+from clusterproof.plugins.agent.running import MAX_RECORD_BYTES, FinishedCollector, Running
 from clusterproof.plugins.core.evidence import Collected, Status
 from tests.builders.probed import PATH, PATIENT, SOON, probe, probe_node
 from tests.testbed.needs import needs_frozen
@@ -198,7 +198,7 @@ def test_when_the_run_is_stopped_the_collectors_end_too(how: str, tmp_path: Path
 
 def test_a_run_that_is_stopped_while_it_starts_collectors_knows_them_when_it_ends() -> None:
     running: list[Running] = []
-    begun = Known("odd", {"status": "read", "seconds": 0.0})
+    begun = FinishedCollector("odd", {"status": "read", "seconds": 0.0})
 
     def begin() -> list[Running]:
         signal.raise_signal(signal.SIGTERM)  # to this thread

@@ -11,25 +11,26 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions, module_of
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.run import collect
-from clusterproof.plugins.agent.running import MAX_RECORD_BYTES, Running, Together
+from clusterproof.plugins.agent.running import MAX_RECORD_BYTES, Running, SharedProcess
 from clusterproof.plugins.core.evidence import Collected, Status
+from clusterproof.plugins.evidence.field import NEVER_READ
 from tests.builders.probed import PATIENT, SOON, probe
 
 pytestmark = pytest.mark.long
 
 KNOWN = {"devices": [{"name": "a"}], "all_devices": [{"name": "a"}, {"name": "b"}]}
+A, B = "return {'name': 'a'}", {"name": "b"}
 HANGS = "while True: time.sleep(1)"
 
 
-def ended(folder: Path, last: str, options: ProbeOptions = PATIENT, name: str = "odd") -> Collected:
-    """The result of a collector of two devices, a and b, the second read by this function."""
+def ended(folder: Path, last: str, options: ProbeOptions = PATIENT, name: str = "odd", first: str = A) -> Collected:
+    """The result of a collector of two devices, a and b, which are read by these lines."""
     path = folder / f"{name}.py"
     path.write_text(
-        "import os, signal, time\nfrom clusterproof.plugins.agent.reading import Broke, Node, TimedOut\n\n\n"
+        "import os, signal, time\nfrom clusterproof.plugins.agent.reading import Broke, Denied, Node, TimedOut\n\n\n"
         "def read(node: Node) -> object:\n"
-        "    return node.each('devices', ['a', 'b'], "
-        "lambda name: {'name': name} if name == 'a' else second(node))\n\n\n"
-        f"def second(node: Node) -> object:\n    {last}\n"
+        "    return node.each('devices', ['a', 'b'], lambda name: first(node) if name == 'a' else second(node))\n\n\n"
+        f"def first(node: Node) -> object:\n    {first}\n\n\ndef second(node: Node) -> object:\n    {last}\n"
     )
     return probe([name, "boot", "platform"], options, further=[path]).collectors[name]
 
@@ -39,18 +40,39 @@ def ended(folder: Path, last: str, options: ProbeOptions = PATIENT, name: str = 
     [
         (HANGS, Status.TIMED_OUT),
         ("raise TimedOut('too late')", Status.TIMED_OUT),
-        ("raise Broke('no sense')", Status.BROKE),
-        ("return {}['driver']", Status.BROKE),
         ("os.kill(os.getpid(), signal.SIGSEGV)", Status.BROKE),
         ("os._exit(0)", Status.BROKE),
         ("return {1, 2}", Status.BROKE),
     ],
-    ids=["hangs", "is late", "gives up", "breaks", "is killed", "ends", "returns no JSON"],
+    ids=["hangs", "is late", "is killed", "ends", "returns no JSON"],
 )
 @pytest.mark.parametrize("name", ["odd", "edac"], ids=["alone", "among those that share a process"])
 def test_what_a_collector_said_before_it_failed_is_known(name: str, last: str, status: Status, tmp_path: Path) -> None:
     collector = ended(tmp_path, last, SOON if last == HANGS else PATIENT, name)
     assert (collector.status, collector.value) == (status, KNOWN), collector.detail
+
+
+@pytest.mark.parametrize(
+    ("first", "status", "why"),
+    [
+        ("raise PermissionError(13, 'no', '/a')", Status.DENIED, "PermissionError: [Errno 13] no: '/a'"),
+        ("raise Denied('a is not yours')", Status.DENIED, "Denied: a is not yours"),
+        ("raise OSError(5, 'gone', '/a')", Status.BROKE, "OSError: [Errno 5] gone: '/a'"),
+        ("raise Broke('no sense')", Status.BROKE, "Broke: no sense"),
+        ("return {}['driver']", Status.BROKE, "KeyError: 'driver'"),
+    ],
+)
+@pytest.mark.parametrize("name", ["odd", "edac"], ids=["alone", "among those that share a process"])
+def test_a_device_that_fails_hides_none_behind_it(
+    first: str, status: Status, why: str, name: str, tmp_path: Path
+) -> None:
+    collector = ended(tmp_path, "return {'name': 'b'}", name=name, first=first)
+    assert (collector.status, collector.value) == (status, {**KNOWN, "devices": [{"name": "a", NEVER_READ: why}, B]})
+
+
+def test_a_list_that_is_begun_again_takes_the_place_of_what_was_kept(tmp_path: Path) -> None:
+    again = "return node.each('devices', {'a': {'name': 'a', 'once': 1}}, lambda name: os._exit(0))"
+    assert ended(tmp_path, again).value == {"devices": [], "all_devices": [{"name": "a", "once": 1}]}
 
 
 def test_of_one_that_ends_within_a_line_the_lines_before_are_known(tmp_path: Path) -> None:
@@ -77,7 +99,7 @@ def test_collectors_whose_shared_process_cannot_be_started_each_say_so(monkeypat
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     monkeypatch.setattr("clusterproof.plugins.agent.running.os.fork", refused)
-    running: list[Running] = [Together({name: (module_of(name), Node()) for name in ("boot", "pci")}, Node())]
+    running: list[Running] = [SharedProcess({name: (module_of(name), Node()) for name in ("boot", "pci")}, Node())]
     collect(running)
     monkeypatch.undo()
     said = {one.name: one.record["detail"] for one in running if one.name}

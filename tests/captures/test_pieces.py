@@ -171,6 +171,7 @@ def test_an_output_that_is_repeated_is_read_once_and_counts_each_time() -> None:
     assert ([part.collector for part in parts], problems) == (["greeted"] * 1_001, [])
 
 
+@pytest.mark.long
 def test_the_last_of_very_many_short_outputs_are_read_beside_longer_ones_and_the_others_counted() -> None:
     asked: list[str] = []
 

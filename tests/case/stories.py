@@ -7,6 +7,7 @@ seconds since the first fault. Ranks are 0 to 7, two on each of n1 to n4; x9 is 
     kernel     `NODE +SECONDS TEXT` in its kernel log; kernel_undated: without times; messages: in a syslog file
     cascade    how the others end: watchdog, watchdog_of_groups, peers, abort, torchrun
     dies       `RANK CODE`: reported by the launcher
+    confirmed  the cause that somebody confirmed, where the log does not say it
     late       written after the held-aside set was drawn, or together with the sign it shows: never held aside
     end        `STATE CODE +SECONDS`: Slurm's record; silent: ranks without output; dumps_without: who leaves no dump
 """

@@ -9,6 +9,7 @@ import pytest
 from clusterproof.plugins.case import CANDIDATE, ESTABLISHED, SUPPORTED
 from clusterproof.plugins.case.advice import opened_case
 from clusterproof.plugins.case.folder import collect
+from clusterproof.plugins.case.report import rows
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of, written
 
 WITHOUT_LOG = {name: text for name, text in BROKEN_GPU.items() if "dmesg" not in name}
@@ -258,3 +259,34 @@ def test_what_hardware_may_have_done_blames_no_code(said: str, tmp_path: Path) -
     assert (case.verdict.cause, case.verdict.nodes, case.verdict.rank) == ("unknown", (), 3)
     assert case.verdict.first is not None
     assert case.verdict.first.row.proof  # type: ignore[union-attr]
+
+
+LINK_DOWN = "2026-03-01T07:59:58,000000+00:00 igb 0000:03:00.0 eno2: igb: eno2 NIC Link is Down\n"
+OF_PEER = "2026-03-01 08:00:01,100 [rank2] NCCL WARN NET/IB : Got completion with error 12, opcode 0, len 0\n"
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "cause"),
+    [
+        ("KeyError: 'image'", "", "code"),
+        ("torch.OutOfMemoryError: CUDA out of memory.", "", "resources"),
+        ("OSError: [Errno 116] Stale file handle: '/data'", "", "network"),
+        ("KeyError: 'image'", OF_PEER, "network"),
+    ],
+)
+def test_a_link_that_was_down_explains_no_exception_that_no_network_makes(
+    own: str, others: str, cause: str, tmp_path: Path
+) -> None:
+    raised = f"2026-03-01 08:00:02,100 [rank3] {own}\n"
+    files = {"rank_3.log": STEPS + raised, "rank_1.log": STEPS + WATCHDOG_OF_1, "gpu001-dmesg.txt": LINK_DOWN}
+    case = case_of(tmp_path, {**files, "rank_2.log": STEPS + others, "sacct.txt": SACCT.format(state="FAILED")})
+    assert case.verdict.cause == cause
+    assert any(row.where.startswith("gpu001") for row in rows(case))
+
+
+@pytest.mark.parametrize("is_above", [True, False])
+def test_what_looks_like_hardware_above_an_exception_is_not_hidden_by_it(is_above: bool, tmp_path: Path) -> None:
+    lines = ["RuntimeError: CUDA error: uncorrectable ECC error encountered\n", "ValueError: bad\n"]
+    said = "".join(lines if is_above else reversed(lines))
+    verdict = case_of(tmp_path, {"slurm-77.out": STEPS + said}).verdict
+    assert verdict.cause == ("unknown" if is_above else "code")

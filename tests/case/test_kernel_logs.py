@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.case.kernel_times import dated
+from clusterproof.plugins.case.clocks import Clock, dated
 from tests.case.files import BROKEN_GPU, XID_79, case_of
 
 XID = XID_79.partition(" ")[2].strip()

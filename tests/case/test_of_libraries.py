@@ -95,3 +95,83 @@ def test_why_a_container_did_not_start_stands_before_that_it_did_not(tmp_path: P
         "slurmstepd: error: pyxis: couldn't start container\n"
     )
     assert case_of(tmp_path, {"slurm-77.out": said}).verdict.cause == "code"
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("srun: error: Task launch for StepId=77.8 failed on node n3: Unable to satisfy cpu bind request", "code"),
+        ("srun: error: Task launch for StepId=77.8 failed on node n3: Communication connection failure", "unknown"),
+        ("OSError: [Errno 116] Stale file handle: '/home/u/.triton/cache/cff6/_rms_norm.json'", "code"),
+        ("OSError: [Errno 116] Stale file handle: '/home/u/run/checkpoint.pt'", "storage"),
+        ("OSError: [Errno 16] Device or resource busy: '/home/u/.triton/cache/cff6/tmp.pid_1'", "code"),
+        ("OSError: [Errno 16] Device or resource busy: '/mnt/data'", "unknown"),
+        (
+            "node_manager.cc:3064: 4 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers c",
+            "resources",
+        ),
+        (
+            "node_manager.cc:3064: 0 Workers (tasks / actors) killed due to memory pressure (OOM), 1 Workers c",
+            "unknown",
+        ),
+        ("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.", "resources"),
+        ("ValueError: Free memory on device (9/80 GiB) is less than desired GPU memory utilization (0.9)", "resources"),
+        (
+            "XlaRuntimeError: RESOURCE_EXHAUSTED: Failed to allocate request for 2.99GiB on device ordinal 0",
+            "resources",
+        ),
+        ("XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: PjRT_Client_Connect.", "unknown"),
+        ("HfHubHTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/api", "code"),
+        ("ClientError: An error occurred (SlowDown) when calling the CreateMultipartUpload operation", "storage"),
+        ("ClientError: An error occurred (404) when calling the HeadObject operation: Not Found", "code"),
+        ("As a result, the libfabric EFA provider is operating in", "code"),
+        ("Open MPI is currently operating in a condition that could result in memory corruption", "unknown"),
+        ("Unable to write to EQ: err: Input/output error (5) prov_errno: Unknown error -114 (-114)", "unknown"),
+        ("n1:4:7 [0] init.cc:416 NCCL WARN Cuda failure 'operation not supported'", "unknown"),
+        ("n1:4:7 [0] NCCL WARN Cuda failure 'API call is not supported in the installed CUDA driver'", "code"),
+        (
+            "InductorError: CalledProcessError: Command '['/usr/bin/gcc', '-lcuda']' returned non-zero exit status 1",
+            "code",
+        ),
+        ("InductorError: OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "resources"),
+        ("init.cc:1247 NCCL WARN Mismatched collective detected, please check your collective calls", "code"),
+    ],
+)
+def test_what_frameworks_say_is_told_from_what_is_like_it(said: str, cause: str, tmp_path: Path) -> None:
+    assert case_of(tmp_path, {"slurm-77.out": f"{said}\n"}).verdict.cause == cause
+
+
+RAISED = (
+    "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, {kind} (run with NCCL_DEBUG=INFO)\n"
+    "{name}: Call to a function failed.\nLast error:\n{last}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "last", "cause"),
+    [
+        ("unhandled cuda error", "ncclUnhandledCudaError", "Cuda failure 2 'out of memory'", "resources"),
+        ("unhandled cuda error", "ncclUnhandledCudaError", "Cuda failure 719 'unspecified launch failure'", "unknown"),
+        (
+            "unhandled system error",
+            "ncclSystemError",
+            "Error: failed to extend /dev/shm/nccl-Xz to 9 bytes",
+            "resources",
+        ),
+        ("invalid argument", "ncclInvalidArgument", "Invalid rank requested : 2/2", "code"),
+    ],
+)
+@pytest.mark.parametrize("label", ["", "[rank3]: "])
+def test_the_last_error_of_nccl_says_what_the_exception_above_it_does_not(
+    kind: str, name: str, last: str, cause: str, label: str, tmp_path: Path
+) -> None:
+    raised = RAISED.format(kind=kind, name=name, last=last)
+    said = "".join(f"{label}{line}\n" for line in raised.splitlines())
+    assert case_of(tmp_path, {"train.log": said}).verdict.cause == cause
+
+
+def test_what_a_launcher_says_below_an_exception_is_not_of_it(tmp_path: Path) -> None:
+    raised = 'Traceback (most recent call last):\n  File "t.py", line 1\nRuntimeError: the loader has ended\n'
+    ended = "slurmstepd: error: Detected 1 oom_kill event in StepId=77.0.\n"
+    verdict = case_of(tmp_path, {"rank_3.log": raised + ended}).verdict
+    assert (verdict.cause, "the loader has ended" in verdict.why) == ("unknown", True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,44 @@ def test_a_process_that_is_no_rank_explains_the_crash_of_none(tmp_path: Path, pi
     own = "2026-03-01 08:00:01,000 srun: error: gpu003: task 3: Segmentation fault\n"
     log = {"gpu003-dmesg.txt": CRASH.format(name="firefox", pid=pid)}
     assert case_of(tmp_path, {"slurm-77.out": joined + own, **log}).verdict.cause == cause
+
+
+def _event(reason: str, message: str, at: str) -> str:
+    about = {"involvedObject": {"name": "train-worker-1"}, "lastTimestamp": f"2026-03-01T{at}Z"}
+    return json.dumps({"kind": "List", "items": [{"kind": "Event", "reason": reason, "message": message, **about}]})
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "cause"),
+    [
+        ("FailedMount", "MountVolume.SetUp failed for volume fsx: timed out", "storage"),
+        ("Failed", 'Failed to pull image "train:v9": not found', "code"),
+        ("FailedMount", 'MountVolume.SetUp failed: object "default"/"kube-root-ca.crt" not registered', "unknown"),
+    ],
+)
+def test_what_keeps_a_pod_from_its_start_is_over_once_the_job_makes_steps(
+    reason: str, message: str, cause: str, tmp_path: Path
+) -> None:
+    event = {"kubectl.json": _event(reason, message, "07:00:00")}
+    assert case_of(tmp_path / "waits", {"rank_1.log": WATCHDOG_OF_1, **event}).verdict.cause == cause
+    assert case_of(tmp_path / "went on", {"rank_1.log": STEPS + WATCHDOG_OF_1, **event}).verdict.cause == "unknown"
+
+
+@pytest.mark.parametrize(("reason", "cause"), [("ImagePullBackOff", "code"), ("ContainerCreating", "unknown")])
+def test_a_container_that_waits_says_for_what(reason: str, cause: str, tmp_path: Path) -> None:
+    waits = {"containerStatuses": [{"state": {"waiting": {"reason": reason, "message": "Back-off"}}}]}
+    pod = {"kind": "Pod", "metadata": {"name": "train-1"}, "spec": {"nodeName": "n2"}, "status": waits}
+    assert case_of(tmp_path, {"pods.json": json.dumps(pod), "rank_1.log": WATCHDOG_OF_1}).verdict.cause == cause
+
+
+CONTAINED = "2026-03-01T08:00:01,000000+00:00 NVRM: Xid (PCI:0000:00:08): 94, pid='<unknown>', Contained: SM (0x1).\n"
+
+
+@pytest.mark.parametrize(("said", "cause"), [("uncorrectable ECC error encountered", "hardware"), ("x", "unknown")])
+def test_a_contained_memory_error_counts_where_a_rank_of_its_node_met_one(
+    said: str, cause: str, tmp_path: Path
+) -> None:
+    own = CUDA_OF_3.replace("unspecified launch failure", said)
+    files = {"rank_3.log": STEPS + own, "gpu003-dmesg.txt": CONTAINED, "sacct.txt": SACCT.format(state="FAILED")}
+    case = case_of(tmp_path, files)
+    assert (case.verdict.cause, case.advice.nodes["gpu003"]) == (cause, TEST if cause == "hardware" else KEEP)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.command_line.doctor import every_means, of_aws, of_slurm, of_ssh
+from clusterproof.plugins.command_line.doctor import of_aws, of_slurm, of_ssh, reaches
 from clusterproof.plugins.command_line.init import TEMPLATES, template
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.command_line.overview import short_help, shortest_help
@@ -211,7 +211,7 @@ def test_aws_is_not_there_without_credentials_and_says_what_is_missing() -> None
 
 @pytest.mark.long
 def test_what_is_missing_comes_with_what_to_do(tmp_path: Path) -> None:
-    for means in every_means({"PATH": ""}, tmp_path):
+    for means in reaches({"PATH": ""}, tmp_path):
         if means.serves in ("ssh:", "HyperPod"):
             assert "; " in means.detail
             assert not means.is_there
@@ -278,6 +278,7 @@ def test_the_name_of_a_file_that_is_refused_steers_no_terminal(
     assert (out, "\x1b" in said, r"\x1b[31m" in said) == ("", False, True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [["--cluster", f"./{REFUSED}"], ["--cluster", "demo", f"--{REFUSED}"]])
 def test_a_word_that_pytest_itself_refuses_steers_no_terminal(words: list[str], tmp_path: Path) -> None:
     (tmp_path / REFUSED).write_text("no TOML")

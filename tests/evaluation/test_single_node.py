@@ -16,7 +16,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evaluation.single_node import findings_digest
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.transport.gather import replayed
-from clusterproof.plugins.transport.kubernetes.reporting import Unchanged
+from clusterproof.plugins.transport.kubernetes.reporting import UnchangedFile
 from tests.builders.runs import ROOT
 
 HERE = Target("here")
@@ -64,7 +64,7 @@ def _with_infiniband(one: NodeEvidence, count: int) -> NodeEvidence:
 
 def test_the_file_is_there_from_the_second_report_that_says_the_same(tmp_path: Path) -> None:
     path, said, clock = tmp_path / "unchanged", iter(["a", "a", "b", "b", "a"]), count(0, 60)
-    unchanged = Unchanged(path, lambda _: next(said), lambda: next(clock))
+    unchanged = UnchangedFile(path, lambda _: next(said), lambda: next(clock))
     seen = []
     for evidence in (NodeEvidence("here"),) * 5:
         unchanged.note(evidence)
@@ -74,7 +74,7 @@ def test_the_file_is_there_from_the_second_report_that_says_the_same(tmp_path: P
 
 def test_it_is_away_for_three_looks_of_the_kubelet_however_often_there_is_a_report(tmp_path: Path) -> None:
     path, clock = tmp_path / "unchanged", count(0, 5)
-    unchanged = Unchanged(path, lambda evidence: "b" if evidence.seconds else "a", lambda: next(clock))
+    unchanged = UnchangedFile(path, lambda evidence: "b" if evidence.seconds else "a", lambda: next(clock))
     seen = []
     for changed in [0] * 8 + [1] * 8:
         unchanged.note(NodeEvidence("here", seconds=changed))
@@ -84,7 +84,7 @@ def test_it_is_away_for_three_looks_of_the_kubelet_however_often_there_is_a_repo
 
 def test_a_node_that_cannot_be_read_is_not_as_before(tmp_path: Path) -> None:
     path, clock = tmp_path / "unchanged", count(0, 60)
-    unchanged = Unchanged(path, lambda _: "a", lambda: next(clock))
+    unchanged = UnchangedFile(path, lambda _: "a", lambda: next(clock))
     seen = []
     for why in (None, None, Unreached.TIMED_OUT, None, None):
         unchanged.note(NodeEvidence("here", unreached=why))

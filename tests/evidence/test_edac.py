@@ -51,6 +51,7 @@ def test_the_rows_of_older_kernels_are_reported(tmp_path: Path) -> None:
     assert controller["modules"] == [{"name": "csrow2", "corrected": 0, "uncorrected": 3}]
 
 
+@pytest.mark.long
 def test_the_last_of_very_many_controllers_and_modules_is_reported(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {}
     for number in range(100):

@@ -205,6 +205,7 @@ def test_mlxlink_of_a_device_that_its_command_does_not_name_is_refused() -> None
     assert "mlxlink does not say of which device" in problems[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [IBSTAT_PORT, MLXLINK.format(device="mlx5_1", state="Active", physical="LinkUp")])
 def test_one_device_that_was_asked_for_does_not_count_the_others(text: str) -> None:
     result = evaluated({"t": text})["network.ib_count"]

@@ -209,6 +209,7 @@ def test_what_nvidia_smi_itself_says_of_the_lanes_is_said_once() -> None:
     assert results["gpu.pcie_lanes"].verdict is Verdict.NOT_APPLICABLE
 
 
+@pytest.mark.long
 def test_a_gpu_with_all_its_lanes_passes() -> None:
     assert said(lspci(SHOWN_GPU, 16, 16))["gpu.pcie_lanes"].verdict is Verdict.PASS
 

@@ -86,6 +86,7 @@ def test_a_virtual_machine_is_one_by_its_processor_s_flags(tmp_path: Path, flags
     assert value["is_virtual"] is is_virtual
 
 
+@pytest.mark.long
 def test_a_published_lspci_has_the_same_settings_and_no_access_control_that_redirects() -> None:
     data, _ = read_text("\n".join(sample("lspci/gpud-vvv-part-around-gpu.txt").lines))
     functions: Any = data["pci_config"]

@@ -45,6 +45,7 @@ LISTS |= {
     "lustre_space": ("targets", "kind name"),
 }
 LISTS |= {"pci": ("devices", "address vendor device class path driver function_of numa")}
+LISTS |= {"efa_counters": ("devices", "name"), "ena_counters": ("interfaces", "name"), "ebs": ("volumes", "name")}
 LISTS |= {"pci_config": ("functions", "address kind model path iommu")}
 
 
@@ -68,6 +69,11 @@ def accuses(result: Result) -> bool:
     return not {result.verdict, *(one.verdict for one in result.findings)}.isdisjoint((Verdict.FAIL, Verdict.CONCERN))
 
 
+def gaps(result: Result) -> list[str]:
+    """What it could not find out."""
+    return [one.line for one in result.findings if one.verdict is Verdict.INCOMPLETE]
+
+
 @pytest.mark.parametrize("collector", LISTS)
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_no_check_passes_or_accuses_devices_that_were_never_read(collector: str, share: float) -> None:
@@ -84,6 +90,14 @@ def test_no_check_passes_or_accuses_devices_that_were_never_read(collector: str,
 def test_what_was_never_read_says_what_hung() -> None:
     said = results(hung("nvml", 0.5), peers=peers(healthy_p5))["gpu.no_uncorrected_ecc"]
     assert (said.verdict, DETAIL in said.message) == (Verdict.INCOMPLETE, True)
+
+
+@pytest.mark.parametrize("collector", LISTS)
+def test_nothing_that_was_never_read_is_said_to_be_unreported(collector: str) -> None:
+    known = {line for result in results(healthy(healthy_p5)).values() for line in gaps(result)}
+    said = {line for result in results(hung(collector, 0.5)).values() for line in gaps(result)} - known
+    assert [line for line in said if "not reported" in line] == []
+    assert any("was not read" in line and DETAIL in line for line in said)
 
 
 def test_ports_of_roce_that_were_never_read_may_be_the_rails() -> None:

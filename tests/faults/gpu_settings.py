@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.faults.gpu_fabric import gb300
+from tests.testbed.image import NodeImage
 from tests.testbed.node import with_nvml
+
+
+def busy(image: NodeImage) -> NodeImage:
+    """All GPUs compute, and nothing slows them down."""
+    values = {"utilization_percent": 98, "clocks_event_reasons": "0x0", "clock_mhz": 1980}
+    return reduce(lambda made, gpu: with_nvml(made, gpu, **values), range(8), image)
+
 
 FAULTS = (
     Fault(
@@ -48,6 +57,12 @@ FAULTS = (
         lambda image: with_nvml(image, gpu=2, clocks_event_reasons="0x20"),
         {"gpu.no_throttle": CONCERN},
         "software thermal slowdown",
+    ),
+    Fault(
+        "a busy GPU whose clock is far below the others' for no reason",
+        lambda image: with_nvml(busy(image), gpu=2, clock_mhz=1366),
+        {"gpu.no_throttle": CONCERN},
+        "GPU 2: a clock of 1366 MHz while 98 % busy, and no reason for it; expected about 1980 MHz, like the other",
     ),
     Fault(
         "a GPU above its slowdown temperature",

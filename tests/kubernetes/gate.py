@@ -15,9 +15,9 @@ import pytest
 
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
-from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, TRUE, UNKNOWN, Health, Orders
+from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, TRUE, UNKNOWN, GateSettings, Health
 from clusterproof.plugins.kubernetes.gate.objects import MERGE
-from clusterproof.plugins.kubernetes.gate.write import Written, write
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome, write
 from tests.builders.runs import ROOT
 from tests.counterparts import installed
 from tests.testbed.kubernetes.bed import NAMESPACE, Bed
@@ -58,14 +58,14 @@ class GateBed:
     def write(
         self,
         found: Mapping[str, Health],
-        orders: Orders | None = None,
+        orders: GateSettings | None = None,
         now: float = 0.0,
         began: float = 0.0,
         api: Api | None = None,
-    ) -> Written:
+    ) -> WriteOutcome:
         """Write what a run with these findings writes, by the gate's account or another's `api`."""
         began = began or time.time() + 60  # nodes of tests are young
-        return write(api or api_of(self.kubeconfig), orders or Orders(), found, began, now or time.time())
+        return write(api or api_of(self.kubeconfig), orders or GateSettings(), found, began, now or time.time())
 
     def node(self, name: str) -> dict[str, Any]:
         return self.bed.plane.call("GET", f"/api/v1/nodes/{name}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.kubernetes.gate import CONDITION, TAINT, Orders
+from clusterproof.plugins.kubernetes.gate import CONDITION, TAINT, GateSettings
 from clusterproof.plugins.kubernetes.gate.write import write
 from tests.builders.runs import ROOT
 from tests.counterparts import installed
@@ -95,7 +95,7 @@ def test_uninstalling_leaves_nothing_neither_objects_nor_conditions_nor_taints(k
     with kubernetes.node("gpu801"), kubernetes.node("gpu802"), released(kubernetes, "mode=taint") as before:
         token = kubectl(kubernetes, "create", "token", ACCOUNT, "--namespace", NAMESPACE).strip()
         found = {"gpu801": UNFIT, "gpu802": FIT}
-        write(api_of(kubernetes.plane.kubeconfig(token)), Orders(TAINT, "5"), found, LATER, LATER)
+        write(api_of(kubernetes.plane.kubeconfig(token)), GateSettings(TAINT, "5"), found, LATER, LATER)
         assert sorted({*written(kubernetes)} - {*left}) == ["gpu801", "gpu802"]
         with subprocess.Popen(command(kubernetes, "uninstall", "clusterproof"), stdout=subprocess.PIPE) as uninstall:
             said = run_as_its_pod(kubernetes)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.kubernetes.api import KubernetesError
-from clusterproof.plugins.kubernetes.gate import Orders, resident
+from clusterproof.plugins.kubernetes.gate import GateSettings, resident
 from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC
 from clusterproof.plugins.kubernetes.gate.write import UNCONFINED
 from tests.counterparts import installed
@@ -182,8 +182,8 @@ def test_nobody_makes_a_pod_that_looks_like_an_agent(gate: GateBed, namespace: s
 
 def test_a_gate_that_nothing_confines_says_so(gate: GateBed) -> None:
     with gate.bed.node("gpu602"):
-        held = gate.write({"gpu602": FIT}, resident(Orders(), 60))
-        free = gate.write({"gpu602": FIT}, resident(Orders(), 60), api=api_of(gate.bed.plane.kubeconfig()))
+        held = gate.write({"gpu602": FIT}, resident(GateSettings(), 60))
+        free = gate.write({"gpu602": FIT}, resident(GateSettings(), 60), api=api_of(gate.bed.plane.kubeconfig()))
         assert "clusterproof.dev/trial" not in gate.node("gpu602")["metadata"].get("annotations", {})
     assert UNCONFINED not in held.lines
     assert UNCONFINED in free.lines

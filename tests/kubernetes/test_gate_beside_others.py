@@ -12,7 +12,7 @@ import yaml
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.kubernetes.api import KubernetesError
-from clusterproof.plugins.kubernetes.gate import OF_KUBERNETES, TAINT, Health, Orders
+from clusterproof.plugins.kubernetes.gate import OF_KUBERNETES, TAINT, GateSettings, Health
 from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC, moment
 from tests.kubernetes.control_plane import cluster_facts, expect, p5, says
 from tests.kubernetes.gate import FIT, MANIFESTS, UNFIT, UNKNOWN_YET, GateBed, api_of, kubectl
@@ -100,7 +100,7 @@ def test_conditions_of_others_stay_as_they_wrote_them_whatever_the_gate_finds(ga
     admin = api_of(gate.bed.plane.kubeconfig())
     with gate.bed.node("gpu715"):
         admin.patch(path, {"status": {"conditions": [theirs]}}, STRATEGIC)
-        gate.write({"gpu715": FOUND}, Orders(TAINT, "5"))
+        gate.write({"gpu715": FOUND}, GateSettings(TAINT, "5"))
         assert gate.condition("gpu715", kind) == theirs
         admin.patch(path, {"status": {"conditions": [{**theirs, "status": "True"}]}}, STRATEGIC)
         assert gate.condition("gpu715")["reason"] == FOUND.reason
@@ -110,8 +110,8 @@ def test_a_node_that_others_cordoned_or_tainted_stays_so_when_it_passes(gate: Ga
     theirs = {"key": "node.nvsentinel/quarantined", "effect": "NoExecute"}
     with gate.bed.node("gpu716", spec={"taints": [theirs]}):
         kubectl(gate.bed, "cordon", "gpu716")
-        gate.write({"gpu716": UNFIT}, Orders(TAINT, "5"))
-        gate.write({"gpu716": FIT}, Orders(TAINT, "5"))
+        gate.write({"gpu716": UNFIT}, GateSettings(TAINT, "5"))
+        gate.write({"gpu716": FIT}, GateSettings(TAINT, "5"))
         assert gate.taints("gpu716") == [theirs]
         assert gate.node("gpu716")["spec"]["unschedulable"] is True
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.gate import CONDITION, Health, Orders, bounded, resident
+from clusterproof.plugins.kubernetes.gate import CONDITION, GateSettings, Health, bounded, resident
 from clusterproof.plugins.kubernetes.gate.objects import STRATEGIC
 from clusterproof.plugins.kubernetes.gate.write import write
 from tests.kubernetes.gate import FIT, UNFIT, UNKNOWN_YET, GateBed, api_of, kubectl
@@ -52,7 +52,7 @@ def test_the_same_verdict_again_is_a_heartbeat_and_nothing_more(gate: GateBed) -
 
 
 def test_a_gate_that_looks_each_minute_writes_the_same_verdict_each_five(gate: GateBed) -> None:
-    orders = resident(Orders(), 60)
+    orders = resident(GateSettings(), 60)
     with gate.bed.node("gpu110"):
         for seconds in (0, 60, 240):
             written = gate.write({"gpu110": FIT}, orders, now=NOON + seconds)
@@ -65,7 +65,10 @@ def test_a_gate_that_looks_each_minute_writes_the_same_verdict_each_five(gate: G
 
 
 def test_a_node_whose_report_is_late_keeps_its_condition_until_that_is_old(gate: GateBed) -> None:
-    orders, late = resident(Orders(), 60), Health("Unknown", "NotReached", "its agent reported nothing within 105 s")
+    orders, late = (
+        resident(GateSettings(), 60),
+        Health("Unknown", "NotReached", "its agent reported nothing within 105 s"),
+    )
     with gate.bed.node("gpu111"), gate.bed.node("gpu112"):
         gate.write({"gpu111": FIT}, orders, now=NOON)
         gate.write({"gpu111": late, "gpu112": late}, orders, now=NOON + 460)
@@ -143,7 +146,7 @@ def test_what_stands_of_a_node_since_an_earlier_round_is_not_written_to_its_succ
     now, earlier = time.time(), {"gpu106": time.time() - 600}
     with gate.bed.node("gpu106"), gate.bed.node("gpu107"):
         found = {"gpu106": UNFIT, "gpu107": FIT}
-        written = write(api_of(gate.kubeconfig), Orders(), found, now + 60, now, earlier)
+        written = write(api_of(gate.kubeconfig), GateSettings(), found, now + 60, now, earlier)
         assert (gate.condition("gpu106"), gate.condition("gpu107")["status"]) == ({}, "True")
     assert written.is_open
 
@@ -216,14 +219,14 @@ def test_it_survives_the_api_server_and_one_that_is_away_is_reported(tmp_path_fa
     with control_plane(folder) as plane:
         status = {"conditions": [{"type": "Ready", "status": "True"}]}
         plane.call("POST", "/api/v1/nodes", {"metadata": {"name": "gpu001"}, "status": status})
-        write(api_of(plane.kubeconfig()), Orders(), {"gpu001": UNFIT}, NOON * 2, NOON)
+        write(api_of(plane.kubeconfig()), GateSettings(), {"gpu001": UNFIT}, NOON * 2, NOON)
         assert plane.apiserver
         words = list(map(str, plane.apiserver.process.args))  # type: ignore[arg-type]
         plane.apiserver.stop(signal.SIGKILL)
-        (problem,) = write(api_of(plane.kubeconfig()), Orders(), {"gpu001": UNFIT}, NOON * 2, NOON).problems
+        (problem,) = write(api_of(plane.kubeconfig()), GateSettings(), {"gpu001": UNFIT}, NOON * 2, NOON).problems
         with running(folder / "again.log", words) as again:
             wait_until(plane.is_ready, "ready again", again)
-            written = write(api_of(plane.kubeconfig()), Orders(), {"gpu001": UNFIT}, NOON * 2, NOON + 60)
+            written = write(api_of(plane.kubeconfig()), GateSettings(), {"gpu001": UNFIT}, NOON * 2, NOON + 60)
             conditions = plane.call("GET", "/api/v1/nodes/gpu001")["status"]["conditions"]
             again.stop(signal.SIGKILL)
     assert problem.startswith(f"no answer from {plane.url}")

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 from clusterproof.plugins.command_line import gate as command
 from clusterproof.plugins.kubernetes.gate import Health
 from clusterproof.plugins.kubernetes.gate.round import GateMetrics, Round, leave, round_of, taken
-from clusterproof.plugins.kubernetes.gate.write import Written
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 from clusterproof.plugins.watch.http_server import Address, Listener
 from tests.counterparts import installed
 
@@ -25,7 +25,7 @@ LINES = ("ClusterproofHealthy of 5 of 5 nodes: 2 True", "gpu003: got the taint x
 
 
 def one(problems: tuple[str, ...] = ()) -> Round:
-    written, asked = Written(LINES, problems, CHANGES), {"GET 200": 8, "PATCH 409": 1, "GET 0": 1}
+    written, asked = WriteOutcome(LINES, problems, CHANGES), {"GET 200": 8, "PATCH 409": 1, "GET 0": 1}
     return round_of(1000.0, 1002.5, FOUND, {"gpu001": 1001.0, "gpu002": 400.0}, written, asked)
 
 
@@ -71,7 +71,7 @@ def test_nodes_are_counted_by_status_and_the_unfit_named() -> None:
 def test_a_node_of_which_nothing_was_found_stays_unfit_and_is_nothing_better_than_unknown() -> None:
     tally = GateMetrics(60)
     tally.add(one())
-    silent = round_of(2000.0, 2001.0, {"gpu002": FIT}, {}, Written((), ()), {}, ["gpu001", "gpu003", "gpu004"])
+    silent = round_of(2000.0, 2001.0, {"gpu002": FIT}, {}, WriteOutcome((), ()), {}, ["gpu001", "gpu003", "gpu004"])
     for _ in range(2):
         tally.add(silent, silent.silent)
     found = metrics(tally)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.kubernetes.gate import CONDITION, TAINT, Orders
+from clusterproof.plugins.kubernetes.gate import CONDITION, TAINT, GateSettings
 from clusterproof.plugins.kubernetes.gate.write import remove
 from tests.kubernetes.gate import FIT, UNFIT, GateBed, api_of, kubectl
 from tests.testbed.kubernetes.bed import Bed
@@ -32,7 +32,7 @@ def test_its_condition_and_taints_go_from_every_node_and_others_stay(
         kubernetes.node("gpu402"),
         kubernetes.node("gpu403", spec={"taints": [STARTUP]}),
     ):
-        gate.write({"gpu401": UNFIT, "gpu402": FIT}, Orders(TAINT, "5"))
+        gate.write({"gpu401": UNFIT, "gpu402": FIT}, GateSettings(TAINT, "5"))
         assert len(gate.taints("gpu401")) == 2
         kubectl(kubernetes, "cordon", "gpu402")
         status, said = removed(capsys)
@@ -51,7 +51,7 @@ def test_its_condition_and_taints_go_from_every_node_and_others_stay(
 
 def test_the_gates_own_account_may_remove_it_too(gate: GateBed) -> None:
     with gate.bed.node("gpu404"):
-        gate.write({"gpu404": UNFIT}, Orders(TAINT, "5"))
+        gate.write({"gpu404": UNFIT}, GateSettings(TAINT, "5"))
         written = remove(api_of(gate.kubeconfig))
         assert (gate.condition("gpu404"), gate.taints("gpu404")) == ({}, [])
     assert written.problems == ()

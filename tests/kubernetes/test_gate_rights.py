@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.gate import CONDITION, TAINT, Orders, objects
+from clusterproof.plugins.kubernetes.gate import CONDITION, TAINT, GateSettings, objects
 from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC
 from tests.kubernetes.gate import ACCOUNT, AGENT, FIT, MANIFESTS, OVERLAY, UNFIT, GateBed, api_of, kubectl, rights
 from tests.testbed.kubernetes.bed import NAMESPACE, RBAC
@@ -21,7 +21,7 @@ from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubectl
 
 pytestmark = needs_kubectl
-ORDERS = Orders(TAINT, "5", "clusterproof.dev/unproven")
+ORDERS = GateSettings(TAINT, "5", "clusterproof.dev/unproven")
 STARTUP = {"key": "clusterproof.dev/unproven", "effect": "NoSchedule"}
 FOREIGN = {"key": "example.com/team", "effect": "NoSchedule"}
 EVICTING = {"key": "clusterproof.dev/unfit", "effect": "NoExecute"}

@@ -17,7 +17,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate import FALSE, REFRESH_S, TRUE, Health
 from clusterproof.plugins.kubernetes.gate.round import GateMetrics
-from clusterproof.plugins.kubernetes.gate.write import Written
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 from clusterproof.plugins.kubernetes.workloads import Pod
 from clusterproof.plugins.transport.kubernetes.report_cache import AgentPods
 from clusterproof.plugins.transport.kubernetes.shares import MOST
@@ -57,9 +57,9 @@ class Gate:
         monkeypatch.setattr(gate_run, "time", clock)
         self.finds(n0000=FIT, n0001=FIT)
 
-    def _write(self, *given: Any) -> Written:
+    def _write(self, *given: Any) -> WriteOutcome:
         self.written.append((given[2], given[5]))
-        return Written(("written",), ())
+        return WriteOutcome(("written",), ())
 
     def finds(self, began: float = 1000.0, **found: Health) -> None:
         words = {name: [one.status, one.reason, one.message] for name, one in found.items()}
@@ -259,7 +259,7 @@ def test_agents_are_looked_for_in_the_cluster_whichever_of_its_nodes_are_evaluat
 @pytest.mark.long
 def test_what_could_not_be_written_is_tried_in_the_next_round(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     gate.round()
-    monkeypatch.setattr(gate_run, "write", lambda *given: gate._write(*given) and Written((), ("409 Conflict",)))
+    monkeypatch.setattr(gate_run, "write", lambda *given: gate._write(*given) and WriteOutcome((), ("409 Conflict",)))
     gate.round(REFRESH_S)
     gate.round()
     monkeypatch.setattr(gate_run, "write", gate._write)

@@ -96,6 +96,7 @@ def test_a_change_in_a_large_cluster_concerns_one_share() -> None:
     assert evaluate(shares, {**agents, "n0007": agent("n0007", since=LATER)}, 120.0) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("joins", [True, False])
 def test_a_node_that_joins_or_leaves_concerns_one_share(joins: bool) -> None:
     count = 4 * MOST

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.gate import OBSERVE, TAINT, Orders
+from clusterproof.plugins.kubernetes.gate import OBSERVE, TAINT, GateSettings
 from tests.kubernetes.gate import FIT, UNFIT, UNKNOWN_YET, GateBed, kubectl
 from tests.testbed.needs import needs_kubectl
 
@@ -18,7 +18,7 @@ OURS = {"key": "clusterproof.dev/unfit", "effect": "NoSchedule"}
 STARTUP = {"key": "clusterproof.dev/unproven", "effect": "NoExecute"}
 FOREIGN = {"key": "example.com/team", "value": "a", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"}
 SEE = "see first whether one thing is wrong with all of them"
-ONE, TWO = Orders(TAINT, "1"), Orders(TAINT, "2")
+ONE, TWO = GateSettings(TAINT, "1"), GateSettings(TAINT, "2")
 
 
 @contextlib.contextmanager
@@ -57,14 +57,14 @@ def test_a_node_that_failed_is_tainted_and_one_that_passes_is_not_any_more(gate:
 
 def test_to_observe_changes_no_taint_and_says_which_stays(gate: GateBed) -> None:
     with nodes(gate, "gpu202"), nodes(gate, "gpu203", taints=(OURS,)):
-        written = gate.write({"gpu202": UNFIT, "gpu203": FIT}, Orders(OBSERVE))
+        written = gate.write({"gpu202": UNFIT, "gpu203": FIT}, GateSettings(OBSERVE))
         assert (gate.taints("gpu202"), gate.taints("gpu203")) == ([], [OURS])
     assert "gpu203: the taint clusterproof.dev/unfit stays, as only --k8s-gate taint takes it away" in written.lines
 
 
 def test_what_is_incomplete_neither_gives_a_taint_nor_takes_it(gate: GateBed) -> None:
     with nodes(gate, "gpu204"), nodes(gate, "gpu205", taints=(OURS, STARTUP)):
-        orders = Orders(TAINT, "5", STARTUP["key"])
+        orders = GateSettings(TAINT, "5", STARTUP["key"])
         gate.write({"gpu204": UNKNOWN_YET, "gpu205": UNKNOWN_YET}, orders)
         assert (gate.taints("gpu204"), gate.taints("gpu205")) == ([], [OURS, STARTUP])
 
@@ -74,7 +74,7 @@ def test_where_200_nodes_fail_at_once_none_is_tainted_and_one_line_says_why(gate
     for name in names:
         gate.bed.add_node(name, labels={"many": "yes"})
     try:
-        written = gate.write(dict.fromkeys(names, UNFIT), Orders(TAINT))
+        written = gate.write(dict.fromkeys(names, UNFIT), GateSettings(TAINT))
         every = gate.bed.plane.items("/api/v1/nodes?labelSelector=many%3Dyes")
     finally:
         gate.bed.plane.call("DELETE", "/api/v1/nodes?labelSelector=many%3Dyes")
@@ -120,7 +120,7 @@ def test_a_node_whose_accelerators_pods_have_is_spared(gate: GateBed, spec: dict
 
 def test_the_taint_that_new_nodes_begin_with_goes_with_the_first_pass_and_no_other(gate: GateBed) -> None:
     other = {"key": "clusterproof.dev/other", "effect": "NoSchedule"}
-    orders = Orders(OBSERVE, startup=STARTUP["key"])
+    orders = GateSettings(OBSERVE, startup=STARTUP["key"])
     with nodes(gate, "gpu213", "gpu214", taints=(other, STARTUP, FOREIGN)):
         gate.write({"gpu213": FIT, "gpu214": UNFIT}, orders)
         assert gate.taints("gpu213") == [other, FOREIGN]
@@ -147,7 +147,7 @@ OTHERS = (  # other startup taints, which their own controllers remove
 def test_whatever_a_node_group_calls_it_only_our_own_startup_taint_goes(gate: GateBed, key: str, effect: str) -> None:
     own = {"key": key, "value": "true", "effect": effect}
     with nodes(gate, "gpu217", taints=(OTHERS[0], own, *OTHERS[1:])):
-        orders = Orders(OBSERVE, startup=key)
+        orders = GateSettings(OBSERVE, startup=key)
         for not_yet in (UNKNOWN_YET, UNFIT):
             gate.write({"gpu217": not_yet}, orders)
             assert own in gate.taints("gpu217")

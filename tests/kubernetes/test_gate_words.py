@@ -17,7 +17,15 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.kubernetes import error_of_status
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
-from clusterproof.plugins.kubernetes.gate import MAX_MESSAGE, Orders, health_of, healths, reason_of, resident, unvisited
+from clusterproof.plugins.kubernetes.gate import (
+    MAX_MESSAGE,
+    GateSettings,
+    health_of,
+    healths,
+    reason_of,
+    resident,
+    unvisited,
+)
 from clusterproof.plugins.kubernetes.gate.objects import ObjectWriter
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.write import UNCONFINED, UNTRIED, write
@@ -260,6 +268,8 @@ def test_that_nothing_confines_a_gate_is_said_and_that_it_is_unknown(answer: Exc
     api: Any = SimpleNamespace(
         listed=lambda *_, **__: [NODE], patch=patched, patch_unread=patched, create=lambda *_: NODE
     )
-    said = write(api, resident(Orders(), 60), {"gpu001": health_of([result("gpu.no_xid", PASS)])}, LATER, LATER).lines
+    said = write(
+        api, resident(GateSettings(), 60), {"gpu001": health_of([result("gpu.no_xid", PASS)])}, LATER, LATER
+    ).lines
     about = [line for line in said if line.startswith((UNTRIED, UNCONFINED))]
     assert [line[: len(words)] for line in about] == ([words] if words else [])

@@ -13,7 +13,7 @@ import pytest
 
 from clusterproof.plugins.core.result import Finding
 from clusterproof.plugins.evaluation import evaluate as evaluating
-from clusterproof.plugins.evaluation.check import Check, Owner
+from clusterproof.plugins.evaluation.check import Check, CheckOwner
 from tests.mutants.cases import Case
 
 TESTS = (
@@ -39,7 +39,7 @@ def judged_by(*words: str) -> tuple[int, list[Case]]:
     kept: dict[int, tuple[Any, dict[str, Check]]] = {}
     findings = evaluating._findings  # every verdict passes through it, whoever has imported its callers
 
-    def remembered(check: Check, owner: Owner) -> list[Finding]:
+    def remembered(check: Check, owner: CheckOwner) -> list[Finding]:
         kept.setdefault(id(owner), (owner, {}))[1][check.route.check] = check
         return findings(check, owner)
 

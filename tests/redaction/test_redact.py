@@ -240,6 +240,7 @@ TEMPLATES = st.sampled_from(
 )
 
 
+@pytest.mark.long
 @given(HOSTS, SECRETS, st.from_regex(r"[1-9][0-9]{8,12}", fullmatch=True), TEMPLATES, TEMPLATES)
 def test_no_planted_secret_survives(host: str, secret: str, serial: str, one: str, two: str) -> None:
     assume(host.rstrip("0123456789-") not in COMMON)
@@ -262,6 +263,7 @@ def test_no_planted_secret_survives(host: str, secret: str, serial: str, one: st
         assert name not in written
 
 
+@pytest.mark.long
 @given(st.lists(HOSTS, min_size=1, max_size=4, unique_by=lambda host: host.split(".")[0]), st.text(max_size=60))
 def test_rewriting_never_raises_and_never_depends_on_the_order_of_nodes(hosts: list[str], text: str) -> None:
     nodes = [node(host, boot=boot(hostname=host), kernel_log={"lines": [[1.0, f"{text} {host}"]]}) for host in hosts]

@@ -9,7 +9,7 @@ from math import nan
 from random import Random
 
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
-from clusterproof.plugins.training_run import KERNEL, OPERATOR, Position, Spent, Step
+from clusterproof.plugins.training_run import KERNEL, OPERATOR, Position, Step, TimeSpent
 from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.placement import Slots
 from clusterproof.plugins.training_run.run import TrainingRun
@@ -48,8 +48,8 @@ def _facts(random: Random, ranks: int, steps: int, slow: int) -> Iterator[Fact]:
             parts = {"forward": work, "all_reduce": 0.2, "data": 0.01 + long * (rank == LATE), "checkpoint": save}
             yield Step(Position(rank, 2 * rank // ranks), step, 1.0 + long + save + random.random() / 100, parts)
         yield Loss(0, step, 9.0 / step if step != LONG[1] else nan, 0.3)
-    yield from (Spent(0, KERNEL, kernel, 3.0 / (at + 1), 100) for at, kernel in enumerate(KERNELS))
-    yield Spent(0, OPERATOR, "aten::mm", 1.2, 40)
+    yield from (TimeSpent(0, KERNEL, kernel, 3.0 / (at + 1), 100) for at, kernel in enumerate(KERNELS))
+    yield TimeSpent(0, OPERATOR, "aten::mm", 1.2, 40)
 
 
 def _samples(random: Random, nodes: int) -> Iterator[Fact]:

@@ -102,6 +102,7 @@ def test_the_script_is_given_every_verdict_and_word_once() -> None:
     assert [2, "F", "8; expected 16", "8"] in raw["words"]
 
 
+@pytest.mark.long
 def test_words_with_nothing_but_each_nodes_own_name_in_them_stand_once() -> None:
     results = [refused(number, f"ssh gpu{number:04d} true") for number in range(3_500)]
     raw = page(*results).data
@@ -109,6 +110,7 @@ def test_words_with_nothing_but_each_nodes_own_name_in_them_stand_once() -> None
     assert (raw["checks"][0][5], raw["checks"][0][7]) == ("ssh \0 true", "See whether \0 is running.")
 
 
+@pytest.mark.long
 def test_what_checks_said_has_room_before_the_commands_of_each_node() -> None:
     results = [refused(number, f"ssh {'x' * 200}.{number} true") for number in range(3_500)]
     results += [result("gpu.ecc", "gpu0000", Verdict.CONCERN, "14 errors")]

@@ -109,6 +109,7 @@ def test_a_loss_that_is_logged_beyond_the_timed_steps_widens_the_axis_of_both() 
     assert paths(durations, "line")[0].startswith("M200.7 ")
 
 
+@pytest.mark.long
 def test_few_timed_steps_among_many_of_the_loss_keep_their_own_axis() -> None:
     durations, loss = figures(drawn(steps(210, 190), losses(leaping, 10_000)))
     assert "step 190</span>" in durations
@@ -147,6 +148,7 @@ def test_few_and_extreme_numbers_are_drawn(values: list[float], said: str) -> No
     assert not re.search(r'd="[^"]*(nan|inf)', section)
 
 
+@pytest.mark.long
 def test_a_thousand_ranks_that_spike_each_by_itself_take_no_more_room() -> None:
     ranks = (losses(lambda step, rank=rank: leaping(step - rank) + rank / 1e4, rank=rank) for rank in range(200))  # type: ignore[misc]
     alike = (losses(lambda step, rank=rank: leaping(step) * (rank + 1), rank=rank) for rank in range(200, 1_000))  # type: ignore[misc]

@@ -40,6 +40,8 @@ FAIL        The word is wrong: 1 of 10 nodes (gpu006) → hardware
             check:  host.word
 
 INCOMPLETE  gpu[009-010]: unreachable: refused (2 checks)
+              gpu009:22 refuses the connection
+              gpu010:22 refuses the connection
 
 INCOMPLETE  gpu008: the word was not heard (host.word)
 

@@ -9,7 +9,7 @@ from statistics import fmean
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.training_run import KERNEL, OPERATOR, Operation, Position, Spent, Step
+from clusterproof.plugins.training_run import KERNEL, OPERATOR, Operation, Position, Step, TimeSpent
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import CPU, GPU, MEMORY, Sample
@@ -52,6 +52,7 @@ def test_time_is_shown_in_phases_that_make_up_the_whole(page: Page) -> None:
     assert found["communication"] == pytest.approx(100 * 0.2 / 1.05, abs=1)
 
 
+@pytest.mark.long
 def test_long_steps_are_marked_and_what_took_longer_in_them_is_named(page: Page) -> None:
     assert "60 steps, usually 1 s, at most 1.8 s, 2 far longer" in labels(page)
     for step in LONG:
@@ -190,8 +191,8 @@ def test_ranks_of_which_only_steps_are_known_are_compared_by_those() -> None:
 def test_names_are_text_whatever_they_are() -> None:
     evil = "<script>alert(1)</script>\u202e\x1b[2J"
     facts = (
-        Spent(0, KERNEL, evil, 1.0, 1),
-        Spent(0, OPERATOR, evil, 1.0, 1),
+        TimeSpent(0, KERNEL, evil, 1.0, 1),
+        TimeSpent(0, OPERATOR, evil, 1.0, 1),
         *(Sample(evil, metric, evil, 10.0 * at, 50.0) for at in range(99) for metric in (GPU, MEMORY)),
         *(Step(Position(rank), step, 1.0, {evil + "data": 0.1}) for step in range(30) for rank in range(4)),
     )

@@ -8,7 +8,7 @@ import pytest
 
 from tests.counterparts import installed
 from tests.missing import COUNTERPARTS, missing, reasons
-from tests.tiers import FEW, FEW_LONG, TESTS, meets_system
+from tests.tiers import FEW, TESTS, meets_system
 
 OWN_RUN = """
     import pytest
@@ -64,14 +64,14 @@ def test_of_many_cases_of_a_test_a_few_are_quick(pytester: pytest.Pytester) -> N
 def test_of_many_cases_of_a_long_test_a_few_run_and_with_all_each(pytester: pytest.Pytester) -> None:
     pytester.makeconftest('pytest_plugins = ["tests.tiers"]')
     test = "@pytest.mark.parametrize('number', range({}))\ndef test_{}(number): pass\n"
-    tests = (f"@pytest.mark.long\n{test.format(FEW_LONG * 2, 'long')}", test.format(FEW_LONG * 2, "short"))
+    tests = (f"@pytest.mark.long\n{test.format(FEW * 2, 'long')}", test.format(FEW * 2, "short"))
     pytester.makepyfile("\n".join(("import pytest", *tests)))
     ran = pytester.runpytest_inprocess("--strict-markers", "-v")
-    ran.assert_outcomes(passed=3 * FEW_LONG, deselected=FEW_LONG)
-    ran.stdout.fnmatch_lines([f"*test_long[[]{number}[]]*" for number in range(0, FEW_LONG * 2, 2)])
-    words = f"{FEW_LONG} cases of long tests that have more than {FEW_LONG} did not run; --all runs each"
+    ran.assert_outcomes(passed=3 * FEW, deselected=FEW)
+    ran.stdout.fnmatch_lines([f"*test_long[[]{number}[]]*" for number in range(0, FEW * 2, 2)])
+    words = f"{FEW} cases of long tests that have more than {FEW} did not run; --all runs each"
     ran.stdout.fnmatch_lines([words])
-    pytester.runpytest_inprocess("--strict-markers", "--all").assert_outcomes(passed=4 * FEW_LONG)
+    pytester.runpytest_inprocess("--strict-markers", "--all").assert_outcomes(passed=4 * FEW)
 
 
 def test_of_what_another_user_changes_nothing_it_is_said_that_it_did_not_run(pytester: pytest.Pytester) -> None:

@@ -15,8 +15,8 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.kubernetes.gate import Orders
-from clusterproof.plugins.kubernetes.gate.write import Written
+from clusterproof.plugins.kubernetes.gate import GateSettings
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 from clusterproof.plugins.suite.reporters import k8s_gate
 from clusterproof.plugins.suite.reporters.k8s_gate import MOST, K8sGateReporter, keep_unfit
 from clusterproof.plugins.suite.state import EVIDENCE
@@ -98,14 +98,14 @@ def ended(monkeypatch: pytest.MonkeyPatch, reported: NodeEvidence) -> Any:
 
     def of(folder: Path, *changed: str) -> tuple[str, ...]:
         monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
-        monkeypatch.setattr(k8s_gate, "write", lambda *_: Written((), (), dict.fromkeys(changed, "is changed")))
+        monkeypatch.setattr(k8s_gate, "write", lambda *_: WriteOutcome((), (), dict.fromkeys(changed, "is changed")))
         plugins = SimpleNamespace(get_plugin=lambda _: SimpleNamespace(broken=0, raised=None))
         option = SimpleNamespace(k8s_keep=None, k8s_evidence=str(folder))
         stash = {EVIDENCE: {name: replace(reported, node=name) for name in ("gpu001", "gpu002")}}
         config: Any = SimpleNamespace(option=option, pluginmanager=plugins, stash=stash)
         session: Any = SimpleNamespace(config=config, shouldfail="", shouldstop="", exitstatus=1)
         reporter = K8sGateReporter.__new__(K8sGateReporter)
-        reporter.orders, reporter.cluster, reporter.began = Orders(), CLUSTER, AT
+        reporter.orders, reporter.cluster, reporter.began = GateSettings(), CLUSTER, AT
         reporter.results = [Result("gpu.a", "gpu001", Verdict.PASS), Result("gpu.a", "gpu002", Verdict.FAIL)]
         reporter.pytest_sessionfinish(session)
         return reporter.written.problems

@@ -263,6 +263,14 @@ def test_an_unreachable_node_is_one_finding_and_the_rest_is_incomplete(runs: Run
     data.fnmatch_lines(["INCOMPLETE  gpu[[]001-002]: unreachable: refused (2 checks)"])
 
 
+def test_why_a_node_is_unreachable_is_said_where_its_own_check_was_not_chosen(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    data = runs.over([unreached("gpu001", detail="10.0.0.1:22 refuses the connection")])
+    data.stdout.fnmatch_lines(
+        ["INCOMPLETE  gpu001: *: refused (*", " *10.0.0.1:22 refuses the connection", "*not proven*"]
+    )
+
+
 # Nothing that was checked
 
 

@@ -60,6 +60,7 @@ def test_a_step_that_lasts_no_time_costs_itself_only(tmp_path: Path, value: str)
     assert run.data.notes[0].startswith("1 duration left out, as they are negative or no number")
 
 
+@pytest.mark.long
 def test_a_log_that_ends_with_a_fault_says_who_reads_that(tmp_path: Path) -> None:
     end = "[rank3]: torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered\n"
     assert (

@@ -177,6 +177,7 @@ def test_a_number_with_commas_counts_whole(tmp_path: Path) -> None:
     assert "the norm of the gradients is 1.23e+03 at step 150, 822.7 times the largest" in message, message
 
 
+@pytest.mark.long
 def test_the_date_of_a_line_with_a_thousand_drawings_of_a_bar_is_looked_for_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -195,6 +195,7 @@ def test_samples_of_any_length_take_as_much_memory(monkeypatch: pytest.MonkeyPat
         data.add((Sample("gpu001", of_run.GPU, f"gpu{number}", 0.0, 1.0) for number in range(5_001)), "made up")
 
 
+@pytest.mark.long
 def test_stretches_that_are_made_longer_lose_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_run, "MAX_BINS", 5_000)
     samples = Samples()

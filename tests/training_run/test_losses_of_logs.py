@@ -257,6 +257,7 @@ def test_a_loss_is_compared_with_that_before_the_checkpoint_it_goes_on_from(
     assert (result.verdict.value, "is 30 at step 380, 14.3 times" in result.message) == (verdict, verdict != "pass")
 
 
+@pytest.mark.long
 def test_a_run_that_goes_far_back_is_compared_with_the_loss_it_had_there(tmp_path: Path) -> None:
     losses = {step: f"lm loss: {1 + 2000 / (step + 200):.4f} |" for step in range(1, 1001)}
     steps = [*range(1, 1001), *range(200, 1001)]
@@ -264,6 +265,7 @@ def test_a_run_that_goes_far_back_is_compared_with_the_loss_it_had_there(tmp_pat
     assert said("run.loss_spikes", read(tmp_path, text)).verdict.value == "pass"
 
 
+@pytest.mark.long
 def test_logs_of_two_models_side_by_side_are_not_compared(tmp_path: Path) -> None:
     for name, first, loss in (("actor.log", 1, 0.5), ("critic.log", 200, 9.0)):
         text = "".join(iteration(step, loss=f"lm loss: {loss} |") for step in range(first, 600))

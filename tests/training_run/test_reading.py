@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run import RunError, files, kind_of, run_data
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
+from tests.training_run.builders import CHECKS, said
 
 TABLE = "rank,step,optype,duration\n" + "".join(
     f"{rank},{step},forward-compute,0.{rank + 5}\n" for step in range(1, 31) for rank in range(4)
@@ -71,6 +73,23 @@ def test_a_wrong_line_is_one_error_with_file_and_line(tmp_path: Path, line: str,
     with pytest.raises(RunError) as wrong:
         read(tmp_path, "\n".join(rows))
     assert str(wrong.value).startswith(f"{tmp_path}/trace.csv:3: {words}")
+
+
+def test_a_wrong_line_of_one_file_leaves_what_is_before_it_and_all_other_files(tmp_path: Path) -> None:
+    rows = TABLE.split("\n")
+    (tmp_path / "other.csv").write_text("rank,step,optype,duration\n" + "".join(
+        f"4,{step},forward-compute,0.9\n" for step in range(1, 31)
+    ))  # fmt: skip
+    (tmp_path / "trace.csv").write_text("\n".join([*rows[:9], WRONG[0][0], *rows[9:]]))
+    run = read_run([str(tmp_path)])
+    assert {position.rank: sorted(steps) for position, steps in run.computed.items() if position.rank in (0, 4)} == {
+        0: [1, 2],
+        4: [*range(1, 31)],
+    }
+    results = {name: said(name, run) for name in CHECKS}
+    wrong = f"{tmp_path}/trace.csv:10: step is 'one'; expected a whole number of 0 or more; nothing behind it was read"
+    assert {result.verdict for result in results.values()} <= {Verdict.INCOMPLETE, Verdict.FAIL}
+    assert all(any(one.message.startswith(wrong) for one in result.findings) for result in results.values())
 
 
 @pytest.mark.parametrize("value", ["-0.5", "nan"])

@@ -134,6 +134,7 @@ def run_of(folder: Path, files: Mapping[str, str]) -> TrainingRun:
     return read_run([str(folder)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "files",
     [
@@ -150,6 +151,7 @@ def test_a_gpu_that_is_sampled_before_or_behind_the_run_is_not_idle(tmp_path: Pa
     assert said("run.gpu_lost", run).verdict.value == "pass"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("files", "words"),
     [

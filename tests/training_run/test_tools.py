@@ -108,6 +108,7 @@ def test_dmon_of_nvidia_smi_is_read(tmp_path: Path) -> None:
     assert means(run, CLOCK) == {("gpu007", "gpu0"): 1683, ("gpu007", "gpu1"): 1733}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("violations", "verdict"),
     [("     0      1", "fail"), ("    40      0", "concern"), ("     0      0", "incomplete")],

@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run import Position
-from clusterproof.plugins.training_run.rules.stragglers import common_to_stages
+from clusterproof.plugins.training_run.rules.work import common_to_stages
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU_PRESSURE, Sample
 from tests.training_run.builders import computing, said, uneven

@@ -71,6 +71,7 @@ def test_it_is_read_again_after_a_while_and_where_clocks_go_back(
     assert bool(kept.current(pod(), NOW + later_s)) is is_current
 
 
+@pytest.mark.long
 def test_reports_that_were_read_in_one_round_are_not_all_read_in_one_again(tmp_path: Path) -> None:
     kept = ReportCache(str(tmp_path))
     nodes = [f"gpu{number:03d}" for number in range(200)]

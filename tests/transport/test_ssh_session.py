@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import resource
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
@@ -11,6 +13,7 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import Limits, NodeSession, Program
+from clusterproof.plugins.transport.ssh import ReadAhead
 from clusterproof.plugins.transport.ssh import session as module
 from clusterproof.plugins.transport.ssh.login import Login
 from clusterproof.plugins.transport.ssh.logins import Logins
@@ -175,3 +178,32 @@ def test_nodes_that_log_in_at_once_share_what_was_read_and_a_later_one_reads_it_
     monkeypatch.setattr(module, "FRESH_S", 0.0)
     run(every[0], Program("true", b""), Heard()).result(TIMEOUT_S)
     assert read == ["once", "once"]
+
+
+def test_a_cipher_that_checks_what_it_decrypts_is_preferred(home: Testbed) -> None:
+    login = Logins({}, TIMEOUT_S).to(Target(NODE))
+    assert "gcm" in login.open().remote_cipher  # type: ignore[attr-defined] # which its types leave out
+    login.close()
+
+
+def test_what_is_read_ahead_is_handed_on_piece_by_piece() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ahead = ReadAhead(ours)
+        theirs.sendall(b"header, body")
+        assert [ahead.recv(7), ahead.recv(1), ahead.recv(100)] == [b"header,", b" ", b"body"]
+        theirs.shutdown(socket.SHUT_WR)
+        assert ahead.recv(1) == b""
+
+
+def test_a_wait_in_which_nothing_comes_ends_as_paramiko_knows_it() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ahead = ReadAhead(ours)
+        ahead.look_each(0.05)
+        with pytest.raises(BlockingIOError) as ended:
+            ahead.recv(1)
+        assert ended.value.args[0] == errno.EAGAIN
+        ahead.send(bytes(100_000_000))
+        with pytest.raises(BlockingIOError):
+            ahead.send(b"more")

@@ -31,13 +31,14 @@ class OfDay:
         self.day = Day()
         self.own: list[str] = []
         self.sinks = Sinks("prod", self.day.watch, self.own.append)
+        self.snapshot = self.sinks.measured()
         self.at = 0.0
 
     def take(self, *every: Update) -> OfDay:
         """The node sends these, ten seconds apart."""
         for update in every:
             self.at += 10.0
-            self.sinks.take(NODE, update, 1.7e9 + self.at, self.sinks.snapshot().now)
+            self.sinks.take(NODE, update, 1.7e9 + self.at, self.snapshot().now)
         return self
 
     def hello(self) -> OfDay:
@@ -49,7 +50,7 @@ class OfDay:
         """The answer to Prometheus."""
         self.sinks.look([NODE])
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(Metrics(self.sinks.snapshot))
+        registry.register(Metrics(self.snapshot))
         return generate_latest(registry).decode()
 
     @property

@@ -126,6 +126,7 @@ def test_what_flapped_flaps_on_for_the_watch_that_begins_again() -> None:
     assert [seen.message for key, seen in second.watch.states.open.items() if key.rule == "gpu.no_xid"]
 
 
+@pytest.mark.long
 def test_a_node_that_flaps_and_stays_silent_is_said_and_that_it_is_back() -> None:
     day = Day()
     for _ in range(3):

@@ -18,7 +18,7 @@ from clusterproof.plugins.watch import visits as visiting
 from clusterproof.plugins.watch import watch as watching
 from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.evaluator import Evaluator
-from clusterproof.plugins.watch.own_health import Unchecked
+from clusterproof.plugins.watch.own_health import UncheckedNodes
 from clusterproof.plugins.watch.sampler_session import SamplerOptions, SessionEvent
 from clusterproof.plugins.watch.updates import Hello, Tick
 from clusterproof.plugins.watch.visits import Visited
@@ -244,7 +244,7 @@ def test_a_visit_that_could_not_be_made_at_all_is_said_once_in_one_line(
 @pytest.mark.long
 def test_nodes_that_a_full_check_does_not_reach_are_said_once_and_when_one_does() -> None:
     said: list[str] = []
-    unchecked = Unchecked(said.append)
+    unchecked = UncheckedNodes(said.append)
     unchecked.checked(["gpu001"], {"gpu002": "unreachable: throttled", "gpu003": "unreachable: throttled"})
     unchecked.checked([], {"gpu002": "unreachable: refused"})
     unchecked.checked(["gpu001", "gpu003"], {"gpu004": "unreachable: refused", "gpu005": "unreachable: timeout"})

@@ -31,7 +31,7 @@ MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys
 @pytest.fixture
 def listener() -> Iterator[Listener]:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Metrics(OfDay().hello().take(tick(100.0)).sinks.snapshot))
+    registry.register(Metrics(OfDay().hello().take(tick(100.0)).snapshot))
     made = Listener(Address.of(":0"), {"/": make_wsgi_app(registry)})
     yield made
     made.close()

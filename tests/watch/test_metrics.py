@@ -15,7 +15,7 @@ from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run.sample_columns import SampledGpu
 from clusterproof.plugins.watch.evaluator import Evaluator
-from clusterproof.plugins.watch.metrics import families
+from clusterproof.plugins.watch.metrics import NodeMetrics, families
 from clusterproof.plugins.watch.sinks import Sinks
 from clusterproof.plugins.watch.updates import Hello
 from clusterproof.plugins.watch.watch import Watch
@@ -82,6 +82,7 @@ def test_counters_grow_by_the_time_between_samples_and_never_shrink_when_the_con
     assert all(before <= after for before, after in pairwise(grown))
 
 
+@pytest.mark.long
 def test_what_a_gpu_does_not_report_has_no_series(watched: OfDay) -> None:
     read = watched.take(tick(100.0, sm=None, tensor=None, nvlink=None)).read
     assert [name for name in read if name.startswith(("gpu_sm_active", "gpu_tensor", "gpu_nvlink_bytes"))] == []
@@ -89,7 +90,7 @@ def test_what_a_gpu_does_not_report_has_no_series(watched: OfDay) -> None:
 
 
 def test_values_of_a_node_that_is_silent_are_not_exported_as_current(watched: OfDay) -> None:
-    seen = watched.take(tick(100.0)).sinks.snapshot()
+    seen = watched.take(tick(100.0)).snapshot()
     later = replace(seen, now=seen.now + 30.0)
     names = {family.name for family in families(later)}
     assert not any("_gpu_" in name for name in names)
@@ -141,6 +142,12 @@ def test_a_failure_of_the_watch_itself_is_exported_while_it_lasts(watched: OfDay
     assert watched.read['trouble{part="recording"}'] == 0
 
 
+def test_nothing_is_kept_for_metrics_that_nobody_asks_for(watched: OfDay) -> None:
+    unasked = Sinks("prod", watched.day.watch, watched.own.append)
+    unasked.take(NODE, tick(100.0), 1.7e9, 0.0)
+    assert unasked.snapshot().nodes[NODE] == NodeMetrics()
+
+
 @pytest.mark.long
 def test_metrics_are_read_from_another_thread_while_findings_come_and_go(watched: OfDay) -> None:
     is_over = threading.Event()
@@ -149,7 +156,7 @@ def test_metrics_are_read_from_another_thread_while_findings_come_and_go(watched
     def ask() -> None:
         while not is_over.is_set():
             try:
-                watched.sinks.snapshot()
+                watched.snapshot()
             except Exception as problem:
                 failed.append(problem)
                 return

@@ -105,6 +105,7 @@ def test_whatever_ends_a_connection_is_reported_and_it_begins_anew(
     assert any(isinstance(one, Hello) for one in seen)
 
 
+@pytest.mark.long
 def test_who_sends_faster_than_anybody_takes_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WAITING", 2)
     has_update = threading.Event()

@@ -18,11 +18,11 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Limits, Program, Received
 from clusterproof.plugins.watch import Change, visits
 from clusterproof.plugins.watch import controller as module
-from clusterproof.plugins.watch.controller import Controller, WatchSettings
+from clusterproof.plugins.watch.controller import Controller, Events, WatchSettings
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.own_health import SILENT
-from clusterproof.plugins.watch.sampler_session import SamplerOptions, SessionEvent
-from clusterproof.plugins.watch.updates import Tick
+from clusterproof.plugins.watch.sampler_session import SamplerOptions, SessionEnded, SessionEvent
+from clusterproof.plugins.watch.updates import Hello, LogUpdate, Tick, Update
 from clusterproof.plugins.watch.view import first_answers
 from clusterproof.plugins.watch.visits import Visited
 from clusterproof.plugins.watch.watch import Watch
@@ -212,3 +212,40 @@ def test_what_a_node_sent_while_others_were_evaluated_is_no_silence(monkeypatch:
     controller._loop()
     assert day.of(SILENT) == []
     assert day.watch.samples == 60
+
+
+SAMPLE = Tick(1.7e9 + 20.0, 90_020.0, (), ())
+
+
+@pytest.mark.parametrize(
+    ("what", "waits"),
+    [
+        (SAMPLE, True),
+        (replace(SAMPLE, now=SAMPLE.now + 60.0), False),
+        (replace(SAMPLE, late={"gpu": (5.0, "")}), False),
+        (replace(SAMPLE, facts={0: {"slowdown": None}}), False),
+        (replace(SAMPLE, reported={"mounts": {}}), False),
+        (LogUpdate(90_020.0, ()), False),
+        (Hello("", 1.7e9, 90_000.0), False),
+        (SessionEnded("it broke"), False),
+    ],
+)
+def test_only_a_sample_of_which_nothing_can_come_waits_for_others(what: Update | SessionEnded, waits: bool) -> None:
+    day = Day()
+    day.watch.take(NODE, Tick(1.7e9 + 10.0, 90_010.0, (), ()), 10.0)
+    assert day.watch.may_wait(NODE, what) is waits
+
+
+def test_a_sample_of_a_node_with_a_finding_waits_for_none() -> None:
+    day = Day()
+    day.tick(late=20.0)
+    assert not day.watch.may_wait(NODE, replace(SAMPLE, now=1_763_700_020.0))
+
+
+def test_a_sample_that_waits_wakes_nobody_and_comes_before_what_does() -> None:
+    events = Events(lambda event: event.what is SAMPLE)
+    events.put(SessionEvent(NODE, SAMPLE, 20.0))
+    assert not events._woken.is_set()
+    events.put(SessionEvent(NODE, SessionEnded("it broke"), 21.0))
+    events.wait(TIMEOUT_S)
+    assert [one.at for one in (events.get(), events.get()) if isinstance(one, SessionEvent)] == [20.0, 21.0]

@@ -26,7 +26,7 @@ def umask() -> Iterator[None]:
 
 def kept(path: Path, own: list[str] | None = None) -> Textfile:
     watched = OfDay().hello().take(tick(100.0))
-    return Textfile(path, 0.01, watched.sinks.snapshot, (own if own is not None else []).append)
+    return Textfile(path, 0.01, watched.snapshot, (own if own is not None else []).append)
 
 
 def until(is_so: object) -> None:

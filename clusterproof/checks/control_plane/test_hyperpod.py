@@ -1,4 +1,4 @@
-"""HyperPod: in service, its nodes running and alike; and the account it stands in: quotas, and its network there."""
+"""HyperPod: cluster status, node status, instance groups, service quotas and the VPC."""
 
 from __future__ import annotations
 

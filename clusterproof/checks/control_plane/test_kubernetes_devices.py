@@ -1,4 +1,4 @@
-"""The devices that Kubernetes gives to pods, compared with the instance type and with what the node itself reports."""
+"""Devices that Kubernetes allocates to pods, compared with the instance type and with the node's own report."""
 
 from __future__ import annotations
 

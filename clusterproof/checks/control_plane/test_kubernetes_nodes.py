@@ -1,4 +1,4 @@
-"""What Kubernetes reports about each node: whether it is Ready, takes pods, and has the versions of its group."""
+"""Kubernetes nodes: whether each is Ready and schedulable, and has the versions of its group."""
 
 from __future__ import annotations
 

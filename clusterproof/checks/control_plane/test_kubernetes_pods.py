@@ -1,4 +1,4 @@
-"""Pods: those that a node needs to work, those that hold GPUs or wait for them, and the storage that they claim."""
+"""Kubernetes pods: daemon sets that a node needs, pods that hold GPUs or wait for them, and their volume claims."""
 
 from __future__ import annotations
 

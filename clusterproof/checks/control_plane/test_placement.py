@@ -1,4 +1,4 @@
-"""Where nodes are: as close to each other as a job needs, in EC2, in Kubernetes' labels and in its queues."""
+"""Placement of nodes: in EC2's network topology, by Kubernetes labels and in Kueue's topologies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slurm: nodes that get no jobs, their GPUs, the network, and settings that cause harm later."""
+"""Slurm: node states, GRES, the network, and settings of slurm.conf that cause harm later."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""GPUs and what connects them."""
+"""GPUs, NVLink and PCIe."""

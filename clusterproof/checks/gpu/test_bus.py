@@ -1,4 +1,4 @@
-"""Which GPUs a node has, and NVSwitches: as the PCI bus shows them, each its own, and all of a kind."""
+"""GPUs and NVSwitches of a node: their number, driver, NUMA nodes and identity, and whether all are alike."""
 
 from __future__ import annotations
 

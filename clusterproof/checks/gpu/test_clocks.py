@@ -1,4 +1,4 @@
-"""What slows a GPU down."""
+"""GPU clocks: throttling by heat, power or a hardware signal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [
     mark.hyperpod_node_debugger("G"),
 ]
 
-LEAST_TO_COMPARE = 3  # idle GPUs of which one can be the odd one
+LEAST_TO_COMPARE = 3  # GPUs of which one can be the odd one
 
 
 @mark.prolog
@@ -29,7 +29,7 @@ def test_no_throttle(gpu: Gpu, node: Node) -> None:
 
     A hardware slowdown, thermal or by the power brake, cuts the clocks to half or less. A single observation is a
     concern; the GPU fails if the driver's counters show that the slowdown persists. An idle GPU and the software power
-    cap are normal.
+    cap are normal. A busy GPU whose clock is far below that of the others is a concern, if the driver gives no reason.
 
     Remedy (investigate): Check temperature, power and cooling (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER). If one
     GPU stays slow while its neighbours do not, replace the node.
@@ -43,12 +43,34 @@ def test_no_throttle(gpu: Gpu, node: Node) -> None:
     unknown = unknown_clocks_event_reasons(mask)
     seen = f"{unknown:#x}, which the catalogue does not know; expected reasons that it knows"
     concern_if(unknown, f"clocks event reasons {seen}")
+    if not mask:
+        evaluate_among_busy(gpu, node)
 
 
 def goes_on(gpu: Gpu, counters: tuple[int, ...], node: Node) -> bool:
     """Whether one of the driver's time counters ran between two samples."""
     share = gpu.slowed_share(counters)
     return share is not None and share >= node.threshold("slowdown.share")
+
+
+def evaluate_among_busy(gpu: Gpu, node: Node) -> None:
+    """A concern where the GPU computes at a clock far below that of others of its model that compute."""
+    least = node.threshold("gpu.busy_percent")
+    model, busy = (readings(gpu, name)[0].get(name) for name in ("name", "utilization_percent"))
+    of_each = (readings(other, "name", "utilization_percent", "clock_mhz")[0] for other in node.gpus)
+    clocks_mhz = [
+        reading["clock_mhz"]
+        for reading in of_each
+        if "clock_mhz" in reading
+        and reading.get("utilization_percent", 0) >= least
+        and (model is None or reading.get("name", model) == model)
+    ]
+    if (busy or 0) < least or len(clocks_mhz) < LEAST_TO_COMPARE:
+        return
+    usual_mhz, clock_mhz = median(clocks_mhz), gpu.clock_mhz
+    expected = f"expected about {usual_mhz:.0f} MHz, like the other busy GPUs"
+    is_slow = clock_mhz < usual_mhz * node.threshold("gpu.slow_clock_share")
+    concern_if(is_slow, f"a clock of {clock_mhz} MHz while {busy} % busy, and no reason for it; {expected}")
 
 
 @evidence("nvidia-smi --query-gpu=index,temperature.gpu,temperature.gpu.tlimit --format=csv")

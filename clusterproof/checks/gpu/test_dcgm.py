@@ -1,4 +1,4 @@
-"""DCGM's own diagnostic: run under load, or out of its captured logs."""
+"""DCGM's diagnostic: run under load, or read from captured logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The NVLink fabric: each GPU's place in it, and who manages it."""
+"""The NVLink fabric: the state of each GPU in it, and the fabric manager."""
 
 from __future__ import annotations
 

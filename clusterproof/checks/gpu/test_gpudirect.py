@@ -1,4 +1,4 @@
-"""GPUDirect RDMA: what lets network devices reach GPUs' memory, and how PCIe is set on the way."""
+"""GPUDirect RDMA: kernel modules, the IOMMU, and the PCIe settings between GPUs and network devices."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""IMEX, by which the trays of an NVLink rack share the memory of their GPUs."""
+"""IMEX, the service through which the trays of an NVLink rack share GPU memory."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.typed import TYPE_CHECKING
@@ -230,14 +230,7 @@ def test_imex_nodes(node: Node) -> None:
     concern_if(twice, f"nodes_config.cfg lists {some(twice)} more than once; expected each tray once")
     others = listed_with(node)
     with part:
-        own = place_of(node)[FABRIC]
-        places = {name: place for name, other in others.items() if (place := known_place(other))}
-        unlike = [name for name, place in places.items() if own and place != own and not own.endswith(NO_CLUSTER)]
-        verb = "is" if len(unlike) == 1 else "are"
-        seen = f"{some(unlike)} in nodes_config.cfg {verb} not in {own}, which this tray is in"
-        is_own = is_most(node, len(unlike), len(places))
-        fail_if(unlike and is_own, f"{seen}; expected all trays of the list in one clique of one cluster")
-        concern_if(unlike and not is_own, f"{seen}; expected all trays of the list in one clique of one cluster")
+        evaluate_places(node, others)
     lists = lists_beside(node)
     is_own = known(lambda: has_another_list(node), False)
     compared = lists if is_own else {name: trays for name, trays in lists.items() if name in others}
@@ -249,6 +242,19 @@ def test_imex_nodes(node: Node) -> None:
     is_fault = is_own and not known(lambda: may_be_of_a_job(node), False)
     fail_if(unlike and is_fault, seen)
     concern_if(unlike and not is_fault, seen)
+
+
+def evaluate_places(node: Node, others: Mapping[str, Node]) -> None:
+    """The verdict on a list of trays that are not all in one clique of one NVLink cluster."""
+    own = place_of(node)[FABRIC]
+    places = {name: place for name, other in others.items() if (place := known_place(other))}
+    unlike = [name for name, place in places.items() if own and place != own and not own.endswith(NO_CLUSTER)]
+    verb = "is" if len(unlike) == 1 else "are"
+    expected = "expected all trays of the list in one clique of one cluster"
+    message = f"{some(unlike)} in nodes_config.cfg {verb} not in {own}, which this tray is in; {expected}"
+    is_own = is_most(node, len(unlike), len(places))
+    fail_if(unlike and is_own, message)
+    concern_if(unlike and not is_own, message)
 
 
 def may_be_of_a_job(node: Node) -> bool:

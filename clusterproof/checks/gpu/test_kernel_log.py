@@ -1,4 +1,4 @@
-"""What the driver wrote to the kernel log since boot: of GPUs, and of NVSwitches."""
+"""Errors of GPUs and NVSwitches that the driver has logged since boot: Xid, SXid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPU memory: errors that corrupt a run, or will; signs of wear; and who still holds it."""
+"""GPU memory: ECC errors, row remapping, and processes that still hold it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PCIe between GPUs and network devices: how near they are to each other, and the switches above them."""
+"""PCIe paths between GPUs and network devices: their distance, and the switches above them."""
 
 from __future__ import annotations
 

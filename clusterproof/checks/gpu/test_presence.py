@@ -1,4 +1,4 @@
-"""Are all GPUs there, and do they answer?"""
+"""Whether all GPUs are there, and answer."""
 
 from __future__ import annotations
 

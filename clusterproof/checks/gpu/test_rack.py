@@ -1,4 +1,4 @@
-"""The NVLink domain of a rack: which trays are in it, and what they have alike."""
+"""The NVLink domain of a rack: its trays, and whether they are alike."""
 
 from __future__ import annotations
 

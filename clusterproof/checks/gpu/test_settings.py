@@ -1,4 +1,4 @@
-"""GPU settings: modes and limits that should be the same everywhere."""
+"""GPU settings that should be the same everywhere: modes and limits."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The host under the GPUs."""
+"""The host: processors, memory, services, limits and the kernel."""

@@ -10,6 +10,7 @@ from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.host.facts_hardware import MemoryController
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError
 from clusterproof.plugins.evidence.kernel_log.wording import (
     fail_by_log,
@@ -41,40 +42,50 @@ def test_mce_edac(node: Node) -> None:
     is next idle.
     """
     with part:
-        logged = [event for event in node.kernel_events if isinstance(event, HardwareError)]
-        recovered = [f"{event.words} ({how_often([event], node)})" for event in logged if event.is_recovered]
-        lost = [event for event in logged if not (event.is_corrected or event.is_recovered)]
-        now = [f"{event.words} ({how_often([event], node)})" for event in lost if not event.is_of_previous_boot]
-        fail_by_log(node, now, f"{in_list(now)}; expected no uncorrected error")
-        earlier = [event.words for event in lost if event.is_of_previous_boot]
-        concern_if(recovered, f"{in_list(recovered)}; expected no recovered error")
-        concern_if(earlier, f"the previous boot ended with {in_list(earlier)}; expected none")
-        say(node, "host.mce_edac", "no page of memory lost, and no unexplained interrupt")
-        rate, locations = logged_per_day(logged, node)
-        too_many(node, rate, f"in the log: {listed(locations)}" if locations else "in the log")
-        require_whole_log(node)
+        evaluate_log(node)
     memory = readings(node, "main_memory")[0].get("main_memory")
     lost_kib = readings(memory, "corrupted_kib")[0].get("corrupted_kib") if memory else None
     with part:
         concern_if(lost_kib, f"{lost_kib} kB of memory taken offline because of errors; expected none")
     with part:
         for controller in node.memory_controllers:
-            where = readings(controller, "label")[0].get("label", "a memory controller")
-            is_of_now = not readings(controller, "of_all_boots")[0].get("of_all_boots")
-            with part:
-                count = controller.uncorrected
-                fail_if(count and is_of_now, f"{where} counts {count} uncorrected errors; expected none")
-                concern_if(
-                    count and not is_of_now,
-                    f"{where}: {count} uncorrected errors, in this boot or an earlier one; expected none",
-                )
-            with part:
-                rate, most = controller.corrected_per_day, node.threshold("kernel_log.corrected_per_day")
-                if is_of_now:
-                    too_many(node, rate, where)
-                else:
-                    seen = f"{where}: {controller.corrected} corrected errors, in this boot or an earlier one"
-                    concern_if(rate > most, f"{seen}; expected at most {most:g} a day")
+            evaluate_controller(node, controller)
+
+
+def evaluate_log(node: Node) -> None:
+    """The verdict on errors that the kernel logged."""
+    logged = [event for event in node.kernel_events if isinstance(event, HardwareError)]
+    recovered = [f"{event.words} ({how_often([event], node)})" for event in logged if event.is_recovered]
+    lost = [event for event in logged if not (event.is_corrected or event.is_recovered)]
+    now = [f"{event.words} ({how_often([event], node)})" for event in lost if not event.is_of_previous_boot]
+    fail_by_log(node, now, f"{in_list(now)}; expected no uncorrected error")
+    earlier = [event.words for event in lost if event.is_of_previous_boot]
+    concern_if(recovered, f"{in_list(recovered)}; expected no recovered error")
+    concern_if(earlier, f"the previous boot ended with {in_list(earlier)}; expected none")
+    say(node, "host.mce_edac", "no page of memory lost, and no unexplained interrupt")
+    rate, locations = logged_per_day(logged, node)
+    too_many(node, rate, f"in the log: {listed(locations)}" if locations else "in the log")
+    require_whole_log(node)
+
+
+def evaluate_controller(node: Node, controller: MemoryController) -> None:
+    """The verdict on errors that a memory controller counted."""
+    where = readings(controller, "label")[0].get("label", "a memory controller")
+    is_of_now = not readings(controller, "of_all_boots")[0].get("of_all_boots")
+    with part:
+        count = controller.uncorrected
+        fail_if(count and is_of_now, f"{where} counts {count} uncorrected errors; expected none")
+        concern_if(
+            count and not is_of_now,
+            f"{where}: {count} uncorrected errors, in this boot or an earlier one; expected none",
+        )
+    with part:
+        rate, most = controller.corrected_per_day, node.threshold("kernel_log.corrected_per_day")
+        if is_of_now:
+            too_many(node, rate, where)
+        else:
+            seen = f"{where}: {controller.corrected} corrected errors, in this boot or an earlier one"
+            concern_if(rate > most, f"{seen}; expected at most {most:g} a day")
 
 
 def too_many(node: Node, rate: float, where: str) -> None:

@@ -1,4 +1,4 @@
-"""What ended jobs have left on the node, beside what they left on GPUs."""
+"""Leftovers of ended jobs: processes, and files in /dev/shm."""
 
 from __future__ import annotations
 

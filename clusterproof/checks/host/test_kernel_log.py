@@ -1,4 +1,4 @@
-"""What the kernel log reports about the host: out-of-memory kills, PCIe errors, crashes, lockups, heat."""
+"""Kernel log of the host: out-of-memory kills, PCIe errors, crashes, lockups, heat."""
 
 from __future__ import annotations
 

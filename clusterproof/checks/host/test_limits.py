@@ -1,4 +1,4 @@
-"""What the kernel and the system set for every job, what they allow it, and what has happened to the kernel."""
+"""Kernel settings and taints, folders of all users, and limits of logins, daemons and the whole node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory: enough of it, and /dev/shm, which NCCL and data loaders live in."""
+"""Main memory: its size and use, huge pages and swap; and the room in /dev/shm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processors: all there, all alike, all at full speed, and not waiting."""
+"""Processors: their number, model, frequency and load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The services that a node needs."""
+"""systemd services that a node needs."""
 
 from __future__ import annotations
 

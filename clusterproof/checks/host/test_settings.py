@@ -1,4 +1,4 @@
-"""Settings of the kernel that cost speed where they are wrong: NUMA, huge pages, its own version, its clock."""
+"""Kernel settings that cost performance: NUMA, huge pages, the kernel's version, its clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host itself: its root volume, its processes, and devices that no driver is bound to."""
+"""The root volume, hanging processes and zombies, and devices without a driver."""
 
 from __future__ import annotations
 

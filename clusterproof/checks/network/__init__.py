@@ -1,1 +1,1 @@
-"""EFA, InfiniBand and what they need of the host."""
+"""EFA, InfiniBand, RoCE and Ethernet."""

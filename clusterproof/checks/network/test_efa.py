@@ -1,4 +1,4 @@
-"""EFA: are all devices there, and can libfabric use them?"""
+"""EFA: whether all devices are there, and libfabric can use them."""
 
 from __future__ import annotations
 

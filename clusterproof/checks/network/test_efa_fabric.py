@@ -1,4 +1,4 @@
-"""EFA: can it reach GPU memory, and does it lose or repeat what it sends?"""
+"""EFA: access to GPU memory, and packets that are lost or sent again."""
 
 from __future__ import annotations
 

@@ -1,17 +1,21 @@
-"""ENA: does EC2 hold back or drop what the instance sends and receives?"""
+"""ENA: packets that EC2 delays or drops because the instance is over an allowance."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.typed import TypeVar
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import at_least_one
+from clusterproof.plugins.evidence.field import at_least_one, known
 from clusterproof.plugins.evidence.network.facts import Counters
 from clusterproof.plugins.evidence.node import Node
+
+T = TypeVar("T")
 
 pytestmark = [mark.network, mark.preflight]
 
@@ -36,7 +40,8 @@ def test_ena_allowance(node: Node) -> None:
         interfaces = at_least_one(list(node.ena_counters), "interface of ENA")
     except Absent:
         not_applicable("no ENA network interface")
-    uptime_s, looked_s, period_s = node.boot.uptime_s, node.ena_counted_s, node.threshold("ena.period_s")
+    uptime_s, looked_s = known(lambda: node.boot.uptime_s, None), known(lambda: node.ena_counted_s, None)
+    period_s = node.threshold("ena.period_s")
     above: list[str] = []
     exceeded: set[float] = set()
     for interface, (counter, limit) in product(interfaces, _limits(node).items()):
@@ -60,17 +65,25 @@ def _limits(node: Node) -> dict[str, float]:
     }
 
 
-def _above(counters: Counters, counter: str, limit: float, period_s: float, looked_s: float, uptime_s: float) -> str:
+def _above(
+    counters: Counters, counter: str, limit: float, period_s: float, looked_s: float | None, uptime_s: float | None
+) -> str:
     """By how much one allowance was exceeded, empty where that is usual. Raises Incomplete."""
+    if counter not in counters.counters:
+        incomplete(f"{counters.name}: its driver does not report {counter}", cause="not reported by ENA's driver")
+    total = _named(counters, lambda: counters.total(counter))
+    with part:  # what cannot be followed has its total
+        went = _named(counters, lambda: counters.counted(counter)) or 0
+        if looked_s and went > limit * max(1.0, looked_s / period_s):
+            return f"{went} in {looked_s:g} s"
+    if uptime_s is None or total <= limit * (periods := max(1.0, uptime_s / period_s)):
+        return ""
+    return f"{total} since boot, {apart(total / periods, limit)[0]} in {period_s:g} s"
+
+
+def _named(counters: Counters, fact: Callable[[], T]) -> T:
+    """The fact of an interface. Raises Incomplete, which names it."""
     try:
-        went = counters.counted(counter)
+        return fact()
     except Incomplete as why:
         incomplete(f"{counters.name}: {why}", cause=why.cause)
-    if went is None:
-        incomplete(f"{counters.name}: its driver does not report {counter}", cause="not reported by ENA's driver")
-    if went > limit * max(1.0, looked_s / period_s):
-        return f"{went} in {looked_s:g} s"
-    total, periods = counters.total(counter), max(1.0, uptime_s / period_s)
-    if total > limit * periods:
-        return f"{total} since boot, {apart(total / periods, limit)[0]} in {period_s:g} s"
-    return ""

@@ -1,4 +1,4 @@
-"""InfiniBand and RoCE: fabrics other than EFA, and their ports."""
+"""InfiniBand and RoCE: devices and the state of their ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""InfiniBand and RoCE: the errors that ports count."""
+"""InfiniBand and RoCE: error counters of ports."""
 
 from __future__ import annotations
 

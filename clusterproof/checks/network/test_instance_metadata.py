@@ -1,4 +1,4 @@
-"""EC2's instance metadata service: does it answer as it should, and what has AWS planned?"""
+"""EC2's instance metadata service: whether it answers, and maintenance that AWS has scheduled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel log reports about EFA, Ethernet and InfiniBand devices, and the kernel's network tables."""
+"""Kernel log of EFA, Ethernet and InfiniBand devices, and of the kernel's network tables."""
 
 from __future__ import annotations
 

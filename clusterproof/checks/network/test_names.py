@@ -1,4 +1,4 @@
-"""Names and addresses: who resolves them, and whether they belong to this node alone."""
+"""Host names and addresses: name resolution, and addresses that another host has too."""
 
 from __future__ import annotations
 

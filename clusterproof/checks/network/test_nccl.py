@@ -1,4 +1,4 @@
-"""What NCCL did, from captured logs of nccl-tests and of jobs that ran with NCCL_DEBUG=INFO."""
+"""NCCL's own logs, captured from nccl-tests and from jobs that ran with NCCL_DEBUG=INFO."""
 
 from __future__ import annotations
 

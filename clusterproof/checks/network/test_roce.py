@@ -1,4 +1,4 @@
-"""RoCE: how the ports of one node, and the same port of several, are set."""
+"""RoCE settings: of all ports of a node, and of the same port on several nodes."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ def test_roce_settings(node: Node) -> None:
     job fail at start, and one without congestion control or PFC, or in another traffic class, loses packets under load.
     PFC acts by priority, which packets have by their DSCP or by their VLAN tag (PCP). Active ports of the same model
     and speed are compared with each other, unless most nodes of the group have the same deviation, and each port with
-    the same port on other nodes. A node without InfiniBand or EFA whose fastest ports have no such GID has no rail,
-    unless all nodes of the group are like that and have virtual functions that may hold the addresses.
+    the same port on other nodes. By itself a port is a concern if its driver gives all RoCE packets a traffic class,
+    and their priority has no PFC though another has, or neither PFC nor ECN. A node without InfiniBand or EFA whose
+    fastest ports have no such GID has no rail, unless all nodes of the group are like that and have virtual functions
+    that may hold the addresses.
 
     Remedy (fix configuration): Give the interface its IP address. Set ECN, PFC, trust and the traffic class as on the
     other ports, also in the script that sets them at boot.
@@ -52,6 +54,12 @@ def test_roce_settings(node: Node) -> None:
     ports = active_ports(node)
     if not ports:
         not_applicable("no active RoCE port on this node")
+    lossy: dict[str, list[str]] = {}
+    for label, how in each(ports, lambda port: (port.label, unprotected(port))):
+        lossy.setdefault(how, []).append(label)
+    lossy.pop("", None)
+    for how, labels in lossy.items():
+        concern_if(labels, f"{', '.join(labels[:8])}: {how}")
     unrouted = unrouted_rails(node, ports)
     seen = f"none of {len(unrouted)} ports ({', '.join(unrouted[:8])}) has a routable RoCE v2 GID"
     concern_if(unrouted, f"{seen}; expected an address on each rail, so that NCCL starts")
@@ -61,6 +69,20 @@ def test_roce_settings(node: Node) -> None:
         deviations = differences(node, IN_GROUP, of_ports, absent=None)
         elsewhere = [deviation for deviation in deviations if deviation.name not in odd]
         concern_if(elsewhere, in_words(elsewhere))
+
+
+def unprotected(port: RocePort) -> str:
+    """How a port is set so that a full network loses its RoCE packets; empty where it is not. Raises Incomplete."""
+    pfc, priority = port.pfc or "", port.priority
+    if priority is None or pfc[priority : priority + 1] != "0":
+        return ""
+    seen = f"RoCE packets have priority {priority}, by traffic class {port.traffic_class[:40]}, and PFC is {pfc}"
+    if "1" in pfc:
+        return f"{seen}; expected PFC for priority {priority}"
+    off = [
+        name for name, on in (("notification", port.notifies), ("reaction", port.reacts)) if on[priority:][:1] == "0"
+    ]
+    return f"{seen}, without ECN {' and '.join(off)}; expected PFC, or ECN on both sides" if off else ""
 
 
 def unrouted_rails(node: Node, ports: Sequence[RocePort]) -> list[str]:

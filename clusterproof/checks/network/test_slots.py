@@ -1,4 +1,4 @@
-"""Where EFA, InfiniBand and RoCE devices sit: their PCIe links, and their NUMA nodes."""
+"""PCIe links and NUMA nodes of EFA, InfiniBand and RoCE devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transport that jobs will use: what their environment makes NCCL and libfabric do, and memory to lock."""
+"""Environment variables that select NCCL's and libfabric's transport, and the limit of locked memory."""
 
 from __future__ import annotations
 

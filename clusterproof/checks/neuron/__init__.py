@@ -1,1 +1,1 @@
-"""Trainium and Inferentia: AWS's own accelerators."""
+"""Trainium and Inferentia, AWS's accelerators."""

@@ -1,4 +1,4 @@
-"""Trainium and Inferentia: are the devices all there, healthy, linked and free?"""
+"""Trainium and Inferentia devices: whether all are there, healthy, linked and free."""
 
 from __future__ import annotations
 

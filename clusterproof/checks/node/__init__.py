@@ -1,1 +1,1 @@
-"""Whether the node answers at all: always first."""
+"""Whether the node answers at all; these checks run first."""

@@ -1,4 +1,4 @@
-"""Before anything else: does the node answer, and did every collector?"""
+"""Whether the node answered, and every collector on it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Checks that load the hardware: how fast is it?"""
+"""Checks that put load on the hardware and measure it."""

@@ -1,4 +1,4 @@
-"""Exact arithmetic under load: what GPUs and cores compute alone, exchange, and make alike in training steps."""
+"""Exact integer arithmetic under load, on GPUs and cores, in collectives and in training steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.exact.facts import TypeProducts, Wrong, wrong_everywhere
+from clusterproof.plugins.evidence.exact.facts import TypeProducts, WrongResult, wrong_everywhere
 from clusterproof.plugins.evidence.exact.facts_collective import Blame
 from clusterproof.plugins.evidence.exact.facts_step import Ballot, Opinion, Steps, votes_of
 from clusterproof.plugins.evidence.field import each, known
@@ -101,7 +101,7 @@ def say_wrong(unit: str, kind: TypeProducts) -> None:
     fail_if(count, f"{unit}, {kind.type}: {shares}: {positions}; expected every bit right")
 
 
-def say_wrong_everywhere(everywhere: Mapping[str, list[Wrong]], units: str) -> None:
+def say_wrong_everywhere(everywhere: Mapping[str, list[WrongResult]], units: str) -> None:
     """A concern where a library multiplies wrong, which no hardware is to be replaced for."""
     for name, found in everywhere.items():
         first = f"{units} (first {found[0].words})"

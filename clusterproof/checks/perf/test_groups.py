@@ -1,4 +1,4 @@
-"""Bandwidth where many nodes meet: groups of them, up to all."""
+"""Bandwidth of groups of nodes, up to all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bandwidth between nodes: which pairs are slow, and which node, link or rack is responsible."""
+"""Bandwidth between pairs of nodes: which pairs are slow, and which node, link or rack is responsible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connectivity before bandwidth: which RDMA device, node, rail or path carries nothing."""
+"""Connectivity of RDMA devices: which device, node, rail or path carries nothing."""
 
 from __future__ import annotations
 

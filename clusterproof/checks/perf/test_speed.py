@@ -1,4 +1,4 @@
-"""Nodes under load: how fast GPUs copy, compute and reduce, EFA sends, and file systems write and read."""
+"""Speed of a node under load: GPU copies, GPU compute, collectives, EFA, and file systems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes under stress-ng: whether cores and memory give right results under load, and what the kernel says of it."""
+"""stress-ng: whether cores and memory compute correctly under load, and what the kernel logs meanwhile."""
 
 from __future__ import annotations
 

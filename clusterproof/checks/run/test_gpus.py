@@ -1,4 +1,4 @@
-"""What the GPUs of a run do beyond being busy: memory that grows or stays unused, clocks that are held down."""
+"""GPUs of a run: memory that grows or stays unused, and low clocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, f
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import DATA
 from clusterproof.plugins.training_run.rules.clocks import SlowClock, slow_clocks, slowed_together
-from clusterproof.plugins.training_run.rules.gpus import Unused, back_s, ceased
+from clusterproof.plugins.training_run.rules.gpus import UnderusedGpu, back_s, ceased
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, DAYS_S, IO_PRESSURE, IO_WAIT, TENSOR, GpuLost
 
@@ -72,7 +72,7 @@ def test_batch_size(run: TrainingRun) -> None:
     run.sampled.require_all()
 
 
-def hardly_used(run: TrainingRun, unused: Sequence[Unused]) -> None:
+def hardly_used(run: TrainingRun, unused: Sequence[UnderusedGpu]) -> None:
     """Say of which GPUs little is used, unless they wait for something else."""
     if unused and not gpus_wait(run) and not waits_for_data(run):
         first, more = unused[0], f", and {len(unused) - 1} GPUs like it" if len(unused) > 1 else ""

@@ -1,4 +1,4 @@
-"""Runs that hang: that they do, and which rank the others wait for."""
+"""Runs that hang, and which rank the others wait for."""
 
 from __future__ import annotations
 

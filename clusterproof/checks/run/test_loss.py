@@ -1,4 +1,4 @@
-"""What a run learns: that its loss is a number, and does not leap."""
+"""The loss of a run: values that are no numbers, and jumps."""
 
 from __future__ import annotations
 

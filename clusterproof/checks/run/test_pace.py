@@ -1,4 +1,4 @@
-"""How long ranks compute: slow hardware, uneven work, uneven stages."""
+"""Compute time of ranks: slow hardware, uneven work, uneven pipeline stages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, n
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import rank_names
 from clusterproof.plugins.training_run.rules.silent_ranks import require_all
-from clusterproof.plugins.training_run.rules.stragglers import RankPace, common_to_stages, cpu_pressure
+from clusterproof.plugins.training_run.rules.stragglers import RankPace
+from clusterproof.plugins.training_run.rules.work import common_to_stages, cpu_pressure
 from clusterproof.plugins.training_run.run import RankOfRun, TrainingRun
 
 pytestmark = [mark.run]

@@ -1,4 +1,4 @@
-"""Where the time of steps goes: outliers, drift, data, checkpoints, the start."""
+"""Step times: outliers, drift, data loading, checkpoints, the start."""
 
 from __future__ import annotations
 

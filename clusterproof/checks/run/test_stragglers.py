@@ -43,8 +43,8 @@ def test_stragglers(run: TrainingRun) -> None:
 
 
 @record
-class Lost:
-    """The seconds that the ranks of a stage wait for the slowest, of so many, and by which rank they are caused."""
+class LostTime:
+    """Seconds that the ranks of a pipeline stage wait for the slowest one, and how many of them each rank causes."""
 
     seconds: float
     whole: float
@@ -57,7 +57,7 @@ class Lost:
         return self.whole / (self.whole - self.seconds) if self.whole > self.seconds else 1.0
 
 
-def lost(run: TrainingRun) -> Lost:
+def lost(run: TrainingRun) -> LostTime:
     """What the stage loses that loses most. Raises Incomplete, NotApplicable."""
     stages: dict[int, dict[Position, Computed]] = {}
     for rank in run.ranks:
@@ -67,7 +67,7 @@ def lost(run: TrainingRun) -> Lost:
     return max(every, key=lambda loss: loss.seconds)
 
 
-def _of_stage(run: TrainingRun, stage: Mapping[Position, Computed], lasted: Mapping[int, float]) -> Lost:
+def _of_stage(run: TrainingRun, stage: Mapping[Position, Computed], lasted: Mapping[int, float]) -> LostTime:
     whole, by_rank = 0.0, dict[int, float]()
     for step in steady({step for seconds in stage.values() for step in seconds}):
         own = {
@@ -80,4 +80,4 @@ def _of_stage(run: TrainingRun, stage: Mapping[Position, Computed], lasted: Mapp
         slowest = max(own, key=own.__getitem__)
         by_rank[slowest] = by_rank.get(slowest, 0.0) + own[slowest] - fmean(own.values())
         whole += lasted.get(step, own[slowest])
-    return Lost(sum(by_rank.values()), whole, len(stage), by_rank or {-1: 0.0})
+    return LostTime(sum(by_rank.values()), whole, len(stage), by_rank or {-1: 0.0})

@@ -1,4 +1,4 @@
-"""How busy the GPUs of a run are, and what they wait for."""
+"""GPU utilisation of a run, and what GPUs wait for."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is installed, and whether it fits together."""
+"""Installed software: versions, libraries, the image."""

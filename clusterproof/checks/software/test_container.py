@@ -1,9 +1,9 @@
-"""What a job's programs get in their container, beside what the kernel of the node has."""
+"""The container of a job: device files that open, libraries that load."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
@@ -11,6 +11,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.gpu.facts_rack import is_of_a_rack
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pci.facts import PciDevice
 from clusterproof.plugins.evidence.software.facts_container import DeviceFile, LoadedLibrary, container
 
 pytestmark = [mark.software, mark.job, mark.hyperpod_node_debugger("M")]
@@ -61,19 +62,29 @@ def test_container_devices(node: Node) -> None:
             accelerators(node, name, files, are_due=any(device.driver == driver for device in gpus or ()))
     with part:
         network_devices(node, None if gpus is None else len(gpus))
-    opened, refused = inside.opened(GDRCOPY)
+    evaluate_gdrcopy(node, gpus)
+    evaluate_imex_channel(node, has_gpus=bool(gpus))
+
+
+def evaluate_gdrcopy(node: Node, gpus: Sequence[PciDevice] | None) -> None:
+    """The verdict on GDRCopy's device; None: the GPUs are unknown."""
+    opened, refused = container.of(node).opened(GDRCOPY)
     with part:
         require_opened(refused)
     with part:  # a library as the image has it, where the job uses it
-        missing = gpus != [] and not opened and not refused and inside.library("libgdrapi.so.2").is_there
+        missing = gpus != [] and not opened and not refused and container.of(node).library("libgdrapi.so.2").is_there
         seen = "runtime: no /dev/gdrdrv here, but gdrdrv is loaded"
         concern_if(missing and "gdrdrv" in node.modules, f"{seen}; expected the device, which libgdrapi needs")
-    opened, refused = inside.opened(CHANNELS)
+
+
+def evaluate_imex_channel(node: Node, *, has_gpus: bool) -> None:
+    """The verdict on the device of an IMEX channel, which a tray of a rack needs."""
+    opened, refused = container.of(node).opened(CHANNELS)
     with part:
         require_opened(refused)
     with part:
         seen = "runtime: no IMEX channel here: NCCL cannot use NVLink between trays"
-        missing = bool(gpus) and not opened and not refused and is_of_a_rack(node)
+        missing = has_gpus and not opened and not refused and is_of_a_rack(node)
         concern_if(missing, f"{seen}; expected /dev/nvidia-caps-imex-channels/channel0")
 
 
@@ -194,18 +205,13 @@ def test_container_libraries(node: Node) -> None:
     """
     inside = container.of(node)
     libraries, has_gpus = inside.libraries, known(lambda: any(inside.opened(ACCELERATORS[0][2])), None)
-    if has_gpus is False and not any(
-        readings(library, "is_there")[0].get("is_there", True) for library in libraries.values()
-    ):
+    if has_gpus is False and all(map(is_missing, libraries.values())):
         not_applicable("no GPU here, and none of these libraries")
     for name, library in libraries.items():
         with part:
             evaluate_loading(name, library)
     with part:
-        of_driver = {name: libraries[name] for name in OF_DRIVER if has_gpus and name in libraries}
-        missing = [
-            name for name, library in of_driver.items() if not readings(library, "is_there")[0].get("is_there", True)
-        ]
+        missing = [name for name in OF_DRIVER if has_gpus and name in libraries and is_missing(libraries[name])]
         seen = f"runtime: no {' and no '.join(missing)}, but the container has GPUs"
         fail_if(missing, f"{seen}; expected the runtime to bring the driver's libraries")
         require(why for name in OF_DRIVER for why in readings(inside.library(name), "is_there")[1])
@@ -232,6 +238,11 @@ def evaluate_loading(name: str, library: LoadedLibrary) -> None:
         if library.unread:
             incomplete(f"{name} was not loaded: {library.unread}")
         raise AssertionError(f"{library.whose}: {name} does not load: {message}; expected it to load")
+
+
+def is_missing(library: LoadedLibrary) -> bool:
+    """Whether the loader is known not to find it."""
+    return not readings(library, "is_there")[0].get("is_there", True)
 
 
 def evaluate_version(name: str, library: LoadedLibrary, loaded: str) -> None:

@@ -1,4 +1,4 @@
-"""What an image contains: libraries that load, complete container runtimes, and nothing left behind."""
+"""Machine images: libraries that load, complete container runtimes, and files that an image should not carry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An image compared with its golden manifest: one line for each deviation, and for nothing that was not reported."""
+"""An image compared with its golden manifest, one line for each deviation."""
 
 from __future__ import annotations
 

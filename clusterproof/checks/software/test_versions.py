@@ -1,4 +1,4 @@
-"""Versions: the same within the group, and compatible with each other."""
+"""Versions: the same within a group, and compatible with each other."""
 
 from __future__ import annotations
 

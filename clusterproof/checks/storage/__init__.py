@@ -1,1 +1,1 @@
-"""File systems."""
+"""Disks and file systems."""

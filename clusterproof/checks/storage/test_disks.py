@@ -1,4 +1,4 @@
-"""Disks: NVMe all there, alive and in use, and EBS volumes that their limits slow down."""
+"""Disks: NVMe devices that are missing, failing or unused, and EBS volumes that reach their limits."""
 
 from __future__ import annotations
 

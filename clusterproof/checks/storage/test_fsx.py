@@ -1,4 +1,4 @@
-"""File systems of FSx that nodes mount: are they saturated, or nearly full?"""
+"""FSx file systems that nodes mount: throughput at its limit, and free space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel log, and disks themselves, report of local disks, file systems, and the clients of file servers."""
+"""Kernel log and SMART data of local disks, file systems, and clients of file servers."""
 
 from __future__ import annotations
 

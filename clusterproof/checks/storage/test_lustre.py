@@ -1,4 +1,4 @@
-"""Lustre: is the client healthy, connected and tuned, and is there room on every target?"""
+"""Lustre: health, connections and tuning of the client, and free space on every target."""
 
 from __future__ import annotations
 

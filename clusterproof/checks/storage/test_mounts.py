@@ -1,4 +1,4 @@
-"""File systems: are they mounted, as they should be, do they answer, and is there room on them?"""
+"""Mounted file systems: whether they are mounted as configured, answer, and have free space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call of a script by Slurm: what it is about, and what all scripts have in common."""
+"""One call of a script by Slurm: its subject, and what all scripts share."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 VERDICT = "verdict"  # the record of the last run before a job
-DRAIN = 3  # the exit code by which a script knows that the node is to be drained
-LATE_S = 0.5  # of waiting for others, from which on what does not answer in time is no fault of the node's
+DRAIN = 3  # the exit code that tells a script to drain the node
+LATE_S = 0.5  # of waiting for other runs, from which on late evidence is not the node's fault
 MAX_LOGGED = 20  # findings of one run
 LEVELS = {"fail": ERROR, "incomplete": WARNING, "concern": WARNING}
 
 
 class LockWait:
-    """How long a call has waited for the runs of others, and since when it waits (by the monotonic clock).
+    """How long a call has waited for other runs, and since when (by the monotonic clock).
 
-    `lock` is the descriptor of the lock for a run, where the script has it already.
+    `lock` is the descriptor of the lock for a run, if the script already has it.
     """
 
     __slots__ = ("lock", "waited_s", "waits_since")
@@ -57,7 +57,7 @@ class LockWait:
 
     @property
     def is_late(self) -> bool:
-        """Whether that has cost it time which its own evidence would have needed."""
+        """Whether waiting took time that its own evidence would have needed."""
         waits_since = self.waits_since
         now_s = time.monotonic() - waits_since if waits_since is not None else 0.0
         return self.waited_s + now_s > LATE_S
@@ -65,7 +65,7 @@ class LockWait:
 
 @record
 class Call:
-    """What a script is called for, and when."""
+    """One call of a script: its occasion, its job, and when it began."""
 
     occasion: str
     node: str
@@ -84,26 +84,26 @@ class Call:
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left of it."""
+        """Seconds left until the deadline."""
         return max(0.0, self.deadline_s - (time.monotonic() - self.began))
 
     @property
     def cursor(self) -> Cursor | None:
-        """How far the kernel log has been evaluated; None where it never was."""
+        """How far the kernel log has been evaluated; None if never."""
         return cursor_of(self.state.read("cursor").get("cursor"))
 
     @property
     def came(self) -> float:
-        """When it began, in seconds since boot."""
+        """When the call began, in seconds since boot."""
         return since_boot_s() - (time.monotonic() - self.began)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """One run at a time on this node."""
+        """Ensure that only one run at a time happens on this node."""
         if self.lock_wait.lock is not None:
             yield
             with contextlib.suppress(OSError):
-                fcntl.flock(self.lock_wait.lock, fcntl.LOCK_UN)  # for the script, too, whose lock it is
+                fcntl.flock(self.lock_wait.lock, fcntl.LOCK_UN)  # also releases it for the script, which owns it
             return
         self.lock_wait.waits_since = began = time.monotonic()
         with self.state.locked():
@@ -112,13 +112,13 @@ class Call:
             yield
 
     def drained_for(self, run: CheckRun) -> tuple[CheckFinding, ...]:
-        """What of a run a prolog or an epilog drains the node for."""
+        """What findings of a run a prolog or an epilog drains the node for."""
         return draining(
             run, self.job, late_drains=self.settings.at_deadline == "drain", is_epilog=self.occasion == "epilog"
         )
 
     def drain(self, findings: Iterable[CheckFinding], begins: Cursor | None, ends: Cursor | None = None) -> Drain:
-        """What this script drains the node for, and which part of the kernel log it evaluated."""
+        """The drain that this script requests, and which part of the kernel log it evaluated."""
         drained_for = tuple(findings)
         reason = reason_of(drained_for, self.job if self.occasion == "epilog" else NO_JOB)
         kept = tuple(replace(finding, message=shortened(finding.message, MAX_REASON)) for finding in drained_for)
@@ -135,7 +135,7 @@ class Call:
         )
 
     def remember(self, name: str, record: Mapping[str, object]) -> bool:
-        """Write a record; whether it is kept: if not, what it would have saved is lost, and nothing else."""
+        """Write a record; whether it was stored: if not, only what it would have saved is lost."""
         try:
             why = self.state.write(name, record)
         except OSError as problem:
@@ -146,9 +146,9 @@ class Call:
         return True
 
     def advance(self, begins: Cursor | None, ends: Cursor | None) -> None:
-        """What the kernel logged from there on is not evaluated again until its end: it drains nothing, or has done so.
+        """Mark the kernel log up to there as evaluated: it drains nothing, or has already done so.
 
-        What it had logged before is, where that is still to be evaluated.
+        The part before it stays due if it was still to be evaluated.
         """
         with self.state.locked("cursor.lock"):
             furthest = later(self.cursor, ends)
@@ -156,7 +156,7 @@ class Call:
                 self.remember("cursor", {"cursor": furthest})
 
     def go_back(self, begins: Cursor | None) -> None:
-        """What the kernel has logged since then is evaluated again; None: all of this boot."""
+        """Evaluate the kernel log since that cursor again; None: all of this boot."""
         with self.state.locked("cursor.lock"):
             if begins is None:
                 self.state.forget("cursor")
@@ -164,13 +164,13 @@ class Call:
                 self.remember("cursor", {"cursor": begins})
 
     def leave_to_health_check(self) -> None:
-        """Where this is an epilog without a verdict: what its job has left is for the next health check to find."""
+        """For an epilog without a verdict: let the next health check find what its job has left."""
         if self.occasion == "epilog" and self.job.id:
             record = {"is_unevaluated": True, "uid": self.job.uid, "boot_id": boot_id(), "at": since_boot_s()}
             self.remember(self.job.record, record)
 
     def log_run(self, run: CheckRun) -> None:
-        """Log what a run found."""
+        """Log a run's findings."""
         summary = ", ".join(f"{len(run.of(word))} {word}" for word in LEVELS if run.of(word)) or "all pass"
         self.log(f"{run.checked} checks in {run.took_s:.2f} s: {summary}", INFO)
         for finding in run.findings[:MAX_LOGGED]:
@@ -178,9 +178,9 @@ class Call:
 
 
 def end(call: Call, drain: Drain | None) -> None:
-    """End a prolog or an epilog, and this process: by DRAIN where there is one and the mode is to drain.
+    """End a prolog or an epilog, and this process: with DRAIN if there is a drain and the mode allows it.
 
-    Where it could not be remembered, nobody would resume the node: then it only observes, and so it does where enough
+    If the drain could not be recorded, nobody would resume the node: then it only observes, as it does when enough
     nodes are drained.
     """
     if drain is None:
@@ -213,8 +213,8 @@ def end(call: Call, drain: Drain | None) -> None:
 
 
 def explain(call: Call, drain: Drain) -> None:
-    """Leave behind a process that gives Slurm our reason once it has drained the node for the script that failed."""
-    import subprocess  # few calls come here
+    """Start a process that gives Slurm our reason once Slurm has drained the node for the failed script."""
+    import subprocess  # rarely needed
 
     command = [sys.executable, "-I", "-c", "from clusterproof.integrations.slurm.start import main; main()", "explain"]
     nothing = subprocess.DEVNULL
@@ -228,14 +228,14 @@ def explain(call: Call, drain: Drain) -> None:
 
 
 def leave(status: int) -> NoReturn:
-    """End at once: a thread that hangs in the kernel is not waited for, nor is the interpreter's end."""
+    """Exit at once, without waiting for threads that hang in the kernel, or for the interpreter's cleanup."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
 def give_up(call: Call) -> None:
-    """End this process at its deadline, as the settings say; whoever waited for others says nothing of the node."""
+    """Exit at the deadline, as configured; a call that waited for others blames no node."""
     is_late = call.lock_wait.is_late
     more = ", as others were checking" if is_late else ""
     late = CheckFinding("node.evidence_complete", "incomplete", f"no verdict within {call.deadline_s:g} s{more}")

@@ -1,7 +1,7 @@
-"""Runs the checks on this machine, in this process: what its own probe returns, evaluated by the packaged checks alone.
+"""Runs the checks on this machine, in this process.
 
-Their index says which checks an occasion has and what they need, so that the probe begins at once, and nothing is
-loaded that none of them names.
+The index says which checks an occasion has and what they need, so that the probe starts at once, and only the needed
+modules are loaded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from clusterproof.integrations.slurm.verdict import (
     CheckFinding,
     CheckRun,
     Cursor,
-    Owner,
+    LeftoverOwner,
     cursor_of,
     cut_short,
 )
@@ -46,17 +46,17 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evaluation.index import Entry
 
 T = TypeVar("T")
-COLLECTOR_S = 5.0  # the suite's own deadline of one collector
-ASIDE_S = 2.0  # of the deadline, for what is not evidence: the start, the end of what hangs, the verdicts
+COLLECTOR_S = 5.0  # the suite's default deadline of one collector
+ASIDE_S = 2.0  # of the deadline, reserved for starting, killing what hangs, and evaluation
 NVML = 3  # times the timeout: the longest that any evidence may take
 
 
 class NoVerdict(Exception):  # noqa: N818 - an outcome, not an error
-    """There are no verdicts; the text says why."""
+    """The checks gave no verdict; the message says why."""
 
 
 def timeout_s(deadline_s: float) -> float:
-    """How long one kind of evidence may take, so that all of it comes before the deadline."""
+    """The timeout of one collector that lets all evidence arrive before the deadline."""
     return max(0.1, min(COLLECTOR_S, (deadline_s - ASIDE_S) / NVML))
 
 
@@ -65,13 +65,13 @@ def check(
     settings: Settings,
     deadline_s: float,
     cursor: Cursor | None,
-    say: Callable[[str], object] = str,  # nobody is told
-    report: Callable[[Result], object] = str,  # nobody is told
+    say: Callable[[str], object] = str,  # discarded
+    report: Callable[[Result], object] = str,  # discarded
     nvml: bytes = b"",
 ) -> CheckRun:
-    """Run the checks of these occasions, and call `report` with each result; `say` gets what is wrong with the suite.
+    """Run the checks of these occasions, and call `report` with each result; `say` gets problems of the suite itself.
 
-    `nvml` is the code of the part of nvidia-ml-py that is used, if that is kept. Raises NoVerdict.
+    `nvml` is the cached code of the used part of nvidia-ml-py, if any. Raises NoVerdict.
     """
     began = time.monotonic()
     probe = StandBy(nvml)
@@ -104,7 +104,7 @@ def check(
 
 
 def findings_in(results: Iterable[Result], evidence: NodeEvidence) -> list[CheckFinding]:
-    """What the results say that did not pass; of what jobs have left also whose it is, as far as the evidence shows."""
+    """The results that did not pass; for what jobs have left also its owners, as far as known."""
     owners = owners_in(evidence)
     return [
         CheckFinding(part.check, part.verdict.value, part.message, part.devices, owners.get(part.check, ()))
@@ -114,7 +114,7 @@ def findings_in(results: Iterable[Result], evidence: NodeEvidence) -> list[Check
     ]
 
 
-def owners_in(evidence: NodeEvidence) -> Mapping[str, tuple[Owner, ...]]:
+def owners_in(evidence: NodeEvidence) -> Mapping[str, tuple[LeftoverOwner, ...]]:
     """Whose all is that jobs have left, by the check that reports it."""
     from clusterproof.plugins.evidence.fact import answer_of
     from clusterproof.plugins.evidence.host.facts_node import Jobs
@@ -124,17 +124,18 @@ def owners_in(evidence: NodeEvidence) -> Mapping[str, tuple[Owner, ...]]:
 
     return {
         LEFT: _owners(
-            lambda: jobs().left, lambda leftover: Owner(leftover.job, "" if leftover.is_sure else str(leftover.uid))
+            lambda: jobs().left,
+            lambda leftover: LeftoverOwner(leftover.job, "" if leftover.is_sure else str(leftover.uid)),
         ),
-        LEAKED: _owners(lambda: jobs().shm, lambda leftover: Owner(uid=str(leftover.uid))),
+        LEAKED: _owners(lambda: jobs().shm, lambda leftover: LeftoverOwner(uid=str(leftover.uid))),
     }
 
 
-def _owners(things: Callable[[], Iterable[T]], owner_of: Callable[[T], Owner]) -> tuple[Owner, ...]:
+def _owners(things: Callable[[], Iterable[T]], owner_of: Callable[[T], LeftoverOwner]) -> tuple[LeftoverOwner, ...]:
     """Each of them once; what cannot be read has none."""
     from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 
-    owners: dict[Owner, None] = {}
+    owners: dict[LeftoverOwner, None] = {}
     with contextlib.suppress(KeyError, Incomplete, NotApplicable):
         for thing in things():
             with contextlib.suppress(Incomplete, NotApplicable):
@@ -157,7 +158,7 @@ def _index(say: Callable[[str], object], occasions: tuple[str, ...] = ()) -> dic
 
 
 def policy_of(settings: Settings, checks: Callable[[], frozenset[str]]) -> Policy:
-    """The site's policy, whose rules are of these checks: asked for where it has any. Raises NoVerdict."""
+    """The site's policy for these checks: only read if there is one. Raises NoVerdict."""
     from clusterproof.plugins.core.policy import NO_POLICY, OWN_FILE, PYPROJECT
 
     if not settings.policy and not any(os.path.isfile(name) for name in (OWN_FILE, PYPROJECT)):
@@ -180,7 +181,7 @@ def policy_of(settings: Settings, checks: Callable[[], frozenset[str]]) -> Polic
 
 
 def options_of(collector_s: float, policy: Policy, cursor: Cursor | None) -> ProbeOptions:
-    """How the probe runs here."""
+    """The probe's options here."""
     return ProbeOptions(
         collector_s=collector_s, checkpoints=policy.checkpoints, mounts=policy.mounts, log_cursor=cursor or NO_CURSOR
     )
@@ -189,7 +190,7 @@ def options_of(collector_s: float, policy: Policy, cursor: Cursor | None) -> Pro
 def prepared(
     entries: Iterable[Entry], occasions: tuple[str, ...], settings: Settings, policy: Policy
 ) -> Callable[[NodeEvidence], list[Result]]:
-    """What evaluates the node's evidence, with all loaded that this takes. Raises NoVerdict."""
+    """The function that evaluates the node's evidence, with everything it needs loaded. Raises NoVerdict."""
     from clusterproof.plugins.core.cluster import Cluster, Target
     from clusterproof.plugins.evaluation.evaluate import verdict_on
     from clusterproof.plugins.evidence.node import HEALTH_CHECK
@@ -197,9 +198,9 @@ def prepared(
 
     try:
         checks = [load(entry) for entry in entries]
-    except Exception as problem:  # its file is code: anything may break in it
+    except Exception as problem:  # its file is code: anything may fail in it
         raise NoVerdict(f"a check cannot be loaded: {type(problem).__name__}: {problem}") from None
-    occasion = occasions[0] if len(occasions) == 1 else HEALTH_CHECK  # as `-m` has it for rules that differ
+    occasion = occasions[0] if len(occasions) == 1 else HEALTH_CHECK  # as with `-m`, for rules that differ
 
     def evaluate(evidence: NodeEvidence) -> list[Result]:
         target = Target(evidence.node, instance_type=settings.instance_type, expect=policy.expect)

@@ -1,4 +1,4 @@
-"""What Slurm says of a node, and the two things that are ever done to it: drain and resume. Never from a prolog."""
+"""Queries Slurm about a node, and drains and resumes it, the only changes ever made. Never from a prolog."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ from clusterproof.plugins.core.errors import ClusterproofError
 ANSWER_S = 8.0
 GOES_DOWN = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED", "POWER_DOWN", "POWERING_DOWN"})  # a resume would cancel it
 UNAVAILABLE = frozenset({"DRAIN", "DOWN", "FAIL", "FAILING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED", "POWERING_DOWN"})
-BY_HAND = frozenset({"DRAIN", "FAIL", "FAILING"})  # end by hand alone, as a reservation or what Slurm set down need not
+BY_HAND = frozenset({"DRAIN", "FAIL", "FAILING"})  # only ended by hand, unlike a reservation or a state set by Slurm
 NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"}) | GOES_DOWN
-# Of the environment in which slurmd was started: what would leave jobs or nodes out, or ask another cluster.
+# Environment variables of slurmd that would hide jobs or nodes, or select another cluster.
 STEERING = ("SQUEUE_", "SINFO_", "SLURM_CLUSTERS")
-LOCAL = {"SQUEUE_LOCAL": "1", "SINFO_LOCAL": "1"}  # of a federation this cluster alone, whatever it displays
-TIMES = {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, which no change of the clock sets back
-BY_SLURM = frozenset({"Prolog error", "Epilog error"})  # all that Slurm says where a script of ours has failed
-ANY_RETURNS = "2"  # of ReturnToService (slurm.conf(5)): whatever a node was set down for, it is back once it registers
+LOCAL = {"SQUEUE_LOCAL": "1", "SINFO_LOCAL": "1"}  # only this cluster of a federation
+TIMES = {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, unaffected by time zones
+BY_SLURM = frozenset({"Prolog error", "Epilog error"})  # Slurm's only reasons for a failed script of ours
+ANY_RETURNS = "2"  # of ReturnToService (slurm.conf(5)): a down node returns once it registers, whatever the reason
 ROOT = "root"  # Slurm's default of SlurmUser
-NEXT_LINE = " " * 10  # how a reason's second line begins, and no key does
+NEXT_LINE = " " * 10  # how a reason's second line begins, unlike any key
 _WHO_AND_WHEN = re.compile(r" \[([^\[\]]*)@[^\[\]]*\]$")  # at the end of a reason's first line
-_REBOOTED = re.compile(  # what Slurm adds to a reason that is there, from its first such word on
+_REBOOTED = re.compile(  # text that Slurm appends to a reason, from its first such word on
     r"(?<! : reboot issued)(?<! : reboot complete)(?<! : reboot timed out)"
     r"(?: : reboot (?:issued|complete|timed out))+$"
 )
 
 
 class SlurmError(ClusterproofError):
-    """Slurm did not answer, or refused; the text is its own."""
+    """Slurm did not answer, or refused; the text is Slurm's."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node as slurmctld has it."""
+    """A node's state in slurmctld."""
 
     flags: frozenset[str]  # IDLE, ALLOCATED, … and DRAIN, DOWN, …
     reason: str
     partitions: tuple[str, ...]
-    stamped_reason: str = ""  # the reason with who gave it and when, which no two drains have alike
-    by: str = ""  # who gave it
+    stamped_reason: str = ""  # the reason with author and time, unique to a drain
+    by: str = ""  # the reason's author
 
     @property
     def is_drained(self) -> bool:
-        """Whether new jobs are kept away by a drain."""
+        """Whether a drain keeps new jobs away."""
         return "DRAIN" in self.flags
 
     @property
     def is_unavailable(self) -> bool:
-        """Whether somebody has taken it out of use, or Slurm has."""
+        """Whether an administrator, or Slurm, has taken it out of use."""
         return not self.flags.isdisjoint(UNAVAILABLE)
 
     def is_taken_back_by_hand(self, config: Callable[[], Mapping[str, str]]) -> bool:
-        """Whether it stays out of use until somebody who has looked at it takes it back; down, where he set it so.
+        """Whether it stays out of use until an administrator returns it; down, if an administrator set that.
 
-        Slurm sets a node down that does not respond, and leaves the reason that it has.
+        Slurm sets an unresponsive node down, and keeps its earlier reason.
         """
         if not self.flags.isdisjoint(BY_HAND):
             return True
@@ -68,29 +68,29 @@ class NodeState:
 
     @property
     def goes_down(self) -> bool:
-        """Whether Slurm is to reboot it or power it down, and it has not come back."""
+        """Whether Slurm is going to reboot it or power it down, and it has not returned yet."""
         return not self.flags.isdisjoint(GOES_DOWN)
 
     @property
     def has_slurms_words(self) -> bool:
-        """Whether it is drained with just the words that Slurm has for a script that failed, whoever gave them."""
+        """Whether its drain has exactly Slurm's own reason for a failed script, whoever set it."""
         return self.is_drained and self.reason in BY_SLURM
 
     @property
     def may_be_resumed(self) -> bool:
-        """Whether a drain is all that keeps jobs away."""
+        """Whether a drain is the only thing that keeps jobs away."""
         return self.is_drained and self.flags.isdisjoint(NOT_RESUMED)
 
 
 def node_state(name: str) -> NodeState:
-    """What slurmctld says of a node. Raises SlurmError."""
+    """The node's state in slurmctld. Raises SlurmError."""
     return parse_node(output_of("scontrol", "show", "node", name))
 
 
 def parse_node(text: str) -> NodeState:
-    """`scontrol show node NAME`. Raises SlurmError where that is not what the text is."""
+    """Parse `scontrol show node NAME`. Raises SlurmError for any other text."""
     values: dict[str, str] = {}
-    more: list[str] = []  # of the reason, below its first line
+    more: list[str] = []  # of the reason, after its first line
     for line in text.splitlines():
         key, equals, value = line.strip().partition("=")
         if line.startswith(NEXT_LINE) and "Reason" in values:
@@ -113,7 +113,7 @@ def parse_node(text: str) -> NodeState:
 
 
 def jobs_on(name: str) -> frozenset[str]:
-    """The jobs that a node has, until slurmctld knows how their prolog and epilog ended. Raises SlurmError."""
+    """The jobs that a node still has for slurmctld, including prolog and epilog. Raises SlurmError."""
     return frozenset(output_of("squeue", "-h", "-w", name, "-o", "%A").split())
 
 
@@ -123,34 +123,34 @@ def drain(name: str, reason: str) -> None:
 
 
 def resume(name: str) -> None:
-    """Take a node back into use. Raises SlurmError."""
+    """Resume a node. Raises SlurmError."""
     output_of("scontrol", "update", f"NodeName={name}", "State=RESUME")
 
 
 def config() -> dict[str, str]:
-    """The settings of slurm.conf as slurmctld has them. Raises SlurmError."""
+    """The slurm.conf settings in slurmctld. Raises SlurmError."""
     return parse_config(output_of("scontrol", "show", "config"))
 
 
 def parse_config(text: str) -> dict[str, str]:
-    """The settings that `scontrol show config` prints; `(null)`, which means that there is none, becomes empty."""
+    """Parse `scontrol show config`; `(null)` becomes empty."""
     rows = (line.partition(" = ") for line in text.splitlines())
     settings = {name.strip(): value.strip() for name, is_setting, value in rows if is_setting}
     return {name: "" if value == "(null)" else value for name, value in settings.items()}
 
 
 def slurm_user() -> str:
-    """As whom slurmctld drains nodes of its own accord. Raises SlurmError."""
+    """The user as whom slurmctld itself drains nodes. Raises SlurmError."""
     return slurm_user_of(config())
 
 
 def slurm_user_of(settings: Mapping[str, str]) -> str:
-    """The same, by these settings."""
+    """The same, from these settings."""
     return settings.get("SlurmUser", ROOT).partition("(")[0]
 
 
 def output_of(*command: str) -> str:
-    """What a Slurm command prints. Raises SlurmError."""
+    """The output of a Slurm command. Raises SlurmError."""
     own = {key: value for key, value in os.environ.items() if not key.startswith(STEERING)}
     try:
         done = subprocess.run(

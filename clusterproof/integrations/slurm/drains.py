@@ -1,7 +1,7 @@
-"""What a node remembers of the drains that are ours: a record for each script that drained, so that none hides another.
+"""Our drains that a node remembers: a record for each script that drained, so that none hides another.
 
-A record says which checks failed on which occasion: these are evaluated again, by the rule of that occasion, before the
-node is resumed. All the reasons that Slurm may have been given are ours; any other is an administrator's.
+A record says which checks failed on which occasion: they are evaluated again, by the rules of that occasion, before the
+node is resumed. All reasons that may have been given to Slurm are ours; any other is an administrator's.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from clusterproof.integrations.slurm.control import NodeState
 
 FOLDER = "drained"
-IN_USE = "in_use"  # the record of a reason that Slurm still shows of a node that it has taken back
-LOOKED_AT = "looked_at"  # the record of how far the kernel log was evaluated for drains that an administrator took back
-EXPLAIN_S = 60.0  # how long to wait for Slurm to drain a node for a script that failed, and for who resumes it
+IN_USE = "in_use"  # the record of a reason that Slurm still shows although the node is in use again
+LOOKED_AT = "looked_at"  # the record of how far the kernel log was evaluated for drains that an administrator ended
+EXPLAIN_S = 60.0  # for Slurm to drain a node for a failed script, and for an administrator to resume it
 
 
 @record
 class Drain:
-    """One script's drain: what it found on its occasion, the reason, and which part of the kernel log it evaluated.
+    """One script's drain: its findings, occasion, reason, and the part of the kernel log that it evaluated.
 
-    It was `at` so many seconds since the boot of that id. `is_reported` is whether Slurm has the reason; `is_claim`
-    whether the node was drained before it is known that no more than are allowed are.
+    It was `at` so many seconds since the boot with that id. `is_reported` is whether Slurm has the reason; `is_claim`
+    whether the node was drained before checking that the limit is respected.
     """
 
     occasion: str
@@ -52,7 +52,7 @@ class Drain:
     at: float
     is_reported: bool = False
     is_claim: bool = False
-    uid: str = ""  # of the job
+    uid: str = ""  # of the job's user
     ends: Cursor | None = None
     boot_id: str = ""
 
@@ -62,36 +62,36 @@ class Drain:
         return f"{FOLDER}/{self.occasion}-{self.job}" if self.job else f"{FOLDER}/{self.occasion}"
 
     def is_still_found(self, run: CheckRun) -> bool:
-        """Whether a run on its occasion finds what that script would drain for: of an epilog, what its job has left."""
+        """Whether a run on its occasion still has a finding that drains: for an epilog, what its job has left."""
         return bool(draining(run, Job(self.job, self.uid), is_epilog=self.occasion == "epilog"))
 
     @property
     def is_young(self) -> bool:
-        """Whether it was so short a time ago that Slurm may not have come to it yet."""
+        """Whether it was so recently that Slurm may not have acted on it yet."""
         age_s = age_of(self.boot_id, self.at)
         return age_s is not None and age_s <= EXPLAIN_S
 
     @property
     def is_pending(self) -> bool:
-        """Whether Slurm may yet drain the node for it, as far as a clock shows."""
+        """Whether Slurm may still drain the node for it, as far as time tells."""
         return not self.is_reported and self.is_young
 
     def to_json(self) -> dict[str, Any]:
-        """The record that `drain_of` reads, as does any version that this one may be rolled back to."""
+        """The record for `drain_of`, also of any earlier version after a rollback."""
         rows = [{key: getattr(finding, key) for key in WORDS} for finding in self.findings]
         record: dict[str, Any] = {**as_json(self), "findings": rows}
         return record
 
 
 def drain_of(record: Mapping[str, Any]) -> Drain | None:
-    """The drain that a record holds; None where it holds none."""
+    """The drain in a record; None if it has none."""
     reason, at, findings = record.get("reason"), record.get("at"), findings_of(record.get("findings"))
     if not isinstance(reason, str) or not reason.startswith(PREFIX) or not isinstance(at, (int, float)):
         return None
     occasion, job, uid = (str(record.get(key, "")) for key in ("occasion", "job", "uid"))
     if findings is None or "/" in occasion + job:
         return None
-    is_reported = bool(record.get("is_reported", record.get("is_told")))  # as a node that was drained before has it
+    is_reported = bool(record.get("is_reported", record.get("is_told")))  # name in records of an earlier version
     is_claim = bool(record.get("is_claim"))
     begins, ends = cursor_of(record.get("begins")), cursor_of(record.get("ends"))
     boot = str(record.get("boot_id", ""))
@@ -99,7 +99,7 @@ def drain_of(record: Mapping[str, Any]) -> Drain | None:
 
 
 def held(state: State) -> tuple[Drain, ...]:
-    """All that are remembered."""
+    """All remembered drains."""
     drains = (drain_of(state.read(name)) for name in state.names(FOLDER))
     return tuple(drain for drain in drains if drain)
 
@@ -110,7 +110,7 @@ def hold(state: State, drain: Drain) -> None:
 
 
 def hold_still(state: State, drain: Drain) -> None:
-    """Remember a drain as it is now, unless it was forgotten meanwhile: its node was taken back. Raises OSError."""
+    """Update a drain, unless it was forgotten meanwhile because its node was resumed. Raises OSError."""
     with state.locked(f"{FOLDER}.lock"):
         if state.read(drain.name) or not state.has(FOLDER):
             hold(state, drain)
@@ -124,9 +124,9 @@ def release(state: State, drains: Iterable[Drain]) -> None:
 
 
 def taken_back(state: State, drains: Iterable[Drain]) -> dict[str, Cursor]:
-    """How far the kernel log has been looked at for each check, now that these drains have been taken back too.
+    """How far the kernel log counts as seen for each check, now that these drains were ended too.
 
-    Of many jobs that met the same, Slurm gets one's reason; who takes the node back has looked at it for all.
+    For several jobs with the same fault, Slurm has only one reason; the administrator has looked at it for all.
     """
     known = ((check, cursor_of(cursor)) for check, cursor in state.read(LOOKED_AT).items())
     looked = {check: cursor for check, cursor in known if cursor}
@@ -141,10 +141,10 @@ def taken_back(state: State, drains: Iterable[Drain]) -> dict[str, Cursor]:
 def since_looked_at(
     drain: Drain, looked: Mapping[str, Cursor], evaluated: Cursor | None, is_of_log: Callable[[str], bool]
 ) -> Drain:
-    """A drain that is evaluated by what was logged since an administrator looked at what it found in the kernel log.
+    """A drain, limited to what was logged since an administrator looked at its findings in the kernel log.
 
-    Where all of that was looked at, nothing of it is evaluated for this drain again: what else was found until then
-    has drained the node by itself.
+    If everything was seen, nothing is evaluated for this drain again: other findings until then have drained the node
+    themselves.
     """
     if not (looked and drain.ends and drain.findings):
         return drain
@@ -157,9 +157,9 @@ def since_looked_at(
 
 
 def begin_after_looks(state: State, begins: Cursor | None, drains: Iterable[Drain] = ()) -> Cursor | None:
-    """From where on the kernel log is evaluated after a job that began there: what was looked at meanwhile is not.
+    """Where to evaluate the kernel log from, for a job that began there: parts seen by an administrator are skipped.
 
-    Nor is what Slurm has a reason of, among these drains: the node is drained for it, or somebody has resumed it since.
+    So are parts whose drain has a reason in Slurm: the node is drained for it, or was resumed since.
     """
     looked = map(cursor_of, state.read(LOOKED_AT).values())
     drained_for = (drain.ends for drain in drains if drain.is_reported and not drain.is_claim)
@@ -169,7 +169,7 @@ def begin_after_looks(state: State, begins: Cursor | None, drains: Iterable[Drai
 
 
 def begin_of(drains: Iterable[Drain]) -> Cursor | None:
-    """From where on the kernel log holds all that any of them was evaluated for; None: from this boot's beginning."""
+    """The earliest position from which any of them evaluated the kernel log; None: this boot's beginning."""
     cursors = [drain.begins for drain in drains]
     known = [cursor for cursor in cursors if cursor]
     if len(known) < len(cursors) or len({cursor[0] for cursor in known}) != 1:
@@ -178,15 +178,15 @@ def begin_of(drains: Iterable[Drain]) -> Cursor | None:
 
 
 def is_ours(node: NodeState, drains: Iterable[Drain]) -> bool:
-    """Whether a node is drained for a reason of these."""
+    """Whether a node is drained for one of these reasons."""
     return node.is_drained and node.reason in {drain.reason for drain in drains}
 
 
 def is_unexplained(node: NodeState, in_use: str, slurm_user: Callable[[], str]) -> bool:
-    """Whether Slurm has drained a node for a script that failed, and says no more than that.
+    """Whether Slurm has drained a node for a failed script, with only its generic reason.
 
-    Its own words say so, where it has given them itself; and so does a reason that the node had while it took jobs
-    (`in_use`, with its date): where there is one, Slurm drains and leaves it as it is.
+    Either in its own words, or with a reason that the node kept while it took jobs (`in_use`, with its date): Slurm
+    drains it and leaves an existing reason unchanged.
     """
     if node.is_drained and in_use and node.stamped_reason == in_use:
         return True
@@ -196,9 +196,9 @@ def is_unexplained(node: NodeState, in_use: str, slurm_user: Callable[[], str]) 
 def unexplained(
     drains: Iterable[Drain], requested: Drain | None = None, jobs: frozenset[str] | None = None
 ) -> Drain | None:
-    """Of the drains without a reason in Slurm yet, the one whose reason a node needs: `requested`, else the last.
+    """Of the drains not reported to Slurm, the one whose reason to give: `requested`, else the last.
 
-    Before those comes one whose job is none of the `jobs` that Slurm still has there: it may drain for these once more.
+    Preferably one whose job is not among Slurm's current `jobs`: it may still drain for these again.
     """
     unreported = [drain for drain in drains if not drain.is_reported]
     over = [drain for drain in unreported if jobs is not None and drain.job not in jobs]

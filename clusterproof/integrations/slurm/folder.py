@@ -1,6 +1,6 @@
-"""A folder of small records, each written whole or not at all, for as long as root alone decides what is in it.
+"""A folder of small records, written atomically, used only while root alone controls it.
 
-When something was it has by the boot and the seconds since it: no setting of a clock changes that.
+Times are a boot id and seconds since that boot, independent of clock changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def boot_id() -> str:
-    """This boot's id; empty where the kernel does not show it."""
+    """This boot's id; empty if the kernel does not show it."""
     try:
         with open(BOOT_ID, encoding="ascii") as file:
             return file.read().strip()
@@ -30,12 +30,12 @@ def boot_id() -> str:
 
 
 def since_boot_s() -> float:
-    """Seconds since boot, which setting a clock does not change."""
+    """Seconds since boot, unaffected by setting the clock."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def age_of(boot: object, at: object) -> float | None:
-    """How many seconds ago that moment of a boot was; None where it was in another boot, or is none."""
+    """How many seconds ago that time of a boot was; None if in another boot, or invalid."""
     if boot != boot_id() or isinstance(at, bool) or not isinstance(at, (int, float)):
         return None
     age_s = since_boot_s() - at
@@ -48,25 +48,25 @@ if TYPE_CHECKING:
 
 OTHERS_OPEN = OTHERS_WRITE | stat.S_IRGRP | stat.S_IROTH
 
-UNFINISHED = Pattern(r"\.(?!spare\.)[^/]+\.(\d+)")  # what the process of that number has begun to write
-MAX_JOBS = 1000  # whose epilog has not come
-KEPT_S = 30 * 24 * 3600.0  # of a job likewise
+UNFINISHED = Pattern(r"\.(?!spare\.)[^/]+\.(\d+)")  # a temporary file of the process with that number
+MAX_JOBS = 1000  # without an epilog yet
+KEPT_S = 30 * 24 * 3600.0  # for a job without an epilog
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 MAX_BYTES = 1024 * 1024
 SPARES = 4
-SPARE_BYTES = 16384  # a drain for a dozen findings
+SPARE_BYTES = 16384  # a drain with a dozen findings
 FOLDERS = ("drained", "jobs")
 
 
 @record
 class Folder:
-    """One folder. Only `write` and `lock` raise: OSError. `keeps_room` for a few records once the disk is full."""
+    """One folder. Only `write` and `lock` raise: OSError. `keeps_room` reserves space for records on a full disk."""
 
     path: str
     keeps_room: bool = False
 
     def prepare(self) -> str:
-        """Make the folder, for root alone; why it is not used, else empty."""
+        """Create the folder, for root alone; returns why it cannot be used, else empty."""
         try:
             for missing in reversed([path for path in parents(self.path) if not os.path.exists(path)]):
                 _make(missing, 0o755)
@@ -80,7 +80,7 @@ class Folder:
         return why
 
     def lock(self, name: str) -> int:
-        """A lock's file, which no other user may open: whoever has a file open can lock it. Raises OSError."""
+        """A lock file, which no other user may open, because whoever opens it can lock it. Raises OSError."""
         file = self._own(f"{self.path}/{name}")
         with contextlib.suppress(FileNotFoundError):
             if not is_roots(status := os.lstat(file)) or status.st_mode & OTHERS_OPEN:
@@ -88,7 +88,7 @@ class Folder:
         return opened(file, os.O_RDWR | os.O_CREAT)
 
     def read(self, name: str) -> Mapping[str, Any]:
-        """A record; an empty one where there is none that can be read."""
+        """A record; empty if there is no readable one."""
         try:
             with os.fdopen(opened(self._file(name), os.O_RDONLY), "rb") as file:
                 record = json.loads(file.read(MAX_BYTES))
@@ -97,13 +97,13 @@ class Folder:
         return record if isinstance(record, dict) else {}
 
     def write(self, name: str, record: Mapping[str, Any]) -> None:
-        """Replace a record by another. Raises OSError."""
+        """Replace a record. Raises OSError."""
         if "/" in name:
             _make(self._own(os.path.dirname(f"{self.path}/{name}")), 0o700)
         self.write_bytes(f"{name}.json", json.dumps(record).encode())
 
     def write_in_any_case(self, name: str, record: Mapping[str, Any]) -> None:
-        """The same, in the room that was kept where the disk is full. Raises OSError."""
+        """The same, using reserved space if the disk is full. Raises OSError."""
         try:
             self.write(name, record)
         except OSError as problem:
@@ -111,7 +111,7 @@ class Folder:
                 raise
 
     def write_bytes(self, name: str, content: bytes) -> None:
-        """Replace a file; whoever reads meanwhile sees the old one or the new one. Raises OSError."""
+        """Replace a file atomically. Raises OSError."""
         file = self._own(f"{self.path}/{name}")
         within, _, own = file.rpartition("/")
         new = f"{within}/.{own}.{os.getpid()}"
@@ -127,7 +127,7 @@ class Folder:
             raise
 
     def _keep_room(self) -> None:
-        """Make what a full disk will not let be made: the folders, and files as large as a record."""
+        """Create what a full disk would not allow: the folders, and spare files as large as a record."""
         with contextlib.suppress(OSError):
             for name in FOLDERS:
                 _make(f"{self.path}/{name}", 0o700)
@@ -137,13 +137,13 @@ class Folder:
                         file.write(b" " * SPARE_BYTES)
 
     def _write_in_room(self, file: str, content: bytes) -> bool:
-        """Write into a spare file, which then is the record; whether there was one."""
+        """Write into a spare file, which becomes the record; whether there was one."""
         for spare in self._spares() if len(content) <= SPARE_BYTES else ():
             with contextlib.suppress(OSError), os.fdopen(opened(spare, os.O_WRONLY), "wb") as kept:
                 kept.write(content.ljust(SPARE_BYTES))
                 kept.flush()
                 os.replace(spare, file)
-                self._keep_room()  # where an old record has given way
+                self._keep_room()  # reuses the replaced record
                 return True
         return False
 
@@ -160,17 +160,17 @@ class Folder:
             os.unlink(self._own(f"{self.path}/{name}"))
 
     def has(self, folder: str) -> bool:
-        """Whether a folder of records is there: where it is not, all that was in it is lost."""
+        """Whether a folder of records exists: if not, its contents are lost."""
         return os.path.isdir(f"{self.path}/{folder}")
 
     def names(self, folder: str) -> tuple[str, ...]:
-        """The names of the records in a folder of this one."""
+        """The names of the records in a subfolder."""
         files = (name for name in self._listed(folder) if name.endswith(".json") and not name.startswith("."))
         return tuple(sorted(f"{folder}/{name[: -len('.json')]}" for name in files))
 
     def remove_old(self) -> None:
-        """Remove what jobs without an epilog have left, and what was begun by a process that is gone."""
-        jobs = sorted(self.names("jobs"), key=lambda name: (len(name), name))  # by their numbers
+        """Remove records of jobs without an epilog, and temporary files of dead processes."""
+        jobs = sorted(self.names("jobs"), key=lambda name: (len(name), name))  # in numerical order
         for number, name in enumerate(reversed(jobs)):
             with contextlib.suppress(OSError):
                 looks_old = time.time() - os.lstat(f"{self.path}/{name}.json").st_mtime > KEPT_S
@@ -183,7 +183,7 @@ class Folder:
                     os.unlink(self._own(f"{self.path}/{name}"))
 
     def _is_old(self, name: str) -> bool:
-        """Whether a record is of another boot or that old, whatever the clock by which its file looks so."""
+        """Whether a record is of another boot, or that old, regardless of clock changes."""
         record = self.read(name)
         age_s = age_of(record.get("boot_id"), record.get("at"))
         return age_s is None or age_s > KEPT_S
@@ -195,11 +195,11 @@ class Folder:
             return []
 
     def _file(self, name: str) -> str:
-        """Where a record lies. Raises OSError where others decide what lies there."""
+        """The path of a record. Raises OSError if others control it."""
         return self._own(f"{self.path}/{name}.json")
 
     def _own(self, file: str) -> str:
-        """A file in the folder, or in one of its own. Raises OSError where others decide what lies there."""
+        """A path in the folder or a subfolder. Raises OSError if others control it."""
         within = os.path.dirname(file)
         if distrust(within) or (within != self.path and os.path.islink(within)):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), file)
@@ -207,7 +207,7 @@ class Folder:
 
 
 def parents(folder: str) -> list[str]:
-    """The folders above one, nearest first."""
+    """The parent folders, nearest first."""
     above = [folder]
     while os.path.dirname(above[-1]) != above[-1]:
         above.append(os.path.dirname(above[-1]))
@@ -215,7 +215,7 @@ def parents(folder: str) -> list[str]:
 
 
 def _make(folder: str, mode: int) -> None:
-    """Make a folder where there is none. Raises OSError where something else is there."""
+    """Create a folder if missing. Raises OSError if it is something else."""
     try:
         os.mkdir(folder, mode)
     except FileExistsError:

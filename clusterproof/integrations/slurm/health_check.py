@@ -1,4 +1,4 @@
-"""HealthCheckProgram: finds what no job has met yet, gives Slurm our reasons, and takes back what it drained itself."""
+"""HealthCheckProgram: finds faults between jobs, gives Slurm our reasons, and resumes nodes drained by us."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ from clusterproof.integrations.slurm.verdict import SEEN_TWICE, CheckFinding, Ch
 from clusterproof.plugins.core.record import replace
 
 LOOK_S = 1.0
-FOLLOW_S = 3.0  # between two looks at a node that is drained for a reason of ours
-AGAIN_S = 5.0  # between two looks at what did not answer
+FOLLOW_S = 3.0  # between two checks of a node that is drained for our reason
+AGAIN_S = 5.0  # before a second attempt at what did not answer
 OCCASIONS = ("prolog", "epilog")
 
 
 def health_check(call: Call) -> None:
-    """Check, drain or resume by what was found, and record for prologs how many nodes are drained."""
+    """Check, drain or resume accordingly, and record for prologs how many nodes are drained."""
     try:
         evaluate(call)
     finally:
@@ -61,7 +61,7 @@ def health_check(call: Call) -> None:
 
 
 def evaluate(call: Call) -> None:
-    """Check, then drain or resume by what was found. Slurm is asked nothing about a healthy node."""
+    """Check, then drain or resume accordingly. For a healthy node, Slurm is not queried."""
     ours = our_drains(call) if call.settings.drains else ()
     for claim in ours:
         if claim.is_claim and not confirm_claim(call, claim):
@@ -87,7 +87,7 @@ def evaluate(call: Call) -> None:
 
 
 def left_behind(call: Call, begins: Cursor | None) -> Drain | None:
-    """What an epilog would have drained for, of the jobs whose own epilog has ended without a verdict."""
+    """Leftovers that an epilog would have drained for, of jobs whose epilog ended without a verdict."""
     jobs = unevaluated(call.state)
     if not jobs:
         return None
@@ -103,7 +103,7 @@ def left_behind(call: Call, begins: Cursor | None) -> Drain | None:
 
 
 def confirmed(call: Call, findings: tuple[CheckFinding, ...], begins: Cursor | None) -> tuple[CheckFinding, ...]:
-    """Without those that a second look does not find: what did not answer once may have been busy."""
+    """Without findings that a second run does not confirm: what did not answer once may have been busy."""
     time.sleep(AGAIN_S)
     again = check(OCCASIONS, call.settings, call.left_s, begins)
     call.log_run(again)
@@ -112,7 +112,7 @@ def confirmed(call: Call, findings: tuple[CheckFinding, ...], begins: Cursor | N
 
 
 def record_drained_nodes(call: Call) -> None:
-    """Ask Slurm how many are drained, a random time after all nodes began at once; record what it says."""
+    """Ask Slurm how many nodes are drained, after a random delay because all nodes start at once; record the answer."""
     last = drain_budget_of(call.state)
     wait_random_time(last.nodes if last else 0, call.left_s / 4)
     try:
@@ -123,16 +123,16 @@ def record_drained_nodes(call: Call) -> None:
 
 
 def record_full_partition(call: Call, full: str, nodes: int) -> None:
-    """Leave on the node, for its next prologs, which partition is full."""
+    """Record for the node's next prologs which partition is full."""
     budget = {"boot_id": boot_id(), "at": since_boot_s(), "full": full, "nodes": nodes}
     if call.remember(DRAIN_BUDGET, budget):
         call.state.forget(FORMER_DRAIN_BUDGET)
 
 
 def explain(call: Call, drain: Drain | None) -> None:
-    """Follow the node, one process at a time, until a minute after its last drain.
+    """Follow the node, in one process at a time, until a minute after its last drain.
 
-    Of many calls that drain at once, one follows, another waits to, and begins after the rest have left their records.
+    Of many concurrent calls, one follows, another waits its turn, and starts after the rest have left their records.
     """
     with contextlib.ExitStack() as turn:
         with call.state.tried("next_to_follow.lock") as is_next:
@@ -143,9 +143,9 @@ def explain(call: Call, drain: Drain | None) -> None:
 
 
 def follow(call: Call, requested: Drain | None) -> None:
-    """Give Slurm the reason once it has drained the node for a script that failed, look back, and see who resumes it.
+    """Give Slurm the reason once it has drained the node for a failed script, check the limit, and watch for a resume.
 
-    A prolog goes by what the last health check left on its node, and many may fail in the meantime.
+    A prolog relies on its node's last health check, and many may fail in the meantime.
     """
     is_reported = False
     while any(drain.is_young for drain in known_drains(call, requested)):
@@ -163,7 +163,7 @@ def follow(call: Call, requested: Drain | None) -> None:
 
 
 def drain(call: Call, wanted: Drain) -> bool:
-    """Drain the node, unless it already is, or enough are; whether that settles it. Raises SlurmError."""
+    """Drain the node, unless it already is, or the limit is reached; whether that settles it. Raises SlurmError."""
     node = control.node_state(call.node)
     if node.is_unavailable:
         return is_settled(call, node, wanted)
@@ -174,7 +174,7 @@ def drain(call: Call, wanted: Drain) -> bool:
     if full:
         call.log(f"NOT DRAINED, as {full}: {wanted.reason}", CRITICAL)
         return False
-    node = control.node_state(call.node)  # once more: after that wait an epilog may have drained it
+    node = control.node_state(call.node)  # again: during the delay an epilog may have drained it
     if node.is_unavailable:
         return is_settled(call, node, wanted)
     claim = replace(wanted, at=since_boot_s(), is_claim=True)
@@ -191,16 +191,16 @@ def drain(call: Call, wanted: Drain) -> bool:
 
 
 def is_settled(call: Call, node: NodeState, wanted: Drain) -> bool:
-    """Whether somebody looks at what is found on a node that is out of use already. Raises SlurmError."""
+    """Whether an administrator already handles a node that is out of use. Raises SlurmError."""
     call.log(f"fails, and is {'+'.join(sorted(node.flags))} already ({node.reason}): {wanted.reason}", ERROR)
     is_looked_at = node.is_taken_back_by_hand(control.config)
-    if is_looked_at and not held(call.state):  # else it may be drained for one of ours
+    if is_looked_at and not held(call.state):  # otherwise it may be drained for one of ours
         forget(call, [wanted])
     return is_looked_at
 
 
 def confirm_claim(call: Call, claim: Drain) -> bool:
-    """Look back at a claim: whether the node stays drained, or is one too many and is taken back. Raises SlurmError."""
+    """Check a claim: the node stays drained, or exceeds the limit and is resumed. Raises SlurmError."""
     node = control.node_state(call.node)
     full = full_after_claim(call.node, node.partitions, call.settings.health_check)
     if not full:
@@ -219,9 +219,9 @@ def confirm_claim(call: Call, claim: Drain) -> bool:
 
 
 def resume(call: Call, run: CheckRun, ours: tuple[Drain, ...]) -> None:
-    """Resume the node after runs that pass, where the drain is still ours. Raises SlurmError.
+    """Resume the node after passing runs, if the drain is still ours. Raises SlurmError.
 
-    Some checks depend on the occasion: what drained the node in a prolog or an epilog has to pass as there.
+    Some checks depend on the occasion: findings of a prolog or an epilog must pass under its rules.
     """
     if not call.settings.drains or not call.settings.health_check.resume:
         return
@@ -243,5 +243,5 @@ def resume(call: Call, run: CheckRun, ours: tuple[Drain, ...]) -> None:
         ended = take_back(call, node, ours)
         call.log(f"resumes, as all pass: it was drained for {node.reason}", WARNING)
         release(call.state, ended)
-        call.state.forget(VERDICT)  # from which a prolog would evaluate the same once more
+        call.state.forget(VERDICT)  # a prolog would reuse it
         call.advance(begin_of(ours), run.ends)

@@ -1,4 +1,4 @@
-"""`--check-installation`: what Slurm's scripts evaluate on this node and what they cannot, changing nothing on it.
+"""`--check-installation`: what Slurm's scripts can and cannot evaluate on this node, without changing anything.
 
 Exit codes: 0 all in order · 1 something needs fixing · 10 nothing does, but something cannot be evaluated here.
 """
@@ -43,7 +43,7 @@ MODES = {
 
 
 def check_installation(node: str) -> int:
-    """Print what holds on this node; the exit code."""
+    """Print the state of this node; returns the exit code."""
     sections = [Section(f"clusterproof {__version__} on {node}: nothing is changed here", tuple(_program()))]
     try:
         settings, configured = read_settings(), configured_names()
@@ -63,7 +63,7 @@ def check_installation(node: str) -> int:
 
 
 def _shown(sections: list[Section]) -> int:
-    """Print the sections and what they come to; the exit code."""
+    """Print the sections and the summary; returns the exit code."""
     to_mend, unknowns = count(sections, LineStatus.MEND), count(sections, LineStatus.OPEN)
     counts = [f"{number} {what}" for number, what in ((to_mend, "to mend (!)"), (unknowns, "open (?)")) if number]
     print(f"{rendered(sections)}\n\n{', '.join(counts) or 'all in order'}", flush=True)  # noqa: T201 - the screen
@@ -109,7 +109,7 @@ def _checks(rehearsals: Iterable[Rehearsal], settings: Settings) -> Iterator[Ins
 
 
 def _time(rehearsal: Rehearsal, settings: Settings) -> Iterator[InstallationLine]:
-    """How many checks there were, and how long they took."""
+    """How many checks there were, and their duration."""
     label = NAMES[rehearsal.occasion]
     if rehearsal.broken:
         yield to_fix(f"no verdict: {shortened(rehearsal.broken, 500)}; expected verdicts", label)
@@ -129,7 +129,7 @@ def _time(rehearsal: Rehearsal, settings: Settings) -> Iterator[InstallationLine
 
 
 def _by_occasions(rehearsals: tuple[Rehearsal, ...], *verdicts: str) -> dict[str, list[str]]:
-    """The checks with these verdicts, in their order, by the scripts that alone evaluate them: none where all do."""
+    """The checks with these verdicts, in order, by the scripts that evaluate them: none if all do."""
     by_check: dict[str, list[str]] = {}
     for rehearsal in rehearsals:
         for evaluated in rehearsal.evaluated:
@@ -143,7 +143,7 @@ def _by_occasions(rehearsals: tuple[Rehearsal, ...], *verdicts: str) -> dict[str
 
 
 def findings(rehearsals: tuple[Rehearsal, ...], verdict: str, settings: Settings) -> Iterator[InstallationLine]:
-    """The findings of one kind; those that say the same in one line, with the scripts that do not all say so."""
+    """The findings of one kind; equal ones merged, naming the scripts if not all have it."""
     by_message: dict[tuple[str, str], list[str]] = {}
     for rehearsal in rehearsals:
         for evaluated in rehearsal.of(verdict):
@@ -153,7 +153,7 @@ def findings(rehearsals: tuple[Rehearsal, ...], verdict: str, settings: Settings
         where = "" if "health-check" in occasions else f" ({', '.join(NAMES[occasion] for occasion in occasions)})"
         folded.setdefault((message, where), []).append(check)
     for (message, where), checks in folded.items():
-        text = shortened(message.replace("\n", "; "), MAX_SHOWN)  # a finding a line
+        text = shortened(message.replace("\n", "; "), MAX_SHOWN)  # one line per finding
         finding = f"{' '.join(checks)}{where}: {text}"
         if verdict == "fail":
             does = "drains at the next job" if settings.drains else "would drain"
@@ -163,7 +163,7 @@ def findings(rehearsals: tuple[Rehearsal, ...], verdict: str, settings: Settings
 
 
 def _resume(health_check: Rehearsal, settings: Settings, nobody: str) -> Iterator[InstallationLine]:
-    """Whether a node that the scripts drain is ever resumed by them."""
+    """Whether the scripts ever resume a node that they drained."""
     mode = "" if settings.drains else "in drain mode "
     if nobody:
         wanted = "resume = true and a health check that reaches drained nodes, or an administrator resumes each"
@@ -187,7 +187,7 @@ def _resume(health_check: Rehearsal, settings: Settings, nobody: str) -> Iterato
 
 
 def _remedy(evaluated: Evaluated) -> str:
-    """What lets a check be evaluated here, or leaves it out."""
+    """How to make a check evaluable here, or exclude it."""
     if evaluated.check == "node.uptime_settled":
         return "asking again when the node has been up for longer"
     if evaluated.cause == UNKNOWN_TYPE:
@@ -211,7 +211,7 @@ def _state(settings: Settings) -> Iterator[InstallationLine]:
 
 
 def _file_system(folder: Path) -> str:
-    """The type of the file system that a folder is on; empty where it is not known."""
+    """The file system type of a folder; empty if unknown."""
     try:
         rows = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError):

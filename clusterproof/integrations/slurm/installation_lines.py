@@ -1,4 +1,4 @@
-"""The lines that --check-installation prints: what is fine, what is to be fixed, and what cannot be evaluated."""
+"""The lines that --check-installation prints: what is fine, what to fix, and what cannot be evaluated."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ INDENT = " " * (LABEL + 2)
 
 
 class LineStatus(str, Enum):
-    """What a line asks of who reads it."""
+    """What a line asks of the reader."""
 
     FINE = " "
     MEND = "!"
-    OPEN = "?"  # nothing is wrong, and something cannot be evaluated
+    OPEN = "?"  # nothing is wrong, but something cannot be evaluated
 
 
 @dataclass(frozen=True, slots=True)
 class InstallationLine:
-    """One line of a section; long ones are wrapped. `label` stands once before lines that share it."""
+    """One line of a section; long ones are wrapped. Lines with the same `label` show it once."""
 
     text: str
     mark: LineStatus = LineStatus.FINE
@@ -31,29 +31,29 @@ class InstallationLine:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What is shown under one heading."""
+    """The lines under one heading."""
 
     heading: str
     lines: tuple[InstallationLine, ...]
 
 
 def fine(text: str, label: str = "") -> InstallationLine:
-    """A line that only informs."""
+    """An informational line."""
     return InstallationLine(text, LineStatus.FINE, label)
 
 
 def to_fix(text: str, label: str = "") -> InstallationLine:
-    """What has to be fixed; it reads `observed; expected …`."""
+    """A problem; it reads `observed; expected …`."""
     return InstallationLine(text, LineStatus.MEND, label)
 
 
 def unknown(text: str, label: str = "") -> InstallationLine:
-    """What cannot be evaluated here."""
+    """Something that cannot be evaluated here."""
     return InstallationLine(text, LineStatus.OPEN, label)
 
 
 def count(sections: Iterable[Section], mark: LineStatus) -> int:
-    """How many lines have the mark."""
+    """The number of lines with this status."""
     return sum(line.mark is mark for section in sections for line in section.lines)
 
 

@@ -1,4 +1,4 @@
-"""The job that a script is called for, and the node, from Slurm's environment."""
+"""The job and the node of a script's call, from Slurm's environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @record
 class Job:
-    """A job, its user's number, and its GPUs' numbers on this node: None where Slurm does not allocate GPUs."""
+    """A job, its user id, and its GPU numbers on this node: None if Slurm does not allocate GPUs."""
 
     id: str = ""
     uid: str = ""
@@ -22,12 +22,12 @@ class Job:
 
     @property
     def words(self) -> str:
-        """`job 42`, or nothing where there is none."""
+        """`job 42`, or empty without a job."""
         return f"job {self.id}" if self.id else ""
 
     @property
     def record(self) -> str:
-        """The name of what is kept of it until its epilog, or longer where that gives no verdict."""
+        """The name of its record, kept until its epilog, or longer if that gives no verdict."""
         return f"jobs/{self.id}"
 
 
@@ -39,7 +39,7 @@ def job_of(environment: Mapping[str, str]) -> Job:
 
 
 def unevaluated(state: State) -> list[Job]:
-    """The jobs whose epilog has ended without a verdict."""
+    """The jobs whose epilog ended without a verdict."""
     records = {name.rpartition("/")[2]: state.read(name) for name in state.names("jobs")}
     return [
         Job(number, str(record.get("uid", ""))) for number, record in records.items() if record.get("is_unevaluated")
@@ -47,12 +47,12 @@ def unevaluated(state: State) -> list[Job]:
 
 
 def node_of(environment: Mapping[str, str]) -> str:
-    """The node as Slurm calls it, which need not be its host name; where Slurm does not say, its short host name."""
+    """The node's name in Slurm, which may differ from the host name; by default its short host name."""
     return environment.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0] or "localhost"
 
 
 def gpus_of(listed: str | None) -> frozenset[int] | None:
-    """The numbers of `0,2-3`; None where nothing is set, or no list of numbers."""
+    """Parse `0,2-3`; None if unset, or invalid."""
     if not listed:
         return None
     numbers: set[int] = set()

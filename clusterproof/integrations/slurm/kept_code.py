@@ -1,9 +1,9 @@
-"""The code of the modules that a run has imported, kept in one file in /run: the next run finds all of it at once.
+"""A cache in /run of the code of imported modules, in one file: the next run finds everything at once.
 
-Looking for each of some 200 files, and reading it, takes longer than what is in it. A module whose file is no longer as
-it was is imported as ever, and so are all under another Python or of another installation: an upgrade leaves the files
-of the version before. The file is an index and, after it, the code of each module as `marshal` has it; the first bytes
-say how long the index is. It is mapped, as copies would be costly.
+Finding and reading some 200 files takes longer than executing them. A module whose file has changed is imported
+normally, as is everything under another Python or from another installation: an upgrade leaves the files of the version
+before. The file is an index followed by each module's code in `marshal` format; the first bytes are the length of the
+index. It is mapped, because copying would be slow.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     Version = tuple[int, ...]
-    Kept = tuple[str, bool, Version, int, int]  # the file, whether of a package, its version, the place of its code
+    Kept = tuple[str, bool, Version, int, int]  # file, whether a package, its version, where its code is
 else:
-    ModuleSpec = type(__spec__)  # importlib.machinery's, which costs an import
+    ModuleSpec = type(__spec__)  # avoids importing importlib.machinery
 
 FOLDER = "/run/clusterproof"
 NAME = "code"
 LENGTH_BYTES = 8
 OF = (sys.implementation.cache_tag, f"{sys.hexversion:x}", sys.base_prefix, sys.prefix, __file__)
-BEFORE = frozenset(sys.modules)  # what is imported before anything can be found in the file
+BEFORE = frozenset(sys.modules)  # imported before the cache can be used
 
 
 class KeptCode:
-    """Finds and loads the modules of that file."""
+    """Finds and loads cached modules."""
 
     def __init__(self, index: Mapping[str, Kept], code: memoryview) -> None:
         self._index = index
         self._code = code
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        """What the import system asks: a specification for a module that is kept as its file has it, else None."""
+        """Called by the import system: a specification if the cached module matches its file, else None."""
         kept = self._index.get(name)
         if kept is None or version_of(kept[0]) != kept[2]:
             return None
@@ -51,16 +51,16 @@ class KeptCode:
         return spec
 
     def create_module(self, _spec: ModuleSpec) -> None:
-        """Leave the making of the module to Python."""
+        """Use Python's default module creation."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run its code in it."""
+        """Execute the module's code."""
         module.__file__, _, _, begins, ends = self._index[module.__name__]
         exec(marshal.loads(self._code[begins:ends]), vars(module))  # noqa: S102, S302 - our own, from a folder of root's
 
 
 def version_of(file: str) -> Version:
-    """What changes whenever a file is written or replaced; zeros where there is none."""
+    """Changes whenever a file is written or replaced; zeros if it is missing."""
     try:
         status = os.stat(file)
     except OSError:
@@ -69,7 +69,7 @@ def version_of(file: str) -> Version:
 
 
 def use(folder: str = FOLDER) -> None:
-    """From now on import what is kept, if root alone has kept it, and this Python of this installation."""
+    """Use the cache from now on, if only root can have written it, and it is for this Python and installation."""
     try:
         if distrust(folder):
             return
@@ -87,12 +87,12 @@ def use(folder: str = FOLDER) -> None:
 
 
 def is_complete() -> bool:
-    """Whether whatever this run has imported so far was kept."""
+    """Whether everything imported in this run was cached."""
     return not any(_is_found_by_python(module) for name, module in sys.modules.items() if name not in BEFORE)
 
 
 def imported() -> dict[str, str]:
-    """The files of what is imported now, as source or from what was kept, by the names of the modules."""
+    """The source files of all imported modules, cached or not, by module name."""
     return {
         name: str(module.__file__)
         for name, module in sys.modules.items()
@@ -101,9 +101,9 @@ def imported() -> dict[str, str]:
 
 
 def content(files: Mapping[str, str], has_time: Callable[[], bool] = lambda: True) -> bytes:
-    """The file in which these modules are kept, each by its name with the file of its source; empty for want of time.
+    """The cache file for these modules, given by name with their source files; empty if time is short.
 
-    Raises OSError and SyntaxError, where a file is gone or half written.
+    Raises OSError and SyntaxError if a file is missing or incomplete.
     """
     from importlib.machinery import SourceFileLoader
 
@@ -121,7 +121,7 @@ def content(files: Mapping[str, str], has_time: Callable[[], bool] = lambda: Tru
 
 
 def _is_found_by_python(module: ModuleType) -> bool:
-    """Whether Python has found it itself, as a file of source."""
+    """Whether Python itself found it, as a source file."""
     return hasattr(_loader_of(module), "path_stats")
 
 

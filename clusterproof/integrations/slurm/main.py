@@ -1,12 +1,12 @@
-"""What Slurm's three scripts start, by the occasion on their command line; `explain` follows one that failed.
+"""The entry point of Slurm's three scripts, with the occasion as argument; `explain` follows up a failed one.
 
-Prolog and epilog, around each job, ask Slurm nothing; what they answer is what to drain for, or nothing.
+Prolog and epilog, around each job, do not query Slurm; they answer what to drain for, or nothing.
 
-What a run leaves for the scripts themselves lies in /run/clusterproof: the calls that it serves start no Python. It is
-a file for each occasion, in lines as `read` has them: the boot; the Python that has run; the deadline, the moments (in
-hundredths of a second since boot) that the verdict is of and is fresh until, and whether it found nothing to drain for;
-what the record of a job is; and each file that the verdict depends on as `stat -c '%i %s %.9Z %n'` shows it, or dashes
-before its name where there is none.
+A run leaves a file for the shell scripts in /run/clusterproof, from which they can answer calls without starting
+Python. There is one for each occasion, with these lines, as `read` sees them: the boot; the Python that ran; the
+deadline, the times (in hundredths of a second since boot) of the verdict and until when it is fresh, and whether it
+drains nothing; a job's record; and each file that the verdict depends on, as printed by `stat -c '%i %s %.9Z %n'`,
+or with dashes before its name if it is missing.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DAY_S = 24 * 3600  # rules of a policy end with one
+DAY_S = 24 * 3600  # a policy's rules end at the end of a day
 
-EPILOG = "epilog"  # the record of the last run after a job
-RAN = "clusterproof.integrations.slurm.checking"  # is loaded by a run alone
-LEISURE_S = 1.5  # what has to be left of the deadline for something that makes only later calls quicker
+EPILOG = "epilog"  # the record of the last epilog's run
+RAN = "clusterproof.integrations.slurm.checking"  # only loaded by a run
+LEISURE_S = 1.5  # of the deadline must be left to prepare later calls
 
 
 def leave_for_scripts(call: Call, run: CheckRun, name: str, of_job: Mapping[str, object]) -> None:
-    """Leave it, once a run's record is written; `of_job` is what a job keeps that it serves, or has kept."""
+    """Write it after a run's record; `of_job` is the record for jobs that it serves, or that has been written."""
     is_epilog = call.occasion == "epilog"
     at = run.began if is_epilog else run.at
     fresh_s = min(call.settings.reuse_s, _left_of_day_s()) if run.is_reusable and not is_epilog else 0
@@ -70,7 +70,7 @@ def _left_of_day_s() -> int:
 
 
 def prolog(call: Call) -> Drain | None:
-    """Before a job: a verdict that is fresh, else one of a run."""
+    """Before a job: use a fresh verdict, else run the checks."""
     came = call.came
     run = _fresh(call, came)
     if run is None or call.lock_wait.lock is not None:
@@ -87,9 +87,9 @@ def prolog(call: Call) -> Drain | None:
 
 
 def epilog(call: Call) -> Drain | None:
-    """After a job: what it left, and what the kernel has logged since it began. Nothing, where our prolog let none in.
+    """After a job: what it left, and the kernel log since its start. Nothing if our prolog did not admit it.
 
-    Of jobs that end at once, those that wait for a run take the verdict of the next, which begins after all have come.
+    Jobs that end concurrently and wait for a run share the verdict of the next run, which starts after all arrived.
     """
     came = call.came
     record = call.state.read(call.job.record)
@@ -108,7 +108,7 @@ def epilog(call: Call) -> Drain | None:
                 if not call.drained_for(run):
                     call.advance(begins, run.ends)
                 if run.findings:
-                    call.state.forget(VERDICT)  # the next job must not get the verdict on what the node is like now
+                    call.state.forget(VERDICT)  # the next job must not reuse an outdated verdict
     if run.is_blind_to_jobs:
         call.leave_to_health_check()
     else:
@@ -118,7 +118,7 @@ def epilog(call: Call) -> Drain | None:
 
 
 def _since(call: Call, came: float, begins: Cursor | None) -> CheckRun | None:
-    """The last run after a job, where it began after this call, and looked at all of the log since that cursor."""
+    """The last epilog's run, if it began after this call, and read all of the log since that cursor."""
     run = run_of(call.state.read(EPILOG))
     if run is None or run.boot_id != boot_id() or run.basis != fingerprint_of(call.settings):
         return None
@@ -126,7 +126,7 @@ def _since(call: Call, came: float, begins: Cursor | None) -> CheckRun | None:
 
 
 def _checked(call: Call, came: float) -> CheckRun:
-    """The verdict of a run. What made the last one fail is evaluated again, by the current rules, while fresh."""
+    """The verdict of a new run. Recent failures are evaluated again, by the current rules."""
     last = run_of(call.state.read(VERDICT))
     is_held = last and last.boot_id == boot_id() and last.of("fail") and came - last.at < call.settings.reuse_s
     run = _run("prolog", call, last.begins if last and is_held else call.cursor)
@@ -137,26 +137,24 @@ def _checked(call: Call, came: float) -> CheckRun:
 
 
 def _of_job(run: CheckRun) -> dict[str, object]:
-    """What is kept of a job that a run has let in, until its epilog."""
+    """The record of a job that a run has admitted, until its epilog."""
     return {"cursor": run.ends, "boot_id": run.boot_id, "at": run.at}
 
 
 def _run(occasion: str, call: Call, begins: Cursor | None) -> CheckRun:
-    from clusterproof.integrations.slurm.checking import check  # a verdict that is fresh costs none of this
+    from clusterproof.integrations.slurm.checking import check  # not needed for a fresh verdict
     from clusterproof.integrations.slurm.standby import part_of
 
-    fingerprint = fingerprint_of(
-        call.settings
-    )  # before the policy is read: what changes from now on is not of this run
+    fingerprint = fingerprint_of(call.settings)  # before the policy is read: later changes do not count for this run
     run = check((occasion,), call.settings, call.left_s, begins, call.log, nvml=part_of(call.state))
     call.log_run(run)
     return replace(run, is_late=call.lock_wait.is_late, basis=fingerprint)
 
 
 def _fresh(call: Call, came: float) -> CheckRun | None:
-    """The last run's verdict, where it was formed while this call waited, or is young and finds no fault.
+    """The last run's verdict, if it was reached while this call waited, or is recent without faults.
 
-    One made with other settings, another policy or another version of clusterproof is none.
+    One with other settings, another policy or another version of clusterproof does not count.
     """
     run = run_of(call.state.read(VERDICT))
     if run is None or run.boot_id != boot_id() or run.at > since_boot_s() or run.basis != fingerprint_of(call.settings):
@@ -165,11 +163,11 @@ def _fresh(call: Call, came: float) -> CheckRun | None:
     return run if run.at >= came or is_young else None
 
 
-OLDEST = (3, 10)  # Python, of a package that somebody has forced upon an older one
+OLDEST = (3, 10)  # minimum Python, in case the package was forced onto an older one
 
 
 def main() -> None:
-    """Answer one call, and end this process: by 0, or by DRAIN where the node is to be drained."""
+    """Answer one call, and exit: with 0, or with DRAIN if the node is to be drained."""
     occasion = sys.argv[1]
     node = node_of(os.environ)
     if occasion in ("check-installation", "rehearse"):
@@ -194,9 +192,9 @@ def main() -> None:
 
 
 def came(arguments: list[str]) -> tuple[float, LockWait]:
-    """When the script began (by the monotonic clock), how long it has waited, and the lock that it has.
+    """When the script began (by the monotonic clock), how long it waited, and the lock that it holds.
 
-    It says so in hundredths of a second since boot; one of before says nothing.
+    The script passes hundredths of a second since boot; earlier versions pass nothing.
     """
     if len(arguments) != 3:
         return time.monotonic(), LockWait()
@@ -206,7 +204,7 @@ def came(arguments: list[str]) -> tuple[float, LockWait]:
 
 
 def look(occasion: str, node: str) -> int:
-    """Only print what a call would find; the exit code."""
+    """Only print what a call would find; returns the exit code."""
     from clusterproof.integrations.slurm import installation, rehearsal
 
     if occasion == "check-installation":
@@ -216,13 +214,13 @@ def look(occasion: str, node: str) -> int:
 
 
 def answer(call: Call) -> None:
-    """Do what is called for; at the deadline another thread ends this process, whatever this one waits for."""
+    """Answer the call; at the deadline another thread ends this process, whatever this one is waiting for."""
     once = allocate_lock()
     if call.occasion != "explain":
         start_new_thread(watch, (call, once))
     try:
         drain = act(call)
-    except Exception as problem:  # whatever breaks here is not the node's fault
+    except Exception as problem:  # an error here is not the node's fault
         call.log(f"no verdict: {type(problem).__name__}: {problem}", ERROR)
         call.leave_to_health_check()
         drain = None
@@ -233,7 +231,7 @@ def answer(call: Call) -> None:
 
 
 def keep_for_later(call: Call) -> None:
-    """After a run, keep what makes later calls quicker. Nothing is left to say: what breaks here decides nothing."""
+    """After a run, prepare later calls. Errors are ignored: this decides nothing."""
     if RAN not in sys.modules:
         return
     from clusterproof.integrations.slurm.standby import keep_code, keep_part, part_of
@@ -245,7 +243,7 @@ def keep_for_later(call: Call) -> None:
 
 
 def act(call: Call) -> Drain | None:
-    """What to drain for, which only a prolog and an epilog may answer."""
+    """The drain for the call; only a prolog and an epilog may return one."""
     if call.occasion == "prolog":
         return prolog(call)
     if call.occasion == "epilog":

@@ -1,10 +1,10 @@
-"""The drains that are ours: reasons given to Slurm, those forgotten that were taken back, and how many there may be.
+"""Our drains: giving Slurm their reasons, forgetting those that were ended, and limiting their number.
 
 The limit holds although Slurm starts the health checks of all nodes at the same moment. A node waits a random time,
-looks, drains itself as a claim, and looks back once slurmctld's clock is in another second. Claims are ordered by the
-second in which slurmctld was given them and by the node's name; who has as many claims ahead of it as are allowed takes
-its own back. Of all that stay the last in this order has looked back after all others had claimed, and has seen them:
-so no more than are allowed stay, and the first so many always do.
+queries Slurm, drains itself as a claim, and queries again once slurmctld's clock is in another second. Claims are
+ordered by the second in which slurmctld received them and by node name; a node with as many claims before it as are
+allowed withdraws its own. The last claim in this order that stays was checked after all others were made, and has seen
+them: so never more than allowed stay, and the first ones always do.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ from clusterproof.integrations.slurm.settings import HealthCheck
 from clusterproof.integrations.slurm.verdict import PREFIX, Cursor
 from clusterproof.plugins.core.record import replace
 
-CLAIMS = "%N|%T|%H|%E"  # of sinfo: node, state, since when it has its reason, the reason
-DRAINED = ("drain", "reboot", "inval")  # how states begin that a drained node has: sinfo shows the other two before it
-RANDOM_WAIT_S = 0.025  # for each node of a partition; what two commands of Slurm's take
+CLAIMS = "%N|%T|%H|%E"  # for sinfo: node, state, time of its reason, the reason
+DRAINED = ("drain", "reboot", "inval")  # prefixes of a drained node's states: sinfo shows the other two instead
+RANDOM_WAIT_S = 0.025  # for each node of a partition; the duration of two Slurm commands
 MAX_RANDOM_WAIT_S = 5.0
-SECOND_S = 1.05  # a second of slurmctld's, and what two clocks may differ in measuring it
+SECOND_S = 1.05  # a second on slurmctld's clock, plus tolerance between two clocks
 
 
 def known_drains(call: Call, requested: Drain | None) -> tuple[Drain, ...]:
-    """The drains that are remembered; the one that was `requested`, where nothing is."""
+    """The remembered drains; the one that was `requested`, if there are none."""
     return held(call.state) or (() if requested is None or call.state.has(FOLDER) else (requested,))
 
 
 def our_drains(call: Call, requested: Drain | None = None) -> tuple[Drain, ...]:
-    """The drains of ours, where the node is drained for them and Slurm has a reason. Raises SlurmError, OSError.
+    """Our drains, if the node is drained for them and Slurm has a reason. Raises SlurmError, OSError.
 
-    `requested` is one that counts where all records are lost.
+    `requested` is one that counts even if all records are lost.
     """
     drains = known_drains(call, requested)
     if not drains:
         return ()
     jobs = jobs_on_node(call, drains)
-    node = control.node_state(call.node)  # after that: for a job that was gone by then the node has been drained
+    node = control.node_state(call.node)  # after that: for a job gone by then the node has been drained
     if is_ours(node, drains):
-        return not_ended(call, drains, [])  # whose reason a claim has replaced has not ended
+        return not_ended(call, drains, [])  # a reason replaced by a claim has not ended
     unreported = unexplained(drains, requested, jobs)
     in_use_before = str(call.state.read(IN_USE).get("reason", ""))
     if unreported and is_unexplained(node, in_use_before, control.slurm_user):
@@ -72,14 +72,14 @@ def our_drains(call: Call, requested: Drain | None = None) -> tuple[Drain, ...]:
         drains = tuple(claim if drain is unreported else drain for drain in drains)
         return not_ended(call, drains, [drain for drain in drains if drain.is_reported and drain is not claim])
     if node.is_drained:
-        forget(call, drains)  # somebody has drained it for a reason of theirs
+        forget(call, drains)  # drained by somebody else for another reason
     else:
         in_use(call, node, drains, jobs)
     return ()
 
 
 def jobs_on_node(call: Call, drains: tuple[Drain, ...]) -> frozenset[str] | None:
-    """The jobs that Slurm still has on the node, where that decides anything; None where it does not say."""
+    """The node's current jobs in Slurm, if relevant; None if unknown."""
     if all(drain.is_reported for drain in drains):
         return frozenset()
     try:
@@ -90,9 +90,9 @@ def jobs_on_node(call: Call, drains: tuple[Drain, ...]) -> frozenset[str] | None
 
 
 def not_ended(call: Call, drains: tuple[Drain, ...], ended: list[Drain]) -> tuple[Drain, ...]:
-    """Those that the node may be drained for, with the others forgotten: they were taken back meanwhile.
+    """Those that may still keep the node drained; the others were ended meanwhile and are forgotten.
 
-    Slurm lets a reason stand that a drained node has: one that was given, and has given way to another, has ended.
+    Slurm keeps the existing reason of a drained node: one that was set and then replaced has ended.
     """
     looked = forget(call, ended)
     left = (drain for drain in drains if drain not in ended)
@@ -100,9 +100,9 @@ def not_ended(call: Call, drains: tuple[Drain, ...], ended: list[Drain]) -> tupl
 
 
 def in_use(call: Call, node: NodeState, drains: tuple[Drain, ...], jobs: frozenset[str] | None) -> None:
-    """Forget the drains that a node was taken back from, and remember the reason that Slurm may still show of it.
+    """Forget the drains that ended when a node was resumed, and remember the reason that Slurm may still show.
 
-    Slurm has drained it for those whose job it has no more; what it never came to, or refused, nobody has looked at.
+    Slurm drained it for those whose job is gone; drains that it never performed were not looked at by anybody.
     """
     call.remember(IN_USE, {"reason": node.stamped_reason})
     ended = [drain for drain in drains if drain.is_reported or (is_over(drain, jobs) and not drain.is_claim)]
@@ -111,33 +111,33 @@ def in_use(call: Call, node: NodeState, drains: tuple[Drain, ...], jobs: frozens
 
 
 def take_back(call: Call, node: NodeState, drains: tuple[Drain, ...]) -> list[Drain]:
-    """Take the node back into use, which nobody has looked at; those of its drains that end so.
+    """Resume the node without an administrator having looked at it; returns the drains that this ends.
 
-    Slurm may yet drain it for a script whose job it still has. Raises SlurmError, OSError.
+    Slurm may still drain it for a script whose job is not gone. Raises SlurmError, OSError.
     """
     jobs = jobs_on_node(call, drains)
     ended = [drain for drain in drains if is_over(drain, jobs) or not drain.is_pending]
-    for drain in ended:  # until they are forgotten: what is reported would count as looked at by who has resumed it
+    for drain in ended:  # until forgotten: reported ones would count as looked at
         hold_still(call.state, replace(drain, is_reported=False, is_claim=True))
-    call.remember(IN_USE, {"reason": node.stamped_reason})  # which since 24.11 is still shown
+    call.remember(IN_USE, {"reason": node.stamped_reason})  # still shown since 24.11
     control.resume(call.node)
     return ended
 
 
 def is_over(drain: Drain, jobs: frozenset[str] | None) -> bool:
-    """Whether Slurm is known to have the job of a drain no more."""
+    """Whether a drain's job is known to be gone from Slurm."""
     return jobs is not None and drain.job not in jobs
 
 
 def forget(call: Call, drains: Sequence[Drain]) -> dict[str, Cursor]:
-    """Forget drains that were taken back; how far the kernel log has been looked at for each check."""
+    """Forget drains that were ended; record how far the kernel log counts as seen for each check."""
     of_this_boot = [drain for drain in drains if drain.boot_id == boot_id()]
     with call.state.locked(f"{LOOKED_AT}.lock"):
         looked = taken_back(call.state, of_this_boot)
         if of_this_boot:
             call.remember(LOOKED_AT, dict(looked))
     if drains:
-        call.state.forget(VERDICT)  # from which a prolog would evaluate the same once more
+        call.state.forget(VERDICT)  # a prolog would reuse it
     for drain in of_this_boot:
         call.advance(None, drain.ends)
     release(call.state, drains)
@@ -145,7 +145,7 @@ def forget(call: Call, drains: Sequence[Drain]) -> dict[str, Cursor]:
 
 
 def let_go(call: Call, drains: Iterable[Drain]) -> None:
-    """Forget drains that have kept no job away: what was found in this boot's log is evaluated again."""
+    """Forget drains that never took effect: their findings in this boot's log are evaluated again."""
     for drain in drains:
         release(call.state, (drain,))
         if drain.boot_id == boot_id():
@@ -154,14 +154,14 @@ def let_go(call: Call, drains: Iterable[Drain]) -> None:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Claim:
-    """A node that is drained for a reason of ours; `at` is the second in which slurmctld was given it."""
+    """A node drained for our reason; `at` is the second in which slurmctld received it."""
 
     at: int
     node: str
 
 
 def full_before_claim(partitions: Iterable[str], limits: HealthCheck) -> str:
-    """Wait the random time; which partition has as many drained as are allowed, in words, else empty.
+    """Wait the random time; returns which partition has reached its limit, in words, else empty.
 
     Raises SlurmError.
     """
@@ -171,12 +171,12 @@ def full_before_claim(partitions: Iterable[str], limits: HealthCheck) -> str:
 
 
 def wait_random_time(nodes: int, most_s: float = MAX_RANDOM_WAIT_S) -> None:
-    """Wait a random time, so that as many nodes as begin at once do not all ask at once."""
+    """Wait a random time, so that many nodes do not query at once."""
     time.sleep(random.uniform(0, min(MAX_RANDOM_WAIT_S, most_s, RANDOM_WAIT_S * nodes)))  # noqa: S311 - no secret
 
 
 def full_after_claim(name: str, partitions: Iterable[str], limits: HealthCheck) -> str:
-    """Look back at this node's claim; which partition has enough ahead of it, in words, else empty.
+    """Check this node's claim; returns which partition has enough claims before it, in words, else empty.
 
     Raises SlurmError.
     """
@@ -185,8 +185,8 @@ def full_after_claim(name: str, partitions: Iterable[str], limits: HealthCheck) 
 
 
 def full_partition(partitions: Iterable[str], limits: HealthCheck, name: str = "", but: str = "") -> tuple[str, int]:
-    """Which partition has enough drained, ahead of the node of that name if it is, in words, else empty; and the most
-    nodes that one of those looked at has. The node `but` does not count.
+    """Which partition has enough drained nodes, before this node if it is one, in words, else empty; and the size of
+    the largest partition checked. The node `but` does not count.
 
     Raises SlurmError.
     """
@@ -201,14 +201,14 @@ def full_partition(partitions: Iterable[str], limits: HealthCheck, name: str = "
 
 
 def claims(partition: str) -> tuple[tuple[Claim, ...], int]:
-    """The nodes of a partition that we have drained, and how many nodes it has. Raises SlurmError."""
+    """The nodes of a partition that we have drained, and its size. Raises SlurmError."""
     return parse_claims(control.output_of("sinfo", "-h", "-N", "-p", partition, "-o", CLAIMS))
 
 
 def parse_claims(listing: str) -> tuple[tuple[Claim, ...], int]:
-    """The nodes in `sinfo -N` that are drained for a reason of ours, and how many are listed.
+    """The nodes in `sinfo -N` that are drained for our reason, and the number listed.
 
-    A reason alone is no drain: since 24.11 it stays when a node is resumed, until its next job.
+    A reason alone is no drain: since 24.11 it stays after a resume, until the next job.
     """
     rows = {line.split("|", 1)[0]: line.split("|", 3) for line in listing.splitlines() if line.count("|") >= 3}
     ours = (row for row in rows.values() if row[1].lower().startswith(DRAINED) and row[3].startswith(PREFIX))
@@ -216,11 +216,11 @@ def parse_claims(listing: str) -> tuple[tuple[Claim, ...], int]:
 
 
 def ahead(claims_of_all: Iterable[Claim], name: str) -> int:
-    """How many drains of ours come before this node's: all, where it is not among them."""
+    """How many of our drains come before this node's: all, if it has none."""
     ordered = sorted(claims_of_all)
     return next((rank for rank, claim in enumerate(ordered) if claim.node == name), len(ordered))
 
 
 def allowed(total: int, percent: int, nodes: int) -> int:
-    """How many nodes of a partition we may drain: the share or the number, the less of both; one in any case."""
+    """How many nodes of a partition we may drain: the smaller of share and number; at least one."""
     return max(1, min(nodes, total * percent // 100))

@@ -1,14 +1,14 @@
-"""What Slurm's scripts leave behind: lines in syslog, and records for prologs and epilogs, which may not ask Slurm.
+"""What Slurm's scripts leave: lines in syslog, and records for prologs and epilogs, which must not query Slurm.
 
-A health check writes them: whether another node may be drained; and which checks cannot be evaluated here: for as long
-as that is so, no node that was drained is resumed.
+A health check writes them: whether another node may be drained; and which checks cannot be evaluated here: while there
+are any, no drained node is resumed.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from _socket import AF_UNIX, SOCK_DGRAM, socket  # without the enumerations that socket.py makes of its constants
+from _socket import AF_UNIX, SOCK_DGRAM, socket  # avoids the enumerations that socket.py creates
 
 from clusterproof.integrations.slurm.folder import age_of
 from clusterproof.integrations.slurm.state import State
@@ -29,7 +29,7 @@ NAME = "clusterproof"
 
 
 class Log:
-    """Where the lines of one call go; each names the script and the job. A syslog that hangs is waited for once."""
+    """Writes the log lines of one call; each names the script and the job. A hanging syslog is waited for only once."""
 
     def __init__(self, about: str, listener: str = LISTENER) -> None:
         self.about = about
@@ -47,7 +47,7 @@ class Log:
         try:
             sender = socket(AF_UNIX, SOCK_DGRAM)
             try:
-                sender.settimeout(TIMEOUT_S)  # its queue may be full for a moment: Linux lets ten lines wait
+                sender.settimeout(TIMEOUT_S)  # its queue may be full for a moment: Linux allows ten lines
                 sender.connect(self._listener)
                 sender.send(line.encode("utf-8", "replace"))
             finally:
@@ -59,17 +59,17 @@ class Log:
 
 
 DRAIN_BUDGET = "drain_budget"
-FORMER_DRAIN_BUDGET = "room"  # what the version before called it, and calls it again after a rollback
-VALID_S = 3600.0  # for so long it is valid; a health check is due far more often
+FORMER_DRAIN_BUDGET = "room"  # its name in the previous version, needed after a rollback
+VALID_S = 3600.0  # maximum age; a health check runs far more often
 NOBODY_SAYS = "no health check has said on this node how many nodes are drained"
 UNEVALUATED = "gaps"
 
 
 @record
 class DrainBudget:
-    """What a health check found so long ago: which partition is full, in words, and how many nodes it has.
+    """The result of a health check: which partition is full, in words, how many nodes it has, and its age.
 
-    The age is None where it was before this boot.
+    The age is None if it was before this boot.
     """
 
     age_s: float | None
@@ -78,7 +78,7 @@ class DrainBudget:
 
 
 def drain_budget_of(state: State) -> DrainBudget | None:
-    """What was left last, in this boot if any was; None where nothing was that can be read."""
+    """The last result, preferably of this boot; None if there is no readable one."""
     left = [budget for name in (DRAIN_BUDGET, FORMER_DRAIN_BUDGET) if (budget := _budget(state.read(name)))]
     return min(left, key=lambda budget: (budget.age_s is None, budget.age_s or 0.0), default=None)
 
@@ -93,16 +93,16 @@ def _budget(record: Mapping[str, Any]) -> DrainBudget | None:
 
 
 def _age_by_clock(at: object) -> float | None:
-    """As long ago as a version had it that kept seconds since 1970: after an upgrade, until the next health check."""
+    """The age of an earlier version's record, which has seconds since 1970: until the first health check."""
     if isinstance(at, bool) or not isinstance(at, (int, float)) or not 0 <= time.time() - at <= VALID_S:
         return None
     return time.time() - at
 
 
 def why_no_drain(state: State) -> str:
-    """Why a prolog drains nothing more, in words; empty where the last health check found room.
+    """Why a prolog must not drain, in words; empty if the last health check found room.
 
-    Where it is not known how many are drained, there is none: nothing would then stop a mistake from draining all.
+    If the number of drained nodes is unknown, there is no room: otherwise a mistake could drain all.
     """
     budget = drain_budget_of(state)
     if budget is None:
@@ -115,9 +115,9 @@ def why_no_drain(state: State) -> str:
 
 
 def log_unevaluated(state: State, run: CheckRun, log: Callable[[str, int], None]) -> Mapping[str, Sequence[str]] | None:
-    """Log which checks were incomplete in this health check and in the one before: once, and not every few minutes.
+    """Log which checks were incomplete in both this health check and the previous one: once, not every few minutes.
 
-    The record to keep of it, None where that has not changed.
+    Returns the record to store, None if unchanged.
     """
     last = state.read(UNEVALUATED)
     now = {finding.check for finding in run.of("incomplete")}
@@ -135,7 +135,7 @@ def log_unevaluated(state: State, run: CheckRun, log: Callable[[str, int], None]
 
 
 def why_it_stays(state: State) -> str:
-    """Why a node that is drained now would stay so whatever is fixed; empty where a health check will resume it."""
+    """Why a node that is drained now would stay so even if fixed; empty if a health check will resume it."""
     last = state.read(UNEVALUATED)
     if not last:
         return "no health check has run here in drain mode"

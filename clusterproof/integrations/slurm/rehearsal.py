@@ -1,4 +1,4 @@
-"""What a script would find on this node: run as the script runs, but neither recorded nor acted on."""
+"""What a script would find on this node: run like the script, but without recording or acting on it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from clusterproof.integrations.slurm.verdict import cursor_of
 
 OCCASIONS = {"prolog": ("prolog",), "epilog": ("epilog",), "health-check": ("prolog", "epilog")}
 ENDS_S = 120.0  # more than twice the longest deadline
-KEPT = ("PATH", "SLURM_CONF", "SLURMD_NODENAME")  # of who types the command; slurmd gives its scripts no more
+KEPT = ("PATH", "SLURM_CONF", "SLURMD_NODENAME")  # of the user's environment; slurmd passes its scripts no more
 PROGRAM = "from clusterproof.integrations.slurm.start import main; main()"
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What one check said. `cause` is the same text wherever several have one cause."""
+    """The result of one check. `cause` is the same text for all results with one cause."""
 
     check: str
     verdict: str
@@ -33,9 +33,9 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """One script: what each of its checks said, or why none did (`broken`), and the time from start to end.
+    """One script: the result of each of its checks, or why there is none (`broken`), and the duration.
 
-    `said` is what is wrong with the installation itself, and costs time.
+    `said` are problems of the installation itself, which cost time.
     """
 
     occasion: str
@@ -47,17 +47,17 @@ class Rehearsal:
     said: tuple[str, ...] = ()
 
     def of(self, verdict: str) -> tuple[Evaluated, ...]:
-        """The checks that said this."""
+        """The checks with this verdict."""
         return tuple(evaluated for evaluated in self.evaluated if evaluated.verdict == verdict)
 
     @property
     def is_late(self) -> bool:
-        """Whether the script itself would have given up before."""
+        """Whether the script itself would have exceeded its deadline."""
         return self.took_s >= self.deadline_s
 
 
 def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
-    """Start Python as the script does, and wait until all is evaluated; the script's deadline ends nothing here."""
+    """Start Python as the script does, and wait until all is evaluated; the script's deadline is not enforced."""
     environment = {name: os.environ[name] for name in KEPT if name in os.environ}
     command = [sys.executable, "-I", "-c", PROGRAM, "rehearse", occasion]
     deadline_s, began = deadline_of(occasion, settings), time.monotonic()
@@ -79,7 +79,7 @@ def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
 
 
 def rehearse(occasion: str, settings: Settings) -> None:
-    """Check as the script does, and print what `rehearsed` reads."""
+    """Check as the script does, and print what `rehearsed` parses."""
     heard: list[Any] = []
     said: list[str] = []
     cursor = cursor_of(State(settings.state, RUNTIME_FOLDER).read("cursor").get("cursor"))

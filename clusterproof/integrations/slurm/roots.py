@@ -1,4 +1,4 @@
-"""Whether root alone decides what a path leads to: only that is read by Slurm's scripts, which root runs."""
+"""Whether root alone controls a path: Slurm's scripts, which run as root, read nothing else."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def distrust(folder: str) -> str:
-    """Why a folder may be another user's work, in words; empty where only root can have made it and all above it.
+    """Why a folder may be another user's work, in words; empty if only root can have created it and all above it.
 
-    Raises OSError where there is no such folder.
+    Raises OSError if there is no such folder.
     """
     ahead = _names(folder if os.path.isabs(folder) else f"{os.getcwd()}/{folder}")
     path, links = "/", 0
@@ -35,12 +35,12 @@ def distrust(folder: str) -> str:
 
 
 def _names(path: str) -> list[str]:
-    """The names in a path, the last first."""
+    """The components of a path, the last first."""
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
 def opened(file: str, flags: int) -> int:
-    """A descriptor of a file of root's. No link is followed, and nothing waited for. Raises OSError."""
+    """Open a file of root's, without following links or blocking. Raises OSError."""
     descriptor = os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and is_roots(status) and not status.st_mode & OTHERS_WRITE:
@@ -50,5 +50,5 @@ def opened(file: str, flags: int) -> int:
 
 
 def is_roots(status: os.stat_result) -> bool:
-    """Whether it belongs to root, or to the user that this is."""
+    """Whether it belongs to root, or to the current user."""
     return status.st_uid in (0, os.geteuid())

@@ -1,4 +1,4 @@
-"""The settings of Slurm's scripts: one small TOML file, read strictly; and what else a verdict depends on."""
+"""The settings of Slurm's scripts: a small TOML file, parsed strictly; and what else a verdict depends on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_te
 FILE = "/etc/clusterproof/slurm.toml"
 MODES = ("observe", "drain", "off")
 AT_DEADLINE = ("log", "drain")
-# What a plain line of TOML sets: a text without escapes, a truth, a number; or the table that begins there.
+# A plain TOML line: a text without escapes, a boolean, a number; or the start of a table.
 PLAIN = re.compile(
     r'(?:[ \t]*(?:([A-Za-z0-9_-]+)[ \t]*=[ \t]*(?:"([^"\\\x00-\x1f\x7f]*)"|(true|false)|(0|[1-9][0-9]{0,8}))'
     r"|\[([A-Za-z0-9_-]+)\]))?[ \t]*(?:#[^\x00-\x08\x0a-\x1f\x7f]*)?"
@@ -31,17 +31,17 @@ class SettingsError(ClusterproofError):
 
 @record
 class HealthCheck:
-    """What is set for HealthCheckProgram alone."""
+    """Settings of HealthCheckProgram only."""
 
     deadline_s: int = 40  # Slurm kills it after 60
-    resume: bool = True  # what it drained itself, after a run that passes
-    max_drained_percent: int = 10  # of a partition; whichever of the two is less, and one node in any case
+    resume: bool = True  # nodes that it drained itself, after a passing run
+    max_drained_percent: int = 10  # of a partition; the smaller of the two counts, but at least one node
     max_drained_nodes: int = 10
 
 
 @record
 class Settings:
-    """What the file says; without a file, the scripts only observe."""
+    """The contents of the file; without a file, the scripts only observe."""
 
     mode: str = "observe"
     deadline_s: int = 5
@@ -54,11 +54,11 @@ class Settings:
 
     @property
     def drains(self) -> bool:
-        """Whether a fail drains the node, rather than being logged."""
+        """Whether a failure drains the node, rather than only being logged."""
         return self.mode == "drain"
 
     def words(self) -> dict[str, str]:
-        """Each setting but the mode as it would be written, by its name: `health_check.resume` is `true`."""
+        """Each setting except the mode in TOML notation, by name: `health_check.resume` is `true`."""
         own = {name: value for name, value in as_json(self).items() if name not in ("mode", "health_check")}
         of_health_check = {f"health_check.{name}": value for name, value in as_json(self.health_check).items()}
         return {name: json.dumps(value) for name, value in {**own, **of_health_check}.items()}
@@ -68,7 +68,7 @@ DEFAULT = Settings()
 
 
 def read_settings(file: str = FILE) -> Settings:
-    """The settings of a file; the defaults where there is none. Raises SettingsError."""
+    """The settings in a file; defaults if there is none. Raises SettingsError."""
     if not os.path.exists(file):
         return DEFAULT
     doubt = doubt_of(file)
@@ -81,7 +81,7 @@ def read_settings(file: str = FILE) -> Settings:
 
 
 def doubt_of(file: str) -> str:
-    """Why what a file of the site's says does not count, in words; empty where root alone writes it, or it is gone."""
+    """Why a site's file is ignored, in words; empty if root alone controls it, or it is missing."""
     try:
         why = distrust(file)
     except OSError:
@@ -90,7 +90,7 @@ def doubt_of(file: str) -> str:
 
 
 def configured_names() -> frozenset[str]:
-    """The names of what the file sets (`mode`, `health_check.resume`). Raises SettingsError."""
+    """The names set in the file (`mode`, `health_check.resume`). Raises SettingsError."""
     if not os.path.exists(FILE):
         return frozenset()
     try:
@@ -102,7 +102,7 @@ def configured_names() -> frozenset[str]:
 
 
 def plain_toml(text: str) -> dict[str, object] | None:
-    """What a text of plain lines sets, as `tomllib` reads it at ten times the cost; None where it is not so plain."""
+    """Parse a text of plain lines, ten times as fast as `tomllib`; None if it is not that plain."""
     whole: dict[str, object] = {}
     table = whole
     for line in text.split("\n"):
@@ -165,23 +165,23 @@ def _path(table: Table, key: str, default: str) -> str:
 
 
 def fingerprint_of(settings: Settings) -> str:
-    """What a verdict depends on besides the node: once any of it has changed, the verdict serves no further job.
+    """What a verdict depends on besides the node: if any of it changes, the verdict is not reused.
 
-    The settings of the checks, the policy's file, what is installed, and the day, as rules of a policy end on one.
+    The checks' settings, the policy file, the installed version, and the date, because a policy's rules end on one.
 
-    The mode and `at_deadline` are not in it: they decide what becomes of a verdict, each time anew.
+    Excludes the mode and `at_deadline`: they only decide the consequences, each time anew.
     """
     depends_on = (settings.deadline_s, settings.instance_type, *map(_version, files_of(settings)))
     return repr((depends_on, time.localtime()[:3]))
 
 
 def files_of(settings: Settings) -> tuple[str, ...]:
-    """The policy's file, or where one is looked for, and a file that is written with each version."""
+    """The policy file, or the places where it is looked for, and a file written with each version."""
     return (INDEX, settings.policy) if settings.policy else (INDEX, *UNNAMED)
 
 
 def _version(file: str) -> tuple[str, int, int, int]:
-    """What changes whenever a file is written or replaced, whatever times it is given: nobody sets a ctime back."""
+    """Changes whenever a file is written or replaced, whatever its mtime: nobody can set a ctime."""
     try:
         status = os.stat(file)
     except OSError:

@@ -1,4 +1,4 @@
-"""Whether slurm.conf and this node's place in Slurm fit the scripts."""
+"""Whether slurm.conf and this node's settings in Slurm fit the scripts."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from clusterproof.integrations.slurm.records import VALID_S
 from clusterproof.integrations.slurm.settings import Settings
 
 SCRIPTS = {"Prolog": "prolog", "Epilog": "epilog", "HealthCheckProgram": "health-check"}
-LIMITS_S = {"Prolog": 15, "Epilog": 15}  # the scripts answer within 9 s, and slurmd kills what comes later
+LIMITS_S = {"Prolog": 15, "Epilog": 15}  # the scripts answer within 9 s, and slurmd kills them later than this
 HEALTH_CHECK_S = 60  # likewise: it answers within 55 s
 STARTS_S = {"BatchStartTimeout": 10, "MessageTimeout": 10}  # Slurm's own defaults: a prolog may take 9 s of them
-NO_LIMIT = 65534  # as Slurm shows that there is none
-SEES_DRAINED = frozenset({"ANY", "IDLE"})  # values of HealthCheckNodeState by which a drained node is checked
-SEES_IN_USE = frozenset({"ALLOC", "MIXED"})  # … by which one in use is, as by ANY
-CONFIGLESS = "/run/slurm/conf/slurm.conf"  # as a controller has sent it, with scripts that are named without a folder
-HOME = Path("/opt/clusterproof/bin")  # where a script that lies elsewhere looks for Python
+NO_LIMIT = 65534  # Slurm's value for no limit
+SEES_DRAINED = frozenset({"ANY", "IDLE"})  # values of HealthCheckNodeState that include drained nodes
+SEES_IN_USE = frozenset({"ALLOC", "MIXED"})  # … and nodes in use, as ANY does
+CONFIGLESS = "/run/slurm/conf/slurm.conf"  # sent by the controller, with scripts named without a folder
+HOME = Path("/opt/clusterproof/bin")  # where a script in another place looks for Python
 MAX_BYTES = 65536
 _SECONDS = re.compile(r"(\d+)(?: sec)?")
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmReport:
-    """What Slurm reports of itself and of this node; `problem` where it reports nothing."""
+    """What Slurm reports about itself and this node; `problem` if it reports nothing."""
 
     config: Mapping[str, str]
     node: NodeState | None = None
@@ -38,7 +38,7 @@ class SlurmReport:
 
 
 def slurm_report_of(name: str) -> SlurmReport:
-    """Ask Slurm, which changes nothing there."""
+    """Query Slurm, which changes nothing there."""
     try:
         config = control.config()
     except SlurmError as problem:
@@ -50,7 +50,7 @@ def slurm_report_of(name: str) -> SlurmReport:
 
 
 def lines_of(name: str, report: SlurmReport, settings: Settings) -> Iterator[InstallationLine]:
-    """What to show of Slurm."""
+    """The lines about Slurm."""
     if not report.config:
         yield to_fix(f"{report.problem}; expected slurmctld's answer", "slurmctld")
         return
@@ -70,7 +70,7 @@ def lines_of(name: str, report: SlurmReport, settings: Settings) -> Iterator[Ins
 
 
 def why_nobody_resumes(report: SlurmReport, settings: Settings) -> str:
-    """Why no health check will ever look at this node once it is drained; empty where one will."""
+    """Why no health check will ever see this node once it is drained; empty if one will."""
     if not settings.health_check.resume:
         return "resume = false in the settings"
     if not report.config:
@@ -85,7 +85,7 @@ def why_nobody_resumes(report: SlurmReport, settings: Settings) -> str:
 
 
 def names_ours(config: Mapping[str, str], keyword: str) -> bool:
-    """Whether slurm.conf names our script there, itself or in a script or folder of the site's."""
+    """Whether slurm.conf names our script there, directly or in a script or folder of the site's."""
     return any(_calls(file, SCRIPTS[keyword]) for file in _files(config, keyword))
 
 
@@ -126,7 +126,7 @@ def _of_script(keyword: str, config: Mapping[str, str], *, is_any: bool) -> Iter
 
 
 def _of_file(file: Path, keyword: str) -> InstallationLine:
-    """Whether a script that is named runs the Python of this installation."""
+    """Whether a named script uses this installation's Python."""
     if not _is_script(file, SCRIPTS[keyword]):
         return fine(f"{file}, which names clusterproof-{SCRIPTS[keyword]}", keyword)
     own_python = file.parent / "python"
@@ -154,7 +154,7 @@ def _of_flags(config: Mapping[str, str], settings: Settings) -> Iterator[Install
 
 
 def _of_health_check(config: Mapping[str, str], *, is_relied_on: bool) -> Iterator[InstallationLine]:
-    """Whether it runs, and often enough where prologs and epilogs go by what it records."""
+    """The line on whether the health check runs, and often enough if prologs and epilogs rely on its records."""
     interval, states = config.get("HealthCheckInterval", ""), config.get("HealthCheckNodeState", "")
     seconds, seen = _seconds(interval), set(states.upper().split(","))
     if seconds == 0:
@@ -185,19 +185,19 @@ def _of_times(config: Mapping[str, str], named: list[str]) -> Iterator[Installat
 
 
 def _seconds(value: str) -> int | None:
-    """`300 sec`, `300`; None where there is no number, or one that means no limit."""
+    """Parse `300 sec`, `300`; None if there is no number, or it means no limit."""
     match = _SECONDS.fullmatch(value)
     return int(match[1]) if match and int(match[1]) < NO_LIMIT else None
 
 
 def _values(config: Mapping[str, str], keyword: str) -> list[str]:
-    """What is set; newer versions number their prologs."""
+    """The values set; newer versions number their prologs."""
     named = re.compile(rf"{keyword}(\[\d+\])?")
     return [value for name, value in config.items() if value and named.fullmatch(name)]
 
 
 def _files(config: Mapping[str, str], keyword: str) -> list[Path]:
-    """The files that are meant; a path may be a pattern, and is below slurm.conf's folder where it names none."""
+    """The files; a path may be a pattern, and is relative to slurm.conf's folder."""
     files: list[Path] = []
     for pattern in _values(config, keyword):
         patterns = [f"{folder}/{pattern}" for folder in ([""] if pattern.startswith("/") else _folders(config))]
@@ -207,7 +207,7 @@ def _files(config: Mapping[str, str], keyword: str) -> list[Path]:
 
 
 def _folders(config: Mapping[str, str]) -> list[str]:
-    """Where slurm.conf may lie on this node, as slurmd looks for it; the controller's own place last."""
+    """Where slurm.conf may be on this node, in slurmd's order; the controller's own place last."""
     files = (os.environ.get("SLURM_CONF", ""), CONFIGLESS, config.get("SLURM_CONF", ""))
     return [str(Path(file).parent) for file in files if file.startswith("/")]
 

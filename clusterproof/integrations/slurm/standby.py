@@ -1,8 +1,8 @@
-"""The cheapest way to run on this machine: a process forked while this one is small, which becomes the probe.
+"""A process forked early, while this one is small, which runs the probe on this machine.
 
-The part of nvidia-ml-py that the probe reaches is kept on the node as compiled: all of it takes longer than the GPUs.
-It is what nodes without nvidia-ml-py are sent. What was kept of another nvidia-ml-py, another probe or for another
-Python is not used.
+The part of nvidia-ml-py that the probe uses is cached as compiled code: loading the whole module takes longer than the
+GPUs. The same part is sent to nodes without nvidia-ml-py. The cache is not used if it is of another nvidia-ml-py,
+probe or Python.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ if TYPE_CHECKING:
 
 RECORD = "pynvml"
 MODULE = "pynvml"
-MADE_BY = ("payload.py", "minify.py")  # of the agent's files, beside the collector's own
+MADE_BY = ("payload.py", "minify.py")  # files of the agent that determine it, besides the collector
 
 RUNNER = "clusterproof.plugins.agent.run"
 CHUNK_BYTES = 65536
 MAX_DESCRIPTORS = 4096
-OF_NVML = ("ctypes",)  # what it imports besides
+OF_NVML = ("ctypes",)  # its other imports
 OF_ITS_OWN = frozenset({"nvml"})  # collectors that load what no other needs: pynvml
-BURY_S = 0.1  # what the kernel does not let die is not waited for
+BURY_S = 0.1  # for killed processes; what the kernel keeps alive is not waited for
 
 
-class Part:
-    """Finds and loads that module."""
+class PynvmlFinder:
+    """An import hook: finds and loads the part of nvidia-ml-py that is used."""
 
     def __init__(self, code: bytes) -> None:
         self._code = code
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        """What the import system asks: a specification for this module, else None."""
+        """Called by the import system: a specification for this module, else None."""
         return ModuleSpec(name, self) if name == MODULE else None  # type: ignore[arg-type] # by its methods
 
     def create_module(self, _spec: ModuleSpec) -> None:
-        """Leave the making of the module to Python."""
+        """Use Python's default module creation."""
 
     def exec_module(self, module: object) -> None:
-        """Run its code in it."""
+        """Execute the module's code."""
         exec(marshal.loads(self._code), vars(module))  # noqa: S102, S302 - our own, from a folder of root's
 
 
 def part_of(state: State) -> bytes:
-    """The code that was kept; empty where there is none that fits."""
+    """The cached code; empty if there is none that matches."""
     record = state.read(RECORD)
     if not record or record.get("of") != _made_of():
         return b""
@@ -75,7 +75,7 @@ def part_of(state: State) -> bytes:
 
 
 def keep_part(state: State) -> None:
-    """Make it, in about a tenth of a second, and keep it where that can be done."""
+    """Create it, in about a tenth of a second, and cache it if possible."""
     from clusterproof.plugins.agent.payload import modules_for, pynvml_for
 
     made_of = _made_of()
@@ -88,11 +88,11 @@ def keep_part(state: State) -> None:
 
 
 def keep_code(state: State, has_time: Callable[[], bool]) -> None:
-    """Keep the code of what this run has imported, and of what its probe may have, where it was not kept."""
+    """Cache the code of this run's imports, and of the probe's, unless cached already."""
     if kept_code.is_complete():
         return
     for module in (RUNNER, *OF_NVML):
-        with contextlib.suppress(ImportError):  # of ctypes, in a Python that was built without it
+        with contextlib.suppress(ImportError):  # of ctypes, if Python was built without it
             import_module(module)
     files = {module_of(name): file for name, file in program.files().items()}
     content = kept_code.content({**kept_code.imported(), **files}, has_time)
@@ -101,7 +101,7 @@ def keep_code(state: State, has_time: Callable[[], bool]) -> None:
 
 
 def _made_of() -> str:
-    """What changes with the installed nvidia-ml-py, the files of the probe and this Python; empty without the first."""
+    """A key that changes with nvidia-ml-py, the probe's files and Python; empty without nvidia-ml-py."""
     spec = PathFinder.find_spec(MODULE)
     if spec is None or not spec.origin:
         return ""
@@ -113,13 +113,13 @@ def _made_of() -> str:
 
 
 class StandBy:
-    """A process on this machine that loads the probe at once, and starts reading when it gets its request.
+    """The forked process: it loads the probe at once, and waits for its request.
 
-    The probe's own files are loaded from where they are installed: nothing is packed, sent, unpacked and compiled.
+    The probe's own files are loaded from the installation: nothing is packed, sent, unpacked or compiled.
     """
 
     def __init__(self, nvml: bytes = b"") -> None:
-        """Start it; `nvml` is the code of the part of nvidia-ml-py that it uses, if that is kept."""
+        """Start it; `nvml` is the cached code of the used part of nvidia-ml-py, if any."""
         self._nonce = "cp" + os.urandom(5).hex()
         self._collectors: tuple[str, ...] = ()
         ordered, self._orders = os.pipe()
@@ -133,14 +133,14 @@ class StandBy:
         os.close(answering)
 
     def begin(self, collectors: Iterable[str], options: ProbeOptions) -> None:
-        """Send the process what to read."""
+        """Send the request."""
         request = options.request({collector: module_of(collector) for collector in collectors})
         self._collectors = tuple(request["collectors"])
         os.write(self._orders, json.dumps([request, self._nonce]).encode() + b"\n")
 
     def evidence(self, node: str, timeout_s: float) -> NodeEvidence:
-        """What it has returned by then, as the evidence of the node of this name."""
-        from clusterproof.plugins.transport.gather import evidence_of  # loaded while it reads
+        """The evidence of this node that has been returned by then."""
+        from clusterproof.plugins.transport.gather import evidence_of  # loaded while the probe reads
 
         began = time.monotonic()
         output, in_time = self._answer(began + timeout_s)
@@ -151,7 +151,7 @@ class StandBy:
         return evidence_of(Target(node), answer, self._nonce, self._collectors)
 
     def end(self) -> None:
-        """Kill the process with its group; what it has left behind sees that nobody listens. Twice is fine."""
+        """Kill the process and its group; its leftovers notice that nobody listens. May be called twice."""
         if not self._pid:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -164,7 +164,7 @@ class StandBy:
         self._pid = 0
 
     def _answer(self, deadline: float) -> tuple[bytes, bool]:
-        """What the process says until it ends, and whether it ended in time."""
+        """The output of the process until it ends, and whether it ended in time."""
         output = bytearray()
         while len(output) < MAX_ANSWER_BYTES:
             left_s = deadline - time.monotonic()
@@ -183,9 +183,9 @@ def _stand_by(ordered: int, answering: int, nvml: bytes) -> None:
         os.setsid()
         for standard, descriptor in enumerate((ordered, answering, answering)):
             os.dup2(descriptor, standard)
-        os.closerange(3, MAX_DESCRIPTORS)  # among them the lock of the run, which must not outlive it
+        os.closerange(3, MAX_DESCRIPTORS)  # including the run's lock, which must not outlive it
         if nvml:
-            sys.meta_path.insert(0, Part(nvml))
+            sys.meta_path.insert(0, PynvmlFinder(nvml))
         import_module(RUNNER)
         order = sys.stdin.readline()
         if order:
@@ -195,11 +195,11 @@ def _stand_by(ordered: int, answering: int, nvml: bytes) -> None:
 
 
 def _probe(request: Request, nonce: str) -> None:
-    """Answer the request, and end this process."""
+    """Answer the request, and exit."""
     from clusterproof.plugins.agent.run import main
 
     for name, (module, _) in request["collectors"].items():
         if name not in OF_ITS_OWN:
-            import_module(module)  # once, for all the processes that are forked
+            import_module(module)  # once, before the collectors are forked
     print(f"{nonce}:begin.", flush=True)  # noqa: T201 - the frame's first word
     main(request, nonce, "")

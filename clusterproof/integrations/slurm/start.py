@@ -1,4 +1,4 @@
-"""Where the Pythons of Slurm's scripts begin."""
+"""The entry point of Slurm's scripts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clusterproof.integrations.slurm.kept_code import use
 
 
 def main() -> None:
-    """Answer one call, and end this process."""
+    """Answer one call, and exit."""
     gc.disable()  # it ends soon
     use()
     from clusterproof.integrations.slurm.main import main

@@ -1,9 +1,9 @@
-"""What the scripts remember on a node: a few small records in a folder, and beside it in /run what must not be lost.
+"""What the scripts remember on a node: a few small records in a folder, and the essential ones also in /run.
 
-A record of how many nodes are drained, and each of a drain of ours, is in both folders: it outlives a reboot in the
-one, and in the other a disk that is full, unwritable or another user's, or somebody who removes the folder. What is
-kept of a job is in /run, as it outlives no boot, and any other record where the folder does not take it. What is in
-neither the next run finds out anew.
+Records of our drains and of how many nodes are drained are in both folders: one survives a reboot, the other a disk
+that is full or unwritable, or a folder that is another user's or was removed. A job's records are in /run, because
+jobs do not survive a reboot, as is any other record that the folder does not take. What is in neither is found out
+again by the next run.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 RUNTIME_FOLDER = "/run/clusterproof"
 LOCK = "lock"
-IN_BOTH = ("drain_budget", "drained/")  # how the names of these records begin
+IN_BOTH = ("drain_budget", "drained/")  # prefixes of these records' names
 OF_A_BOOT = "jobs/"
 
 
 @record
 class State:
-    """The folder, and the one beside it, if any. Only `write` raises: OSError."""
+    """The folder, and the one in /run, if any. Only `write` raises: OSError."""
 
     folder: str
     runtime_folder: str = ""
@@ -40,11 +40,11 @@ class State:
 
     @property
     def _folders(self) -> tuple[Folder, ...]:
-        """Both; what is in the one in /run is the newest."""
+        """Both; the record in /run is the newer one."""
         return tuple(filter(None, (self._in_run, Folder(self.folder))))
 
     def prepare(self) -> str:
-        """Make the folders, for root alone; why the first is not used, and what that means, else empty."""
+        """Create the folders, for root alone; returns why the first is not used, and the consequence, else empty."""
         *in_run, why = [folder.prepare() for folder in self._folders]
         if not why:
             return ""
@@ -54,7 +54,7 @@ class State:
 
     @contextlib.contextmanager
     def locked(self, name: str = LOCK) -> Iterator[None]:
-        """One run at a time on this node, or one change of a record; the lock dies with its owner.
+        """Ensure one run, or one change of a record, at a time on this node; the lock dies with its owner.
 
         No other user can hold it.
         """
@@ -71,7 +71,7 @@ class State:
 
     @contextlib.contextmanager
     def tried(self, name: str) -> Iterator[bool]:
-        """Whether nobody else has this lock, which is held meanwhile; True where there are no locks."""
+        """Try to take this lock for the block; True if it was free, or if locks are not supported."""
         lock = self._lock(name)
         if lock is None:
             yield True
@@ -89,7 +89,7 @@ class State:
             os.close(lock)
 
     def read(self, name: str) -> Mapping[str, Any]:
-        """A record; an empty one where there is none that can be read."""
+        """A record; empty if there is no readable one."""
         for folder in self._folders:
             record = folder.read(name)
             if record:
@@ -97,7 +97,7 @@ class State:
         return {}
 
     def write(self, name: str, record: Mapping[str, Any]) -> str:
-        """Replace a record by another; why it will not outlive a reboot, else empty. Raises OSError."""
+        """Replace a record; returns why it will not survive a reboot, else empty. Raises OSError."""
         in_run = self._in_run
         if in_run and name.startswith(OF_A_BOOT):
             with contextlib.suppress(OSError):
@@ -115,7 +115,7 @@ class State:
             except OSError:
                 if failed:
                     raise failed from None
-                in_run.forget(name)  # which is no longer the newest
+                in_run.forget(name)  # no longer the newest
         elif in_run:
             in_run.forget(name)
         elif failed:
@@ -123,12 +123,12 @@ class State:
         return failed.strerror or "" if failed else ""
 
     def place_of(self, name: str) -> str:
-        """The folder that has the newest of a record."""
+        """The folder with the newest version of a record."""
         in_run = self._in_run
         return self.runtime_folder if in_run and in_run.read(name) else self.folder
 
     def leave(self, name: str, content: bytes) -> None:
-        """Replace a file that is no record, in /run; the old one is gone in any case."""
+        """Replace a file that is no record, in /run; the old one is removed in any case."""
         in_run = self._in_run
         if in_run:
             in_run.remove(name)
@@ -141,15 +141,15 @@ class State:
             folder.forget(name)
 
     def has(self, name: str) -> bool:
-        """Whether a folder of records is there: where it is not, all that was in it is lost."""
+        """Whether a folder of records exists: if not, its contents are lost."""
         return any(folder.has(name) for folder in self._folders)
 
     def names(self, name: str) -> tuple[str, ...]:
-        """The names of the records in a folder of this one."""
+        """The names of the records in a subfolder."""
         return tuple(sorted({record for folder in self._folders for record in folder.names(name)}))
 
     def remove_old(self) -> None:
-        """Remove what jobs without an epilog have left, and what was begun and never finished."""
+        """Remove records of jobs without an epilog, and temporary files."""
         for folder in self._folders:
             folder.remove_old()
 
@@ -161,7 +161,7 @@ class State:
 
 
 def why_unusable(folder: str) -> str:
-    """Why a folder could not hold the state, looked at without making it; empty where it could."""
+    """Why a folder could not hold the state, checked without creating it; empty if it could."""
     there = next(path for path in (folder, *parents(folder)) if os.path.exists(path))
     try:
         file_system = os.statvfs(there)

@@ -1,4 +1,4 @@
-"""What a run of the checks said of this node, small enough to be kept for the next job, and what of it drains."""
+"""The verdict of one run on a node, small enough to be kept for the next job, and which findings drain the node."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 PREFIX = "clusterproof: "
 MAX_REASON = 240  # characters; sinfo shows them in one column
 
-# A fail of these says that something did not answer in its time. Where that is cut short, it proves nothing.
+# Failures of these checks mean that something did not answer in time. If that time was cut short, they prove nothing.
 OF_TIME = frozenset({"node.evidence_complete", "gpu.driver_answers_in_time"})
-# A health check drains for these only where a second look finds the same.
+# A health check only drains for these if a second run confirms it.
 SEEN_TWICE = OF_TIME | {"storage.mounts_alive", "neuron.devices_answer"}
-# These speak of what is in use: on a shared node the GPUs of other jobs are no business of this one.
+# These are about use: on a shared node the GPUs of other jobs do not concern this one.
 OF_USE = frozenset({"gpu.no_leftover_processes", "neuron.no_leftover_processes"})
 
 NO_JOB = Job()
-WORDS = ("check", "verdict", "message")  # all that is kept of a finding for which a node was drained
+WORDS = ("check", "verdict", "message")  # what is stored of a finding that drained a node
 
 _GPU = Pattern(r"\bGPU (\d{1,3})\b")
-LEFT, LEAKED = OF_JOBS = "host.job_leftovers", "host.shm_leaked"  # what an ended job or its user has left
+LEFT, LEAKED = OF_JOBS = "host.job_leftovers", "host.shm_leaked"  # left by an ended job or its user
 
-Cursor = tuple[str, int, float]  # of the kernel log: boot id, sequence number, seconds since boot
+Cursor = tuple[str, int, float]  # position in the kernel log: boot id, sequence number, seconds since boot
 
 
 @record
-class Owner:
-    """Whose something is that was left: the number of a job or of a user; of both, where a process claims its job."""
+class LeftoverOwner:
+    """Whose leftovers a finding is about: a job id, a user id, or both where a process claims its job."""
 
     job: str = ""
     uid: str = ""
@@ -45,42 +45,42 @@ class Owner:
 
 @record
 class CheckFinding:
-    """One check that did not pass; `devices` are those that it is of (`GPU 3`), `owners` of what jobs have left."""
+    """One check that did not pass; `devices` such as `GPU 3`, `owners` of what jobs have left."""
 
     check: str
     verdict: str  # fail, concern, incomplete
     message: str
     devices: tuple[str, ...] = ()
-    owners: tuple[Owner, ...] = ()
+    owners: tuple[LeftoverOwner, ...] = ()
 
     @property
     def gpus(self) -> frozenset[int]:
-        """The GPUs that it is of; where it is of the whole node, those that it names, which decides no drain."""
+        """Its GPUs; if it is about the whole node, those named in the message, which decides no drain."""
         return frozenset(int(number) for name in self.devices or [self.message] for number in _GPU.findall(name))
 
     @property
     def names_jobs(self) -> bool:
-        """Whether it says itself of which jobs it is."""
+        """Whether it names jobs itself."""
         return self.check == LEFT
 
     def is_left_by(self, job: Job) -> bool:
-        """Whether it is what this job, or its user, has left; a process that only claims to be of it has to be his."""
+        """Whether this job, or its user, left it; a process that only claims the job must be its user's."""
         if self.check in OF_JOBS and (job.id if self.check == LEFT else job.uid):
             return any(owner.may_be(job) for owner in self.owners)
         return True
 
     @property
     def words(self) -> str:
-        """`gpu.gpu_count: NVML counts 7 GPUs; expected 8`, in one line."""
+        """`gpu.gpu_count: NVML counts 7 GPUs; expected 8`, on one line."""
         return f"{self.check}: {' '.join(self.message.split())}"
 
 
 @record
 class CheckRun:
-    """One run: when it was done (seconds since boot), how much was checked, what was found.
+    """One run of the checks: when it ended (seconds since boot), how many checks ran, and their findings.
 
-    The kernel log was read from the cursor `begins` (None: all of this boot) to `ends`. A run `is_late` where it had to
-    wait for others, and had less time for that. `basis` is what it depends on, from `fingerprint_of`.
+    The kernel log was read from the cursor `begins` (None: all of this boot) to `ends`. A run `is_late` if it had to
+    wait for others, and had less time. `basis` is what it depends on, from `fingerprint_of`.
     """
 
     boot_id: str
@@ -104,7 +104,7 @@ class CheckRun:
 
     @property
     def is_reusable(self) -> bool:
-        """Whether it may serve further jobs: no fault was found, and all evidence came in its time."""
+        """Whether it may serve further jobs: no faults, and all evidence in time."""
         return not self.of("fail") and not any(finding.check == "node.evidence_complete" for finding in self.findings)
 
     @property
@@ -118,13 +118,13 @@ class CheckRun:
         return self.checked > 0 and not self.of("fail") and not self.of("incomplete")
 
     def to_json(self) -> dict[str, Any]:
-        """The record that `run_of` reads."""
+        """The record for `run_of`."""
         record: dict[str, Any] = as_json(self)
         return record
 
 
 def run_of(record: Mapping[str, Any]) -> CheckRun | None:
-    """The run that a record holds; None where it holds none."""
+    """The run in a record; None if it has none."""
     try:
         findings = findings_of(record["findings"])
         if findings is None:
@@ -145,7 +145,7 @@ def run_of(record: Mapping[str, Any]) -> CheckRun | None:
 
 
 def findings_of(records: Any) -> tuple[CheckFinding, ...] | None:
-    """The findings out of JSON; None where they are none. Those of a drain, and older ones, have no more than words."""
+    """Parse findings from JSON; None if invalid. Those of a drain, and older ones, have only texts."""
     try:
         return tuple(_finding_of(record) for record in records)
     except (KeyError, TypeError, AttributeError):
@@ -153,13 +153,13 @@ def findings_of(records: Any) -> tuple[CheckFinding, ...] | None:
 
 
 def _finding_of(record: Mapping[str, Any]) -> CheckFinding:
-    owners = tuple(Owner(str(owner["job"]), str(owner["uid"])) for owner in record.get("owners", ()))
+    owners = tuple(LeftoverOwner(str(owner["job"]), str(owner["uid"])) for owner in record.get("owners", ()))
     check, verdict, message = (str(record[key]) for key in WORDS)
     return CheckFinding(check, verdict, message, tuple(map(str, record.get("devices", ()))), owners)
 
 
 def cursor_of(fields: object) -> Cursor | None:
-    """A cursor out of JSON; None where it is none."""
+    """Parse a cursor from JSON; None if invalid."""
     if not isinstance(fields, (list, tuple)) or len(fields) != 3:
         return None
     boot_id, sequence, seconds = fields
@@ -171,23 +171,23 @@ def cursor_of(fields: object) -> Cursor | None:
 
 
 def later(cursor: Cursor | None, other: Cursor | None) -> Cursor | None:
-    """The cursor that is further on; that of another boot than `other`'s counts for nothing."""
+    """The later cursor; one of another boot than `other`'s is ignored."""
     if cursor is None or other is None or cursor[0] != other[0]:
         return other or cursor
     return max(cursor, other, key=lambda each: each[1:])
 
 
 def reaches(cursor: Cursor | None, other: Cursor | None) -> bool:
-    """Whether a log that was read from one cursor on holds all from the other on."""
+    """Whether a log that was read from one cursor contains everything from the other on."""
     return cursor is None or (other is not None and cursor[0] == other[0] and cursor[1:] <= other[1:])
 
 
 def draining(
     run: CheckRun, job: Job, *, late_drains: bool = False, is_epilog: bool = False
 ) -> tuple[CheckFinding, ...]:
-    """The findings that are a reason to drain: fails, and by choice what did not answer in its time.
+    """The findings that are a reason to drain: failures, and by choice evidence that did not arrive in time.
 
-    What a run has not waited for because it began late is not the node's fault.
+    Evidence that a run did not wait for because it started late is not the node's fault.
     """
     late_drains = late_drains and not run.is_late
     late = tuple(finding for finding in run.of("incomplete") if late_drains and finding.check in OF_TIME)
@@ -200,22 +200,22 @@ def draining(
 
 
 def cut_short(finding: CheckFinding) -> CheckFinding:
-    """What a finding says where evidence had less time than the suite gives it."""
+    """The text for evidence that had less time than the suite's default."""
     if finding.check in OF_TIME and finding.verdict == "fail":
         return replace(finding, verdict="incomplete")
     return finding
 
 
 def is_of_others(finding: CheckFinding, job: Job) -> bool:
-    """Whether a finding names GPUs, and none of the job's."""
+    """Whether a finding names GPUs, but none of the job's."""
     return bool(job.gpus is not None and finding.gpus and finding.gpus.isdisjoint(job.gpus))
 
 
 def reason_of(findings: Iterable[CheckFinding], job: Job = NO_JOB) -> str:
     """The reason for a drain: one line, with the first finding's evidence and the names of the others.
 
-    A job is named where one of its GPUs may be meant, and never where only those of others are. It is said whose epilog
-    found this, and not that the job ran: one that another node refused had none of its processes here.
+    A job is named if one of its GPUs may be meant, never if only others' are. The text says whose epilog found it, not
+    that the job ran: a job that another node refused had no processes here.
     """
     first, *others = findings
     more = f"; also {', '.join(finding.check for finding in others)}" if others else ""
@@ -225,6 +225,6 @@ def reason_of(findings: Iterable[CheckFinding], job: Job = NO_JOB) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """At most so many characters of a text, in one line that any terminal can show."""
+    """At most so many characters of a text, on one line that is safe on any terminal."""
     shown = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"

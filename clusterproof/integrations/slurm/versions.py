@@ -1,8 +1,8 @@
-"""Installs clusterproof on a node, upgrades, rolls back and removes it, while jobs begin and end.
+"""Installs clusterproof on a node, upgrades, rolls back and removes it, while jobs start and end.
 
-Each version has a folder of its own, and /opt/clusterproof is a link to one: a script that Slurm starts lies there at
-any moment, and what began in one version ends in it. `wheels` puts a copy of this file beside the wheels, as
-`clusterproof-slurm`: it needs nothing but Python, whose version will be that of the scripts.
+Each version has its own folder, and /opt/clusterproof is a link to one: Slurm finds a script there at any moment, and a
+call that began in one version ends in it. `wheels` puts a copy of this file next to the wheels, as
+`clusterproof-slurm`: it needs only Python, whose version the scripts will use.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from pathlib import Path
 HOME = Path("/opt/clusterproof")
 VERSIONS = Path("/opt/clusterproof.versions")
 PREVIOUS = VERSIONS / "previous"
-COMPLETE = "complete"  # the file in a version's folder that is made last
+COMPLETE = "complete"  # the file in a version's folder that is created last
 OLDEST = (3, 10)
-PIP = (22, 3)  # the oldest that knows `--python`
+PIP = (22, 3)  # the oldest with `--python`
 OTHERS_WRITE = 0o022
 STARTS = "from clusterproof.integrations.slurm.main import main"
 NEEDS = ("clusterproof-prolog", "clusterproof-epilog", "clusterproof-health-check", "python")
-PATH = "/opt/slurm/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"  # as the scripts have it
+PATH = "/opt/slurm/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"  # as in the scripts
 
 
 class Refused(Exception):  # noqa: N818 - an outcome, not an error
-    """Nothing was changed; the text says why."""
+    """The request was refused and nothing changed; the message says why."""
 
 
 def wheels(folder: Path, checkout: Path) -> str:
-    """Build the wheels of a checkout, with all that they need, into a folder; what was done."""
+    """Build the wheels of a checkout and its dependencies into a folder; returns what was done."""
     with tempfile.TemporaryDirectory() as build_folder:
         _run(*_environment(Path(build_folder)), "wheel", "--quiet", "--wheel-dir", folder, checkout)
     shutil.copyfile(__file__, folder / "clusterproof-slurm")
@@ -46,7 +46,7 @@ def wheels(folder: Path, checkout: Path) -> str:
 
 
 def install(folder: Path) -> str:
-    """Install the version whose wheels lie in a folder, and lead the link to it; what was done. Raises Refused."""
+    """Install the version with wheels in this folder, and switch the link; returns what was done. Raises Refused."""
     if HOME.exists() and not HOME.is_symlink():
         raise Refused(f"{HOME} is a folder; expected a link of this command's, or nothing (install.md, by hand)")
     wheel = _wheel_in(folder)
@@ -64,7 +64,7 @@ def install(folder: Path) -> str:
 
 
 def rollback() -> str:
-    """Lead the link to the version that it led to before; what was done. Twice is back again. Raises Refused."""
+    """Switch the link back to the previous version; returns what was done. Twice undoes it. Raises Refused."""
     previous = _led_to(PREVIOUS)
     if not previous or not (previous / COMPLETE).exists():
         raise Refused(f"no version was installed before {_name_of(HOME)}; expected one in {VERSIONS}")
@@ -73,7 +73,7 @@ def rollback() -> str:
 
 
 def remove() -> str:
-    """Remove all versions, where Slurm starts none; what was done. Raises Refused."""
+    """Remove all versions, if Slurm uses none; returns what was done. Raises Refused."""
     os.environ["PATH"] = ":".join(filter(None, (PATH, os.environ.get("PATH"))))
     if shutil.which("scontrol"):
         _refuse_while_named()
@@ -89,8 +89,8 @@ def remove() -> str:
 
 
 def _refuse_while_named() -> None:
-    """Raises Refused where slurm.conf names a script of ours, or Slurm does not say."""
-    from clusterproof.integrations.slurm import job, slurm_conf  # a copy beside the wheels only installs
+    """Raises Refused if slurm.conf names a script of ours, or Slurm does not answer."""
+    from clusterproof.integrations.slurm import job, slurm_conf  # a copy next to the wheels can only install
 
     report = slurm_conf.slurm_report_of(job.node_of(os.environ))
     if not report.config:
@@ -102,7 +102,7 @@ def _refuse_while_named() -> None:
 
 
 def _wheel_in(folder: Path) -> Path:
-    """The wheel of clusterproof in a folder. Raises Refused where that is not one, or others may write it."""
+    """The clusterproof wheel in a folder. Raises Refused if there is not exactly one, or others may write it."""
     wheels = sorted(folder.glob("clusterproof-*.whl"))
     if len(wheels) != 1:
         raise Refused(f"{folder} has {len(wheels)} wheels of clusterproof; expected one")
@@ -114,7 +114,7 @@ def _wheel_in(folder: Path) -> Path:
 
 
 def _refuse_others_wheels(folder: Path) -> None:
-    """Raises Refused where a package's wheels are all of another Python than this, or of another kind of machine."""
+    """Raises Refused if a package only has wheels for another Python or another kind of machine."""
     by_package: dict[str, list[str]] = {}
     for wheel in sorted(folder.glob("*-*-*-*-*.whl")):
         by_package.setdefault(wheel.name.split("-")[0], []).append(wheel.name)
@@ -128,7 +128,7 @@ def _refuse_others_wheels(folder: Path) -> None:
 
 
 def _fits(wheel: str) -> bool:
-    """Whether a wheel is for this Python and machine, by its name's last three parts."""
+    """Whether a wheel fits this Python and machine, by the last three parts of its name."""
     pythons, abi, systems = wheel[: -len(".whl")].split("-")[-3:]
     minor = sys.version_info[1]
     is_of_python = "py3" in pythons.split(".") or f"cp3{minor}" in pythons.split(".")
@@ -138,7 +138,7 @@ def _fits(wheel: str) -> bool:
 
 
 def _digest(folder: Path) -> str:
-    """What differs with any of the wheels, and with the Python that runs this."""
+    """A digest of the wheels and of the Python that runs this."""
     digest = hashlib.sha256(f"{sys.version} {sys.base_prefix}".encode())
     for wheel in sorted(folder.glob("*.whl")):
         digest.update(wheel.name.encode() + wheel.read_bytes())
@@ -146,8 +146,8 @@ def _digest(folder: Path) -> str:
 
 
 def _make(folder: Path, wheel: Path) -> None:
-    """Install into a folder of its own, and start what Slurm will start. Raises Refused."""
-    shutil.rmtree(folder, ignore_errors=True)  # of an installation that was cut short
+    """Install into its own folder, and start what Slurm will start. Raises Refused."""
+    shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted installation
     try:
         pip = _environment(folder)
         _run(*pip, "install", "--quiet", "--no-index", "--find-links", wheel.parent, wheel)
@@ -162,11 +162,11 @@ def _make(folder: Path, wheel: Path) -> None:
 
 
 def _environment(folder: Path) -> tuple[str | Path, ...]:
-    """Make an environment of this Python's; the command that installs into it. Raises Refused."""
+    """Create a virtual environment; returns the command that installs into it. Raises Refused."""
     python = folder / "bin" / "python"
     has_pip = _has_pip()
     try:
-        venv.create(folder, with_pip=not has_pip, symlinks=True)  # a copy of some would not find its libraries
+        venv.create(folder, with_pip=not has_pip, symlinks=True)  # with copies, some would not find their libraries
     except subprocess.CalledProcessError as problem:
         why = f"{sys.executable} cannot make an environment: {problem.output.decode(errors='replace').strip()[-500:]}"
         raise Refused(f"{why}; install its venv package (apt-get install python3-venv)") from None
@@ -174,7 +174,7 @@ def _environment(folder: Path) -> tuple[str | Path, ...]:
 
 
 def _has_pip() -> bool:
-    """Whether this Python has a pip that installs into another's environment, so that each needs none of its own."""
+    """Whether this Python has a pip that can install into another environment."""
     try:
         installed = version("pip").split(".")[:2]
         return tuple(map(int, installed)) >= PIP
@@ -183,7 +183,7 @@ def _has_pip() -> bool:
 
 
 def _switch(folder: Path) -> None:
-    """Lead the link to a version, and the other to that which it led to."""
+    """Switch the link to a version, and the second link to the previous one."""
     before = _led_to(HOME)
     _lead(HOME, folder)
     if before:
@@ -191,8 +191,8 @@ def _switch(folder: Path) -> None:
 
 
 def _lead(link: Path, folder: Path) -> None:
-    """Make a link, or replace it: at no moment is there none."""
-    new = link.with_name(f".{link.name}.new")  # nobody else makes it meanwhile
+    """Create or replace a link atomically."""
+    new = link.with_name(f".{link.name}.new")  # no other process creates it
     new.unlink(missing_ok=True)
     new.symlink_to(folder)
     new.replace(link)
@@ -208,7 +208,7 @@ def _name_of(link: Path) -> str:
 
 
 def _users_of(folder: Path) -> list[str]:
-    """The processes whose program or script lies in a folder, by number."""
+    """The processes with a program or script in a folder, by number."""
     users = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -219,16 +219,16 @@ def _users_of(folder: Path) -> list[str]:
 
 
 def _slurmd() -> str:
-    """The number of a process of root's that is called so; empty where there is none."""
+    """The number of root's process of that name; empty if there is none."""
     for name in Path("/proc").glob("[0-9]*/comm"):
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # it may have ended
             if name.read_text() == "slurmd\n" and name.stat().st_uid in (0, os.geteuid()):
                 return name.parent.name
     return ""
 
 
 def _run(*command: str | Path) -> None:
-    """Run a program in /, where nobody else leaves modules for `python -m`. Raises Refused where it fails."""
+    """Run a program in /, where nobody else can place modules for `python -m`. Raises Refused if it fails."""
     ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, cwd="/")
     if ran.returncode:
         raise Refused(f"{command[0]} ended with {ran.returncode}: {(ran.stderr or ran.stdout).strip()[-2000:]}")
@@ -243,7 +243,7 @@ def _one_at_a_time() -> Iterator[None]:
 
 
 def main() -> int:
-    """0 where it is done, 1 where nothing was changed, 4 for a wrong command."""
+    """0 if done, 1 if nothing was changed, 4 for a usage error."""
     parser = argparse.ArgumentParser("clusterproof-slurm", description="for Slurm's nodes (install.md)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     own_folder = Path(__file__).resolve().parent
@@ -267,7 +267,7 @@ def main() -> int:
 
 
 def _done(command: str, folder: Path, checkout: Path) -> str:
-    """Do what is asked for; what was done. Raises Refused, OSError."""
+    """Run the command; returns what was done. Raises Refused, OSError."""
     if sys.version_info < OLDEST:
         raise Refused(f"this Python is {sys.version.split()[0]}; expected 3.10 or newer: run this with it")
     if command == "wheels":

@@ -1,8 +1,8 @@
-"""`clusterproof accept X`: a cluster taken into service, in stages of the suite's own checks.
+"""`clusterproof accept X`: acceptance of a cluster in stages, made of the suite's own checks.
 
-`population` decides on what was measured, `state` what runs next, `journal` keeps what ended, `report` says it.
+`population` judges measurements, `state` decides what runs next, `journal` records finished runs, `report` reports.
 
-Here: what one run has of each of its nodes: verdicts, what was measured, and of what hardware it is.
+This module: what one run says of each node: verdicts, measurements, and hardware.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from pathlib import Path
 
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.cluster import InventoryError
-from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.core.result import Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.gpu.facts_rack import CLUSTER, cluster_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.perf.facts import is_of_comparison
@@ -27,28 +30,29 @@ from clusterproof.reports.results import read_results
 
 RESULTS, RECORDING = "results.jsonl", "recording"
 UNKNOWN = "unknown"  # kind of hardware
+MAX_LEVEL = 60  # characters
 OF_MODEL = ", PCI device "
 
 
 @record
 class UnitSpeed:
-    """How fast a node or one of its GPUs was, above 0. `model` and `way` tell its GPUs apart, where that is needed."""
+    """The speed of a node or one of its GPUs, above 0. `model` and `way` distinguish GPUs, where needed."""
 
     measurement: str
-    what: str  # was measured
+    what: str  # name of the measurement
     device: str  # empty: the node itself
     speed: float
     model: str = ""
-    way: str = ""  # to the other GPUs
+    way: str = ""  # path to the other GPUs
 
     @property
     def of_model(self) -> str:
-        """What was measured, of GPUs of its model."""
+        """The measurement, including the GPU's model."""
         return f"{self.what}{OF_MODEL}{self.model}" if self.model else self.what
 
     @property
     def in_words(self) -> str:
-        """As its check names it: `GPU 3, host to GPU by nvbandwidth`."""
+        """Named as in its check: `GPU 3, host to GPU by nvbandwidth`."""
         return f"GPU {self.device}, {self.what}" if self.device else self.what
 
 
@@ -56,34 +60,35 @@ class UnitSpeed:
 class NodeRun:
     """One node in a run that reached it."""
 
-    machine: NodeIdentity  # NOBODY where it did not say
+    machine: NodeIdentity  # NOBODY if not reported
     kind: str
     speeds: Sequence[UnitSpeed] = ()
     type: str = ""  # empty where it is unknown
+    levels: Mapping[str, str] = field(default_factory=dict)  # what it shares with a part of the nodes, by what that is
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """Its serials, as plain JSON."""
+        """Its serial numbers, as plain JSON."""
         return asdict(self.machine)
 
     def is_other_than(self, before: NodeRun) -> bool:
-        """Whether it is another machine: by its instance, else by its serial and its GPUs."""
+        """Whether it is another machine: by instance id, else by its serial and its GPUs."""
         mine, others = self.machine, before.machine
         is_by_serial = not (mine.instance_id and others.instance_id) and mine.serial and others.serial
         return not mine.is_same_machine(others) or bool(is_by_serial and mine.serial != others.serial)
 
     def besides_speed(self, result: Result, decides: Callable[[UnitSpeed], bool]) -> Result:
-        """What a check says besides how fast this node is beside others: of that populations decide.
+        """A check's findings other than this node's speed relative to others, which populations decide.
 
-        Where none does, what is slower than others of its own node counts as the check says.
+        If no population does, devices slower than others of their own node count as the check says.
         """
-        own = [one for one in self.speeds if acceptance.measures()[one.measurement].check == result.check]
+        own = [speed for speed in self.speeds if acceptance.measures()[speed.measurement].check == result.check]
 
         def counts(finding: Finding) -> bool:
             if not (own and is_of_comparison(finding.cause, finding.message)):
                 return True
-            said = {one.of_model for one in own if one.in_words in finding.message}
-            compared = [one for one in own if not said or one.of_model in said]
+            said = {speed.of_model for speed in own if speed.in_words in finding.message}
+            compared = [speed for speed in own if not said or speed.of_model in said]
             return finding.verdict is not Verdict.INCOMPLETE and not all(map(decides, compared))
 
         others = tuple(filter(counts, result.findings))
@@ -92,15 +97,16 @@ class NodeRun:
         return with_findings(result, others) if others else Result(result.check, result.node, Verdict.PASS)
 
     def completed(self, before: NodeRun | None) -> NodeRun:
-        """With what only an earlier run of the same machine was asked for."""
+        """With values that only an earlier run of the same machine collected."""
         if before is None or before.machine == NOBODY:
             return self
         machine = before.machine if self.machine == NOBODY else self.machine.completed(before.machine)
         kind = self.kind if before.kind == UNKNOWN else before.kind
-        return replace(self, machine=machine, kind=kind, type=before.type or self.type)
+        levels = {**before.levels, **self.levels}
+        return replace(self, machine=machine, kind=kind, type=before.type or self.type, levels=levels)
 
     def gpus_replaced(self, before: NodeRun) -> set[str]:
-        """The devices that are GPUs which this machine did not have before; one that is lost only renumbers others."""
+        """The devices that are GPUs which this machine did not have before; a lost GPU only renumbers others."""
         were = {gpu.index: gpu.uuid for gpu in before.machine.gpus}
         new = (gpu for gpu in self.machine.gpus if gpu.uuid not in were.values())
         return {str(gpu.index) for gpu in new if gpu.index in were}
@@ -108,14 +114,14 @@ class NodeRun:
 
 @record
 class StageRun:
-    """What one run left."""
+    """The results that one run left, and where."""
 
     results: Sequence[Result]
     seen: Mapping[str, NodeRun]
 
 
 def read_run(folder: Path) -> StageRun:
-    """What lies in the folder of a run. Raises OSError, ValueError."""
+    """Read the folder of a run. Raises OSError, ValueError."""
     recording = folder / RECORDING
     try:
         cluster = read_cluster(recording)
@@ -126,12 +132,13 @@ def read_run(folder: Path) -> StageRun:
     seen = {}
     for name, node in of_run.items():
         if node.evidence.unreached is None:
-            seen[name] = NodeRun(who.get(name, NOBODY), _kind(node), tuple(_speeds(node)), node.type_name)
+            machine = who.get(name, NOBODY)
+            seen[name] = NodeRun(machine, _kind(node), tuple(_speeds(node)), node.type_name, _levels(node))
     return StageRun(read_results(folder / RESULTS), seen)
 
 
 def _kind(node: Node) -> str:
-    """The hardware that nodes are compared within: the type, and the model of its GPUs."""
+    """The hardware within which nodes are compared: the type, and the model of its GPUs."""
     try:
         models = {gpu.name for gpu in node.gpus}
     except (Incomplete, NotApplicable):
@@ -139,8 +146,21 @@ def _kind(node: Node) -> str:
     return ", ".join(filter(None, (node.type_name, *sorted(models)))) or UNKNOWN
 
 
+def _levels(node: Node) -> Mapping[str, str]:
+    """The NVLink domain that it is in, and the versions of its firmware, of which nodes may have come in batches."""
+    read, gpus = readings(node, "platform")[0], readings(node, "gpus")[0].get("gpus", ())
+    vbios = [reading["vbios"] for gpu in gpus if (reading := readings(gpu, "vbios")[0])]
+    bios = readings(read["platform"], "bios")[0].get("bios") if read else None
+    try:
+        domain = cluster_of(node)[CLUSTER]
+    except (Incomplete, NotApplicable):
+        domain = None
+    found = {"NVLink": domain, "VBIOS": " and ".join(sorted({*vbios})), "BIOS": bios}
+    return {name: printable(" ".join(value.split()), MAX_LEVEL) for name, value in found.items() if value}
+
+
 def _speeds(node: Node) -> Iterator[UnitSpeed]:
-    """What a population decides of. Where a device did nothing at all, the check that measured it does."""
+    """The measurements that a population judges. A device that did nothing at all is left to the check."""
     for name in acceptance.measures():
         try:
             of_measure = _READ[name](node)
@@ -159,7 +179,7 @@ def _of_each(node: Node, name: str, what: str, by_device: Speeds) -> Iterator[Un
 
 
 def _busbw(node: Node) -> Mapping[str, Speeds]:
-    """Of the largest message, where all values were right."""
+    """The bus bandwidth of the largest message, if all values were correct."""
     rows = node.node_busbw.rows
     if not rows or any(row.wrong for row in rows):
         return {}
@@ -178,3 +198,37 @@ _READ: Mapping[str, Callable[[Node], Mapping[str, Speeds]]] = {
     "node_busbw": _busbw,
     "fs_bandwidth": _files,
 }
+
+
+@record
+class Failure:
+    """Why a node was excluded."""
+
+    stage: str
+    check: str
+    words: str
+    action: str
+    folder: str
+
+
+@record
+class OwnResult:
+    """A check's result on a node in one run, with its folder; in the stage `speed`, with the measured values."""
+
+    result: Result
+    folder: str
+    seen: NodeRun | None
+
+
+@record
+class OtherResult:
+    """A finding about a pair or the cluster: the nodes of its run, and the folder of its evidence."""
+
+    stage: str
+    nodes: frozenset[str]
+    folder: str
+    result: Result
+
+    def speaks_of(self, node: str) -> bool:
+        """Whether it is of a pair that the node is one of."""
+        return self.result.is_of_pair and node in self.result.node.split("~")

@@ -1,4 +1,4 @@
-"""`clusterproof accept X`: a new or repaired cluster, taken into service on evidence."""
+"""`clusterproof accept X`: acceptance of a new or repaired cluster on evidence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from clusterproof.plugins.options.table import Joined
 from clusterproof.reports.formats import write_whole
 from clusterproof.reports.run_folder import safe_name
 
-INTERRUPTED, UNREADABLE, OPEN = 2, 4, 10  # exit codes, as of a run
+INTERRUPTED, UNREADABLE, OPEN = 2, 4, 10  # exit codes, as those of a run
 RECORD, PAGE, NAMESPACE = "acceptance.json", "acceptance.html", "clusterproof-acceptance"
 
 
@@ -54,7 +54,7 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
     if option.dry_run:
         return 0, "\n".join(_planned(plan, cluster)) + "\n"
     if option.sign:
-        _signature(b"", option.sign)  # what cannot be used is better known before the stages than behind them
+        _signature(b"", option.sign)  # an unusable key is better reported before the stages than after them
     folder = Path(option.into or Path("acceptance") / safe_name(cluster.name))
     made = Acceptance(cluster, option.cluster, plan, folder)
     try:
@@ -66,7 +66,7 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
             _write(made, stopped, option)
         return INTERRUPTED, f"clusterproof accept: {stopped}\n"
     except JournalError as problem:
-        if made.is_read:  # else the report that lies there would say of what counts no more
+        if made.is_read:  # otherwise the existing report would be outdated
             _write(made, str(problem), option)
         raise
     report = _write(made, stopped, option)
@@ -74,7 +74,7 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
 
 
 def exit_code(report: Report) -> int:
-    """Of an acceptance that came to its end, or whose time is spent."""
+    """The exit code of an acceptance that is finished, or out of time."""
     return {ClusterVerdict.ACCEPTED: 0, ClusterVerdict.NOT_ACCEPTED: 1, ClusterVerdict.UNDECIDED: OPEN}[
         ClusterVerdict(report["outcome"])
     ]
@@ -95,7 +95,7 @@ def _again(nodeset: str, cluster: Cluster) -> list[str]:
 
 
 def _write(made: Acceptance, stopped: str, option: argparse.Namespace) -> Report:
-    """The page and the record, and its signature. Raises OSError, JournalError."""
+    """Write the page and the record, and its signature. Raises OSError, JournalError."""
     made_report = report(made.state, made.ended, made.named, stopped)
     if option.redact:
         made_report = redacted(made_report, made.cluster)
@@ -109,7 +109,7 @@ def _write(made: Acceptance, stopped: str, option: argparse.Namespace) -> Report
 
 
 def _signature(content: bytes, key: str) -> str:
-    """A detached signature of OpenSSH. Raises JournalError."""
+    """A detached OpenSSH signature. Raises JournalError."""
     command = ["ssh-keygen", "-Y", "sign", "-q", "-f", key, "-n", NAMESPACE]
     ran = subprocess.run(command, input=content, capture_output=True, check=False)
     if ran.returncode:
@@ -121,7 +121,7 @@ def _signature(content: bytes, key: str) -> str:
 
 
 def _planned(plan: AcceptancePlan, cluster: Cluster) -> Iterator[str]:
-    """The order of stages, hours, and what each proves."""
+    """The plan: the order of stages, hours, and what each proves."""
     count = len(cluster.targets)
     yield f"{number_of(count, 'node')} of {cluster.name}; {_load(plan, count)}; at most {plan.hours:g} h"
     if plan.bought.get("nodes", count) != count:

@@ -1,4 +1,4 @@
-"""What was found on nodes before they were repaired: by the history, and by the cases of jobs that they ended."""
+"""Earlier findings on repaired nodes: from the history, and from the cases of jobs that they ended."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ MAX_CASE_BYTES = 1 << 24
 
 @record
 class EarlierFinding:
-    """What was found on a node before: a check by its id, or those whose names have one of these words; and by whom."""
+    """An earlier finding on a node: a check by id, or checks whose names contain one of these words; and its source."""
 
     words: tuple[str, ...]
     source: str
 
     def is_about(self, check: str) -> bool:
-        """Whether this check tells if it is gone."""
+        """Whether this check shows if it is gone."""
         return check in self.words or any(word in check.rpartition(".")[2] for word in self.words)
 
 
 def before(
     cluster: Cluster, nodes: Sequence[str], history: str | None, cases: Sequence[str]
 ) -> Mapping[str, Sequence[EarlierFinding]]:
-    """What history says failed on each node and did not pass since, and what cases suspect.
+    """What failed on each node in the history without passing since, and what cases suspect.
 
     Raises InventoryError, HistoryError.
     """
@@ -44,7 +44,7 @@ def before(
     if history and last is None:
         raise InventoryError(f"--history {history!r:.120} has no run over {cluster.name}; expected one that has")
     for (check, named), verdict in last_verdicts.items():
-        for node in named.split("~") if verdict is Verdict.FAIL else ():  # of a pair both
+        for node in named.split("~") if verdict is Verdict.FAIL else ():  # both nodes of a pair
             if node in findings:
                 findings[node].append(EarlierFinding((check,), "the history"))
     for path in cases:
@@ -54,7 +54,7 @@ def before(
 
 
 def _of_case(path: str, nodes: Sequence[str]) -> Iterator[tuple[str, EarlierFinding]]:
-    """The checks and the load that are to prove what a case says, for each of these nodes. Raises InventoryError."""
+    """For each of these nodes, the checks and load that can confirm or refute a case. Raises InventoryError."""
     text = read_text(path, A_CASE, MAX_CASE_BYTES)
     try:
         document = json.loads(text)
@@ -74,7 +74,7 @@ def _of_case(path: str, nodes: Sequence[str]) -> Iterator[tuple[str, EarlierFind
 
 
 def without_history(cluster: Cluster, nodes: Sequence[str], history: str | None) -> Mapping[str, str]:
-    """Of each node that no run of the history has: that what was found on it before is not known.
+    """A statement for each node without runs in the history: earlier findings on it are unknown.
 
     Raises HistoryError.
     """

@@ -1,6 +1,6 @@
-"""The journal of an acceptance: every run that ended, as soon as it did, with the digests of its evidence. JSON Lines.
+"""The journal of an acceptance: each finished run with digests of its evidence, written at once. JSON Lines.
 
-The first line says of which cluster and plan it is. A run without its line did not end, and does not count.
+The first line identifies the cluster and the plan. A run without a line did not end, and does not count.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ if TYPE_CHECKING:
 
 SCHEMA = "clusterproof acceptance 1"
 FILE = "journal.jsonl"
-DIGESTS = "SHA256SUMS"  # of a run's folder: a line for each file, as sha256sum -c reads it
+DIGESTS = "SHA256SUMS"  # in a run's folder: a line for each file, in the format of sha256sum -c
 MAX_BYTES = 1 << 28
 MAX_DIGESTS = 1 << 26
 BLOCK = 1 << 20
-LATEST = 1e11  # seconds since 1970 that a date can still say
+LATEST = 1e11  # seconds since 1970: the latest representable date
 _FOLDER = re.compile(r"runs/[0-9]{4,9}-[a-z]{1,40}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class JournalError(ClusterproofError, ValueError):
-    """A journal that cannot be gone on with; the message is one line."""
+    """A journal that cannot be continued; the message is one line."""
 
 
 @record
 class EndedRun:
-    """One run that ended. Times are seconds since 1970, UTC; `evidence` is the digest of its DIGESTS."""
+    """One finished run. Times are seconds since 1970, UTC; `evidence` is the digest of its DIGESTS."""
 
     stage: str
-    number: int  # of the stage's runs, from 0
+    number: int  # number within the stage, from 0
     nodes: tuple[str, ...]
     command: tuple[str, ...]
     exit_code: int
     began: float
     ended: float
-    seconds: float  # that it took, which a clock that is set does not change where this process saw its end
+    seconds: float  # duration, independent of clock changes if this process saw the end
     folder: str
     evidence: str
 
 
 @record
 class RepairedNodes:
-    """Nodes that were repaired or replaced: what was measured of them before counts no more."""
+    """Nodes that were repaired or replaced: their earlier measurements no longer count."""
 
     nodes: tuple[str, ...]
     at: float
@@ -62,7 +62,7 @@ Line = EndedRun | RepairedNodes
 
 
 def read(folder: Path, cluster: str, digest: str) -> list[Line]:
-    """The lines of a folder's journal; none where there is none yet. Raises JournalError, OSError."""
+    """The lines of a folder's journal; empty if there is none yet. Raises JournalError, OSError."""
     path = folder / FILE
     try:
         lines = read_whole(path, MAX_BYTES, folder, is_own=True).decode().split("\n")
@@ -70,7 +70,7 @@ def read(folder: Path, cluster: str, digest: str) -> list[Line]:
         return []
     except UnicodeDecodeError:
         raise JournalError(f"{path} is not UTF-8; expected a journal of clusterproof accept") from None
-    whole = lines[:-1]  # a line that a kill cut short is none
+    whole = lines[:-1]  # drops a line that was cut by a kill
     if not whole:
         return []
     try:
@@ -134,10 +134,10 @@ def _number(record: dict[str, Any], name: str) -> float:
 
 
 class JournalWriter:
-    """An open journal: each line is on the disk before anything else begins."""
+    """An open journal: each line is synced to disk before anything else begins."""
 
     def __init__(self, folder: Path, cluster: str, digest: str) -> None:
-        """Begin one, or go on behind its last whole line. Raises OSError."""
+        """Create it, or append after its last complete line. Raises OSError."""
         self._file: FileIO = appendable(folder / FILE)
         self._file.seek(0)
         text = self._file.read()
@@ -148,7 +148,7 @@ class JournalWriter:
             self._write({"schema": SCHEMA, "cluster": cluster, "plan": digest})
 
     def append(self, line: Line) -> None:
-        """Keep one. Raises OSError."""
+        """Append an entry. Raises OSError."""
         record = as_json(line)
         self._write({"again": list(line.nodes), "at": line.at} if isinstance(line, RepairedNodes) else record)
 
@@ -162,7 +162,7 @@ class JournalWriter:
 
 
 def sealed(folder: Path) -> str:
-    """Write the digest of each file of a run beside them; the digest of that. Raises OSError."""
+    """Write the digests of all files of a run into its folder; returns their digest. Raises OSError."""
     lines = [f"{_digest(path, folder)}  {path.relative_to(folder).as_posix()}\n" for path in _files(folder)]
     text = "".join(lines).encode("utf-8", "surrogateescape")
     (folder / DIGESTS).write_bytes(text)
@@ -170,7 +170,7 @@ def sealed(folder: Path) -> str:
 
 
 def altered(folder: Path, evidence: str) -> str:
-    """What of a run's evidence is not what it was when the run ended; empty where all is. Raises OSError."""
+    """What has changed in a run's evidence since it ended; empty if nothing. Raises OSError."""
     text = read_whole(folder / DIGESTS, MAX_DIGESTS, folder)
     if hashlib.sha256(text).hexdigest() != evidence:
         return DIGESTS
@@ -189,14 +189,14 @@ def altered(folder: Path, evidence: str) -> str:
 
 
 def _files(folder: Path) -> list[Path]:
-    """All that is no folder, but the digests."""
+    """All files except the digests."""
     return sorted(
         path for path in folder.rglob("*") if (path.is_symlink() or not path.is_dir()) and path != folder / DIGESTS
     )
 
 
 def _digest(path: Path, folder: Path) -> str:
-    """Raises OSError: also of a link, or of what is no file."""
+    """Raises OSError: also for a link, or anything but a regular file."""
     digest = hashlib.sha256()
     with opened(path, folder) as file:
         while block := file.read(BLOCK):

@@ -1,4 +1,4 @@
-"""`acceptance.html`: the report as one page that asks the network for nothing; a browser prints it as a PDF."""
+"""`acceptance.html`: the report as one self-contained page that a browser can print as PDF."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clusterproof.reports.document.heat import StripLine, strip
 from clusterproof.reports.formats.html import content_policy, joined_files
 
 STYLES = ("page.css", "pairs.css", "acceptance.css")
-MAX_LINES = 40  # of a picture: the slowest nodes
+MAX_LINES = 40  # of a chart: the slowest nodes
 _CLASSES = {
     NodeVerdict.ACCEPTED: "pass",
     NodeVerdict.REJECTED: "fail",
@@ -30,7 +30,7 @@ _OUTCOMES = {
 
 
 def page(report: Report) -> str:
-    """The page. Whatever nodes and people named is text in it; it has no script."""
+    """The page. Names of nodes and people are escaped; it has no script."""
     style = joined_files(STYLES)
     sections = [section for section in _sections(report) if section.body]
     where = "".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in sections)
@@ -149,10 +149,22 @@ def _populations(report: Report) -> Iterator[str]:
         more = f"; the {MAX_LINES} slowest of {len(shares)} nodes" if len(shares) > MAX_LINES else ""
         floor = f", due {row['floor']:g}" if row["floor"] is not None else ""
         yield (
-            f"{title}<p>usual {row['usual']:.4g} {escape(row['unit'])}{floor}; {row['noise']:.1%} from run to run, "
+            f"{title}{_in_common(row)}"
+            f"<p>usual {row['usual']:.4g} {escape(row['unit'])}{floor}; {row['noise']:.1%} from run to run, "
             f"{row['between_nodes']:.1%} between nodes{more}. Each tick is the slowest device of a node.</p>"
             f"{strip(lines, 1 - report['errors']['slower'])}"
         )
+
+
+def _in_common(row: Report) -> str:
+    """What racks, batches and all nodes have in common; ticks below are beside it."""
+    lines = [
+        f"{', '.join(of['levels'])}: {of['nodes']} nodes at {of['share']:.1%} of what is usual elsewhere"
+        for of in row["in_common"]
+    ]
+    if row["drift"] is not None:
+        lines.append(f"all nodes: {row['drift']:.1%} in the last runs of what they had in the first")
+    return _list(lines)
 
 
 def _errors(report: Report) -> str:
@@ -171,7 +183,7 @@ def _errors(report: Report) -> str:
         f"A node is accepted after {often} runs of these stages or more; open ones are measured up to {most} times.",
         f"A fault that shows in half of the runs is missed by {half:.1%} of such acceptances.",
     ]
-    is_selection = bool(report["left"]) or any(node["replaced"] for node in report["nodes"])  # which has no bound
+    is_selection = bool(report["left"]) or any(node["replaced"] for node in report["nodes"])  # which can be any number
     if accepted and hours and report["outcome"] == ClusterVerdict.ACCEPTED.value and not is_selection:
         bound = min(1.0, 3 / accepted)
         lines.append(

@@ -1,4 +1,4 @@
-"""The plan of an acceptance: what was bought, both errors, the load that is allowed, the time, and the stages. TOML."""
+"""The plan of an acceptance: what was bought, both error rates, allowed load, time, and stages. TOML."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_te
 DESCRIBED = "docs/accept.md"
 TABLES = ("bought", "errors", "limits", "stages", "floors", "options")
 MOST_HOURS, MOST_NODES, MOST_RUNS = 24 * 60, 100_000, 100
-SPEED = "speed"  # the stage whose measurements populations decide
-FILES, OF_FILES = "fs_bandwidth", "--fs-bandwidth"  # a measurement, and the option that names where
-LEAST_ERROR, LEAST_SHARE = 1e-9, 0.01  # that a plan may declare
+SPEED = "speed"  # the stage whose measurements populations judge
+FILES, OF_FILES = "fs_bandwidth", "--fs-bandwidth"  # a measurement, and the option with its folder
+LEAST_ERROR, LEAST_SHARE = 1e-9, 0.01  # the smallest that a plan may declare
 
 
 @record
 class AcceptancePlan:
-    """What is to be proven, and how. `options` are of `clusterproof check`; 0 nodes at once are all."""
+    """What is to be proven, and how. `options` are those of `clusterproof check`; `at_once` 0 means all nodes."""
 
-    bought: Mapping[str, object]  # nodes, type, and what each node is to have
+    bought: Mapping[str, object]  # nodes, type, and what each node should have
     errors: Errors
     most_runs: int
     hours: float
@@ -41,38 +41,38 @@ class AcceptancePlan:
 
     @property
     def digest(self) -> str:
-        """Of all that it says: another plan is another acceptance."""
+        """A digest of the whole plan: another plan is another acceptance."""
         return hashlib.sha256(repr(as_json(self)).encode()).hexdigest()
 
     @property
     def due(self) -> tuple[str, ...]:
-        """What each run is told that nodes are to have."""
+        """What each run expects of nodes."""
         counted = [f"{name}={count}" for name, count in self.bought.items() if name not in ("nodes", "type")]
         return (f"--expect={','.join(counted)}",) if counted else ()
 
     def at_once(self, count: int) -> int:
-        """How many of so many nodes may be under load at once."""
+        """How many of these nodes may be under load at the same time."""
         return min(count, self.nodes_at_once or count)
 
     @property
     def pairs_limit(self) -> int:
-        """How many pairs may be under load at once; 0: all."""
+        """How many pairs may be under load at the same time; 0: all."""
         return min(filter(None, (self.pairs_at_once, self.nodes_at_once // 2)), default=0)
 
     def largest_group(self, count: int) -> int:
-        """On how many of so many nodes collectives are measured at most; 0 where there is no group."""
+        """The largest number of nodes for collectives; 0 if there is no group."""
         at_once = 2 * self.pairs_limit
         if not at_once or count <= at_once:
             return count if count >= FEWEST_NODES else 0
         return 1 << at_once.bit_length() - 1 if at_once >= FIRST_SIZE else 0
 
     def minutes(self, stage: Stage) -> float:
-        """About how long one run of one batch of a stage takes."""
+        """The approximate duration of one run of one batch of a stage."""
         return minutes(stage, self.options)
 
 
 def plan_of(path: Path | None, cluster: Cluster) -> AcceptancePlan:
-    """The plan that a file says, completed for these nodes; of no file the default. Raises InventoryError."""
+    """The plan in a file, completed for these nodes; without a file the default. Raises InventoryError."""
     record = parse_toml(read_text(path, f"a plan ({DESCRIBED})"), path.name, DESCRIBED) if path else {}
     head = Table(path.name if path else "the plan", record)
     head.only(*TABLES)
@@ -104,7 +104,7 @@ def plan_of(path: Path | None, cluster: Cluster) -> AcceptancePlan:
 
 
 def kind_of(cluster: Cluster) -> str:
-    """`gpu`, `neuron` or `cpu`, by what the inventory says of its nodes; GPUs where it says nothing."""
+    """`gpu`, `neuron` or `cpu`, according to the inventory; GPUs if it says nothing."""
     catalog = Catalog.of(NO_POLICY)
     kinds = set()
     for target in cluster.targets:
@@ -149,7 +149,7 @@ def _number(given: Table, key: str, above: float, below: float, default: float) 
 
 
 def _impossible(cluster: Cluster) -> tuple[str, ...]:
-    """The stages that this way to the nodes has no launcher for: pods are started in pairs."""
+    """The stages for which this connection has no launcher: pods are started in pairs."""
     return ("collectives",) if is_loaded_by_pods(cluster) else ()
 
 
@@ -175,7 +175,7 @@ def _floors(given: Table) -> Mapping[str, float]:
 
 
 def _require_measured(floors: Mapping[str, float], stages: Sequence[Stage], options: Sequence[str], where: str) -> None:
-    """Refuse what would be promised and never measured. Raises InventoryError."""
+    """Reject requirements that would never be measured. Raises InventoryError."""
     if floors and SPEED not in {stage.name for stage in stages}:
         raise InventoryError(
             f"{where}: {', '.join(floors)} is measured by the stage {SPEED}; expected it among the stages, or no floors"

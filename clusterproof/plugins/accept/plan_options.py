@@ -1,4 +1,4 @@
-"""The options of `clusterproof check` in a plan: which it may name, their values, and how long runs take by them."""
+"""Options of `clusterproof check` in a plan: which are allowed, their values, and their effect on duration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clusterproof.plugins.options.perf_validate import check_loads, check_pair_o
 from clusterproof.plugins.options.validate import check_options
 from clusterproof.plugins.policy import find_policy, refuse_empty
 
-OF_ACCEPT = (  # options of a run that accept gives itself, that write where it does not look, or that are of jobs
+OF_ACCEPT = (  # options that accept sets itself, that write where it does not look, or that are for jobs
     *("--cluster", "--nodes", "--exclude", "--run", "--report", "--no-report", "--results", "--record", "--redact"),
     *("--resume", "--pairs", "--pairs-at-once", "--bundle", "--keep", "--history", "--since-last", "--report-url"),
     *("--fs-at-once", "--k8s-gate", "--refresh-catalog", "--save-baseline", "--incomplete", "--concerns", "--expect"),
@@ -29,7 +29,7 @@ OF_ACCEPT = (  # options of a run that accept gives itself, that write where it 
 
 
 def option_words(given: Table) -> Iterator[str]:
-    """The words for the command line. Raises InventoryError."""
+    """The command-line arguments. Raises InventoryError."""
     groups = (*table.GROUPS.values(), *perf_table.GROUPS.values())
     known = {option.flag.removeprefix("--"): option for group in groups for option in group}
     as_typed = Namespace(**{option.dest: option.more.get("default") for option in known.values()})
@@ -58,7 +58,7 @@ def option_words(given: Table) -> Iterator[str]:
 
 
 def _require_sense(option: Any, where: str) -> None:
-    """Refuse now what each run would. Raises InventoryError."""
+    """Reject now what each run would reject. Raises InventoryError."""
     try:
         check_options(option)
         check_loads(option)
@@ -74,7 +74,7 @@ def _require_sense(option: Any, where: str) -> None:
 
 
 def _expected(option: table.Option, word: str) -> str:
-    """What is expected in place of this value; empty where the command line takes it."""
+    """What is expected instead of this value; empty if it is valid."""
     kind, choices = option.more.get("type", str), [*map(str, option.more.get("choices", ()))]
     if choices:
         return "" if word in choices else f"one of {', '.join(choices)}"
@@ -87,7 +87,7 @@ def _expected(option: table.Option, word: str) -> str:
 
 
 def minutes(stage: Stage, options: Sequence[str]) -> float:
-    """About how long one run of one batch takes, where these options ask for more than the stage has by itself."""
+    """The approximate duration of one run of one batch, if these options need more than the stage's default."""
     given = {name: value for name, _, value in (word.partition("=") for word in options)}
     if stage.scope != "nodes":
         budget = given.get("--pairs-budget")

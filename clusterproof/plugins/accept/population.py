@@ -1,24 +1,26 @@
-"""What is usual in a population of alike hardware, and what the values of one unit weigh for good and for bad.
+"""The reference of a population of alike hardware, and likelihood ratios of one unit's values: good or bad.
 
-A unit is a node, or a device of one. It is bad where it is slower than its population by the declared effect, always or
-in the declared share of runs. Values are logarithms, and more is better.
+A unit is a node, or a device of one. It is bad if it is slower than its population by the declared effect, always or in
+the declared share of runs. Values are logarithms, and more is better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil, exp, inf, log, pi, sqrt
 
+from clusterproof.plugins.accept.factors import FEWEST_NODES, Shift, of_node, shifts_of
 from clusterproof.plugins.benchmarks.pairwise.likelihood import JITTERY, LEAST_SIGMA
 from clusterproof.plugins.benchmarks.pairwise.normal import Tails, tails
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.robust import median, spread, spread_above
 
-Unit = tuple[str, str]  # a node and its device; the node itself has an empty one
+Unit = tuple[str, str]  # a node and its device, empty for the node itself
 Values = Mapping[Unit, float]  # of one run
+Levels = Mapping[str, Sequence[str]]  # by node: its rack, its group, its versions
 
-FEWEST_NODES = 3  # that show what is usual, or what all have in common
 FEWEST_OF_A_RUN = 8  # units, to know what all of a run had in common
 POLISHES = 3  # of runs against units, until neither changes
 JITTERS = (2.5, 5.0)  # times the usual noise, that of a unit with a noise of its own
@@ -26,13 +28,14 @@ USUAL = 3.0  # standard deviations between good units, within which none is bad 
 OF_THE_WAY = 0.6  # to the effect, at most, that good units may differ by
 FASTER = 2.0  # standard deviations above the usual: whatever is faster is as good as that
 APART = 0.1  # of good units, beforehand, those that differ by so much to either side
+NO_LEVELS: Levels = {}
 _MEDIAN = 1.2533  # its standard error on normal noise, times that of the mean
 _MAD = 1.17  # the relative standard error of a spread by the MAD, times the square root of how many values there are
 
 
 @record
 class Errors:
-    """Both errors, declared beforehand, and what makes a unit bad: shares, each between 0 and 1."""
+    """The two error rates and the effect size of a plan: shares between 0 and 1."""
 
     good_rejected: float  # of good nodes
     bad_accepted: float  # of bad nodes
@@ -41,38 +44,62 @@ class Errors:
 
     @property
     def effect(self) -> float:
-        """The least difference of logarithms that is bad."""
+        """The smallest difference of logarithms that is bad."""
         return -log(1 - self.slower)
 
     @property
     def least_runs(self) -> int:
-        """How often each node is measured: a fault that shows in so many runs is missed in all of them no oftener."""
+        """How often to measure each node, so that a fault that shows in some runs is rarely missed in all of them."""
         return max(1, ceil(log(self.bad_accepted) / log(1 - self.shows_in) - 1e-9))
 
 
 @record
 class Reference:
-    """What is usual in a population, as logarithms and differences of them."""
+    """Centre and spread of a population, in logarithms."""
 
     centre: float
     sigma: float  # of one unit, from run to run
-    between: float  # of good units, beyond that
+    between: float  # of good units, in addition
     error: float  # standard error of the centre
     tails: Tails
     runs: Mapping[int, float]  # what all units of a run had in common
     middles: Mapping[Unit, float]
     nodes: int
+    shifts: tuple[Shift, ...] = ()  # of racks and batches, from the centre
 
     @property
     def apart(self) -> float:
-        """How far below the centre a unit may be that is not bad for that alone."""
+        """How far below the centre a unit may be without being bad for that alone."""
         return USUAL * self.between + self.error
 
+    def error_in_common(self, nodes: int) -> float:
+        """The standard error of what so many nodes of a run have in common."""
+        return _MEDIAN * self.sigma / sqrt(nodes)
 
-def reference_of(runs: Mapping[int, Values], floor: float | None = None) -> Reference | None:
+    def held_to(self, levels: Sequence[str], floor: float | None, effect: float) -> Reference:
+        """What a node of these levels is held to: what is usual in its rack and batch, and no less than is due.
+
+        Where that is so slow that it is bad, what is usual everywhere: a rack that is bad does not excuse its nodes.
+        """
+        own = [*of_node(levels, self.shifts)]
+        by = sum(shift.by for shift in own)
+        if not own or by <= -effect or self.centre == floor:
+            return self
+        few = min(shift.nodes for shift in own)
+        error = self.error * sqrt(1 + self.nodes / few)
+        return replace(self, centre=self.centre + by if floor is None else max(self.centre + by, floor), error=error)
+
+
+def reference_of(
+    runs: Mapping[int, Values],
+    floor: float | None = None,
+    levels: Levels = NO_LEVELS,
+    by_chance: float = 0.0,
+) -> Reference | None:
     """What is usual, where enough nodes show it; `floor`, a logarithm, is what is due at least.
 
-    With a floor fewer nodes suffice: what is due is then known.
+    With a floor fewer nodes suffice: what is due is then known. What the nodes of a rack or batch, in `levels`, have in
+    common is no difference between good nodes; `by_chance` is how often chance may show it.
     """
     of_unit = by_unit(runs)
     nodes = {node for node, _ in of_unit}
@@ -84,13 +111,23 @@ def reference_of(runs: Mapping[int, Values], floor: float | None = None) -> Refe
     sigma = max(spread(steps), LEAST_SIGMA) * (1 + _MAD / sqrt(max(1, len(steps))))
     about = [x for unit, own in of_unit.items() for x in _about(own, middles[unit], common)]
     often = median(map(len, of_unit.values()))
-    whole = spread_above(list(middles.values()))
+    shifts = shifts_of(of_nodes(middles), levels, by_chance, acceptance.common().least)
+    beside = [x - sum(one.by for one in of_node(levels.get(node, ()), shifts)) for (node, _), x in middles.items()]
+    whole = spread_above(beside)
     between = sqrt(max(0.0, whole**2 - (_MEDIAN * sigma) ** 2 / often))
     error = _MEDIAN * max(whole, sigma / sqrt(often)) / sqrt(len(nodes))
-    centre = median(middles.values())
+    centre = median(beside)
     if floor is not None and (floor > centre or len(nodes) < FEWEST_NODES):
         centre, between, error = floor, 0.0, 0.0
-    return Reference(centre, sigma, between, error, tails(about, sigma), common, middles, len(nodes))
+    return Reference(centre, sigma, between, error, tails(about, sigma), common, middles, len(nodes), shifts)
+
+
+def of_nodes(middles: Mapping[Unit, float]) -> dict[str, float]:
+    """The middle of the units of each node."""
+    of_node: dict[str, list[float]] = {}
+    for (node, _), x in middles.items():
+        of_node.setdefault(node, []).append(x)
+    return {node: median(own) for node, own in of_node.items()}
 
 
 def by_unit(runs: Mapping[int, Values]) -> dict[Unit, dict[int, float]]:
@@ -103,7 +140,7 @@ def by_unit(runs: Mapping[int, Values]) -> dict[Unit, dict[int, float]]:
 
 
 def _in_common(runs: Mapping[int, Values], of_unit: Mapping[Unit, Mapping[int, float]]) -> dict[int, float]:
-    """What all units of a run had in common; nothing of a run that has few."""
+    """What all units of a run had in common; nothing for a run with few units."""
     common = dict.fromkeys(runs, 0.0)
     for _ in range(POLISHES if len(runs) > 1 else 0):
         middles = {unit: _middle(own, common) for unit, own in of_unit.items()}
@@ -112,13 +149,17 @@ def _in_common(runs: Mapping[int, Values], of_unit: Mapping[Unit, Mapping[int, f
 
 
 def in_common(values: Values, middles: Mapping[Unit, float]) -> float:
-    """What all units of a run had in common beside what they usually have; nothing where they are few, or of few nodes.
+    """What all units of a run had in common, relative to the usual; nothing if they are few, or of few nodes.
 
-    Else a node that is slow as a whole now and then would be as usual, where nobody was measured beside it.
+    Otherwise a node that is slow as a whole at times would look usual when it was measured alone.
     """
     known = {unit: x - middles[unit] for unit, x in values.items() if unit in middles}
-    nodes = {node for node, _ in known}
-    return median(known.values()) if len(known) >= FEWEST_OF_A_RUN and len(nodes) >= FEWEST_NODES else 0.0
+    return median(known.values()) if is_wide(known) else 0.0
+
+
+def is_wide(units: Collection[Unit]) -> bool:
+    """Whether so many units show what all of a run have in common."""
+    return len(units) >= FEWEST_OF_A_RUN and len({node for node, _ in units}) >= FEWEST_NODES
 
 
 def _middle(own: Mapping[int, float], common: Mapping[int, float]) -> float:
@@ -126,21 +167,21 @@ def _middle(own: Mapping[int, float], common: Mapping[int, float]) -> float:
 
 
 def _steps(own: Mapping[int, float], common: Mapping[int, float]) -> Iterator[float]:
-    """From one run of a unit to its next, as noise of one: a unit that is slow in all of them is no noise."""
+    """Differences between consecutive runs of a unit, as noise of one: a unit that is always slow has no noise."""
     for before, after in pairwise(own[run] - common[run] for run in sorted(own)):
         yield (after - before) / sqrt(2)
 
 
 def _about(own: Mapping[int, float], middle: float, common: Mapping[int, float]) -> list[float]:
-    """How far the values of a unit are from its middle, without the one that is nearest to it."""
+    """How far a unit's values are from its median, except for the nearest one."""
     return sorted((x - common[run] - middle for run, x in own.items()), key=abs)[1:]
 
 
 def is_bad(xs: Sequence[float], reference: Reference, errors: Errors, tries: int) -> bool:
-    """Whether the values of a unit weigh so much for bad as a good one has by chance no oftener than declared.
+    """Whether a unit's values are such evidence of a fault as a good unit shows no more often than declared.
 
-    They are beside what is usual and what their runs had in common. The lowest does not count: it may be an outlier.
-    `tries` is how many units a node has, in all measurements: one of them suffices to reject it.
+    The values are relative to the usual and to what their runs had in common. The lowest is ignored, as it may be an
+    outlier. `tries` is how many units a node has, in all measurements: one bad unit suffices to reject the node.
     """
     kept = sorted(xs)[1:]
     if not kept or median(kept) > -errors.effect / 2:
@@ -153,26 +194,26 @@ def is_bad(xs: Sequence[float], reference: Reference, errors: Errors, tries: int
 
 
 def is_good(xs: Sequence[float], reference: Reference, errors: Errors) -> bool:
-    """The same for good: by chance no bad unit has it oftener than declared."""
+    """The converse: such evidence of being good as a bad unit shows no more often than declared."""
     if len(xs) < errors.least_runs:
         return False
-    fastest = FASTER * reference.sigma  # else it would be an outlier, which weighs for neither
+    fastest = FASTER * reference.sigma  # otherwise an outlier, which is evidence for neither
     xs = [min(x, fastest) for x in xs]
     weigh = _Weighed(xs, reference, errors.shows_in)
     within = min(reference.apart, OF_THE_WAY * errors.effect)
     good = _mean([weigh.good(shift) for shift in (0.0, within, -within)], [1 - 2 * APART, APART, APART])
-    most = good - log(1 / errors.bad_accepted)  # that any explanation as bad may weigh
+    most = good - log(1 / errors.bad_accepted)  # maximum weight of any explanation as bad
     slow = sorted(_slow(xs, errors.effect))
     return all(likely <= most for shift in slow for likely in weigh.slow(shift, above=most))
 
 
 def _slow(xs: Sequence[float], effect: float) -> set[float]:
-    """How slow it may be: by the effect, and by whatever its values suggest."""
+    """How slow it may be: by the effect, and by values that its own suggest."""
     return {-effect, *(x for x in (*xs, median(xs)) if x < -effect)}
 
 
 class _Weighed:
-    """How likely values are, as logarithms."""
+    """Log-likelihoods of values."""
 
     def __init__(self, xs: Sequence[float], reference: Reference, now_and_then: float) -> None:
         self._xs = [(x, reference.tails.density(x)) for x in xs]
@@ -181,12 +222,12 @@ class _Weighed:
         self._part = now_and_then
 
     def good(self, shift: float) -> float:
-        """Of a unit that is off by so much, with the usual noise or more."""
+        """For a unit with this offset, with the usual noise or more."""
         usually = self._likely(shift, self._sigma)
         return max(usually, *self._jittery(shift, above=usually))
 
     def slow(self, shift: float, above: float = -inf) -> Iterator[float]:
-        """The same now and then, always, and with more noise; without what is not likelier than `above` for sure."""
+        """The same for slow at times, always, or with more noise; skips what cannot exceed `above`."""
         yield self._partly(shift)
         yield self._likely(shift, self._sigma)
         yield from self._jittery(shift, above)

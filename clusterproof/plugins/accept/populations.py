@@ -1,51 +1,57 @@
-"""All populations of an acceptance: by kind of hardware, measurement and what was measured; what they say of a node."""
+"""All populations of an acceptance, by hardware and measurement, and the decisions on nodes that they lead to."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from math import log
+from math import exp, log
 
 from clusterproof.plugins.accept import OF_MODEL, NodeRun, UnitSpeed
 from clusterproof.plugins.accept.plan import AcceptancePlan
-from clusterproof.plugins.accept.population import Unit
+from clusterproof.plugins.accept.population import Levels, Unit
 from clusterproof.plugins.accept.sequential import Decision, JudgedUnit, Population, as_fast, joined
 from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
 OF_NO_GPU = ("fs_bandwidth",)  # measurements
+LOOK_AT = "compare what they share: inlet temperature, power limits, clocks, firmware"
 Key = tuple[str, str, str]  # kind of hardware, measurement, what was measured
 
 
 class Populations:
-    """What was measured of all nodes. Runs are added in the order in which they ended."""
+    """All measurements of all nodes. Runs are added in the order in which they ended."""
 
     def __init__(self, plan: AcceptancePlan) -> None:
         self.plan = plan
         self.by_key: dict[Key, Population] = {}
         self._nodes: dict[tuple[str, ...], set[str]] = defaultdict(set)  # by kind, measurement; and what was measured
         self._apart: dict[Key, set[Key]] = defaultdict(set)  # by what was measured: by how near GPUs are to the others
+        self._levels: dict[str, Sequence[str]] = {}  # by node
         self._joined: dict[Key, Key] = {}  # of such a population, that of which it is: it is as fast
 
-    def add(self, number: int, seen: Mapping[str, NodeRun], kinds: Mapping[str, str]) -> None:
-        """Take in a run of the nodes whose hardware `kinds` has."""
+    def add(self, number: int, seen: Mapping[str, NodeRun], kinds: Mapping[str, str], levels: Levels) -> None:
+        """Take in a run of the nodes whose hardware `kinds` has, and `levels` their racks and batches."""
+        self._levels |= levels
         values: dict[Key, dict[Unit, float]] = defaultdict(dict)
         in_doubt: dict[Key, set[Unit]] = defaultdict(set)
         for node in kinds:
-            for one in seen[node].speeds:
-                key = self._key(kinds[node], one)
-                values[key][node, one.device] = log(one.speed)
-                whole = kinds[node], one.measurement, one.of_model
+            for speed in seen[node].speeds:
+                key = self._key(kinds[node], speed)
+                values[key][node, speed.device] = log(speed.speed)
+                whole = kinds[node], speed.measurement, speed.of_model
                 self._apart[whole].add(key)
                 self._nodes[whole].add(node)
                 self._nodes[whole[:2]].add(node)
-                if UNKNOWN_WAYS in one.way:
-                    in_doubt[key].add((node, one.device))
+                if UNKNOWN_WAYS in speed.way:
+                    in_doubt[key].add((node, speed.device))
         tries = max((len(of.speeds) for of in seen.values()), default=1)
         for key, of_key in values.items():
             if key not in self.by_key:
                 least = self.plan.floors.get(key[1])
-                self.by_key[key] = Population(self.plan.errors, 1, log(least) if least else None)
+                self.by_key[key] = Population(self.plan.errors, 1, log(least) if least else None, self._levels)
             self.by_key[key].tries = max(self.by_key[key].tries, tries)
             self.by_key[key].in_doubt |= in_doubt[key]
             self.by_key[key].add(number, of_key)
@@ -55,7 +61,7 @@ class Populations:
         return self._joined.get(own, own)
 
     def learn(self) -> None:
-        """Decide, where it is not known yet what is usual and enough was measured."""
+        """Decide what is usual where that is still open and enough was measured."""
         for whole, keys in self._apart.items():
             alike = as_fast({key: self.by_key[key] for key in keys})
             if alike:
@@ -68,45 +74,47 @@ class Populations:
             population.learn()
 
     def forget(self, node: str) -> None:
-        """What was measured of a node is of another machine."""
+        """Drop a node's measurements: they are of another machine."""
         for population in self.by_key.values():
             population.forget(node)
         for nodes in self._nodes.values():
             nodes.discard(node)
 
     def forget_gpus(self, node: str, devices: Collection[str]) -> None:
-        """What was measured on these GPUs of a node, or with them, is of others."""
+        """Drop measurements on or with these GPUs of a node: they were replaced."""
         for (_, name, _), population in self.by_key.items():
             if name not in OF_NO_GPU:
                 population.forget(node, {*devices, ""})
 
     def of_node(self, node: str, kind: str) -> Iterator[tuple[Key, Population, Sequence[JudgedUnit]]]:
-        """What a node is held to, and how its units stand: what most nodes of its kind were measured by, and itself.
+        """The decisions on a node's units, for what most nodes of its kind were measured by, and itself.
 
-        What nothing can be said of counts only where a GPU has nothing else of what most were measured by, or the node
-        has nothing that most were measured by.
+        An undecidable unit counts only if a GPU has nothing else that most were measured by, or the node has nothing
+        that most were measured by.
         """
         of_kind = [whole for whole in self._apart if whole[0] == kind]
         common = {whole for whole in of_kind if 2 * len(self._nodes[whole]) > len(self._nodes[whole[:2]])}
         known = {whole[1] for whole in common if node in self._nodes[whole]}
         for whole in of_kind:
             apart = {key: self.by_key[key] for key in sorted(self._apart[whole])}
-            own = {key: one for key, one in apart.items() if node in one.nodes}
-            judged = {device for one in own.values() if one.reference for device in one.nodes[node]}
-            for key, one in own.items():
-                is_due = one.nodes[node] - judged if whole in common else whole[1] not in known
-                if one.reference or is_due:
-                    yield key, one, one.of_node(node)
+            own = {key: population for key, population in apart.items() if node in population.nodes}
+            judged = {
+                device for population in own.values() if population.reference for device in population.nodes[node]
+            }
+            for key, population in own.items():
+                is_due = population.nodes[node] - judged if whole in common else whole[1] not in known
+                if population.reference or is_due:
+                    yield key, population, population.of_node(node)
             if whole in common and not own:
                 yield *max(apart.items(), key=lambda of: len(of[1].nodes)), ()
 
     def decides(self, kind: str, one: UnitSpeed) -> bool:
-        """Whether it is known what is usual of what was measured."""
+        """Whether it is known what is usual for this measurement."""
         population = self.by_key.get(self._key(kind, one))
         return population is not None and population.decides
 
     def may_decide(self, kind: str, one: UnitSpeed) -> bool:
-        """Whether that is known, or may be: once more was measured, or the GPU's model is known as on other nodes."""
+        """Whether that is known, or may become known: with more runs, or once the GPU's model is known."""
         population = self.by_key.get(self._key(kind, one))
         if population and (population.decides or not population.is_learned):
             return True
@@ -116,11 +124,11 @@ class Populations:
         )
 
     def decisions_on(self, node: str) -> set[Decision]:
-        """Of all that is known of a node beside others: where some of it is open, another run may decide."""
+        """Decisions on a node in comparison with others: while some are open, another run may decide."""
         return {judged.decision for population in self.by_key.values() for judged in population.of_node(node)}
 
     def slow(self) -> Mapping[str, list[tuple[str, str]]]:
-        """By node the checks that measured what is slow of it, and how slow it is, in words."""
+        """By node, the checks that measured slow devices, and how slow they are, in words."""
         found: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for (_, name, what), population in self.by_key.items():
             for (node, device), judged in population.judged.items():
@@ -128,8 +136,31 @@ class Populations:
                     row = acceptance.measures()[name]
                     where = f"GPU {device}, " if device else ""
                     message = (
-                        f"{row.title}: {where}{what}: {1 - judged.share:.1%} slower than is usual or due, "
+                        f"{row.title}: {where}{what}: {1 - judged.share:.1%} slower than is usual"
+                        f"{population.beside(node) or ' or due'}, "
                         f"in {judged.runs} runs; expected less than {self.plan.errors.slower:.1%}"
                     )
                     found[node].append((row.check, message))
         return found
+
+    def in_common(self) -> Iterator[Result]:
+        """What racks, batches and all nodes have in common, each as a finding; a rack that is bad has failed."""
+        for (_, name, what), population in self.by_key.items():
+            row, title = acceptance.measures()[name], f"{acceptance.measures()[name].title}, {what}"
+            due = f"expected less than {acceptance.common().least:.1%}: {LOOK_AT}"
+            for shift in population.shifts:
+                message = (
+                    f"{title}: its {number_of(shift.nodes, 'node')} are {_in_words(shift.by)} than the other "
+                    f"{len(population.nodes) - shift.nodes}, by chance in {shift.chance:.2%} of clusters at most; {due}"
+                )
+                verdict = Verdict.FAIL if shift.by <= -self.plan.errors.effect else Verdict.CONCERN
+                yield Result(row.check, ", ".join(shift.levels), verdict, message=message, subject="cluster")
+            if population.drift is not None:
+                message = (
+                    f"{title}: all nodes were {_in_words(population.drift)} in the last runs than in the first; {due}"
+                )
+                yield Result(row.check, "all nodes", Verdict.CONCERN, message=message, subject="cluster")
+
+
+def _in_words(by: float) -> str:
+    return f"{abs(1 - exp(by)):.1%} {'slower' if by < 0 else 'faster'}"

@@ -1,4 +1,4 @@
-"""The report of an acceptance without names: of nodes, hardware, users and folders. Evidence stays as it is."""
+"""Redacts an acceptance report: nodes, hardware, users and folders. Evidence stays unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REASON = re.compile(r"([a-z0-9_]+\.[a-z0-9_]+): (.*?)( \(runs/[0-9]+-[a-z]+\))?
 
 
 def redacted(report: Report, cluster: Cluster) -> Report:
-    """The same report. Nodes and serials have words in their place, and commands only what accept gave them."""
+    """The same report with placeholders for nodes and serial numbers, and only accept's own arguments in commands."""
     words = _Words(report, cluster)
     plan: dict[str, Any] = {**report["plan"], "options": []}
     return {
@@ -37,7 +37,7 @@ def redacted(report: Report, cluster: Cluster) -> Report:
 
 
 class _Words:
-    """What stands for the names of one report."""
+    """The placeholders for the names in one report."""
 
     def __init__(self, report: Report, cluster: Cluster) -> None:
         self._nodes = {target.name: f"node-{number}" for number, target in enumerate(cluster.targets, 1)}
@@ -48,11 +48,11 @@ class _Words:
         self._own = _own_words()
 
     def nodeset(self, text: str) -> str:
-        """Nodes in short form."""
+        """Nodes as a nodeset."""
         return fold([self._nodes.get(node, "node") for node in expand(text)]) if text else ""
 
     def node(self, node: Report) -> Report:
-        """What is said of a node, with its hardware."""
+        """The record of a node, with its hardware."""
         return {
             **node,
             "node": self._nodes[node["node"]],
@@ -62,17 +62,22 @@ class _Words:
         }
 
     def other(self, result: Report) -> Report:
-        """A result of a pair or of the cluster."""
+        """A result on a pair or the cluster."""
         both = [self._nodes.get(part, "") for part in str(result["of"]).split("~")]
         return {**result, "of": "~".join(both) if all(both) else CLUSTER, "message": LEFT_OUT}
 
     def population(self, population: Report) -> Report:
-        """Shares of nodes in what is usual."""
+        """A population: shares of nodes."""
         shares = {self._nodes[name]: share for name, share in population["shares"].items()}
-        return {**population, "what": self._without_paths(population["what"]), "shares": shares}
+        levels = [
+            {**shift, "levels": [level.partition(" ")[0] for level in shift["levels"]]}
+            for shift in population["in_common"]
+        ]
+        what = self._without_paths(population["what"])
+        return {**population, "what": what, "in_common": levels, "shares": shares}
 
     def run(self, run: Report) -> Report:
-        """A run, and the command that would make it again."""
+        """A run, and the command to repeat it."""
         nodes = [self._nodes[node] for node in run["nodes"]]
         return {**run, "nodes": nodes, "command": _command(run["stage"], nodes)}
 
@@ -90,7 +95,7 @@ class _Words:
         return self._serials.setdefault(serial, f"serial-{len(self._serials) + 1}") if serial else ""
 
     def _line(self, line: str) -> str:
-        """A reason: as it is where accept words it, else the check that says it."""
+        """A reason: unchanged if accept worded it, else only the check."""
         if line.startswith(self._own):
             return self._without_paths(line)
         match = _REASON.fullmatch(line)
@@ -103,14 +108,14 @@ class _Words:
 
 
 def _own_words() -> tuple[str, ...]:
-    """How the reasons begin that accept words itself, of numbers and titles alone."""
+    """Prefixes of reasons that accept words itself, which contain only numbers and titles."""
     measures = acceptance.measures().values()
     stages = [f"{row.title}: " for row in acceptance.stages().values()]
     return (*stages, *(f"{row.check}: {row.title}: " for row in measures), *(f"{row.title}, " for row in measures))
 
 
 def _command(stage: str, nodes: Sequence[str]) -> list[str]:
-    """What accept itself gives the run of a stage."""
+    """The arguments that accept itself gives the run of a stage."""
     row = acceptance.stages()[stage]
     chosen = [*(("-m", row.marks) if row.marks else ()), *(("-k", row.keyword) if row.keyword else ())]
     return ["clusterproof", "check", CLUSTER, f"--nodes={fold(nodes)}", *row.options, *chosen]

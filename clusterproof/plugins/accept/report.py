@@ -1,4 +1,4 @@
-"""The report that a buyer signs: what was bought beside what is there, what was said of each node, and why."""
+"""The acceptance report that a buyer signs: what was bought and what is there, each node's outcome, and why."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from math import exp
 from textwrap import fill
 from typing import Any
 
-from clusterproof.plugins.accept.coverage import left_out, not_covered
 from clusterproof.plugins.accept.journal import EndedRun
 from clusterproof.plugins.accept.population import Errors
 from clusterproof.plugins.accept.sequential import Population
 from clusterproof.plugins.accept.state import AcceptanceState
-from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, failed, of_nodes, outcome
+from clusterproof.plugins.accept.verdicts import (
+    NodeOutcome,
+    NodeVerdict,
+    failed,
+    left_out,
+    not_covered,
+    of_nodes,
+    outcome,
+)
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.message import number_of
@@ -24,10 +31,10 @@ from clusterproof.plugins.core.verdict import Verdict
 SCHEMA = 1
 WIDTH = 100
 MAX_OTHERS = 200
-MAX_LINES = 20  # on a screen, of pairs and the cluster, and of concerns
+MAX_LINES = 20  # on a screen, for pairs and the cluster, and for concerns
 NOT_SAID = "not said"
 INVENTORY = "inventory"
-COUNTED_BY = {  # the check that holds a node to what is expected of it
+COUNTED_BY = {  # the check that compares a node with its expectations
     "gpus": "gpu.gpu_count",
     "nvlinks": "gpu.nvlink_active",
     "nvswitch": "gpu.nvswitch_count",
@@ -35,13 +42,13 @@ COUNTED_BY = {  # the check that holds a node to what is expected of it
     "ib": "network.ib_count",
     "trays": "gpu.rack_trays",
 }
-FEWER_ARE_A_CONCERN = ("trays",)  # to their check, as one may be away for repair
+FEWER_ARE_A_CONCERN = ("trays",)  # only a concern to their check, because one may be away for repair
 Report = dict[str, Any]
 
 
 def report(state: AcceptanceState, ended: Sequence[EndedRun], cluster: str, stopped: str) -> Report:
     """All of it, as plain JSON. Times are in seconds since 1970, shares between 0 and 1."""
-    said, others = of_nodes(state), sorted(state.of_others, key=lambda other: other.result.verdict.rank)
+    said, others = of_nodes(state), sorted(state.others, key=lambda other: other.result.verdict.rank)
     bought = list(_bought(state, said))
     return {
         "schema": SCHEMA,
@@ -73,7 +80,7 @@ def report(state: AcceptanceState, ended: Sequence[EndedRun], cluster: str, stop
             }
             for other in others[:MAX_OTHERS]
         ],
-        "populations": [_population(key, one) for key, one in state.populations.by_key.items()],
+        "populations": [_population(key, population) for key, population in state.populations.by_key.items()],
         "stages": [_stage(stage.name, state, ended) for stage in state.plan.stages],
         "errors": _errors(state.plan.errors, state),
         "left_out": list(left_out(state)),
@@ -93,7 +100,7 @@ def _node(node_verdict: NodeOutcome, state: AcceptanceState) -> Report:
 
 
 def _left(node: str, state: AcceptanceState) -> Report:
-    """Of a node that the inventory has no more."""
+    """A node that is no longer in the inventory."""
     return {"node": node, "reasons": list(failed(node, state)), **_measured(node, state)}
 
 
@@ -108,7 +115,7 @@ def _measured(node: str, state: AcceptanceState) -> Report:
 
 
 def _bought(state: AcceptanceState, said: Sequence[NodeOutcome]) -> Iterator[Report]:
-    """Each line of what was bought: what is there, on how many nodes, and on which it is not."""
+    """Each item that was bought: what is there, on how many nodes, and which nodes lack it."""
     bought = state.plan.bought
     accepted = [node_verdict.node for node_verdict in said if node_verdict.said is NodeVerdict.ACCEPTED]
     due = bought.get("nodes", len(state.nodes))
@@ -146,7 +153,7 @@ def _last(state: AcceptanceState, node: str, check: str) -> Verdict | None:
 
 
 def _is_as_bought(lines: Sequence[Report]) -> bool | None:
-    """None where it is not known of all lines."""
+    """Whether everything is as bought; None unless all items are known."""
     met = {line["is_met"] for line in lines if line["bought"] != NOT_SAID}
     return False if False in met else None if None in met else True
 
@@ -173,6 +180,11 @@ def _population(key: tuple[str, str, str], population: Population) -> Report:
         "noise": round(reference.sigma, 5) if reference else None,
         "between_nodes": round(reference.between, 5) if reference else None,
         "floor": round(exp(population.floor), 4) if population.floor is not None else None,
+        "in_common": [
+            {"levels": [*shift.levels], "nodes": shift.nodes, "share": round(exp(shift.by), 5), "chance": shift.chance}
+            for shift in population.shifts
+        ],
+        "drift": round(exp(population.drift), 5) if population.drift is not None else None,
         "shares": {node: round(share, 5) for node, share in sorted(by_node.items(), key=lambda item: item[1])},
     }
 
@@ -204,7 +216,7 @@ def _errors(errors: Errors, state: AcceptanceState) -> Report:
 
 
 def headline(report: Report) -> str:
-    """What was counted, in a line."""
+    """The counts, in one line."""
     others, unmet = report["summary_of_others"], sum(line["is_met"] is False for line in report["bought"])
     parts = [f"{count} {said}" for said, count in report["summary"].items()] or ["no node"]
     for verdict, words in ((Verdict.FAIL, "failed check"), (Verdict.INCOMPLETE, "incomplete check")):
@@ -223,7 +235,7 @@ def headline(report: Report) -> str:
 
 
 def text(report: Report) -> str:
-    """A screen of it."""
+    """The report on one screen."""
     return "\n".join(_lines(report)) + "\n"
 
 

@@ -1,7 +1,7 @@
-"""`clusterproof return X NODES`: whether repaired nodes may have jobs again.
+"""`clusterproof return X NODES`: whether repaired nodes may take jobs again.
 
-All checks run, then load, then pairs with healthy nodes where some are named. What history
-and cases found on a node has to be seen to be gone. Nothing is given back here.
+It runs all checks, then load, then pairs with healthy nodes if any are named. Findings on a node in the history and in
+cases must be shown to be gone. It does not return nodes to service itself.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from clusterproof.reports.history import HistoryError
 from clusterproof.reports.results import read_results
 
 FIT, NOT_FIT, NOT_PROVEN = "FIT", "NOT FIT", "NOT PROVEN"
-EXIT_CODES = {FIT: 0, NOT_FIT: 1, NOT_PROVEN: OPEN}  # as of a run
+EXIT_CODES = {FIT: 0, NOT_FIT: 1, NOT_PROVEN: OPEN}  # as for a run
 STEPS = ("the checks", "the load", "the pairs")
-OF_RETURN = (  # what chooses nodes and checks, or where results go; it does that itself
+OF_RETURN = (  # options that select nodes and checks, or outputs; return sets these itself
     *("--nodes", "--exclude", "--cluster", "--results", "--run", "--maxfail", "--exitfirst", "--lf", "--ff", "--sw"),
     *("--last-failed", "--failed-first", "--stepwise", "--deselect", "--ignore", "--collect-only", "--co", "--resume"),
 )
 MARGIN = " " * 12
-MAX_BESIDE = 20  # findings of others that are said
+MAX_BESIDE = 20  # findings on other nodes that are listed
 OF_PAIRS = "pairwise or straggler"
 EXPECTED_TO_TELL = "expected one to pass (what is measured between nodes needs --beside NODESET)"
 _GROUPS = (*table.GROUPS.values(), *perf_table.GROUPS.values())
 _VALUED = {option.flag for options in _GROUPS for option in options if option.has_value}
 _IS_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}").fullmatch
-Launch = Callable[[Sequence[str], Path], int]  # the words behind `clusterproof`, where results go: the exit code
+Launch = Callable[[Sequence[str], Path], int]  # arguments of `clusterproof`, output folder: the exit code
 
 
 @record
 class ReturnStep:
-    """One `clusterproof check` of the nodes, together with these others: the words behind X."""
+    """One `clusterproof check` of the nodes, together with these others: the arguments after X."""
 
     words: tuple[str, ...]
     beside: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class ReturnStep:
 
 @record
 class Returning:
-    """One node: what is said of it, why, and what is no reason to keep it; `beside` is what was found of others."""
+    """The verdict on one node, its reasons, and remarks; `beside` are findings on others."""
 
     node: str
     said: str
@@ -109,7 +109,7 @@ def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tupl
 
 
 def require_options(words: Sequence[str]) -> None:
-    """Let no further word narrow what is checked: the value of an option may follow it, a path may not.
+    """Reject arguments that narrow what is checked: option values may follow options, but paths may not.
 
     Raises InventoryError.
     """
@@ -122,22 +122,22 @@ def require_options(words: Sequence[str]) -> None:
 
 
 def load_of(cluster: Cluster) -> str:
-    """What an acceptance loads each node alone with, as `-k` takes it."""
+    """The load that an acceptance puts on single nodes, as a `-k` expression."""
     known = (acceptance.stages()[name] for name in acceptance.defaults(kind_of(cluster)).stages)
     return " or ".join(stage.keyword for stage in known if stage.is_load and stage.scope == "nodes")
 
 
 def steps(load: str, healthy: Sequence[str], more: Sequence[str]) -> list[ReturnStep]:
-    """All checks, load, and then pairs; with healthy nodes, where there are some, each compares with these."""
+    """All checks, load, and then pairs; healthy nodes, if any, are included in each for comparison."""
     perf = (*more, "-m", "perf", "-k")
     words = [tuple(more), (*perf, load), *([(*perf, OF_PAIRS)] if healthy else [])]
     return [ReturnStep(of_step, tuple(healthy)) for of_step in words]
 
 
 def _run(named: str, of_steps: Sequence[ReturnStep], nodes: Sequence[str], launch: Launch) -> list[list[Result]]:
-    """The results of each step. A node that failed bears no load, and nothing is compared or paired with it.
+    """The results of each step. A node that failed gets no load, and is not compared or paired.
 
-    Raises JournalError where a run came to no end, and KeyboardInterrupt.
+    Raises JournalError if a run did not end, and KeyboardInterrupt.
     """
     results_of_steps: list[list[Result]] = []
     for number, step in enumerate(of_steps, 1):
@@ -166,9 +166,9 @@ def _results(arguments: Sequence[str], launch: Launch) -> list[Result]:
 
 
 def judge(node: str, findings: Sequence[EarlierFinding], by_step: Sequence[Sequence[Result]], due: int) -> Returning:
-    """What is said of a node by what was found before, and by what as many steps as are due found now.
+    """The verdict on a node, from earlier findings and the results of the required number of steps.
 
-    Without all its evidence no node is fit; nor is it where nothing tells whether what was found before is gone.
+    A node is not fit without complete evidence, nor if nothing shows whether earlier findings are gone.
     """
     own = [result for results in by_step for result in results if _is_of(result, node)]
     failed = [f"{result.check}: {result.message}" for result in own if result.verdict is Verdict.FAIL]
@@ -200,9 +200,9 @@ def judge(node: str, findings: Sequence[EarlierFinding], by_step: Sequence[Seque
 
 
 def beside(by_step: Sequence[Sequence[Result]], nodes: Sequence[str]) -> tuple[str, ...]:
-    """What was found of nodes that are not returned, of pairs of them, and of the cluster: in words, each once.
+    """Findings on other nodes, on pairs of them, and on the cluster: in words, each once.
 
-    What is missing of a node for one cause is said once; what was found, for each check.
+    Missing evidence of a node is reported once per cause; findings once per check.
     """
     others = (result for results in by_step for result in results if not any(_is_of(result, node) for node in nodes))
     found: dict[tuple[str, str], str] = {}
@@ -232,7 +232,7 @@ def _text(judged: Sequence[Returning], findings: Mapping[str, Sequence[EarlierFi
 
 
 def give_back(nodes: Sequence[str], cluster: Cluster) -> list[str]:
-    """What lets a scheduler give jobs to these nodes again; none where it is not known which it is."""
+    """The command that returns these nodes to the scheduler; none if the scheduler is unknown."""
     if not nodes or not all(map(_IS_NODE, nodes)):
         return []
     if is_of_slurm(cluster):

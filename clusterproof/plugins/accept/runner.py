@@ -1,7 +1,7 @@
-"""Runs the steps of an acceptance, each as a `clusterproof check` of its own, and keeps what ended.
+"""Runs the steps of an acceptance, each as its own `clusterproof check`, and records those that ended.
 
-What a run leaves lies in a folder of its own. It writes its exit code there last: a run that ended while nobody looked
-counts, one without it does not. The lock of the journal is also each run's: two never load the nodes at once.
+Each run has its own folder, and writes its exit code there last: a run that ended unobserved counts, one without a code
+does not. Each run also holds the journal's lock: two never load the nodes at once.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.opened import distrust, keep_private, opened
 from clusterproof.plugins.core.own_python import python_running
 
-ENDED = (0, 1, 5, 10)  # exit codes of runs that came to their end
-BROKEN = 3  # of one that Python ended, as pytest has it: Python's own code is 1, as of a run with findings
+ENDED = (0, 1, 5, 10)  # exit codes of complete runs
+BROKEN = 3  # of a run that crashed, as in pytest: Python's own code is 1, like a run with findings
 EXIT, BEGAN, COMMAND, OUTPUT, LOCK = "exit", "began", "command.json", "output.txt", "lock"
-MAX_TEXT = 1 << 24  # bytes; a command line names up to 100,000 nodes
+MAX_TEXT = 1 << 24  # bytes; a command line may name 100,000 nodes
 CHILD = """
 import os, sys
 from clusterproof.plugins.command_line.main import main
@@ -44,26 +44,26 @@ sys.exit(code)
 Say = Callable[[str], None]
 Launch = Callable[
     [Sequence[str], Path, int], int
-]  # the words behind `clusterproof`, the folder, the lock: the exit code
+]  # arguments of `clusterproof`, the folder, the lock: the exit code of the run
 
 
 class Acceptance:
-    """One acceptance, in its folder."""
+    """One acceptance and its folder."""
 
     def __init__(
         self, cluster: Cluster, named: str, plan: AcceptancePlan, folder: Path, launch: Launch | None = None
     ) -> None:
         self.cluster = cluster
-        self.named = named  # the X of the command line
+        self.named = named  # the X on the command line
         self.plan = plan
         self.folder = folder
         self.launch = launch or launched
         self.state = AcceptanceState(plan, cluster)
         self.ended: list[EndedRun] = []
-        self.is_read = False  # what ended before
+        self.is_read = False  # whether earlier runs were loaded
 
     def read(self) -> None:
-        """Take in what ended before. Raises JournalError, OSError."""
+        """Load the finished runs. Raises JournalError, OSError."""
         for line in journal.read(self.folder, self.named, self.plan.digest):
             if isinstance(line, RepairedNodes):
                 self.state.again(line.nodes, is_said=True)
@@ -97,9 +97,9 @@ class Acceptance:
         self.ended.append(line)
 
     def go_on(self, again: Sequence[str], say: Say) -> str:
-        """Run what is left; what kept something from running, in words.
+        """Run what is left; returns what prevented it, in words.
 
-        Raises JournalError, OSError, and KeyboardInterrupt where a signal ended a run.
+        Raises JournalError, OSError, and KeyboardInterrupt if a signal ended a run.
         """
         end_private = keep_private()
         try:
@@ -126,7 +126,7 @@ class Acceptance:
 
     @contextmanager
     def _locked(self, say: Say) -> Iterator[int]:
-        """Hold the lock, which runs of a killed acceptance have until they end."""
+        """Hold the lock, which runs of a killed acceptance hold until they end."""
         file = os.open(self.folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             try:
@@ -139,7 +139,7 @@ class Acceptance:
             os.close(file)
 
     def _count_unseen(self, writer: journal.JournalWriter, lock: int) -> None:
-        """Take in a run that ended while nobody looked: it is of nodes as they were before their repair."""
+        """Record a run that ended unobserved: it saw nodes as they were before their repair."""
         step = self.state.next()
         if step and self._is_ended(step):
             self._keep(self._run(step, lock), writer)
@@ -153,7 +153,7 @@ class Acceptance:
         return _text(folder / COMMAND) == self._typed(step, folder) and _number(folder / EXIT, -1) in ENDED
 
     def _typed(self, step: NextRun, folder: Path) -> str:
-        """The command of a run, by which it is known again: the same whether it goes on with pairs or not."""
+        """The command of a run, which identifies it: independent of whether it continues pairs."""
         return json.dumps([word for word in self._words(step, folder) if not word.startswith("--resume=")])
 
     def _steps(self, writer: journal.JournalWriter, lock: int, say: Say) -> str:
@@ -167,11 +167,11 @@ class Acceptance:
         return ""
 
     def _place(self, stage: str) -> str:
-        """Where the next run is kept, if it is of this stage."""
+        """The folder of the next run, if it is of this stage."""
         return f"runs/{len(self.ended) + 1:04}-{stage}"
 
     def _run(self, step: NextRun, lock: int) -> EndedRun:
-        """Raises JournalError where it did not end."""
+        """Raises JournalError if it did not end."""
         name = self._place(step.stage.name)
         folder = self.folder / name
         arguments, typed = self._words(step, folder), self._typed(step, folder)
@@ -192,7 +192,7 @@ class Acceptance:
                 f"the run did not end (exit code {code:g}): {last_words(folder / OUTPUT)}; expected it to end; "
                 f"{folder / OUTPUT} has more"
             )
-        # A run whose end nobody saw has no better clock than the one that people set.
+        # For a run that ended unobserved, only the wall clock is available.
         began, ended = _number(folder / BEGAN, 0.0), (folder / EXIT).stat().st_mtime
         return EndedRun(
             step.stage.name,
@@ -208,7 +208,7 @@ class Acceptance:
         )
 
     def _words(self, step: NextRun, folder: Path) -> list[str]:
-        """What is typed behind `clusterproof`."""
+        """The arguments of `clusterproof`."""
         arguments = [
             "check",
             self.named,
@@ -236,7 +236,7 @@ class Acceptance:
         return arguments
 
     def _clear(self, folder: Path, *, keeps_pairs: bool) -> None:
-        """Remove what a run left that did not end; pairs that it measured are gone on with."""
+        """Remove the files of an unfinished run, except its pair measurements, which are continued."""
         pairs = (folder / RECORDING).glob("pairwise*.jsonl") if keeps_pairs else ()
         kept = {path.name: path.read_bytes() for path in pairs}
         shutil.rmtree(folder, ignore_errors=True)
@@ -246,9 +246,9 @@ class Acceptance:
 
 
 def launched(arguments: Sequence[str], folder: Path, lock: int | None = None) -> int:
-    """Run it to its end; BROKEN if it came to none. A signal is passed on and waited for: a run ends what it started.
+    """Run to the end; returns BROKEN if it crashed. Signals are passed on and waited for: a run cleans up after itself.
 
-    Raises KeyboardInterrupt then; if the run ended all the same, the next start counts it.
+    Then raises KeyboardInterrupt; if the run ended anyway, the next start counts it.
     """
     signals: list[int] = []
     with (folder / OUTPUT).open("wb") as output:
@@ -277,7 +277,7 @@ def launched(arguments: Sequence[str], folder: Path, lock: int | None = None) ->
 
 
 def _text(path: Path) -> str:
-    """The end of what is in a file; nothing where there is none."""
+    """The end of a file; empty if it does not exist."""
     try:
         with opened(path) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_TEXT))
@@ -294,6 +294,6 @@ def _number(path: Path, default: float) -> float:
 
 
 def last_words(path: Path) -> str:
-    """The last line of what a run printed."""
+    """The last line that a run printed."""
     lines = _text(path).strip().splitlines()
     return lines[-1][:300] if lines else "it said nothing"

@@ -1,7 +1,7 @@
-"""A population that is measured until each of its nodes is decided: all at first, then those that are open again.
+"""Sequential testing of a population: all nodes are measured, then those that are undecided again.
 
-A unit is decided where its values weigh as much as declared; chance has that on the other side no oftener (Ville's
-inequality), however often one looks. One that is good stays so unless it is found bad.
+A unit is decided once its values are as strong evidence as declared; chance produces that on the other side no more
+often (Ville's inequality), however often it is evaluated. A good unit stays good unless it is found bad.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from math import exp
 from random import Random
 from typing import Any, TypeVar
 
+from clusterproof.plugins.accept.factors import FEWEST_NODES, Shift, drift_of, of_node
 from clusterproof.plugins.accept.population import (
-    FEWEST_NODES,
+    NO_LEVELS,
     Errors,
+    Levels,
     Reference,
     Unit,
     Values,
@@ -22,18 +24,20 @@ from clusterproof.plugins.accept.population import (
     in_common,
     is_bad,
     is_good,
+    is_wide,
     reference_of,
 )
+from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.robust import median
 
 Key = TypeVar("Key")
 
-FEWEST_BESIDE = 16  # good nodes, where there are as many; and as many as are open
+FEWEST_BESIDE = 16  # good nodes for comparison, if there are as many; and at least as many as are open
 
 
 class Decision(str, Enum):
-    """What is known of a unit, or of a node."""
+    """The decision on a unit or a node so far."""
 
     GOOD = "good"
     BAD = "bad"
@@ -42,54 +46,64 @@ class Decision(str, Enum):
 
 @record
 class JudgedUnit:
-    """One unit: how it stands, its share of the usual (0.93 is 7 % slower), and in how many runs it was measured."""
+    """One unit: its decision, its share of the usual value (0.93 is 7 % slower), and its number of runs.
+
+    `share` is relative to its rack and batch, where these differ from others; `of_all` to all units.
+    """
 
     decision: Decision
     share: float
+    of_all: float
     runs: int
 
 
 class Population:
-    """One measurement of one kind of hardware. `tries` is how many units a node has, in all measurements."""
+    """One measurement of one kind of hardware. `tries` is how many units a node has, in all measurements.
 
-    def __init__(self, errors: Errors, tries: int, floor: float | None = None) -> None:
+    `levels` are the racks and batches of all nodes.
+    """
+
+    def __init__(self, errors: Errors, tries: int, floor: float | None = None, levels: Levels = NO_LEVELS) -> None:
         self.errors = errors
         self.tries = tries
         self.floor = floor
+        self.levels = levels
         self.runs: dict[int, dict[Unit, float]] = {}
-        self.nodes: dict[str, set[str]] = {}  # their devices of which anything was measured
-        self.in_doubt: set[Unit] = set()  # that may be slow for how they are built: these are not bad for it
+        self.nodes: dict[str, set[str]] = {}  # their measured devices
+        self.in_doubt: set[Unit] = set()  # they may be slow by design, and are not bad for that
         self.reference: Reference | None = None
-        self.is_learned = False  # enough was measured to know what is usual, if it is known or not
+        self.is_learned = False  # enough was measured to find out what is usual, if it can be found out
         self.judged: dict[Unit, JudgedUnit] = {}
         self._values: dict[Unit, list[float]] = {}  # beside the usual
+        self._common: dict[int, float] = {}  # of the runs that began when it was known
 
     @property
     def decides(self) -> bool:
-        """Whether enough nodes show what is usual: of fewer a floor says what is due, and nothing of what is beside."""
+        """Whether enough nodes show what is usual: with fewer, only a floor can be checked."""
         return self.reference is not None and self.reference.nodes >= FEWEST_NODES
 
     def add(self, number: int, values: dict[Unit, float]) -> None:
-        """Take in a run; where it is known what is usual, decide on the units that were measured in it."""
+        """Add a run; if it is known what is usual, decide on the units measured in it."""
         self.runs[number] = values
         self._measured(values)
         if self.reference:
-            self._beside(self.reference, number, self._in_common(self.reference, values))
+            self._common[number] = self._in_common(self.reference, values)
+            self._beside(self.reference, number, self._common[number])
             for unit in values:
                 self._judge(unit, self.reference)
 
     @property
     def may_learn(self) -> bool:
-        """Whether enough was measured to know what is usual, and it is not known yet."""
+        """Whether enough was measured to determine what is usual, and this was not done yet."""
         most = max(map(len, by_unit(self.runs).values()), default=0)
         return self.reference is None and most >= self.errors.least_runs
 
     def learn(self) -> None:
-        """Learn from all runs so far what is usual, unless it is known or some unit lacks runs; decide on all units."""
+        """Determine what is usual from all runs so far, unless done or some unit lacks runs; decide on all units."""
         if not self.may_learn:
             return
         self.is_learned = True
-        self.reference = reference_of(self.runs, self.floor)
+        self.reference = reference_of(self.runs, self.floor, self.levels, self.errors.good_rejected)
         if self.reference:
             for run, common in self.reference.runs.items():
                 self._beside(self.reference, run, common)
@@ -97,7 +111,7 @@ class Population:
                 self._judge(unit, self.reference)
 
     def forget(self, node: str, devices: Collection[str] = ()) -> None:
-        """What was measured of a node, or of these devices of it, is of other hardware than it has now."""
+        """Drop measurements of a node, or of these devices of it: its hardware was replaced."""
         middles = dict(self.reference.middles) if self.reference else {}
         kept: list[dict[Unit, Any]] = [*self.runs.values(), self.judged, self._values, middles]
         gone = {unit for of in kept for unit in of if unit[0] == node and (not devices or unit[1] in devices)}
@@ -108,22 +122,44 @@ class Population:
         self.nodes = {}
         for values in self.runs.values():
             self._measured(values)
-        if self.reference:  # which nothing is left of, where none of the nodes is
+        if self.reference:  # nothing is left of it if there are no nodes
             self.reference = replace(self.reference, middles=middles) if self.nodes else None
         self.is_learned = self.is_learned and bool(self.nodes)
 
     def of_node(self, node: str) -> list[JudgedUnit]:
-        """How its units stand."""
+        """The state of its units."""
         return [
             self.judged[unit] for device in sorted(self.nodes.get(node, ())) if (unit := (node, device)) in self.judged
         ]
+
+    @property
+    def shifts(self) -> Sequence[Shift]:
+        """What racks and batches have in common."""
+        return self.reference.shifts if self.reference and self.nodes else ()
+
+    @property
+    def drift(self) -> float | None:
+        """By how much all units became faster from the first runs to the last; None where chance may show as much."""
+        wide = [run for run, values in self.runs.items() if is_wide(values)]
+        if not self.reference or not wide:
+            return None
+        common = {**self.reference.runs, **self._common}
+        error = self.reference.error_in_common(min(len({node for node, _ in self.runs[run]}) for run in wide))
+        return drift_of([common[run] for run in wide], error, self.errors.good_rejected, acceptance.common().least)
+
+    def beside(self, node: str) -> str:
+        """` in group r07`, where a node is held to what is usual there; else empty."""
+        of, levels = self.reference, self.levels.get(node, ())
+        if of is None or of.held_to(levels, self.floor, self.errors.effect) is of:
+            return ""
+        return f" in {' and '.join(level for shift in of_node(levels, of.shifts) for level in shift.levels)}"
 
     def _measured(self, units: Iterable[Unit]) -> None:
         for node, device in units:
             self.nodes.setdefault(node, set()).add(device)
 
     def _in_common(self, reference: Reference, values: Values) -> float:
-        """By the good units alone: those that are open were unlucky before, and are less so now."""
+        """Only from good units: open ones were unlucky earlier, and will be less so now."""
         good = {unit: x for unit, x in values.items() if self._is(unit, Decision.GOOD)}
         return in_common(good, reference.middles) or in_common(values, reference.middles)
 
@@ -135,26 +171,28 @@ class Population:
             self._values.setdefault(unit, []).append(x - reference.centre - common)
 
     def _judge(self, unit: Unit, reference: Reference) -> None:
-        """Bad stays bad; good is looked at again for bad alone."""
-        xs = self._values[unit]
+        """Bad stays bad; good is looked at again for bad alone. Slower than all by what is bad is never good."""
+        own = reference.held_to(self.levels.get(unit[0], ()), self.floor, self.errors.effect)
+        of_all = median(self._values[unit])
+        xs = [x - own.centre + reference.centre for x in self._values[unit]]
         decision = self.judged[unit].decision if unit in self.judged else Decision.OPEN
         may_be_bad = decision is not Decision.BAD and unit not in self.in_doubt
-        if may_be_bad and is_bad(xs, reference, self.errors, self.tries):
+        if may_be_bad and is_bad(xs, own, self.errors, self.tries):
             decision = Decision.BAD
-        elif decision is Decision.OPEN and is_good(xs, reference, self.errors):
+        elif decision is Decision.OPEN and of_all > -self.errors.effect and is_good(xs, own, self.errors):
             decision = Decision.GOOD
-        self.judged[unit] = JudgedUnit(decision, exp(median(xs)), len(xs))
+        self.judged[unit] = JudgedUnit(decision, exp(median(xs)), exp(of_all), len(xs))
 
 
 def as_fast(apart: Mapping[Key, Population]) -> set[Key]:
-    """Those of these populations whose usual speeds differ by less than half of what is bad, once enough is known.
+    """Those of these populations whose usual speeds differ by less than half of the effect, once enough is known.
 
-    Whoever was measured by one of them is then as well compared with the others. Those of few nodes have no say.
+    A node measured in one of them can then be compared with the others. Populations of few nodes are ignored.
     """
-    measured = {key: one for key, one in apart.items() if one.nodes}
-    if len(measured) < 2 or not any(one.may_learn for one in measured.values()):
+    measured = {key: population for key, population in apart.items() if population.nodes}
+    if len(measured) < 2 or not any(population.may_learn for population in measured.values()):
         return set()
-    usual = {key: _usual(one) for key, one in measured.items()}
+    usual = {key: _usual(population) for key, population in measured.items()}
     due = [x for key, x in usual.items() if len(measured[key].nodes) >= FEWEST_NODES] or [*usual.values()]
     half = measured[next(iter(measured))].errors.effect / 2
     alike = {key for key, x in usual.items() if all(abs(x - other) < half for other in due)}
@@ -167,16 +205,16 @@ def _usual(population: Population) -> float:
 
 def joined(apart: Sequence[Population]) -> Population:
     """One population of all that was measured in these, which does not know yet what is usual."""
-    of_all = Population(apart[0].errors, max(one.tries for one in apart), apart[0].floor)
-    for one in apart:
-        of_all.in_doubt |= one.in_doubt
-        for number, values in one.runs.items():
+    of_all = Population(apart[0].errors, max(population.tries for population in apart), apart[0].floor, apart[0].levels)
+    for population in apart:
+        of_all.in_doubt |= population.in_doubt
+        for number, values in population.runs.items():
             of_all.add(number, {**of_all.runs.get(number, {}), **values})
     return of_all
 
 
 def decision_of(parts: Iterable[Decision]) -> Decision:
-    """Of a node by its devices and measurements: one that is bad suffices, and all must be good. Of none it is open."""
+    """The decision on a node: bad if one unit is, good if all are; open if there are none."""
     seen = set(parts)
     if Decision.BAD in seen:
         return Decision.BAD
@@ -184,9 +222,9 @@ def decision_of(parts: Iterable[Decision]) -> Decision:
 
 
 def to_measure(decisions: Mapping[str, Decision], runs: Mapping[str, int], most: int, errors: Errors) -> list[str]:
-    """The nodes of the next run; none where all are decided, or were measured `most` times. Bad ones get no more load.
+    """The nodes of the next run; none if all are decided, or were measured `most` times. Bad ones get no more load.
 
-    `runs` is how often each was measured. Whoever is measured later than most has good nodes beside it.
+    `runs` is how often each was measured. Nodes measured later than most are accompanied by good nodes.
     """
     kept = [node for node, of in decisions.items() if of is not Decision.BAD]
     first = [node for node in kept if runs.get(node, 0) < errors.least_runs]

@@ -1,4 +1,4 @@
-"""Where an acceptance stands, by the runs that ended, in their order; and what runs next. No file is read here."""
+"""The state of an acceptance after its finished runs, in order; and what runs next. Reads no files."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from random import Random
 
-from clusterproof.plugins.accept import UNKNOWN, NodeRun, StageRun, UnitSpeed
+from clusterproof.plugins.accept import UNKNOWN, Failure, NodeRun, OtherResult, OwnResult, StageRun, UnitSpeed
 from clusterproof.plugins.accept.plan import SPEED, AcceptancePlan
 from clusterproof.plugins.accept.populations import Populations
-from clusterproof.plugins.accept.results import Failure, OtherResult, OwnResult
 from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, decision_of, to_measure
 from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, FIRST_SIZE
 from clusterproof.plugins.catalog.acceptance import Stage
@@ -19,17 +19,17 @@ from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 
-COLLECTIVES = "collectives"  # the stage of groups
-FEWEST_OF_A_PLACE = 3  # nodes, to say which of them is slow
+COLLECTIVES = "collectives"  # the stage for groups
+FEWEST_OF_A_PLACE = 3  # nodes, needed to tell which of them is slow
 NO_PLACES = f"the inventory has not several groups, one of them of {FEWEST_OF_A_PLACE} nodes or more"
 NO_GROUPS = f"there are not {FEWEST_NODES} nodes, or not {FIRST_SIZE} may be loaded at once"
-MOST_CHANGES = 1  # to another machine or other GPUs, of a node of which nobody said so
-TWICE = 2  # what fails in a stage that measures speed has to fail again
+MOST_CHANGES = 1  # to another machine or other GPUs, of a node without a declared repair
+TWICE = 2  # a failure in a stage that measures speed must be confirmed
 
 
 @record
 class NextRun:
-    """What runs next."""
+    """The run that is next: its stage and its nodes."""
 
     stage: Stage
     number: int
@@ -37,13 +37,13 @@ class NextRun:
 
 
 class AcceptanceState:
-    """All that is known. Runs are added in the order in which they ended."""
+    """The whole state. Runs are added in the order in which they ended."""
 
     def __init__(self, plan: AcceptancePlan, cluster: Cluster) -> None:
         self.plan = plan
         self.places = {target.name: target.group for target in cluster.targets}
         self.nodes = tuple(self.places)
-        self.runs: dict[str, Counter[str]] = defaultdict(Counter)  # by stage and node
+        self.runs: dict[str, Counter[str]] = defaultdict(Counter)  # runs by stage and node
         self.numbers: Counter[str] = Counter()  # runs by stage
         self.seen: dict[str, NodeRun] = {}
         self.earlier: dict[str, list[NodeRun]] = defaultdict(list)  # hardware that was replaced
@@ -52,21 +52,21 @@ class AcceptanceState:
         self.results: dict[str, dict[tuple[str, str], list[OwnResult]]] = defaultdict(lambda: defaultdict(list))
         self.of_others: list[OtherResult] = []
         self.populations = Populations(plan)
-        self.changes: Counter[str] = Counter()  # to another machine, since somebody said that a node was replaced
+        self.changes: Counter[str] = Counter()  # to another machine, since a replacement was declared
         self.unsettled: set[str] = set()
         self.spent_s = 0.0
-        self._round: tuple[str, ...] = ()  # the nodes that SPEED has left of its round
-        self._speed_in: dict[str, str] = {}  # the folder of a node's last run of SPEED
-        self._failed_at_speed: set[str] = set()  # nodes of which a check failed in a run of SPEED
+        self._round: tuple[str, ...] = ()  # the nodes that remain in the current round of SPEED
+        self._speed_in: dict[str, str] = {}  # the folder of a node's last SPEED run
+        self._failed_at_speed: set[str] = set()  # nodes that failed a check in a SPEED run
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Nodes of which something was measured and which the inventory has no more; it counts for no other node."""
+        """Nodes with measurements that are no longer in the inventory; they count for no other node."""
         measured = (node for of_stage in self.runs.values() for node in of_stage)
         return tuple(dict.fromkeys(node for node in measured if node not in self.places))
 
     def again(self, nodes: Collection[str], is_said: bool = False) -> None:
-        """What was measured of these nodes before counts no more; as somebody says, if `is_said`, of replaced ones."""
+        """Drop earlier measurements of these nodes; `is_said` if somebody declared that they were replaced."""
         self.unsettled -= set(nodes) if is_said else set()
         for node in nodes:
             if node in self.seen:
@@ -82,14 +82,14 @@ class AcceptanceState:
         self._round = ()
 
     def add(self, step: NextRun, ran: StageRun, folder: str, seconds: float) -> None:
-        """Take in a run that ended."""
+        """Add a finished run."""
         self.spent_s += seconds
         self._compare(ran.seen)
         self.numbers[step.stage.name] += 1
         of_step = frozenset(step.nodes)
         present = of_step & set(self.nodes)
         for node in step.nodes:
-            is_alone = step.stage.scope != "nodes" and not present - {node}  # whoever it was measured with has left
+            is_alone = step.stage.scope != "nodes" and not present - {node}  # its partners left
             self.runs[step.stage.name][node] += not is_alone
             seen = ran.seen.get(node)
             if seen:
@@ -104,22 +104,35 @@ class AcceptanceState:
                 self._add_of_others(OtherResult(step.stage.name, present, folder, result))
         if step.stage.name == SPEED:
             here = [node for node in step.nodes if node in ran.seen and node in self.places]
-            self.populations.add(step.number, ran.seen, {node: self.seen[node].kind for node in here})
+            levels = {node: self._levels(node) for node in here}
+            self.populations.add(step.number, ran.seen, {node: self.seen[node].kind for node in here}, levels)
             self._round = tuple(node for node in self._round if node not in of_step)
             if self._is_first_round_over:
                 self.populations.learn()
         self._take_out(step, folder)
 
+    def _levels(self, node: str) -> list[str]:
+        """What the node shares with a part of the others, in words: its group in the inventory, its firmware."""
+        group = {"group": self.places[node]} if self.places[node] else {}
+        return [f"{what} {level}" for what, level in {**group, **self.seen[node].levels}.items()]
+
+    @property
+    def others(self) -> list[OtherResult]:
+        """What was found of pairs and of the cluster, and what racks, batches and all nodes have in common."""
+        found = self.populations.in_common()
+        folder, measured = f"runs/*-{SPEED}", frozenset(self._speed_in)
+        return [*self.of_others, *(OtherResult(SPEED, measured, folder, result) for result in found)]
+
     @property
     def _is_first_round_over(self) -> bool:
-        """Whether all nodes were measured as often as the errors ask for; one that only came since has not begun."""
+        """Whether all nodes were measured as often as the error rates require; ignores nodes added since."""
         begun, least = self.runs[self.plan.stages[0].name], self.plan.errors.least_runs
         return all(self.runs[SPEED][node] >= least for node in self.kept if begun[node])
 
     def results_of(self, node: str) -> dict[tuple[str, str], list[Result]]:
-        """By stage and check what was said of a node, run by run; beside others only where no population decides."""
+        """Results on a node by stage and check, run by run; comparisons only if no population decides."""
         return {
-            key: [self._besides_speed(node, one, self.populations.decides) for one in own]
+            key: [self._besides_speed(node, own_result, self.populations.decides) for own_result in own]
             for key, own in self.results.get(node, {}).items()
         }
 
@@ -128,7 +141,7 @@ class AcceptanceState:
         return own.seen.besides_speed(own.result, partial(decides, kind)) if own.seen else own.result
 
     def _compare(self, seen: Mapping[str, NodeRun]) -> None:
-        """Let go what was measured of hardware that is there no more."""
+        """Drop measurements of hardware that is no longer there."""
         others = [node for node, now in seen.items() if self._is_other(node, now)]
         if others:
             self.again(others)
@@ -139,14 +152,14 @@ class AcceptanceState:
                 self._unsettle([node])
 
     def _unsettle(self, others: Iterable[str]) -> None:
-        """A node that is another machine again, or has other GPUs, with nobody having said so, is measured no more."""
+        """Stop measuring a node that changed again to another machine or other GPUs without a declared replacement."""
         self.changes.update(others)
         unsure = {node for node in others if self.changes[node] > MOST_CHANGES}
         self.unsettled |= unsure
         self.out |= unsure
 
     def _forget_gpus(self, node: str, devices: Collection[str]) -> None:
-        """What was measured on GPUs that were replaced, or with them; its other GPUs, its disk and its pairs stand."""
+        """Drop measurements on or with replaced GPUs; keep those of its other GPUs, disk and pairs."""
         self.populations.forget_gpus(node, devices)
         alone = {stage.name for stage in self.plan.stages if stage.scope == "nodes"}
         for name in alone:
@@ -154,11 +167,11 @@ class AcceptanceState:
         for key in [key for key in self.results[node] if key[0] in alone]:
             del self.results[node][key]
         self.earlier[node].append(self.seen[node])
-        self.seen[node] = replace(self.seen[node], kind=UNKNOWN)  # as they may be of another model
+        self.seen[node] = replace(self.seen[node], kind=UNKNOWN)  # they may be of another model
         self._round = ()
 
     def _add_of_others(self, new: OtherResult) -> None:
-        """It stands in the place of what the check said of no more nodes before, those without that were taken out."""
+        """Replaces the check's earlier results on the same nodes or fewer, not counting those rejected since."""
 
         def is_superseded(old: OtherResult) -> bool:
             is_same = (old.stage, old.result.check, old.result.node) == (new.stage, new.result.check, new.result.node)
@@ -172,7 +185,7 @@ class AcceptanceState:
         return node in self.seen and seen.is_other_than(self.seen[node])
 
     def _take_out(self, step: NextRun, folder: str) -> None:
-        """Of the nodes of the step; and of all others that are slow, which what the step shows may say."""
+        """Reject failed nodes of the step; and any node that is slow, which the step may have shown."""
         slow: Mapping[str, list[tuple[str, str]]] = {}
         may_fail = set(step.nodes)
         if step.stage.name == SPEED:
@@ -186,12 +199,15 @@ class AcceptanceState:
                 self.out.add(node)
 
     def _failed(self, node: str, stage: Stage) -> Iterator[Failure]:
-        """What a population may decide on is waited for."""
+        """Which nodes failed; where a population may decide, wait for it."""
         for (name, check), own in self.results[node].items():
             if name != stage.name:
                 continue
-            may_fail = [one for one in own if one.result.verdict is Verdict.FAIL]
-            said = [(self._besides_speed(node, one, self.populations.may_decide), one.folder) for one in may_fail]
+            may_fail = [own_result for own_result in own if own_result.result.verdict is Verdict.FAIL]
+            said = [
+                (self._besides_speed(node, own_result, self.populations.may_decide), own_result.folder)
+                for own_result in may_fail
+            ]
             failed = [(result, folder) for result, folder in said if result.verdict is Verdict.FAIL]
             if len(failed) >= (TWICE if name == SPEED else 1):
                 last, folder = failed[-1]
@@ -202,7 +218,7 @@ class AcceptanceState:
             yield Failure(SPEED, check, words, "replace", self._speed_in[node])
 
     def next(self) -> NextRun | None:
-        """What runs next; None where all is done that can be."""
+        """What runs next; None if everything possible is done."""
         for stage in self.plan.stages:
             nodes = self._due(stage)
             if nodes:
@@ -211,7 +227,7 @@ class AcceptanceState:
 
     @property
     def kept(self) -> list[str]:
-        """The nodes that were not taken out."""
+        """The nodes that were not rejected."""
         return [node for node in self.nodes if node not in self.out]
 
     def _due(self, stage: Stage) -> tuple[str, ...]:
@@ -222,7 +238,7 @@ class AcceptanceState:
             return _with_others(kept, [node for node in kept if not runs[node]]) if len(kept) > 1 else ()
         if stage.scope == "places":
             return next((place for place in self.places_of(kept) if not all(runs[node] for node in place)), ())
-        if not stage.is_load:  # it compares what is there: of a node alone it would say nothing
+        if not stage.is_load:  # it compares nodes: a single node would show nothing
             return () if all(runs[node] for node in kept) else tuple(kept)
         if stage.name == SPEED:
             self._round = tuple(node for node in self._round if node not in self.out) or self._next_round(kept, runs)
@@ -237,23 +253,26 @@ class AcceptanceState:
         known = {node: self.populations.decisions_on(node) for node in kept}
         least = self.plan.errors.least_runs
         decisions = {node: decision_of(of) for node, of in known.items() if of or runs[node] < least}
-        return tuple(to_measure(decisions, runs, self.plan.most_runs, self.plan.errors))
+        due = to_measure(decisions, runs, self.plan.most_runs, self.plan.errors)
+        if self.plan.at_once(len(due)) < len(due):  # else what a run has in common would look like a part of the nodes
+            Random(self.numbers[SPEED]).shuffle(due)  # noqa: S311 - no secret
+        return tuple(due)
 
     def not_here(self, stage: Stage, kept: Sequence[str] | None = None) -> str:
-        """Why there is nothing that the stage could measure, of all nodes or of these; empty where there is."""
+        """Why the stage has nothing to measure, for all nodes or for these; empty if it has."""
         nodes = self.nodes if kept is None else kept
         if stage.scope == "places" and not self.places_of(nodes):
             return NO_PLACES
         return NO_GROUPS if stage.name == COLLECTIVES and not self.plan.largest_group(len(nodes)) else ""
 
     def measured_in(self, stage: Stage, kept: Sequence[str]) -> frozenset[str]:
-        """The nodes that the stage can measure where these are left: those in a large place, else all, or none."""
+        """The nodes that the stage can measure if these are left: those in a large place, else all, or none."""
         if self.not_here(stage, kept):
             return frozenset()
         return frozenset(chain(*self.places_of(kept)) if stage.scope == "places" else self.nodes)
 
     def places_of(self, kept: Sequence[str]) -> list[tuple[str, ...]]:
-        """The nodes by place, where there are several places of some size."""
+        """The nodes by place, if there are several places of some size."""
         of_place: dict[str, list[str]] = defaultdict(list)
         for node in kept:
             of_place[self.places[node]].append(node)
@@ -262,7 +281,7 @@ class AcceptanceState:
 
 
 def _with_others(kept: Sequence[str], due: Sequence[str]) -> tuple[str, ...]:
-    """Those that are due, and some others to compare with."""
+    """The due nodes, and some others for comparison."""
     if not due:
         return ()
     healthy = [node for node in kept if node not in set(due)][: max(FEWEST_BESIDE, len(due))]

@@ -1,6 +1,6 @@
-"""What is said of each node: accepted, rejected, to be fixed, or open; and of the cluster, by nodes, pairs and itself.
+"""Verdicts on nodes (accepted, rejected, to be fixed, or open) and on the cluster.
 
-Without all its evidence nothing is accepted.
+Nothing is accepted without complete evidence.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from clusterproof.plugins.accept import NodeRun
+from clusterproof.plugins.accept.plan import SPEED
 from clusterproof.plugins.accept.sequential import Decision
-from clusterproof.plugins.accept.state import AcceptanceState
+from clusterproof.plugins.accept.state import COLLECTIVES, AcceptanceState
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.record import record
@@ -19,11 +20,11 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
 MAX_REASONS = 20
-MAX_SAID = 4  # serials that are shown
+MAX_SAID = 4  # serial numbers that are shown
 
 
 class NodeVerdict(str, Enum):
-    """What becomes of a node."""
+    """The verdict on a node."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -32,7 +33,7 @@ class NodeVerdict(str, Enum):
 
 
 class ClusterVerdict(str, Enum):
-    """What becomes of the cluster."""
+    """The verdict on the cluster."""
 
     ACCEPTED = "accepted"
     NOT_ACCEPTED = "not accepted"
@@ -41,7 +42,7 @@ class ClusterVerdict(str, Enum):
 
 @record
 class NodeOutcome:
-    """One node, and why; each reason of a failure says in which folder its evidence is."""
+    """One node's verdict and reasons; each reason of a failure names the folder of its evidence."""
 
     node: str
     said: NodeVerdict
@@ -51,7 +52,7 @@ class NodeOutcome:
 
 @record
 class ReachedNodes:
-    """The nodes that a stage can measure: of all, and once those are gone that were taken out."""
+    """The nodes that a stage can measure: of all, and of those not rejected."""
 
     stage: Stage
     of_all: frozenset[str]
@@ -67,10 +68,10 @@ def of_nodes(state: AcceptanceState) -> list[NodeOutcome]:
 def outcome(
     state: AcceptanceState, said: Sequence[NodeOutcome], is_as_bought: bool | None, stopped: str
 ) -> ClusterVerdict:
-    """Of the cluster: whatever failed keeps it from being accepted, and so does whatever is missing or undecided."""
+    """The cluster's verdict: anything failed, missing or undecided keeps it from being accepted."""
     of_nodes, of_others = (
         {node_outcome.said for node_outcome in said},
-        {other.result.verdict for other in state.of_others},
+        {other.result.verdict for other in state.others},
     )
     if is_as_bought is False or Verdict.FAIL in of_others or of_nodes & {NodeVerdict.REJECTED, NodeVerdict.TO_FIX}:
         return ClusterVerdict.NOT_ACCEPTED
@@ -79,7 +80,7 @@ def outcome(
 
 
 def failed(node: str, state: AcceptanceState) -> tuple[str, ...]:
-    """What a node failed by, and in which folder the evidence is."""
+    """The failures of a node, with the folders of the evidence."""
     failures = state.failures.get(node, [])[:MAX_REASONS]
     return tuple(f"{failure.check}: {failure.words} ({failure.folder})" for failure in failures)
 
@@ -107,7 +108,7 @@ def _of_node(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes])
 
 
 def _said(node: str, state: AcceptanceState, verdict: Verdict) -> Iterator[str]:
-    """What each check last said with this verdict, whatever else it says, and in how many runs."""
+    """The last message of each check with this verdict, and in how many runs it occurred."""
     for (_, check), results in state.results_of(node).items():
         parts = [part for result in results for part in result.by_verdict if part.verdict is verdict]
         if parts:
@@ -129,7 +130,7 @@ def _identity(seen: NodeRun) -> str:
 
 
 def _missing(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes]) -> Iterator[str]:
-    """What keeps a node that nothing failed on from being accepted."""
+    """What keeps a node without failures from being accepted."""
     for of_stage in reached:
         if node in of_stage.of_all:
             yield from _missing_in(of_stage, node, state)
@@ -147,7 +148,9 @@ def _missing(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes])
         elif any(judged.decision is not Decision.GOOD for judged in own):
             worst = min(own, key=lambda judged: (judged.decision is Decision.GOOD, judged.share))
             why = "at unknown distances" if UNKNOWN_WAYS in what else "in this noise"
-            yield f"{title}: {worst.share:.1%} of the usual in {worst.runs} runs, which decides nothing {why}"
+            where = population.beside(node)
+            of_all = f"{where}, and {worst.of_all:.1%} of what is usual elsewhere, " if where else ""
+            yield f"{title}: {worst.share:.1%} of the usual{of_all} in {worst.runs} runs, which decides nothing {why}"
 
 
 def _missing_in(reached: ReachedNodes, node: str, state: AcceptanceState) -> Iterator[str]:
@@ -170,3 +173,26 @@ def _missing_in(reached: ReachedNodes, node: str, state: AcceptanceState) -> Ite
             yield f"{check}: failed in {len(failed)} of {len(known)} runs: {failed[0].message}"
     if not proven:
         yield f"{stage.title}: nothing of it applied to this node, or could be measured"
+
+
+def left_out(state: AcceptanceState) -> Iterator[str]:
+    """The stages that no run of this acceptance is to have, and why."""
+    for name, row in acceptance.stages().items():
+        if name not in {stage.name for stage in state.plan.stages}:
+            yield f"{row.title}: the plan leaves it out"
+        elif why := state.not_here(row):
+            yield f"{row.title}: {why}"
+
+
+def not_covered(state: AcceptanceState) -> Iterator[str]:
+    """What this acceptance does not prove, in words."""
+    yield from left_out(state)
+    largest = state.plan.largest_group(len(state.nodes))
+    if COLLECTIVES in {stage.name for stage in state.plan.stages} and 0 < largest < len(state.nodes):
+        yield f"{acceptance.stages()[COLLECTIVES].title}: on {largest} nodes at most, as the plan loads no more at once"
+    measured = {name for _, name, _ in state.populations.by_key}
+    if SPEED in {stage.name for stage in state.plan.stages}:
+        yield from (
+            f"{row.title}: measured on no node" for name, row in acceptance.measures().items() if name not in measured
+        )
+    yield from acceptance.not_covered()

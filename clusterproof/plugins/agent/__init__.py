@@ -1,1 +1,1 @@
-"""The probe: the program that runs on a node, its collectors of evidence, and what builds and decodes it."""
+"""The probe: the program that runs on a node, the collectors it runs, and the code that builds and decodes it."""

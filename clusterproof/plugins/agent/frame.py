@@ -1,4 +1,4 @@
-"""From what came back to a node's evidence: finds the frame among the noise, and decodes it strictly."""
+"""Decodes a node's evidence from raw output: finds the frame among the noise, and decodes it strictly."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MAX_DIGITS = 24
 MAX_DETAIL = 200
 TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[{}]', re.DOTALL)
 END = rb":end:(\d{1,6}):(\d{1,8}):([0-9a-f]{8})\."
-NO_PYTHON = rb":no-python:([^\r\n]{0,4000})"  # each Python of the node, and why it is none
+NO_PYTHON = rb":no-python:([^\r\n]{0,4000})"  # each Python on the node, and why it is unusable
 UNTIL = rb":until:(\d{1,6}):([0-9a-f]{8})\."
-OF_COLLECTORS = 2  # how deep the object of the collectors lies
+OF_COLLECTORS = 2  # nesting depth of the object of collectors
 
 
 class FrameError(ClusterproofError, ValueError):
-    """An answer that holds no whole frame; `unreached` says which kind."""
+    """An answer without a whole frame; `unreached` says why."""
 
     def __init__(self, unreached: Unreached, detail: str) -> None:
         super().__init__(detail)
@@ -34,9 +34,9 @@ class FrameError(ClusterproofError, ValueError):
 
 
 def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
-    """The evidence of one node. Never raises: what cannot be decoded is a node that was not reached.
+    """Decode the evidence of one node. Never raises: a node whose answer cannot be decoded counts as not reached.
 
-    Of an answer whose end is missing, the collectors that came whole; its `detail` says that it was cut.
+    If the answer was cut, keeps the collectors that arrived whole; its `detail` says that it was cut.
     """
     if answer.unreached:
         return NodeEvidence(node, unreached=answer.unreached, detail=answer.detail, seconds=answer.seconds)
@@ -61,18 +61,18 @@ def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
 
 
 def unpacked(output: bytes, nonce: str) -> dict[str, Any]:
-    """The one JSON object of an answer, as it came. Raises FrameError, or ValueError for what has not its form."""
+    """The JSON object of an answer. Raises FrameError, or ValueError if it is malformed."""
     return _object(_inflate(_packed(output, nonce)))
 
 
 def has_end(output: bytes, nonce: str) -> bool:
-    """Whether nothing more of an answer is to come: the frame's end is there, or that there is no Python."""
+    """Whether the answer is finished: its end marker arrived, or the message that there is no Python."""
     mark = re.escape(nonce.encode())
     return bool(re.search(mark + END, output) or re.search(mark + NO_PYTHON + rb"[\r\n]", output))
 
 
 def last_whole(output: bytes, nonce: str) -> bytes:
-    """The last of several answers that were printed one after another and has its end; empty where there is none."""
+    """The last complete answer of several that were printed one after another; empty if there is none."""
     first = nonce.encode() + b":begin."
     for part in reversed(output.split(first)[1:]):
         if has_end(part, nonce):
@@ -81,7 +81,7 @@ def last_whole(output: bytes, nonce: str) -> bytes:
 
 
 def _begun(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
-    """What came whole of an answer that was cut: its first collectors. Raises `cut` where no collector did."""
+    """The leading collectors that arrived whole in a cut answer. Raises `cut` if there are none."""
     mark = re.escape(nonce.encode())
     chunks = _chunks(output, mark)
     numbered = dict(chunks)
@@ -97,7 +97,7 @@ def _begun(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
     depth = whole = 0
     for token in TOKEN.finditer(begun):
         if token[0].startswith(b'"') and token.end() == len(begun):
-            break  # a text that does not end, or one behind which nothing stands
+            break  # an unterminated text, or one with nothing behind it
         depth += {b"{": 1, b"}": -1}.get(token[0], 0)
         if token[0] == b"}" and depth == OF_COLLECTORS:
             whole = token.end()
@@ -107,7 +107,7 @@ def _begun(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
 
 
 def _vouched(chunks: dict[int, bytes], sums: dict[int, int]) -> bytes:
-    """The first chunks, unpacked, as far as a checksum vouches for them; `sums` are by how many they are of."""
+    """The leading chunks, unpacked, as far as a checksum covers them; `sums` are keyed by number of chunks."""
     packed = bytearray()
     good = so_far = checksum = 0
     for number in range(len(chunks)):
@@ -120,7 +120,7 @@ def _vouched(chunks: dict[int, bytes], sums: dict[int, int]) -> bytes:
 
 
 def _chunks(output: bytes, mark: bytes) -> list[tuple[int, bytes]]:
-    """The numbered chunks of an answer, as they came."""
+    """The numbered chunks of an answer, still encoded."""
     numbered = re.findall(mark + rb":(\d{1,6}):([A-Za-z0-9+/=]{1,2000})\.", output)
     return [(int(number), chunk) for number, chunk in numbered]
 
@@ -168,7 +168,7 @@ def _no_frame(output: bytes, mark: bytes) -> tuple[Unreached, str]:
 
 
 def _cut(output: bytes, mark: bytes) -> str:
-    """How much of a cut frame came, and the last other thing that was printed after its begin."""
+    """How much of a cut frame arrived, and the last other output after its begin."""
     after = output[output.rindex(b":begin.") + len(b":begin.") :][-64 * MAX_DETAIL :]
     noise = re.sub(mark + rb"\S*", b"", after).decode("utf-8", "replace").split("\n")
     last = next((line for line in map(printable, reversed(noise)) if line), "")
@@ -188,7 +188,7 @@ def _inflate(packed: bytes) -> bytes:
 
 
 def _object(answer: bytes) -> dict[str, Any]:
-    """The one JSON object of an answer: bounded, and nothing that JSON does not have. Raises ValueError."""
+    """The one JSON object of an answer: bounded, standard JSON only. Raises ValueError."""
     if sum(map(answer.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise EvidenceError(f"it holds more than {MAX_VALUES} values")
     read = json.loads(
@@ -201,7 +201,7 @@ def _object(answer: bytes) -> dict[str, Any]:
     if not isinstance(read, dict):
         raise EvidenceError(f"it is a {type(read).__name__}; expected an object")
     _bound_depth(read)
-    if b"\\ud" in answer.lower():  # half a surrogate pair is no text: it could not be written anywhere
+    if b"\\ud" in answer.lower():  # an unpaired surrogate could not be written anywhere
         return dict(json.loads(json.dumps(read, ensure_ascii=False).encode("utf-8", "replace")))
     return read
 

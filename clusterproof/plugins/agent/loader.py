@@ -1,4 +1,4 @@
-"""The first thing that runs on a node: imports from memory the modules that travelled with the program."""
+"""The first code that runs on a node: imports from memory the modules that travelled with the program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 
 
-class Travelled:
+class ModuleFinder:
     """Finds and loads the modules that came along; their text is compiled when first imported."""
 
     def __init__(self, sources: dict[str, str]) -> None:
@@ -15,20 +15,20 @@ class Travelled:
         self.packages = {name.rsplit(".", depth)[0] for name in sources for depth in (1, 2, 3)}
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        """What the import system asks: a specification for a module that is here, else None."""
+        """Called by the import system: a specification for a module that travelled, else None."""
         if name not in self.sources and name not in self.packages:
             return None
         return ModuleSpec(name, self, is_package=name not in self.sources)  # type: ignore[arg-type] # by its methods
 
     def create_module(self, _spec: ModuleSpec) -> None:
-        """Leave the making of the module to Python."""
+        """Use Python's default module creation."""
 
     def get_source(self, name: str) -> str:
-        """The text of a module."""
+        """The source of a module."""
         return self.sources.get(name, "")
 
     def exec_module(self, module: object) -> None:
-        """Run a module's text in it."""
+        """Execute a module."""
         name = vars(module)["__name__"]
         file = name.rpartition(".")[2] + ".py"
         code = compile(self.get_source(name), file, "exec", dont_inherit=True)
@@ -37,5 +37,5 @@ class Travelled:
 
 def start(sources: dict[str, str], runner: str, *request: object) -> None:
     """Let one of the modules that came along answer; the command line says the nonce and what became of sudo."""
-    sys.meta_path.insert(0, Travelled(sources))
+    sys.meta_path.insert(0, ModuleFinder(sources))
     import_module(runner).main(*request, *sys.argv[1:3])

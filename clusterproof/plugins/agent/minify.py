@@ -1,4 +1,4 @@
-"""Programs made short for the wire: without what only readers need; of nvidia-ml-py, what the probe reaches."""
+"""Shortens programs for transport: removes what only readers need, and what the probe does not use of nvidia-ml-py."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler,
 ASKS_BY_NAME = frozenset({"dir", "eval", "exec", "locals", "vars"})  # a function that calls these keeps its names
 
 
-@cache  # most programs that are made have most modules in common
+@cache  # most programs share most modules
 def minified(source: str) -> str:
-    """A program without docstrings, types of functions, comments, most spaces and long local names; lines stay.
+    """A program without docstrings, annotations, comments, most spaces and long local names; line numbers stay.
 
-    One that is not Python stays as it is: its collector will say so.
+    Invalid Python is returned unchanged: its collector will report the error.
     """
     try:
         dropped = _docstring_lines(source)
@@ -38,7 +38,7 @@ def minified(source: str) -> str:
 
 
 def _without_idle_imports(source: str) -> str:
-    """Without what was imported only to say types."""
+    """Remove imports that only annotations use."""
     for line in re.findall(r"^from (?:typing|collections\.abc|types) import .*$", source, re.MULTILINE):
         names = re.findall(r"\w+", line.partition(" import ")[2])
         if not any(re.search(rf"\b{name}\b", source.replace(line, "")) for name in names):
@@ -47,8 +47,8 @@ def _without_idle_imports(source: str) -> str:
 
 
 def _without_types(source: str) -> str:
-    """Without what is said of the types of arguments, results and names, where that stands on one line."""
-    lines = source.encode().splitlines(keepends=True)  # for an AST counts bytes
+    """Remove annotations of arguments, results and variables that fit on one line."""
+    lines = source.encode().splitlines(keepends=True)  # AST columns count bytes
     for line, start, end in sorted(_types(source), reverse=True):
         before = lines[line - 1][:start].rstrip()
         cut = before.removesuffix(b"->") if before.endswith(b"->") else before.removesuffix(b":")
@@ -57,7 +57,7 @@ def _without_types(source: str) -> str:
 
 
 def _types(source: str) -> Iterator[tuple[int, int, int]]:
-    """Line, first and last column of each, in bytes; those of a class's own names may be more than words."""
+    """Line, first and last column of each annotation that may go, in bytes; those of class attributes stay."""
     tree = ast.parse(source)
     of_classes = {id(line) for block in ast.walk(tree) if isinstance(block, ast.ClassDef) for line in block.body}
     said: list[ast.expr | None] = []
@@ -74,15 +74,15 @@ def _types(source: str) -> Iterator[tuple[int, int, int]]:
 
 
 def _with_short_names(source: str) -> str:
-    """With names of one letter, or two, for what functions have by themselves; arguments keep theirs."""
+    """Rename functions' local variables to one or two letters; arguments keep their names."""
     tree = ast.parse(source)
     functions = [list(ast.walk(function)) for function in _functions(tree)]
     outside = _names_of_module(tree)
-    if "*" in outside:  # an import of all that another module has
+    if "*" in outside:  # import *: all names of another module
         return source
     known = outside.union(*({node.id for node in nodes if isinstance(node, ast.Name)} for nodes in functions))
     known = known.union(*map(_kept_names, functions))
-    lines = source.encode().split(b"\n")  # for an AST counts bytes
+    lines = source.encode().split(b"\n")  # AST columns count bytes
     places: list[tuple[int, int, int, str]] = []
     for nodes in functions:
         own = _local_names(nodes) - outside
@@ -97,7 +97,7 @@ def _with_short_names(source: str) -> str:
 
 
 def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
-    """Those of a module and of its classes, each with those that are within it."""
+    """The functions of a module and of its classes, each with its nested functions."""
     for part in tree.body:
         parts = part.body if isinstance(part, ast.ClassDef) else [part]
         yield from (one for one in parts if isinstance(one, ast.FunctionDef))
@@ -109,7 +109,7 @@ def _short_names(known: set[str]) -> Iterator[str]:
 
 
 def _local_names(function: Iterable[ast.AST]) -> set[str]:
-    """What a function assigns to, but for names that stand elsewhere too than where an AST shows their place."""
+    """Names that a function assigns, except those that also occur where an AST gives no position."""
     names = [node for node in function if isinstance(node, ast.Name)]
     has_class = any(isinstance(node, ast.ClassDef) for node in function)
     if has_class or ASKS_BY_NAME.intersection(node.id for node in names):
@@ -139,7 +139,7 @@ def _kept_names(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def _names_of_module(tree: ast.Module) -> set[str]:
-    """Those that a function may mean where it has none of its own, the builtins among them."""
+    """Module-level and builtin names that a function may refer to."""
     names = set(dir(builtins))
     for part in tree.body:
         nodes = [part] if isinstance(part, (ast.FunctionDef, ast.ClassDef)) else list(ast.walk(part))
@@ -148,7 +148,7 @@ def _names_of_module(tree: ast.Module) -> set[str]:
 
 
 def _without_comments(source: str) -> str:
-    """Without its comments, of which a mark in a text is none. Raises SyntaxError, TokenError."""
+    """Remove comments, but not # within strings. Raises SyntaxError, TokenError."""
     lines = source.split("\n")
     for token in tokenize.generate_tokens(StringIO(source).readline):
         if token.type == tokenize.COMMENT:
@@ -158,7 +158,7 @@ def _without_comments(source: str) -> str:
 
 
 def _without_spaces(source: str) -> str:
-    """With one space for each level, and else only those between words; texts stay. Raises SyntaxError, TokenError."""
+    """Indent by one space and keep only spaces between words; strings stay. Raises SyntaxError, TokenError."""
     lines = source.split("\n")
     cuts: list[tuple[int, int, int, str]] = []
     level, nested, end = 0, 0, (0, 0)
@@ -194,7 +194,7 @@ def _docstring_lines(source: str) -> set[int]:
 
 
 def pynvml_source() -> str:
-    """The text of the installed nvidia-ml-py. Raises ModuleNotFoundError."""
+    """The source of the installed nvidia-ml-py. Raises ModuleNotFoundError."""
     spec = find_spec("pynvml")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("nvidia-ml-py is not installed; pip install nvidia-ml-py")
@@ -202,7 +202,7 @@ def pynvml_source() -> str:
 
 
 def words(source: str) -> Iterator[str]:
-    """Every name, attribute and text of a program: all by which it can ask a module for something."""
+    """Every name, attribute and string of a program: anything by which it can refer to a module's names."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name):
             yield node.id
@@ -216,9 +216,9 @@ def words(source: str) -> Iterator[str]:
 
 @cache
 def reachable(source: str, wanted: frozenset[str]) -> str:
-    """The statements of a flat module that define the wanted names and all that those need, as they stand.
+    """The statements of a flat module that define the wanted names and everything those need, unchanged.
 
-    A wanted "CAPITALS_" is every name that begins so: NVML's errors are found in that way, at run time.
+    A wanted "CAPITALS_" stands for every name with that prefix: NVML finds its errors that way at run time.
     """
     statements = split(source)
     defined = definitions(statements)
@@ -247,12 +247,12 @@ def split(source: str) -> list[str]:
 
 
 def _is_decorated(statement: str) -> bool:
-    """Whether a statement is still only its decorators."""
+    """Whether a statement so far consists of decorators only."""
     return statement.rstrip("\n").rpartition("\n")[2].startswith("@")
 
 
 def definitions(statements: Iterable[str]) -> dict[str, set[int]]:
-    """The names that statements define, each with the numbers of those that do."""
+    """Maps each defined name to the indexes of the statements that define it."""
     places: dict[str, set[int]] = {}
     for number, statement in enumerate(statements):
         defined = DEFINED.match(statement)

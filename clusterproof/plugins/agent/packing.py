@@ -1,4 +1,4 @@
-"""A program's text as it travels: compressed, in characters that every shell and Systems Manager leave as they are."""
+"""Packs a program as text: compressed, using characters that shells and Systems Manager leave unchanged."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import lzma
 import struct
 
 ARGUMENT = 130_000  # characters: Linux takes no argument or variable of more than 131,071
-QUOTED = "/bin/sh -c '"  # how a command begins that is a script in single quotes
+QUOTED = "/bin/sh -c '"  # how a command that is a script in single quotes begins
 
-# Four bytes are five printable characters, but not those that a shell, a template or JSON takes for its own.
+# Four bytes become five printable characters, excluding those special to a shell, a template or JSON.
 LEFT_OUT = tuple(map(ord, "$&'<\\`{"))
 ALPHABET = bytes(code for code in range(ord("#"), 127) if code not in LEFT_OUT)
 DIGITS = bytes.maketrans(ALPHABET, bytes(range(85)))
 PLACES = tuple(85**place for place in (4, 3, 2, 1, 0))
 
-# The way back on a node, which needs `lzma` and `struct`: Python without a quote, for it stands between a shell's.
+# Unpacks on a node, using `lzma` and `struct`: Python without quotes, because it is inside a shell's quotes.
 UNPACKED = (
     f"a=bytes(c for c in range(35,127)if c not in{LEFT_OUT});"
     "t={text}.translate(bytes.maketrans(a,bytes(range(85))));"
@@ -25,21 +25,21 @@ UNPACKED = (
 
 
 def script_of(command: str) -> str:
-    """What a shell is to read of a command: where that is too long for an argument, the script that it quotes."""
+    """The script to feed to a shell on standard input, if the command is too long for an argument."""
     if len(command) <= ARGUMENT or not command.startswith(QUOTED):
         return command
     return command[len(QUOTED) : -1]
 
 
 def packed(text: str) -> str:
-    """A program's text as it travels."""
-    compressed = lzma.compress(text.encode())  # a multiple of four bytes
+    """Pack a program."""
+    compressed = lzma.compress(text.encode())  # padded to a multiple of four bytes
     numbers = struct.unpack(f">{len(compressed) // 4}I", compressed)
     return bytes(ALPHABET[word // place % 85] for word in numbers for place in PLACES).decode()
 
 
 def text_of(program: str) -> str:
-    """The text of a program that is packed."""
+    """Unpack a packed program."""
     digits = iter(program.encode().translate(DIGITS))
     numbers = [sum(digit * place for digit, place in zip(five, PLACES)) for five in zip(*[digits] * 5)]
     return lzma.decompress(struct.pack(f">{len(numbers)}I", *numbers)).decode()

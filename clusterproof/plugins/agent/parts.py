@@ -1,4 +1,4 @@
-"""Which collectors travel together, where a connection takes no program that has them all; and what each brought."""
+"""Divides collectors among several programs where a connection cannot carry one with all, and joins the answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clusterproof.plugins.core.record import field, record, replace
 
 @record
 class Parts:
-    """Programs, each with its collectors, and why others travel in none."""
+    """Programs, each with its collectors, and the reasons why other collectors are in none."""
 
     programs: tuple[tuple[frozenset[str], Program], ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -26,7 +26,7 @@ def parts(
     on_stdin: bool = True,
     longest: int | None = None,
 ) -> Parts:
-    """The programs that read these collectors: one, or as many as it takes of at most `longest` characters.
+    """The programs that run these collectors: one, or as many as needed of at most `longest` characters.
 
     Raises ValueError for a collector that does not exist.
     """
@@ -34,7 +34,7 @@ def parts(
     def made(names: Sequence[str]) -> Program:
         return program(names, options, [file for file in further if file.stem in names], on_stdin)[0]
 
-    rest = sorted(set(collectors), key=lambda name: (files().get(name, ""), name))  # of a kind, which share much
+    rest = sorted(set(collectors), key=lambda name: (files().get(name, ""), name))  # those of one kind share much
     whole = made(rest)
     if longest is None or _length(whole) <= longest:
         return Parts(((frozenset(rest), whole),))
@@ -58,7 +58,7 @@ def parts(
 
 
 def joined(answers: Sequence[NodeEvidence], of: Parts) -> NodeEvidence:
-    """One node's answers to the first of these programs, as one: what a program did not bring is said to be cut."""
+    """Join one node's answers to the first of these programs; what an answer lacks is reported as cut."""
     came = [evidence for evidence in answers if not evidence.unreached]
     seconds = sum(evidence.seconds for evidence in answers)
     if not came:

@@ -1,4 +1,4 @@
-"""Forms of text that are compiled when a text is first held against them: most logs are silent on most days."""
+"""Regular expressions that are compiled on first use: most are never matched, as most logs are empty."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Pattern:
-    """A regular expression, as `re.compile` makes one."""
+    """A lazily compiled regular expression."""
 
     def __init__(self, text: str | bytes, flags: int = 0) -> None:
         self.pattern = text
@@ -20,30 +20,30 @@ class Pattern:
 
     @cached_property
     def compiled(self) -> re.Pattern[Any]:
-        """The expression itself. Raises re.error."""
+        """The compiled expression. Raises re.error."""
         return re.compile(self.pattern, self.flags)
 
     @cached_property
     def match(self) -> Callable[..., re.Match[Any] | None]:
-        """As of `re.Pattern`: its own method, as logs ask for it with every line."""
+        """As in `re.Pattern`. The method itself is cached, because logs call it for every line."""
         return self.compiled.match
 
     @cached_property
     def search(self) -> Callable[..., re.Match[Any] | None]:
-        """As of `re.Pattern`."""
+        """As in `re.Pattern`."""
         return self.compiled.search
 
     @cached_property
     def fullmatch(self) -> Callable[..., re.Match[Any] | None]:
-        """As of `re.Pattern`."""
+        """As in `re.Pattern`."""
         return self.compiled.fullmatch
 
     @cached_property
     def findall(self) -> Callable[[str], list[Any]]:
-        """As of `re.Pattern`."""
+        """As in `re.Pattern`."""
         return self.compiled.findall
 
     @cached_property
     def sub(self) -> Callable[..., str]:
-        """As of `re.Pattern`."""
+        """As in `re.Pattern`."""
         return self.compiled.sub

@@ -1,4 +1,4 @@
-"""Builds the program that runs on a node: a short shell command that finds a Python, and the probe's text."""
+"""Builds the program that runs on a node: a short shell command that finds a Python, and the probe's source."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from clusterproof.plugins.agent.program import ProbeOptions, Program, module_of
 from clusterproof.plugins.core.record import replace
 
 FOLDER = Path(__file__).parent
-ROOMS = "clusterproof.plugins."  # what they are called here; they travel without it
+ROOMS = "clusterproof.plugins."  # package prefix here; the modules travel without it
 PACKAGE = f"{ROOMS}agent"
 NAME = re.compile(r"(\w+)(?: as \w+)?")
 IMPORTED = re.compile(rf"^ *from ({re.escape(ROOMS)}[\w.]+) import *(\([^)]*\)|.+)", re.MULTILINE)
 COLLECTED = re.compile(r"clusterproof\.plugins\.evidence\.\w+\.collect_(\w+)")
 OF_KIND = re.compile(r"clusterproof\.plugins\.evidence\.(\w+)\.collect\b")
-COLLECTOR = "clusterproof.collector"  # what collectors of others import of us
+COLLECTOR = "clusterproof.collector"  # the name by which third-party collectors import ours
 IMPORTS_COLLECTOR = re.compile(rf"^ *from {re.escape(COLLECTOR)} import", re.MULTILINE)
 QUOTES = "'''"
 
-# For any POSIX shell; in single quotes it passes through csh and fish too: no quote, "!" or backslash in it.
+# For any POSIX shell; in single quotes it also passes through csh and fish: no quote, "!" or backslash in it.
 SHELL = (
     "n={nonce};s=;r=;t=;PATH=${{PATH:+$PATH:}}/usr/local/bin:/usr/bin:/bin;u=$(id -u);{sudo}{own}"
     "for p in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 "
@@ -40,10 +40,10 @@ SHELL = (
     "case $? in 1|2|97|126|127);;*)exit 0;;esac;"
     't="$t $p ($("$p" -V 2>&1))";done;echo "$n:no-python:$t"'
 )
-TEXT_IN_COMMAND = re.compile(r'(?:(?<= begin\. ")|(?<=printf %s "))[^"]+(?=")')  # where SHELL has it
-# Sets p to where $1 lies, links followed; refuses where that or a folder above is another user's, or others may write.
-# Only an image lacks coreutils, where users of the node have no way to put a file; that is seen without starting
-# a program, which a user who fills the process table could make fail.
+TEXT_IN_COMMAND = re.compile(r'(?:(?<= begin\. ")|(?<=printf %s "))[^"]+(?=")')  # as in SHELL
+# Sets p to the real path of $1; refuses it if it or a folder above belongs to another user or is writable by others.
+# Without coreutils it must be an image, where users of the node cannot put files; this is detected without starting
+# a program, which a user who fills the process table could prevent.
 OWN = (
     "o(){ command -v stat>/dev/null&&command -v readlink>/dev/null||return 0;"
     'p=$(readlink -f "$1");q=$p;while [ "$q" ];do case $(stat -c %u.%A.%G "$q") in 0.?????-??-*|$u.?????-??-*|'
@@ -60,9 +60,9 @@ PYTHON = (
 def program(
     collectors: Iterable[str], options: ProbeOptions, further: Sequence[Path] = (), on_stdin: bool = True
 ) -> tuple[Program, str]:
-    """The program that reads these collectors, and the nonce that marks its answers.
+    """The program that runs these collectors, and the nonce that marks its answers.
 
-    `further` are files with collectors of others. Its text comes over standard input, or within the command.
+    `further` are files of third-party collectors. The source is sent over standard input, or within the command.
     Raises ValueError for a collector that does not exist.
     """
     nonce = new_nonce()
@@ -72,15 +72,15 @@ def program(
 
 
 def new_nonce() -> str:
-    """A word that nobody else prints."""
+    """A random word that marks an answer."""
     return "cp" + secrets.token_hex(5)
 
 
 def started_by_shell(text: str, nonce: str, sudo: bool, on_stdin: bool, word: str = "") -> Program:
-    """The program whose packed text this is, as a shell command that finds a Python for it.
+    """A packed program as a shell command that finds a Python for it.
 
-    `word` is its last argument, where it has one: of base64's letters alone. A text within the command is Python's
-    argument, or comes to it from the shell where it is too long for one.
+    `word`, if any, is its last argument: letters of base64 only. A program within the command is passed to Python as an
+    argument, or on standard input by the shell if it is too long for one.
     """
     if on_stdin:
         script = _script(nonce, sudo, f"sys.stdin.buffer.read({len(text)})", "", word)
@@ -93,7 +93,7 @@ def started_by_shell(text: str, nonce: str, sudo: bool, on_stdin: bool, word: st
 
 @cache
 def _encoded(text: str) -> bytes:
-    """Its bytes, once for all nodes: a session keeps them as long as it lasts."""
+    """The program's bytes, encoded once for all nodes: a session keeps them as long as it lasts."""
     return text.encode()
 
 
@@ -110,7 +110,7 @@ def _script(nonce: str, sudo: bool, source: str, fed: str, argument: str) -> str
 
 @cache
 def payload(collectors: frozenset[str], options: ProbeOptions, further: tuple[Path, ...] = ()) -> str:
-    """The probe's text for these collectors, packed."""
+    """The packed source of the probe for these collectors."""
     files = {f"{PACKAGE}.{path.stem}": path for path in further}
     of_others = {path.stem: f"{PACKAGE}.{path.stem}" for path in further}
     named = {collector: of_others.get(collector) or module_of(collector) for collector in collectors}
@@ -121,7 +121,7 @@ def payload(collectors: frozenset[str], options: ProbeOptions, further: tuple[Pa
     return started(f"{PACKAGE}.run", modules, (request,))
 
 
-SAMPLED = {  # what samples each source
+SAMPLED = {  # the sampler of each source
     "gpu": "nvml_samples",
     "host": "host_samples",
     "network": "network_samples",
@@ -130,15 +130,15 @@ SAMPLED = {  # what samples each source
     "processes": "processes_samples",
     "ranks": "ranks_samples",
 }
-FOLLOWS = "follow"  # what follows the kernel log
+FOLLOWS = "follow"  # the module that follows the kernel log
 
 
 @cache
 def sampler(every_s: float, host_root: str, is_kept_alive: bool = True, mounts: tuple[str, ...] = ()) -> str:
-    """The text of the program that stays on a node and samples it, packed.
+    """The packed source of the program that stays on a node and samples it.
 
-    Where it `is_kept_alive`, whoever watches sends bytes over its input, and it ends without them. `mounts` are
-    the mount points that the policy expects.
+    If `is_kept_alive`, the watcher sends bytes over its input, and it ends when they stop. `mounts` are the mount
+    points that the policy expects.
     """
     modules = modules_for({f"{PACKAGE}.sampler", *map(module_of, (*SAMPLED.values(), FOLLOWS))})
     sources = {source: _short(module_of(module)) for source, module in SAMPLED.items()}
@@ -147,12 +147,18 @@ def sampler(every_s: float, host_root: str, is_kept_alive: bool = True, mounts: 
 
 
 def cursor_word(log_cursor: tuple[str, int, float]) -> str:
-    """The last argument of the sampler: from where on it follows the kernel log."""
+    """The last argument of the sampler: the position from which it follows the kernel log."""
     return b2a_base64(json.dumps(log_cursor).encode(), newline=False).decode()
 
 
+@cache
+def modules_of(name: str) -> Mapping[str, str]:
+    """The texts of a module and of what it imports that travels."""
+    return modules_for([name])
+
+
 def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[str, str]:
-    """The texts of modules and of what they import that travels, by full name; `files` lie elsewhere."""
+    """Sources of modules and of their imports that travel, by full name; `files` are located elsewhere."""
     sources: dict[str, str] = {}
     pending = set(names)
     while pending:
@@ -176,7 +182,7 @@ def _file_of(name: str) -> Path:
 
 
 def started(runner: str, modules: Mapping[str, str], request: tuple[object, ...]) -> str:
-    """The text that lets `runner`, one of the modules, answer a request."""
+    """Source that starts `runner`, one of the modules, with a request."""
     short = {_short(name): _short(text) for name, text in modules.items()}
     arguments = (_short(runner), *request)
     return packed(f"{_loader()}\nstart({_by_name(short)},*{arguments!r})\n")
@@ -188,13 +194,13 @@ def _loader() -> str:
 
 
 def _short(text: str) -> str:
-    """A module's name, or its text, with names as they travel: each collector by its own, of whatever kind it is."""
+    """Shorten a module's name, or the names in its source: each collector travels under its own name alone."""
     return COLLECTED.sub(r"evidence.\1", OF_KIND.sub(r"evidence.\1", text)).replace(ROOMS, "")
 
 
 def _by_name(modules: Mapping[str, str]) -> str:
-    """What the modules are by name, in Python's words: as they stand where that can be, for escapes compress badly."""
-    similar = sorted(modules.items(), key=lambda module: len(module[1]))  # what is alike is near, so compresses well
+    """A dict literal of module sources, as raw strings where possible because escapes compress badly."""
+    similar = sorted(modules.items(), key=lambda module: len(module[1]))  # similar neighbours compress well
     text = "".join(f"{name}\v{text}\f" for name, text in similar)
     if re.search(r"[\r\x01]", text) or not text.count("\f") == text.count("\v") == len(modules):
         return repr(dict(modules))
@@ -203,7 +209,7 @@ def _by_name(modules: Mapping[str, str]) -> str:
 
 
 def unpacked(command: str) -> tuple[str, str, str]:
-    """A command by its parts: what stands before a program's packed text, that text as it was, and the rest."""
+    """Split a command into what precedes the packed program, the unpacked program, and the rest."""
     program = TEXT_IN_COMMAND.search(command)
     if not program:
         return command, "", ""
@@ -211,7 +217,7 @@ def unpacked(command: str) -> tuple[str, str, str]:
 
 
 def source_of(file: Path) -> str:
-    """The text of a program that travels, without what only its reader needs. Raises ValueError."""
+    """The minified source of a program that travels. Raises ValueError."""
     try:
         return minified(file.read_text("utf-8"))
     except FileNotFoundError:
@@ -220,7 +226,7 @@ def source_of(file: Path) -> str:
 
 @cache
 def joined(files: tuple[Path, ...]) -> str:
-    """Modules as one text, without what they import from each other. Raises ValueError where one is missing."""
+    """Join modules into one source, without their imports of each other. Raises ValueError if one is missing."""
     together = frozenset(file.stem for file in files)
     return "\n".join(("from __future__ import annotations", *(_of_its_own(file, together) for file in files)))
 
@@ -237,7 +243,7 @@ def _of_its_own(file: Path, together: frozenset[str]) -> str:
 
 
 def pynvml_for(sources: Iterable[str]) -> str:
-    """The part of nvidia-ml-py's module that these programs reach. Raises ModuleNotFoundError."""
+    """The part of nvidia-ml-py that these programs use. Raises ModuleNotFoundError."""
     wanted = {word for source in sources if "import pynvml" in source for word in words(source)}
     return _part_of(pynvml_source(), frozenset(wanted))
 

@@ -1,4 +1,4 @@
-"""The processes of one group: how one is begun, and what /proc says of them, read without what can block."""
+"""Process groups: how to start one, and what /proc says of its processes, read without blocking."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FRAME = re.compile(r"(?m)^\[<[0-9a-f]*>\] (\w{1,80})")
 
 
 def living(group: int) -> tuple[str, list[str]]:
-    """Words for a process of a group that lives on, one in state D first, and what it is in; empty where none does."""
+    """Describes a process of a group that is still alive, preferably one in state D; empty if there is none."""
     processes = sorted(
         (state != "D", pid, name, state)
         for pid, name, state, its_group, session in _processes()
@@ -26,22 +26,22 @@ def living(group: int) -> tuple[str, list[str]]:
 
 
 def is_starved(pid: int, elapsed_s: float) -> bool:
-    """Whether a process has waited for a processor, rather than for anything else, for most of this time."""
+    """Whether for most of this time a process waited for a CPU rather than for anything else."""
     data, fields = _read(f"/proc/{pid}/schedstat").split(), stat_fields(_read(f"/proc/{pid}/stat"))
     if len(data) < 2 or len(fields) < 3:
         return False  # the kernel does not report it, or it has ended
-    ran_s, queued_s = (int(number) / 1e9 for number in data[:2])  # without the time since it last waited
+    ran_s, queued_s = (int(number) / 1e9 for number in data[:2])  # excludes the current wait
     return queued_s > elapsed_s / 2 or (fields[2] == "R" and ran_s < elapsed_s / 2)
 
 
 def waited_s(pid: str) -> float:
-    """How long a process has waited for a processor; 0.0 where the kernel does not report it."""
+    """How long a process has waited for a CPU; 0.0 if the kernel does not report it."""
     data = _read(f"/proc/{pid}/schedstat").split()
     return int(data[1]) / 1e9 if len(data) > 1 else 0.0
 
 
 def functions(wait: str, stack: str) -> list[str]:
-    """The kernel's functions that a process is in, innermost first, by its wchan and, for root, its stack."""
+    """The kernel functions that a process is in, innermost first, from its wchan and, for root, its stack."""
     return [*([wait] if wait.strip("0") else []), *FRAME.findall(stack)[:MAX_FRAMES]]
 
 
@@ -51,7 +51,7 @@ def _processes() -> list[tuple[int, str, str, int, int]]:
 
 
 def stat_fields(stat: str) -> list[str]:
-    """The fields of a /proc/PID/stat, whatever the process calls itself; none where it is gone."""
+    """The fields of /proc/PID/stat, whatever the process is called; empty if it is gone."""
     pid, opened, rest = stat.partition(" (")
     name, closed, fields = rest.rpartition(") ")
     return [pid, name, *fields.split()] if opened and closed else []
@@ -71,13 +71,13 @@ def _read(path: str) -> str:
 
 
 def detach(kept: tuple[int, ...], *signals: int) -> None:
-    """Leave the parent's session, holding nothing of it open that would keep the connection, but these descriptors."""
+    """Leave the parent's session, and close all descriptors except these, which would keep the connection open."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, *signals):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
-    resource.setrlimit(resource.RLIMIT_CORE, (1 if hard else 0, hard))  # 1: no core, not even through a pipe
+    resource.setrlimit(resource.RLIMIT_CORE, (1 if hard else 0, hard))  # 1: no core dump, not even through a pipe
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)

@@ -1,4 +1,4 @@
-"""What is run on a node: which collectors there are, what the user may choose of them, the program, what comes back."""
+"""What runs on a node: the available collectors, their options, the program and its answer."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ EVIDENCE = os.path.realpath(f"{__file__}/../../evidence")
 PACKAGE = "clusterproof.plugins.evidence"
 
 MAX_ANSWER_BYTES = 8 * 1024 * 1024  # of one node, as sent; a healthy 8-GPU node sends about 20 kB
-# times `collector_s`: without persistence mode, NVML's first call starts every GPU; libraries may lie on a file server
+# multiplies `collector_s`: without persistence mode NVML's first call starts every GPU; libraries may be on a server
 DEADLINE_FACTORS = {"nvml": 3.0, "nvml_inforom": 3.0, "container": 3.0}
-END_S = 1.0  # for ending what does not answer
-SEND_S = 10.0  # for sending the answer
+END_S = 1.0  # to end what does not answer
+SEND_S = 10.0  # to send the answer
 
 
 @cache
 def files() -> Mapping[str, str]:
-    """The files that kinds of evidence are collected with, by the name that each has as a collector."""
+    """The collectors' files, by collector name."""
     by_name = {}
     for kind in os.listdir(EVIDENCE):
         if "." not in kind and kind != "__pycache__":
@@ -39,7 +39,7 @@ def files() -> Mapping[str, str]:
 
 
 def module_of(name: str) -> str:
-    """The module of a collector. Raises ValueError where there is none of that name."""
+    """The module of a collector. Raises ValueError if there is none of that name."""
     file = files().get(name)
     if file is None:
         raise ValueError(f"{name} is not a collector of the probe")
@@ -49,7 +49,7 @@ def module_of(name: str) -> str:
 
 @cache
 def collector_names() -> tuple[str, ...]:
-    """The collectors there are: those of the files that define `read(node)`."""
+    """The names of all collectors: files that define `read(node)`."""
     return tuple(sorted(name for name, file in files().items() if _is_collector(file)))
 
 
@@ -60,10 +60,10 @@ def _is_collector(file: str) -> bool:
 
 @record
 class Answer:
-    """What came back from a node: its raw bytes (cut at MAX_ANSWER_BYTES), or why nothing did.
+    """A node's answer: its raw bytes (cut at MAX_ANSWER_BYTES), or why there is none.
 
-    It took so many seconds, and may have been collected `age_s` before it was asked for. It is `too_long` where its
-    connection shows only the beginning.
+    It took `seconds`, and may have been collected `age_s` before it was requested. It is `too_long` if its connection
+    shows only the beginning.
     """
 
     output: bytes = b""
@@ -76,9 +76,9 @@ class Answer:
 
 @record
 class Program:
-    """What to run on a node: a shell command line that reads `stdin` to its end of file.
+    """What to run on a node: a shell command line that reads `stdin` to the end.
 
-    `nonce` marks its answer, and with it where that ends; empty where nothing does.
+    `nonce` marks the begin and end of its answer; empty if the answer has no markers.
     """
 
     command: str
@@ -90,15 +90,15 @@ class Program:
 class ProbeOptions:
     """How the probe runs on each node."""
 
-    host_root: str = "/"  # everything is read under it
-    collector_s: float = 5.0  # for one collector; DEADLINE_FACTORS multiplies it
+    host_root: str = "/"  # files are read below this folder
+    collector_s: float = 5.0  # deadline of one collector; DEADLINE_FACTORS multiplies it
     mount_s: float = 2.0  # for one mounted file system, within its collector
-    in_container: str = ""  # the command that begins a job's container, in which everything is read
+    in_container: str = ""  # the command that enters a job's container, in which everything is read
     sudo: bool = False  # run as root through `sudo -n` where that is permitted
     checkpoints: tuple[str, ...] = ()  # folders that jobs save to: the probe reports how their files are striped
-    mounts: tuple[str, ...] = ()  # mount points that the policy expects: they are looked at before others
-    room: int = 0  # characters of an answer that its connection carries; 0: all
-    log_cursor: tuple[str, int, float] = NO_CURSOR  # boot id, sequence, seconds: the kernel log is read from there on
+    mounts: tuple[str, ...] = ()  # mount points that the policy expects: they are checked before others
+    room: int = 0  # characters of an answer that its connection carries; 0: unlimited
+    log_cursor: tuple[str, int, float] = NO_CURSOR  # boot id, sequence, seconds: the kernel log is read from there
 
     def deadline_s(self, collector: str) -> float:
         """Seconds for one collector."""
@@ -109,7 +109,7 @@ class ProbeOptions:
         return max((self.deadline_s(collector) for collector in collectors), default=0.0) + END_S + SEND_S
 
     def request(self, modules: Mapping[str, str]) -> Request:
-        """What the runner is asked: to read these collectors, each by its module, the slowest first."""
+        """The runner's request: to run these collectors, each by its module, the slowest first."""
         slowest_first = sorted(modules, key=lambda collector: (-self.deadline_s(collector), collector))
         return {
             "collectors": {collector: (modules[collector], self.deadline_s(collector)) for collector in slowest_first},

@@ -1,4 +1,4 @@
-"""What a collector reads with: files under the host's root, errors as values, and a note of what it is doing."""
+"""What a collector reads with: files under the host's root, errors as values, and a note of the current read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 4 * 1024 * 1024
 PIECE_BYTES = 1024 * 1024  # at once: /proc/sys refuses 4 MiB
 MAX_LINKS = 8
-NO_CURSOR = ("", -1, -1.0)  # nothing was: all of this boot counts
+NO_CURSOR = ("", -1, -1.0)  # no position: read all of this boot
 
 
 class Absent(Exception):  # noqa: N818 - a collector's status rather than an error
@@ -21,24 +21,24 @@ class Absent(Exception):  # noqa: N818 - a collector's status rather than an err
 
 
 class Denied(Exception):  # noqa: N818
-    """It exists, and this user may not read it; the message names it."""
+    """It exists, but this user may not read it; the message names it."""
 
 
 class Broke(Exception):  # noqa: N818
-    """It exists, and returned nothing that can be understood; the message says why."""
+    """It exists, but returned nothing that can be parsed; the message says why."""
 
 
 class TimedOut(Exception):  # noqa: N818
-    """It did not end in the time that the collector gives it, and was ended; the message names it."""
+    """It exceeded the time that the collector gives it, and was killed; the message names it."""
 
 
 class Node:
-    """The node that a collector reads: every path is looked up under its root; `at` notes what is being read."""
+    """The node that a collector reads: paths are resolved under its root; `at` notes what is being read."""
 
     def __init__(
         self,
         root: str = "/",
-        at: Callable[[str], object] = str,  # nobody is told
+        at: Callable[[str], object] = str,  # no note is kept
         collector_s: float = 5.0,
         mount_s: float = 2.0,
         checkpoints: tuple[str, ...] = (),
@@ -47,18 +47,18 @@ class Node:
         settings: dict[str, str] = {},  # noqa: B006 - only read
         is_hurried: bool = False,
     ) -> None:
-        self.root = root.rstrip("/")  # empty: the machine's own
+        self.root = root.rstrip("/")  # empty: the machine's own root
         self.at = at
         self.collector_s = collector_s
         self.mount_s = mount_s
         self.checkpoints = checkpoints  # folders of the node that its jobs save to
         self.mounts = mounts  # mount points that the policy expects
-        self.is_hurried = is_hurried  # whoever raises TimedOut is asked once more, with more time
-        self.settings = settings  # what the user chose of the collectors that load the hardware
-        self.log_cursor = log_cursor  # what of the kernel log was looked at before: boot id, sequence number, seconds
+        self.is_hurried = is_hurried  # a collector that raises TimedOut is started again with more time
+        self.settings = settings  # the user's options for collectors that put load on the hardware
+        self.log_cursor = log_cursor  # how far the kernel log was read before: boot id, sequence number, seconds
 
     def so_far(self, values: dict[str, object]) -> None:
-        """Keep these values for the case that what is read next never answers; lists are added to those kept."""
+        """Keep these values in case the next read never returns; lists are appended to those kept."""
 
     def each(
         self,
@@ -67,21 +67,31 @@ class Node:
         read: Callable[[Any], object],
         others: dict[str, Any] = {},  # noqa: B006 - only read
     ) -> dict[str, Any]:
-        """The `others` and, as a list under `key`, what `read` returns of each of these.
+        """The `others` and, as a list under `key`, what `read` returns for each item.
 
-        Where one never answers, what those before it said is sent, and of the rest only their names; of the keys of a
-        dict, its values.
+        If one never returns, the results of those before it are sent, and only the names of the rest. For a dict, its
+        values are read.
         """
         entries: list[object] = []
+        failed: Exception | None = None
         rows = [*names.values()] if isinstance(names, dict) else [{"name": name} for name in names]
         self.so_far({**others, key: entries, f"all_{key}": rows})
-        for name in names:
-            entries.append(read(name))
+        for name, row in zip(names, rows):
+            try:
+                entries.append(read(name))
+            except TimedOut:
+                raise
+            except Exception as problem:  # the others' evidence is not this one's to hide
+                failed = failed or problem
+                entries.append({**row, "never_read": f"{type(problem).__name__}: {problem}"[:300]})
             self.so_far({key: entries[-1:]})
+        if failed:
+            failed.value = {**others, key: entries, f"all_{key}": rows}  # type: ignore[attr-defined]
+            raise failed
         return {**others, key: entries}
 
     def path(self, path: str) -> str:
-        """Where a path of the node lies for this process; an absolute link stays under the root."""
+        """The path of a node's file for this process; an absolute link stays under the root."""
         full = self.root + path
         for _ in range(MAX_LINKS if self.root else 0):
             try:
@@ -92,7 +102,7 @@ class Node:
         return full
 
     def read(self, path: str) -> str:
-        """The whole text of a file. Raises OSError: EFBIG for one of more than MAX_FILE_BYTES."""
+        """The whole text of a file. Raises OSError: EFBIG if it is larger than MAX_FILE_BYTES."""
         descriptor = os.open(self.path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             read = b""
@@ -108,7 +118,7 @@ class Node:
         return read.decode("utf-8", "replace")
 
     def text(self, path: str, absent: str | None = None) -> str | dict[str, str]:
-        """The stripped text of a file, or an error object; for a file that is not there, `absent`."""
+        """The stripped text of a file, or an error object; `absent` if there is no file."""
         try:
             return self.read(path).strip()
         except FileNotFoundError as problem:
@@ -117,14 +127,14 @@ class Node:
             return error(problem)
 
     def names(self, folder: str) -> list[str]:
-        """What a folder holds, sorted; nothing where there is no such folder. Raises OSError."""
+        """The sorted entries of a folder; empty if there is none. Raises OSError."""
         try:
             return sorted(os.listdir(self.path(folder)))
         except FileNotFoundError:
             return []
 
     def linked(self, path: str) -> str:
-        """The name that a link points to, such as a device's driver; empty where there is no link."""
+        """The last component of a link's target, such as a device's driver; empty if there is no link."""
         try:
             return os.path.basename(os.readlink(self.root + path))
         except OSError:
@@ -136,7 +146,7 @@ class Node:
 
 
 def error(problem: OSError) -> dict[str, str]:
-    """A file that could not be read, as a value: the errno's name and the words."""
+    """A read error as a value: the errno's name and message."""
     number = problem.errno or errno.EIO
     return {
         "error": errno.errorcode.get(number, str(number)),

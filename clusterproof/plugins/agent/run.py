@@ -1,4 +1,4 @@
-"""The runner: starts the collectors side by side, takes their records, ends what hangs, and sends the frame."""
+"""The runner: starts the collectors in parallel, receives their records, kills what hangs, and sends the frame."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from clusterproof.plugins.agent.reading import Node
-from clusterproof.plugins.agent.running import Running, Together
+from clusterproof.plugins.agent.running import Running, SharedProcess
 from clusterproof.plugins.agent.sending import WIDE_BYTES, room_bytes, send
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     class Request(TypedDict):
-        """What is to be read: each collector's module and deadline in seconds, and what holds for all of them."""
+        """What to read: each collector's module and deadline in seconds, and the settings for all of them."""
 
         collectors: dict[str, tuple[str, float]]
         root: str
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
         room: int
 
 
-LOOK_S = 0.01  # between looks at a process that is being ended
-REAP_S = 0.02  # for a collector that has answered to be gone too, so that its CPU time is known
+LOOK_S = 0.01  # between checks of a process that is being killed
+REAP_S = 0.02  # for a collector that has answered to exit, so that its CPU time is known
 OUTPUT = 1
 STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM)
-# Collectors that read small files of the kernel's own, and wait for no program, device, server or user's process.
+# Collectors that read small files of the kernel, and wait for no program, device, server or user process.
 QUICK = ("boot", "platform", "resource_config", "memory", "limits", "edac", "pci", "nvme", "neuron", "rdma")
-# Collectors that a full log, a server, a daemon or a user's process may keep waiting, and on nearly every node do not.
+# Collectors that usually are as quick, but can be delayed by a full log, a server, a daemon or a user process.
 MOSTLY_QUICK = ("lustre", "kernel_log", "lustre_space", "jobs", "processes", "fabric_manager", "services", "kubelet")
-TOGETHER_S = 0.5  # for all of these; what has not answered then is started once more, alone and with its own deadline
+TOGETHER_S = 0.5  # for all of these; what has not answered by then is started again, alone and with its own deadline
 
 
 def main(request: Request, nonce: str, sudo: str) -> None:
-    """Answer one request and end this process: all collectors at once, those that are quick in few processes."""
+    """Answer one request and exit: runs all collectors in parallel, the quick ones in few processes."""
     collectors, root = request["collectors"], request["root"]
 
     def node(collector_s: float, is_hurried: bool = False) -> Node:
@@ -63,7 +63,7 @@ def main(request: Request, nonce: str, sudo: str) -> None:
         together = [{name: nodes.pop(name) for name in names if name in nodes} for names in (QUICK, MOSTLY_QUICK)]
         start(running, lambda: [Running(name, own, module) for name, (module, own) in nodes.items()])
         least_s = min((collector_s for _, collector_s in collectors.values()), default=TOGETHER_S)
-        start(running, lambda: [Together(own, node(min(TOGETHER_S, least_s), True)) for own in together if own])
+        start(running, lambda: [SharedProcess(own, node(min(TOGETHER_S, least_s), True)) for own in together if own])
         collect(running)
 
     answer(read, request["whole_s"], root, nonce, sudo, request["room"])
@@ -72,9 +72,9 @@ def main(request: Request, nonce: str, sudo: str) -> None:
 def answer(
     read: Callable[[list[Running]], None], whole_s: float, root: str, nonce: str, sudo: str, room: int = 0
 ) -> None:
-    """Send the records of the collectors that `read` starts, and end this process; what cannot be ended is left behind.
+    """Send the records of the collectors that `read` starts, and exit; processes that cannot be killed are left behind.
 
-    In at most so many characters as there is `room` for; 0: in as many as it takes.
+    The answer has at most `room` characters; 0: unlimited.
     """
     running: list[Running] = []
     try:
@@ -96,14 +96,14 @@ def answer(
             "collectors": {collector.name: collector.record for collector in running if collector.name},
         }
         if room:
-            from clusterproof.plugins.agent.sending import fitted  # most answers have all the room that they take
+            from clusterproof.plugins.agent.sending import fitted  # most answers fit
 
             send(fitted(value, room_bytes(room)), nonce, chunk_bytes=WIDE_BYTES)
         else:
             send(json.dumps(value).encode(), nonce)
     except BrokenPipeError:
-        pass  # nobody reads any more
-    except Exception:  # a fault of ours: its words stand in place of the answer's end
+        pass  # the reader is gone
+    except Exception:  # a bug of ours: the error is sent in place of the answer's end
         sys.excepthook(*sys.exc_info())
     finally:
         for collector in running:
@@ -112,9 +112,9 @@ def answer(
 
 
 def collect(running: list[Running], beat_s: float = 0.0) -> None:
-    """Wait until every collector has its record. Raises BrokenPipeError when nobody reads any more.
+    """Wait until every collector has its record. Raises BrokenPipeError when the reader is gone.
 
-    With `beat_s` an empty line is printed so often: a connection over which nothing comes is taken for a dead one.
+    Prints an empty line every `beat_s` seconds, if set: a silent connection would be considered dead.
     """
     polled: dict[int, Running] = {}
     ending: list[Running] = []
@@ -146,7 +146,7 @@ def collect(running: list[Running], beat_s: float = 0.0) -> None:
 
 
 def start(running: list[Running], begin: Callable[[], list[Running]]) -> list[Running]:
-    """Begin collectors; a signal that stops the run waits until they are among those that it then ends."""
+    """Start collectors; a stop signal is blocked until they are in the list of those to kill."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
         begun = begin()
@@ -164,7 +164,7 @@ def _listen(collectors: list[Running], polled: dict[int, Running], poll: select.
 
 
 def _prepare(whole_s: float) -> None:
-    """Stop on the usual signals, and when the answer as a whole takes too long; hold no folder busy."""
+    """Stop on the usual signals and at the overall deadline; keep no folder busy."""
     for number in STOPS:
         signal.signal(number, _stop)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

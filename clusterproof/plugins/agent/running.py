@@ -1,4 +1,4 @@
-"""A collector: the forked process that it is, and how its runner sees it: running, being ended, or with its record."""
+"""A collector in its forked process, as the runner sees it: running, being ended, or done."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
     from typing import Any
 
-ALARM_GRACE_S = 2  # a collector whose runner is gone ends by itself
+ALARM_GRACE_S = 2  # a collector whose runner is gone exits by itself
 
 MAX_RECORD_BYTES = 4 * 1024 * 1024
 NOTE_BYTES = 1024
-SO_FAR = "so_far"  # the status of a record before the last
-GIVE_UP_S = 0.5  # from SIGKILL to giving a process up
+SO_FAR = "so_far"  # status of an intermediate record
+GIVE_UP_S = 0.5  # from SIGKILL to abandoning a process
 
 
 def live(module: str, node: Node, pipe: int, parts: Mapping[str, str] = {}) -> None:
-    """Become the collector of that module: read, send, end. Never returns.
+    """Become the collector of that module: read, send, exit. Never returns.
 
-    With `parts`, modules by the names of their collectors, be each of those, and send their records as a value by name.
+    With `parts`, modules by collector name, runs each of those and sends their records as one value, by name.
     """
     try:
         detach((pipe,), signal.SIGALRM)
@@ -50,19 +50,19 @@ def _timed(module: str, node: Node) -> dict[str, object]:
 
 
 def _record(module: str, node: Node) -> dict[str, object]:
-    """What the collector's function (MODULE:FUNCTION, else MODULE's `read`) returns, or how it failed."""
+    """The result of the collector's function (MODULE:FUNCTION, else MODULE's `read`), or its error."""
     try:
         name, _, function = module.partition(":")
         return {"status": "read", "value": getattr(importlib.import_module(name), function or "read")(node)}
     except Absent as why:
         return {"status": "absent", "detail": str(why)}
     except (Denied, PermissionError) as why:
-        return {"status": "denied", "detail": str(why)}
+        return {"status": "denied", "detail": str(why), **vars(why)}  # with the value that `each` has added
     except TimedOut as why:
         return {"status": "timed_out", "detail": str(why)}
     except Broke as why:
         return {"status": "broke", "detail": str(why)}
-    except BaseException as crash:  # whatever it is, it is this collector's evidence and nobody else's
+    except BaseException as crash:  # any failure is this collector's evidence and affects no other
         return _broke(crash)
 
 
@@ -86,10 +86,10 @@ def _send(record: dict[str, object], pipe: int) -> None:
 
 
 class Running:
-    """One collector of a run. `record` is empty until it has ended in some way."""
+    """One running collector. `record` is empty until it has ended."""
 
     def __init__(self, name: str, node: Node, module: str) -> None:
-        """Start the collector of that module; what it notes of its reading is kept here."""
+        """Start the collector of that module; a shared note keeps what it is reading."""
         self.name = name
         self.collector_s = node.collector_s
         self.record: dict[str, object] = {}
@@ -97,12 +97,12 @@ class Running:
         self.pipe = -1
         self._pid = 0
         self._status: int | None = None  # of the process, once it is reaped
-        self._outcome = ("", "")  # the status and detail that it will have when its end has come
+        self._outcome = ("", "")  # the status and detail that it will have once killed
         self._record = bytearray()
         self._received = 0
         self._so_far: dict[str, object] = {}
         self._starved = False
-        self._note = mmap(-1, NOTE_BYTES)  # shared: what it was reading is known even where it cannot speak
+        self._note = mmap(-1, NOTE_BYTES)  # shared: known even if the process hangs
         self._began = time.monotonic()
         self.deadline = self._began + self.collector_s
         try:
@@ -117,15 +117,15 @@ class Running:
         os.close(writing)
 
     def parts(self) -> list[Running]:
-        """The collectors that it stands for, once it has answered or is being ended; only Together has any."""
+        """The collectors that it stands for, once it has answered or is being killed; only Together has any."""
         return []
 
     def reading(self) -> str:
-        """What it last said it was reading."""
+        """What it last noted that it was reading."""
         return self._note[:].split(b"\0", 1)[0].decode("utf-8", "replace") or "its start"
 
     def receive(self) -> None:
-        """Take what came over its pipe: more of its record, the end of it, or the end of the process."""
+        """Handle output on its pipe: more of its record, the end of the record, or the end of the process."""
         piece = os.read(self.pipe, 65536)
         self._record += piece
         self._received += len(piece)
@@ -137,7 +137,7 @@ class Running:
             self.end("broke", f"sent more than {MAX_RECORD_BYTES} bytes")
 
     def end(self, status: str, detail: str) -> None:
-        """Kill it and all that it started; `has_ended` says when that is over, and makes the record."""
+        """Kill it and everything it started; `has_ended` says when that is done, and makes the record."""
         self._starved = is_starved(self._pid, time.monotonic() - self._began)
         self.kill()
         self.is_ending = True
@@ -145,7 +145,7 @@ class Running:
         self.deadline = time.monotonic() + GIVE_UP_S
 
     def has_ended(self) -> bool:
-        """Whether everything it started is gone, or is given up; then it has its record."""
+        """Whether everything it started is gone, or abandoned; then it has its record."""
         gone = self.reap() and not self._has_group()
         if not gone and time.monotonic() < self.deadline:
             return False
@@ -160,17 +160,17 @@ class Running:
         return True
 
     def kill(self) -> None:
-        """SIGKILL for its process and its group, unless the process is gone already."""
+        """Send SIGKILL to its process and its group, unless the process is gone."""
         if not self._pid or self._status is not None:
             return
-        for kill in (os.killpg, os.kill):  # its group does not exist before it has made it
+        for kill in (os.killpg, os.kill):  # the group does not exist until the process has created it
             try:
                 kill(self._pid, signal.SIGKILL)
             except OSError:
                 continue
 
     def reap(self) -> bool:
-        """Whether its process is gone; never waits."""
+        """Reap its process without waiting; whether it is gone."""
         if self._pid and self._status is None:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             self._status = status if pid else None
@@ -195,11 +195,12 @@ class Running:
         except (ValueError, KeyError):
             self._settle("broke", "sent no record")
         if self.record:
-            self.kill()  # with what it may have left behind
+            self.kill()  # including anything it left behind
 
     def _keep(self, values: dict[str, object]) -> None:
+        begins = any(key.startswith("all_") for key in values)
         for key, value in values.items():
-            known = self._so_far.get(key)
+            known = None if begins else self._so_far.get(key)
             self._so_far[key] = known + value if isinstance(known, list) and isinstance(value, list) else value
 
     def _settle(self, status: str, detail: str, value: object = None) -> None:
@@ -222,19 +223,19 @@ class Running:
         return f"{how} while reading {self.reading()}"
 
 
-class Together(Running):
-    """Collectors that one process reads in no time; each is started alone where that hangs or breaks, or it is late."""
+class SharedProcess(Running):
+    """Fast collectors that share one process; each is started alone where that hangs or breaks, or it is late."""
 
     def __init__(self, nodes: dict[str, tuple[str, Node]], node: Node) -> None:
-        """Start them as `node`; each has its module and a node of its own, should it have to run alone."""
+        """Start them with `node`; each has its module and its own node, in case it has to run alone."""
         self.nodes = nodes
         super().__init__("", node, "")
 
     def parts(self) -> list[Running]:
-        """The collectors with the records that it sent, or started again."""
+        """The collectors, with the records received, or started again."""
         records: Any = self.record.get("value") or {}
         return [
-            Known(name, records[name])
+            FinishedCollector(name, records[name])
             if records.get(name, {}).get("status", "broke") not in ("timed_out", "broke")
             else Running(name, node, module)
             for name, (module, node) in self.nodes.items()
@@ -244,11 +245,11 @@ class Together(Running):
         live(module, node, pipe, {name: of_collector for name, (of_collector, _) in self.nodes.items()})
 
 
-class Known(Running):
-    """A collector whose record is there; it has no process any more."""
+class FinishedCollector(Running):
+    """A collector that is done, without a process."""
 
     def __init__(self, name: str, record: dict[str, object]) -> None:
-        """Keep it."""
+        """Store the record."""
         self.name = name
         self.record = record
         self._pid = 0

@@ -1,8 +1,8 @@
-"""The program that stays on a node while a job runs: samples at each tick, follows the kernel log, and ends by itself.
+"""The program that stays on a node during a job: samples at each tick, follows the kernel log, and exits by itself.
 
-Each line that it prints is the nonce and one JSON object, with its number as `n`. It ends when its standard input does,
-or when nothing has come over that for a while: a node does not notice a wire that is cut. Where nothing comes over its
-input, as in a pod, whoever started it sees to its end.
+Each line that it prints is the nonce and one JSON object, with its number as `n`. It exits when its standard input
+closes, or when nothing has arrived there for a while, because a node does not notice a cut connection. Where no input
+arrives at all, as in a pod, whoever started it has to end it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Log(Protocol):
-        """What follows the kernel log: `why_not` it cannot, `is_device` where poll() reports that there is more.
+        """The follower of the kernel log: `why_not` if it cannot, `is_device` if poll() reports new records.
 
         `lost` is how many records were overwritten before they were read.
         """
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
         lost: int
 
         def lines(self) -> list[list[object]]:
-            """What came since."""
+            """The new lines."""
 
 
 INPUT, OUTPUT = 0, 1
-LOOK_S = 1.0  # at a kernel log that is no device
-FIRST_S = 15.0  # for the first answer of a source
-RESTART_S = 60.0  # without an answer until a source is begun anew
-ALONE_S = 120.0  # without a byte from who watches
+LOOK_S = 1.0  # polling interval of a kernel log that is no device
+FIRST_S = 15.0  # for a source's first answer
+RESTART_S = 60.0  # without an answer until a source is restarted
+ALONE_S = 120.0  # without a byte from the watcher
 
 
 def main(
@@ -56,9 +56,9 @@ def main(
     nonce: str,
     sudo: str,
 ) -> None:
-    """Sample until nobody reads any more, and end this process. A source comes with its module, so does the log.
+    """Sample until the reader is gone, then exit. Sources are given with their modules, and so is the log.
 
-    The last argument of the command line says from where on the log is followed.
+    The last argument of the command line is the position from which the log is followed.
     """
     running: list[Source] = []
     try:
@@ -74,8 +74,8 @@ def main(
         stream.send(_hello(log, sudo))
         _Loop(running, log, every_s, is_kept_alive, stream).go()
     except (BrokenPipeError, ConnectionError):
-        pass  # nobody reads any more
-    except Exception:  # a fault of ours: its words stand in place of the answer's end
+        pass  # the reader is gone
+    except Exception:  # a bug of ours: the error is sent in place of the answer's end
         sys.excepthook(*sys.exc_info())
     finally:
         for source in running:
@@ -96,12 +96,12 @@ def _hello(log: Log, sudo: str) -> dict[str, object]:
 
 
 def _moment() -> dict[str, object]:
-    """Now: by the clock that people set, and by the one that counts from the boot on."""
+    """The current time: wall clock and time since boot."""
     return {"now": round(time.time(), 3), "up": round(time.clock_gettime(time.CLOCK_BOOTTIME), 3)}
 
 
 class _Loop:
-    """The sampler's one loop."""
+    """The sampler's main loop."""
 
     def __init__(self, sources: list[Source], log: Log, every_s: float, is_kept_alive: bool, stream: _Stream) -> None:
         self.sources, self.log, self.every_s, self.stream = sources, log, every_s, stream
@@ -117,13 +117,13 @@ class _Loop:
             self.poll.register(log.file, select.POLLIN)
 
     def go(self) -> None:
-        """Until the input ends, the output breaks, or nothing has come over the input for long."""
+        """Run until the input ends, the output breaks, or the input has been silent for too long."""
         due = time.monotonic()
         look = due
         while not self.is_kept_alive or time.monotonic() - self.kept_alive_at < ALONE_S:
             now = time.monotonic()
             if now >= due:
-                due = max(due + self.every_s, now + self.every_s / 2)  # a node that slept makes up for nothing
+                due = max(due + self.every_s, now + self.every_s / 2)  # ticks missed during suspend are skipped
                 self._tick()
             if not self._wait(max(0.0, min(due, look if not self.log.is_device else due) - time.monotonic())):
                 return
@@ -136,7 +136,7 @@ class _Loop:
         for source in self.sources:
             if source.late_s() > max(RESTART_S, source.grace_s):
                 source.restart()
-            if not source.answer:  # what came after its tick was sent goes with this one
+            if not source.answer:  # answers that arrived after their tick was sent go with this one
                 source.tick()
             self._listen(source)
         self._await_answers()
@@ -146,14 +146,14 @@ class _Loop:
         self._send_log()
 
     def _await_answers(self) -> None:
-        """Until all have answered that are not late already, or are late now. Raises BrokenPipeError."""
+        """Wait until all sources that are not already late have answered or are late. Raises BrokenPipeError."""
         until = time.monotonic() + self.tick_timeout_s
         while time.monotonic() < until and any(0 < source.late_s() <= self.tick_timeout_s for source in self.sources):
             if not self._wait(until - time.monotonic()):
                 raise BrokenPipeError
 
     def _wait(self, seconds: float) -> bool:
-        """Take what comes for so long, at most until something has come. False: the connection has ended."""
+        """Wait for input for so long, at most until something has arrived. False: the connection has ended."""
         for file, _ in self.poll.poll(1000 * max(0.0, seconds)):
             if file == INPUT:
                 if not os.read(INPUT, 4096):
@@ -169,7 +169,7 @@ class _Loop:
         return True
 
     def _listen(self, source: Source) -> None:
-        """Poll the pipe that the source has now."""
+        """Poll the source's current pipe."""
         for file, known in list(self.polled.items()):
             if known is source and file != source.pipe:
                 self.poll.unregister(file)
@@ -186,7 +186,7 @@ class _Loop:
 
 
 def _answers(sources: list[Source]) -> dict[str, object]:
-    """What the sources have answered, and why others have not."""
+    """The sources' answers, and why others have none."""
     answers: dict[str, object] = {}
     facts: dict[str, object] = {}
     late: dict[str, object] = {}
@@ -202,13 +202,13 @@ def _answers(sources: list[Source]) -> dict[str, object]:
 
 
 class _Stream:
-    """What it prints: by its numbers a line is known that comes twice, or not at all."""
+    """The output: numbered lines show when one arrives twice or not at all."""
 
     def __init__(self, nonce: str) -> None:
         self.nonce, self.number = nonce, 0
 
     def send(self, message: dict[str, object]) -> None:
-        """Print a message as one line. Raises BrokenPipeError where nobody takes it."""
+        """Print a message as one line. Raises BrokenPipeError if the reader is gone."""
         line = f"{self.nonce} {json.dumps({'n': self.number, **message}, separators=(',', ':'))}\n".encode()
         self.number += 1
         while line:
@@ -218,7 +218,7 @@ class _Stream:
                 poll = select.poll()
                 poll.register(OUTPUT, select.POLLOUT)
                 if not poll.poll(1000 * ALONE_S):
-                    raise BrokenPipeError from None  # nobody has taken anything for long
+                    raise BrokenPipeError from None  # nothing was read for too long
 
 
 def _stop(number: int, _frame: object) -> None:

@@ -1,4 +1,4 @@
-"""The answer as a node sends it: made to fit its connection, in short lines with the nonce that noise cannot harm."""
+"""Sends a node's answer: shortened to fit its connection, in short lines with the nonce that noise cannot damage."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
     from typing import Any
 
-LEAST_LINES = 16  # of a class that stay
+LEAST_LINES = 16  # minimum number of lines kept of a class
 PROCESSES, WORST = "processes", "worst"
-CLASSES = (  # of lines, by how they begin; all others are in one more
-    (  # what processes can have written as often as they like: it goes first, and fails no node
+CLASSES = (  # classes of lines, by prefix; all others form one more class
+    (  # what processes can write without limit: dropped first, and fails no node
         PROCESSES,
         Pattern(
             r"(?s)(?:traps: )?.{0,15}?\[\d+\]:? (?:segf|general|trap|bad fr|unhandled|vsys)|INFO: task |cgroup: fork"
@@ -30,12 +30,12 @@ CLASSES = (  # of lines, by how they begin; all others are in one more
 )
 
 CHUNK_BYTES = 42  # of compressed answer in a line: 56 characters, 76 with what surrounds them
-WIDE_BYTES = 1500  # … where every character counts: 2000, and 60 around them
-MAX_WRITE_BYTES = 4096  # whole lines of at most PIPE_BUF: no other writer's text comes between
+WIDE_BYTES = 1500  # … where every character counts: 2000, plus 60 around them
+MAX_WRITE_BYTES = 4096  # whole lines of at most PIPE_BUF: other writers' text does not come between
 
 
 def fitted(answer: dict[str, Any], room_bytes: int) -> bytes:
-    """The answer as text that is no longer than that when it is compressed; what had to go is said in its place."""
+    """The answer, shortened until it compresses to no more than that; what was dropped is reported in its place."""
     collectors = answer["collectors"]
     log = collectors.get("kernel_log", {}).get("value")
     while _size(answer) > room_bytes:
@@ -52,9 +52,9 @@ def fitted(answer: dict[str, Any], room_bytes: int) -> bytes:
 
 
 def _shorten(log: dict[str, Any]) -> bool:
-    """Leave out the older half of the largest class of lines and say how many. False: all are short.
+    """Drop the older half of the largest class of lines and count them. False: all are short.
 
-    Those of processes are the first to go, and the worst the last.
+    Lines of processes are dropped first, the most severe last.
     """
     classes: dict[str, list[Any]] = {}
     for line in log["lines"]:
@@ -66,14 +66,14 @@ def _shorten(log: dict[str, Any]) -> bool:
     gone = classes[name][: len(classes[name]) // 2]
     cut = log.setdefault("cut", {})
     before = cut.get(name, [0])[0]
-    cut[name] = [before + sum(1 + sum(line[2:3]) for line in gone), gone[-1][0]]  # how many; when the last of them was
+    cut[name] = [before + sum(1 + sum(line[2:3]) for line in gone), gone[-1][0]]  # how many; the time of the last
     left_out = set(map(id, gone))
     log["lines"] = [line for line in log["lines"] if id(line) not in left_out]
     return True
 
 
 def class_of(text: str) -> str:
-    """The class of a line of the kernel log."""
+    """The class of a kernel log line."""
     return next((name for name, begins in CLASSES if begins.match(text)), "others")
 
 
@@ -82,14 +82,14 @@ def _size(value: object) -> int:
 
 
 def begin(nonce: str) -> str:
-    """The marker that says that the probe runs; without its end, the answer is cut."""
+    """The begin marker; without an end marker, the answer was cut."""
     return f"{nonce}:begin."
 
 
 def lines(packed: bytes, nonce: str, chunk_bytes: int = CHUNK_BYTES) -> list[str]:
-    """The frame after its begin: the packed answer in numbered chunks, then how many there were and their checksum.
+    """The frame after its begin: the packed answer in numbered chunks, then their number and checksum.
 
-    Between them the checksum of all until then: of a frame that is cut, what comes before the last one is good.
+    In between, checksums cover all chunks so far: in a cut frame, everything before the last checksum is valid.
     """
     chunks = [packed[start : start + chunk_bytes] for start in range(0, len(packed), chunk_bytes)]
     data: list[str] = []
@@ -103,13 +103,13 @@ def lines(packed: bytes, nonce: str, chunk_bytes: int = CHUNK_BYTES) -> list[str
 
 
 def room_bytes(characters: int) -> int:
-    """How long a packed answer may be whose frame of wide lines has so many characters."""
+    """The maximum size of a packed answer whose frame of wide lines has so many characters."""
     return (characters - 100) * WIDE_BYTES // 2060
 
 
 def send(answer: bytes, nonce: str, output: int = 1, chunk_bytes: int = CHUNK_BYTES) -> None:
-    """Write the frame, in pieces that a pipe takes as one. Raises OSError where nobody reads any more."""
-    block = b"\n"  # what was printed before need not have ended its line
+    """Write the frame, in pieces that a pipe writes atomically. Raises OSError when the reader is gone."""
+    block = b"\n"  # earlier output may not have ended its line
     for line in lines(zlib.compress(answer, 6), nonce, chunk_bytes):
         text = line.encode() + b"\n"
         if len(block) + len(text) > MAX_WRITE_BYTES:

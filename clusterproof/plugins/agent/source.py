@@ -1,4 +1,4 @@
-"""One thing that is sampled, in a process of its own: what hangs costs its own values, and is said."""
+"""One sampled source, in its own process: one that hangs loses only its own values, and is reported."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ TICK = b"t"
 
 
 class Source:
-    """A process that samples when it is bidden, as seen by who bids it. `pipe` is where its answers come from."""
+    """A sampling process, as seen by the sampler. `pipe` receives its answers."""
 
     def __init__(self, name: str, module: str, node: Node, first_s: float) -> None:
-        """It begins with the first tick, for which it has `first_s` seconds: a driver may have to be started."""
+        """Its first tick may take `first_s` seconds: a driver may have to be started."""
         self.name = name
         self.answer: dict[str, object] = {}
-        self.asked = 0.0  # time.monotonic(); 0: it owes no answer
+        self.asked = 0.0  # time.monotonic(); 0: no answer is due
         self.words = ""  # why it does not answer, or is not there
         self.is_absent = False
         self.pipe = -1
@@ -32,7 +32,7 @@ class Source:
         self._line = b""
 
     def tick(self) -> None:
-        """Bid it sample, unless it owes an answer."""
+        """Request a sample, unless an answer is due."""
         if self.asked or self.is_absent:
             return
         if not self._pid:
@@ -44,7 +44,7 @@ class Source:
             self._over("it ended")
 
     def receive(self) -> None:
-        """Take what came over its pipe."""
+        """Handle output on its pipe."""
         try:
             piece = os.read(self.pipe, 65536)
         except OSError:
@@ -64,11 +64,11 @@ class Source:
                 self._over(self.words)
 
     def late_s(self) -> float:
-        """For how long it owes an answer."""
+        """How long its answer has been due."""
         return time.monotonic() - self.asked if self.asked else 0.0
 
     def restart(self) -> None:
-        """Kill it, and let it begin anew once it is gone; one that SIGKILL does not end stays, and says where."""
+        """Kill it, and start it again once it is gone; one that survives SIGKILL stays, and reports where it hangs."""
         self.kill()
         if self._is_gone():
             self._over(self.words or "it did not answer, and was ended")
@@ -76,7 +76,7 @@ class Source:
             self.words = living(self._pid)[0] or "SIGKILL does not end it"
 
     def kill(self) -> None:
-        """SIGKILL for it and all that it started."""
+        """Send SIGKILL to it and everything it started."""
         for kill in (os.killpg, os.kill):
             if self._pid:
                 try:
@@ -110,7 +110,7 @@ class Source:
 
 
 def live(module: str, node: Node, bidden: int, answers: int) -> None:
-    """Be the process of that module: for each byte that comes sample once, and print it as a line. Never returns."""
+    """Be the process of that module: for each byte received, sample once and print a line. Never returns."""
     try:
         detach((bidden, answers), signal.SIGPIPE)
         sampler = None
@@ -123,7 +123,7 @@ def live(module: str, node: Node, bidden: int, answers: int) -> None:
                     answer = sampler.sample(node)
             except Absent as why:
                 answer = {"absent": str(why)[:200]}
-            except BaseException as crash:  # whatever it is, it costs this source's values of this tick
+            except BaseException as crash:  # any failure loses only this source's values of this tick
                 answer = {"broke": f"{type(crash).__name__}: {crash}"[:200]}
             line = json.dumps(answer).encode() + b"\n"
             while line:

@@ -1,4 +1,4 @@
-"""External programs of the node, run in the collector's own process group, so that its deadline ends them too."""
+"""Runs external programs of the node in the collector's process group, so that its deadline kills them too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node
 from clusterproof.plugins.agent.trust import ANYBODY, distrust, groups_of, others
 
-READ_BYTES = 64 * 1024  # at once
+READ_BYTES = 64 * 1024  # per read
 MAX_OUTPUT_BYTES = 256 * 1024  # neuron-ls of 64 devices prints about 100 kB
 MAX_LISTING_BYTES = 32 * 1024 * 1024  # scontrol's of 20,000 nodes
 FOLDERS = (
@@ -29,7 +29,7 @@ NOT_RUN = 127
 
 
 class Tool:
-    """A program that runs: its output as it comes, standard error merged, then its exit status."""
+    """A running program: its output as it arrives, including standard error, then its exit status."""
 
     def __init__(
         self,
@@ -39,9 +39,9 @@ class Tool:
         program: str = "",
         environment: dict[str, str] = {},  # noqa: B006 - only read
     ) -> None:
-        """Start it. Raises Absent where it is not installed, Denied where another root may not be entered.
+        """Start it. Raises Absent if it is not installed, Denied if another root may not be entered.
 
-        A program that the user names by its folder runs as whoever decides about it.
+        A program that the user names by its folder runs as the user who owns it.
         """
         program = program or find(node, name)
         if node.root and os.geteuid():
@@ -57,13 +57,13 @@ class Tool:
         os.close(writing)
 
     def speaks(self) -> bool:
-        """Whether it has printed something that nobody has taken yet, or has ended."""
+        """Whether it has unread output, or has ended."""
         return bool(select.select([self._output], [], [], 0)[0])
 
     def chunks(self, timeout_s: float | None = None, ask_s: float = 0.0) -> Iterator[bytes]:
-        """Its output until it ends, or is not wanted any more. Raises Broke once its time is over, if it has one.
+        """Its output until it ends or the reader stops. Raises Broke at its deadline, if it has one.
 
-        With `ask_s` it is asked to end then (SIGINT), and killed so much later.
+        With `ask_s` it then gets SIGINT, and SIGKILL so many seconds later.
         """
         is_asked = False
         poll = select.poll()
@@ -83,7 +83,7 @@ class Tool:
                 yield chunk
             if is_asked:
                 raise Broke(f"{self.line} does not end within {timeout_s:g} s")
-        except BaseException:  # also where whoever reads its output lets go of it
+        except BaseException:  # also if the reader stops early
             os.kill(self._pid, signal.SIGKILL)
             raise
         finally:
@@ -93,13 +93,13 @@ class Tool:
 
 
 def find(node: Node, name: str, further: tuple[str, ...] = (), named: tuple[str, ...] = ()) -> str:
-    """Where a program lies within the node's root: in folders that the user names, in `further` ones, on PATH.
+    """The path of a program within the node's root: searched in folders that the user names, in `further`, on PATH.
 
-    Raises Absent; Denied where all that there is could be another user's work.
+    Raises Absent; Denied if every candidate could be another user's work.
     """
     doubt = ""
     own = on_path(node)
-    chosen = {*named, *(own if os.geteuid() else ())}  # root's own may come from who called sudo
+    chosen = {*named, *(own if os.geteuid() else ())}  # root's own may come from the user who called sudo
     for folder in (*named, *further, *own, *FOLDERS):
         program = f"{folder}/{name}"
         full = node.path(program)
@@ -115,20 +115,20 @@ def find(node: Node, name: str, further: tuple[str, ...] = (), named: tuple[str,
 
 
 def on_path(node: Node) -> list[str]:
-    """The folders of this process's PATH, which says nothing of another root. What depends on where it runs is none."""
+    """The folders of this process's PATH, unless under another root. Relative folders are skipped."""
     own = [] if node.root else os.environ.get("PATH", "").split(":")
     return [folder for folder in own if folder.startswith("/")]
 
 
 def command(node: Node, name: str, *arguments: str) -> dict[str, object]:
-    """Run a program: its line, exit status (negative: a signal) and output. Raises Absent, Denied, Broke."""
+    """Run a program: returns its line, exit status (negative: a signal) and output. Raises Absent, Denied, Broke."""
     tool = Tool(node, name, *arguments)
     output = _all_of(tool, MAX_OUTPUT_BYTES)
     return {"command": tool.line, "exit": tool.exit, "output": output}
 
 
 def lines(node: Node, name: str, *arguments: str) -> list[str]:
-    """All that a program prints, by lines. Raises Absent, Denied, Broke where it fails or has no end."""
+    """All output of a program, in lines. Raises Absent, Denied, Broke if it fails or its output is endless."""
     tool = Tool(node, name, *arguments)
     text = _all_of(tool, MAX_LISTING_BYTES)
     if tool.exit:
@@ -138,7 +138,7 @@ def lines(node: Node, name: str, *arguments: str) -> list[str]:
 
 
 def _all_of(tool: Tool, max_bytes: int) -> str:
-    """What a program prints until it ends. Raises Broke where that is more: what is cut is not passed on as whole."""
+    """The whole output of a program. Raises Broke if it is too long: cut output is not passed on as whole."""
     output = bytearray()
     for chunk in tool.chunks():
         output += chunk
@@ -148,7 +148,7 @@ def _all_of(tool: Tool, max_bytes: int) -> str:
 
 
 def _user_of(node: Node, program: str) -> int:
-    """As whom a program runs: as this user, unless root would run what another decides about. Raises Denied."""
+    """The user to run a program as: this one, unless root would run another user's program. Raises Denied."""
     if os.geteuid():
         return os.geteuid()
     try:
@@ -164,18 +164,18 @@ def _user_of(node: Node, program: str) -> int:
 def _become(
     node: Node, program: str, argv: tuple[str, ...], environment: dict[str, str], output: int, user: int
 ) -> None:
-    """Turn this forked child into the program; never returns."""
+    """Exec the program in this forked child; never returns."""
     try:
         if node.root:
             os.chroot(node.root)
-        os.chdir("/")  # where nobody else leaves libraries or settings for what runs there
+        os.chdir("/")  # where nobody else can place libraries or settings for it
         if user != os.geteuid():
             groups = groups_of(user)
             os.setgroups(groups)
             os.setgid(groups[0])
             os.setuid(user)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        signal.alarm(int(node.collector_s) + 2)  # outlives exec: an end even where nobody is left to kill it
+        signal.alarm(int(node.collector_s) + 2)  # survives exec: ends it even if nobody is left to kill it
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.execve(program, argv, environment)  # noqa: S606 - a fixed list of words

@@ -1,4 +1,4 @@
-"""Who decides what lies at a path of a node: what another user could have put there is neither run nor loaded."""
+"""Who can change a file of a node: what another user could have put there is neither run nor loaded."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import os
 import stat
 
 MAX_LINKS = 40  # as many as Linux follows
-ANYBODY = -1  # no user's number: more of them than can be told
+ANYBODY = -1  # stands for more users than can be listed
 NOGROUP = 65534
 
 
 def distrust(path: str, root: str = "") -> str:
-    """Why a path under a root may be another user's work, in words; empty where it cannot. Raises OSError."""
+    """Why a path under a root may be another user's work, in words; empty if it cannot be. Raises OSError."""
     return next(iter(others(path, root).values()), "")
 
 
 def others(path: str, root: str = "") -> dict[int, str]:
-    """The users who could change what lies there, with why: by what it is, the folders above it, and links to it.
+    """The users who could change it, with the reason: through the file, a folder above it, or a link to it.
 
-    Root is none of them, nor is who runs this, by sudo or not, nor the owner of the root itself (where users have
-    other numbers than the image). Raises OSError where nothing is there.
+    Excludes root, the caller (also through sudo), and the owner of the root itself (in a user namespace, users have
+    other numbers than in the image). Raises OSError if nothing is there.
     """
     own = {0, os.geteuid(), os.stat(root or "/").st_uid, *_called_by()}
     found: dict[int, str] = {}
@@ -45,7 +45,7 @@ def others(path: str, root: str = "") -> dict[int, str]:
 
 
 def groups_of(user: int, root: str = "") -> list[int]:
-    """The groups of a user as the root's own files list them, their primary one first."""
+    """The groups of a user according to the root's own files, the primary one first."""
     rows = [row for row in _rows(f"{root}/etc/passwd", 4) if row[2] == str(user) and row[3].isdecimal()]
     name, primary = (rows[0][0], int(rows[0][3])) if rows else ("", NOGROUP)
     listed = (row for row in _rows(f"{root}/etc/group", 4) if name and name in row[3].split(","))
@@ -53,18 +53,18 @@ def groups_of(user: int, root: str = "") -> list[int]:
 
 
 def _called_by() -> set[int]:
-    """The user who has called this by sudo."""
+    """The user who called this through sudo."""
     word = os.environ.get("SUDO_UID", "")
     return {int(word)} if not os.geteuid() and word.isascii() and word.isdecimal() else set()
 
 
 def _names(path: str) -> list[str]:
-    """The names in a path, the last first."""
+    """The components of a path, the last first."""
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
 def _writers(root: str, path: str, status: os.stat_result) -> set[int]:
-    """Who else than its owner may write, as the modes say."""
+    """Who besides the owner may write, according to the mode."""
     if status.st_mode & stat.S_IWOTH:
         return {ANYBODY}
     if not status.st_mode & stat.S_IWGRP:
@@ -73,7 +73,7 @@ def _writers(root: str, path: str, status: os.stat_result) -> set[int]:
 
 
 def _has_acl(path: str) -> bool:
-    """Whether its group's mode stands for more users than the group."""
+    """Whether an ACL makes the group's mode apply to more users than the group."""
     try:
         return "system.posix_acl_access" in os.listxattr(path)
     except OSError:
@@ -81,7 +81,7 @@ def _has_acl(path: str) -> bool:
 
 
 def _members(root: str, group: int) -> set[int]:
-    """The users of a group, as the root's own files list it; anybody, where they do not."""
+    """The users of a group according to the root's own files; ANYBODY if they do not list it."""
     users = {row[0]: (row[2], row[3]) for row in _rows(f"{root}/etc/passwd", 4)}
     named = [row[3].split(",") for row in _rows(f"{root}/etc/group", 4) if row[2] == str(group)]
     numbers = [number for number, primary in users.values() if primary == str(group)]

@@ -1,6 +1,6 @@
-"""AWS's API: the account and region that a cluster belongs to, and what it reports of the cluster.
+"""The AWS API: the account and region of a cluster, and what AWS reports about it.
 
-Every call of the suite goes through here, and only those of aws_actions.toml.
+Every call of the suite goes through here, and only calls in aws_actions.toml are possible.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from clusterproof.plugins.core.strict import nearest
 
 T = TypeVar("T")
 
-ATTEMPTS = 8  # of one call, throttled ones waited for: adaptive retries slow the client down to what AWS allows
+ATTEMPTS = 8  # of one call, including throttled ones: adaptive retries slow the client to the rate that AWS allows
 CONNECT_S, READ_S = 5, 30
 MAX_PAGES = 200  # of one listing: 20,000 nodes
 PIECE = 1 << 20  # bytes of an object
@@ -31,7 +31,7 @@ _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "Un
 
 
 class AwsError(ClusterproofError):
-    """A call without a result; the message is one line, `code` AWS's name for it."""
+    """A failed call; the message is one line, `code` is AWS's name of the error."""
 
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class AwsError(ClusterproofError):
 
 
 class AwsDenied(AwsError):  # noqa: N818 - what AWS calls it
-    """A call that this identity may not make; `action` is what it lacks."""
+    """A call that this identity may not make; `action` is the missing permission."""
 
     def __init__(self, action: str) -> None:
         super().__init__(f"{action} is not allowed to this identity; docs/aws.md has the policy", "AccessDenied")
@@ -51,15 +51,15 @@ NONE_HERE = "no AWS credentials here; expected some in the environment, ~/.aws, 
 
 
 class Account:
-    """AWS as one region and profile see it. Safe to use from several threads.
+    """An AWS account in one region and profile. Thread-safe.
 
-    `throttled` is called, from any thread, with the action that AWS has just throttled and that is tried again; by
-    default it is said on standard error.
+    `throttled` is called, from any thread, with the action that AWS throttled and that is retried; by default a message
+    is printed on standard error.
     """
 
     def __init__(self, region: str = "", profile: str = "", throttled: Callable[[str], None] | None = None) -> None:
-        """Find region and credentials in the usual places. Raises AwsError where there are none."""
-        import boto3  # 0.2 s, and only clusters of AWS's need it
+        """Find region and credentials in the usual places. Raises AwsError if there are none."""
+        import boto3  # takes 0.2 s, and is only needed for AWS clusters
         from botocore.exceptions import BotoCoreError
 
         try:
@@ -85,19 +85,19 @@ class Account:
         self._lock = threading.Lock()
 
     def require_credentials(self) -> None:
-        """Raise AwsError where there are none; whether they are valid only a call shows."""
+        """Raise AwsError if there are none; only a call shows whether they are valid."""
         if self._session.get_credentials() is None:
             raise AwsError(NONE_HERE, NO_CREDENTIALS)
 
     def call(self, service: str, operation: str, **arguments: object) -> Mapping[str, Any]:
-        """One call. Raises AwsDenied, AwsError; ValueError for a call that is not in aws_actions.toml."""
+        """Make one call. Raises AwsDenied, AwsError; ValueError for a call that is not in aws_actions.toml."""
         action = _action(service, operation)
         with _errors_of(action):
             response: Mapping[str, Any] = getattr(self._client(service), operation)(**arguments)
             return response
 
     def listed(self, service: str, operation: str, key: str, **arguments: object) -> Iterator[Mapping[str, Any]]:
-        """The entries under `key` of all pages. Raises as `call` does, also in the middle."""
+        """The entries under `key` of all pages. Raises as `call` does, even halfway."""
         action = _action(service, operation)
         with _errors_of(action):
             pages = self._client(service).get_paginator(operation).paginate(**arguments)
@@ -107,16 +107,16 @@ class Account:
                 yield from page.get(key, ())
 
     def stored(self, bucket: str, key: str) -> Iterator[bytes]:
-        """An object of S3, piece by piece. Raises as `call` does, also in the middle."""
+        """An S3 object in pieces. Raises as `call` does, even halfway."""
         with _errors_of(_action("s3", "get_object")):
             yield from self.call("s3", "get_object", Bucket=bucket, Key=key)["Body"].iter_chunks(PIECE)
 
     def endpoint(self, service: str) -> str:
-        """Where a service of this region is asked."""
+        """The endpoint URL of a service in this region."""
         return str(self._client(service).meta.endpoint_url)
 
     def eks_token(self, cluster: str) -> str:
-        """A bearer token for an EKS cluster, good for 15 minutes: a signed GetCallerIdentity, which EKS sends to STS.
+        """A bearer token for an EKS cluster, valid for 15 minutes: a signed GetCallerIdentity, which EKS sends to STS.
 
         Raises AwsError.
         """
@@ -148,9 +148,9 @@ class Account:
         return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
 
     def once(self, what: str, ask: Callable[[], T]) -> T:
-        """What `ask` returns, called by the first thread; all others, at the same time or later, get the same.
+        """The result of `ask`, which only the first thread calls; all others, concurrent or later, get the same.
 
-        Raises what `ask` raises, to all of them.
+        Raises the same exception as `ask` to all of them.
         """
         with self._lock:
             answer, is_first = self._asked.get(what), what not in self._asked
@@ -159,7 +159,7 @@ class Account:
         if is_first:
             try:
                 answer.set_result(ask())
-            except BaseException as problem:  # it is everybody's
+            except BaseException as problem:  # raised to every caller
                 answer.set_exception(problem)
         result: T = answer.result()
         return result
@@ -186,7 +186,7 @@ class Account:
 
 
 def _say_once() -> Callable[[str], None]:
-    """Reports that AWS throttles an action, once for each action."""
+    """Reports throttling once for each action."""
     said: set[str] = set()
 
     def say(action: str) -> None:
@@ -198,7 +198,7 @@ def _say_once() -> Callable[[str], None]:
 
 
 def _with_models_kept() -> Any:
-    """A session of botocore's that reads each service's model once in a process: that of EC2 takes 0.2 s."""
+    """A botocore session that loads each service's model only once per process: EC2's takes 0.2 s."""
     from botocore.session import get_session
 
     session = get_session()
@@ -214,7 +214,7 @@ def _models() -> Any:
 
 
 def _region_meant(session: Any, region: str) -> str:
-    """` (did you mean us-west-2?)` for a region that botocore does not know and that is near to one; else empty."""
+    """` (did you mean us-west-2?)` for an unknown region that is similar to a known one; else empty."""
     known = [name for part in session.get_available_partitions() for name in session.get_available_regions("ec2", part)]
     return "" if region in known else nearest(region, known)
 
@@ -228,7 +228,7 @@ def _action(service: str, operation: str) -> str:
 
 @contextmanager
 def _errors_of(action: str) -> Iterator[None]:
-    """Turns botocore's exceptions into ours, each one line."""
+    """Converts botocore's exceptions to ours, each with a one-line message."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
     from botocore.parsers import ResponseParserError
 

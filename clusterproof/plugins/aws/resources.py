@@ -1,4 +1,4 @@
-"""What several collectors want to know of a cluster, asked of AWS once for all; the FSx systems that it mounts."""
+"""Facts about a cluster that several collectors need, requested from AWS once; and the FSx systems that it mounts."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def described(account: Account, cluster: Cluster) -> Description:
 
 
 def instance_groups(description: Description) -> list[Description]:
-    """The instance groups of a described cluster, restricted ones too."""
+    """The instance groups of a described cluster, including restricted ones."""
     return [*description.get("InstanceGroups", ()), *description.get("RestrictedInstanceGroups", ())]
 
 
 def types_of(group: Description) -> Mapping[str, int]:
-    """The instance types of a group and how many of each there are or are wanted; flexible groups have several."""
+    """The instance types of a group, and the actual or desired number of each; flexible groups have several."""
     if group.get("InstanceType"):
         return {str(group["InstanceType"]): max(int(group.get("CurrentCount", 0)), int(group.get("TargetCount", 0)))}
     return {
@@ -67,13 +67,13 @@ def instances(account: Account, cluster: Cluster) -> Sequence[Description]:
 
 
 def reserved(account: Account, **asked: Any) -> Iterator[Description]:
-    """The EC2 instances that are asked for, out of their reservations. Raises AwsError."""
+    """EC2 instances by id, from their reservations. Raises AwsError."""
     for reservation in account.listed("ec2", "describe_instances", "Reservations", **asked):
         yield from reservation["Instances"]
 
 
 def _by_id(cluster: Cluster) -> Iterable[Mapping[str, Any]]:
-    """How to ask for the cluster's instances; ids from nodes may be of another account: then only those are missing."""
+    """The request for the cluster's instances; ids from nodes may be of another account, and then are missing."""
     ids = instance_ids(cluster)
     if SETTING not in cluster.settings:
         return ({"InstanceIds": some} for some in portions(ids, AT_ONCE))
@@ -81,7 +81,7 @@ def _by_id(cluster: Cluster) -> Iterable[Mapping[str, Any]]:
 
 
 def networks(account: Account, cluster: Cluster) -> Mapping[str, Network]:
-    """The network of each instance group; of EC2 instances, under no name, that of all. Raises AwsError."""
+    """The network of each instance group; for EC2 instances, one for all, without a name. Raises AwsError."""
     if not is_of_hyperpod(cluster):
         own = instances(account, cluster)
         groups = {group for instance in own for group in security_groups_of(instance)}
@@ -105,7 +105,7 @@ def security_groups_of(instance: Description) -> set[str]:
 
 
 def subnets(account: Account, cluster: Cluster) -> Sequence[Description]:
-    """The subnets of all instance groups; none where SageMaker runs the cluster in a network of its own.
+    """The subnets of all instance groups; none if SageMaker runs the cluster in its own network.
 
     Raises AwsError.
     """
@@ -118,7 +118,7 @@ def subnets(account: Account, cluster: Cluster) -> Sequence[Description]:
 
 
 def in_vpcs(account: Account, cluster: Cluster) -> list[Description]:
-    """The filter for what belongs to the cluster's VPCs; empty where it has none. Raises AwsError."""
+    """The filter for resources in the cluster's VPCs; empty if it has none. Raises AwsError."""
     vpcs = sorted({str(subnet["VpcId"]) for subnet in subnets(account, cluster)})
     return [{"Name": "vpc-id", "Values": vpcs}] if vpcs else []
 
@@ -129,7 +129,7 @@ def instance_ids(cluster: Cluster) -> list[str]:
 
 
 def known_ids(account: Account, cluster: Cluster) -> list[str]:
-    """Those of the instance ids that the account knows; of an inventory of AWS's all. Raises AwsError."""
+    """The instance ids that the account knows; all if they come from an AWS inventory. Raises AwsError."""
     if SETTING not in cluster.settings:
         return instance_ids(cluster)
     return [str(instance["InstanceId"]) for instance in instances(account, cluster)]
@@ -146,7 +146,7 @@ def instance_id(address: str) -> str:
 
 
 def portions(ids: Sequence[str], most: int) -> Iterable[list[str]]:
-    """The ids, at most so many at a time."""
+    """The ids in batches of at most so many."""
     return (list(ids[first : first + most]) for first in range(0, len(ids), most))
 
 

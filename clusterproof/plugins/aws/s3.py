@@ -1,4 +1,4 @@
-"""The objects under a prefix of S3, as files."""
+"""Downloads the objects under an S3 prefix as files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from clusterproof.plugins.aws import Account, AwsError
 
 S3 = "s3://"
 MAX_OBJECTS = 20_000
-MAX_BYTES = 64 << 30  # of all together
+MAX_BYTES = 64 << 30  # in total
 
 
 def fetched(account: Account, url: str, folder: Path) -> Path:
-    """The folder with all objects under `s3://BUCKET/PREFIX`, or the file of the one that is called so.
+    """The folder with all objects under `s3://BUCKET/PREFIX`, or the file if the prefix is an object's key.
 
-    It has the last name of the prefix. Raises AwsError.
+    It is named after the last component of the prefix. Raises AwsError.
     """
     bucket, _, prefix = url.removeprefix(S3).partition("/")
     if not bucket:
@@ -36,7 +36,7 @@ def fetched(account: Account, url: str, folder: Path) -> Path:
 
 
 def _objects(account: Account, bucket: str, prefix: str) -> Iterator[Mapping[str, Any]]:
-    """What is called `prefix`, or lies under it: not what is only called so at its beginning."""
+    """The object with key `prefix`, or those below it; not keys that merely start with the same characters."""
     for listed in account.listed("s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix):
         rest = str(listed["Key"]).removeprefix(prefix)
         if int(listed["Size"]) and (not rest or not prefix or prefix.endswith("/") or rest.startswith("/")):
@@ -44,7 +44,7 @@ def _objects(account: Account, bucket: str, prefix: str) -> Iterator[Mapping[str
 
 
 def _place(root: Path, key: str, prefix: str) -> Path:
-    """Where an object lies: never outside of the folder, whatever it is called."""
+    """The path for an object: never outside of the folder, whatever its key."""
     parts = PurePosixPath(key.removeprefix(prefix).lstrip("/")).parts
     if any(part in ("..", ".") or "\0" in part for part in parts):
         raise AwsError(f"{key[:100]!r}: no name of a file; expected one without '..'", "BadKey")

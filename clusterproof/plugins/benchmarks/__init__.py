@@ -1,1 +1,1 @@
-"""What loads nodes and wires, and what is made of the measurements."""
+"""Load on nodes and networks, and the analysis of its measurements."""

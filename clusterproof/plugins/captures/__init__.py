@@ -1,15 +1,15 @@
-"""What a person collected by hand: files that hold the outputs of commands. Here: which of them are of which node."""
+"""Captures: files with outputs of commands that a person collected by hand. This module assigns files to nodes."""
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from clusterproof.plugins.captures.walk import OF_A_RUN, files_under
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import listed
 
@@ -18,7 +18,7 @@ _NO_FILE = "no file in it"
 _MAX_NAME = 100
 _NUMBER = re.compile(r"[0-9]+")
 
-# Words that begin the part of a file's name that says which output it holds: what stands before is a node's name.
+# Words that begin the part of a file name that says which output it holds: the text before is a node's name.
 _OUTPUTS = re.compile(
     r"(?:nvidia[-_]?(?:smi|bug|q|l|nvlink|topo|table|xml|query|fabric)|nvsmi|smi|nvlink|topo|nv-fabricmanager|"
     r"fabricmanager|dcgmi?|dmesg|kern|kernel|kmsg|journal(?:ctl)?|syslog|messages|lspci|lscpu|lsblk|lsmod|ibstat(?:us)?|"
@@ -33,33 +33,33 @@ _SEPARATORS = "._-"
 
 
 class NoCaptureError(ClusterproofError, ValueError):
-    """A path that holds no capture; the message says why."""
+    """A path without a capture; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFiles:
-    """The files of one node, in the order of their names, and those of which only a part is of it."""
+    """The files of one node, in the order of their names, and those that only partly belong to it."""
 
     name: str
     files: tuple[Path, ...]
     shared: tuple[Path, ...] = ()
-    missing: str = ""  # why there are none, of a node whose folder gave none
+    missing: str = ""  # for a node whose folder has no usable files: the reason
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The nodes of a capture, and the files that are of none."""
+    """The nodes of a capture, and the files that belong to none."""
 
     root: Path
     nodes: tuple[NodeFiles, ...]
-    strays: tuple[str, ...] = ()  # each with why
+    strays: tuple[str, ...] = ()  # each with the reason
 
 
-Shows = Callable[[Path], tuple[str, ...]]  # the nodes that a file says it is of, where it says so itself
+Shows = Callable[[Path], tuple[str, ...]]  # the nodes named inside a file, if any
 
 
 def layout(path: Path, shows: Shows = lambda _file: ()) -> Layout:
-    """The nodes whose outputs lie at a path: a file, a folder of files, or a folder with a folder for each node.
+    """The nodes whose outputs are at a path: a file, a folder of files, or a folder with one folder per node.
 
     Raises NoCaptureError.
     """
@@ -100,9 +100,9 @@ def _of_folder(root: Path, shows: Shows) -> Layout:
 def _folders(
     entries: Iterable[os.DirEntry[str]], left: int, strays: list[str], root: Path
 ) -> tuple[dict[str, list[Path]], dict[str, str]]:
-    """The files of each folder; and of each that gave none, and has no reports of a run, why.
+    """The files of each folder; and why others have none, unless they contain a run's reports.
 
-    One that gave none is a node's if its name differs from that of one with files in numbers alone.
+    A folder without files counts as a node's if its name differs only in numbers from that of one with files.
     """
     groups: dict[str, list[Path]] = {}
     missing: dict[str, str] = {}
@@ -124,7 +124,7 @@ def _folders(
 
 
 def _by_prefix(files: Iterable[Path], root: Path) -> dict[str, list[Path]]:
-    """Files side by side: of one node, or each with its node's name first."""
+    """Files in one folder: all of one node, or each prefixed with its node's name."""
     files = list(files)
     prefixes = [prefix(file.name) for file in files]
     if not files:
@@ -138,7 +138,7 @@ def _by_prefix(files: Iterable[Path], root: Path) -> dict[str, list[Path]]:
 
 
 def _join(groups: dict[str, list[Path]], files: Iterable[Path]) -> list[str]:
-    """Give files that lie beside the nodes' folders to the node whose name they begin with; what is of none."""
+    """Assign files next to the nodes' folders to the node whose name they begin with; returns the rest."""
     strays = []
     for file in files:
         owner = prefix(file.name)
@@ -150,7 +150,7 @@ def _join(groups: dict[str, list[Path]], files: Iterable[Path]) -> list[str]:
 
 
 def prefix(name: str) -> str:
-    """The node's name that a file's name begins with; empty where it begins with the output's."""
+    """The node name that a file name begins with; empty if it begins with the output's name."""
     address = _ADDRESS.match(name)
     if address:
         return address[0]
@@ -163,7 +163,7 @@ def prefix(name: str) -> str:
 
 
 def stem(name: str) -> str:
-    """A single file's node: its prefix, or its name without what says its kind."""
+    """The node of a single file: its prefix, or its name without the word for its kind."""
     owner = prefix(name)
     while not owner and (shorter := _KIND.sub("", name)) != name:
         name = shorter
@@ -175,7 +175,7 @@ def _named(
     shared: Mapping[str, list[Path]],
     missing: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[NodeFiles, ...]:
-    """The groups with names that nodes may have, each once; files of several nodes say their names themselves."""
+    """The groups with valid, unique node names; files of several nodes name their nodes themselves."""
     taken: dict[str, NodeFiles] = {}
     for raw in {**groups, **shared}:
         name = node_name(raw, "node")
@@ -189,5 +189,53 @@ def _named(
 
 
 def node_name(raw: str, otherwise: str) -> str:
-    """A name of letters, digits, `.`, `_` and `-`, as every node's is."""
+    """Convert to a name of letters, digits, `.`, `_` and `-`, as every node's is."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", raw)[:_MAX_NAME].strip("-.") or otherwise
+
+
+REPORTS = frozenset({"results.jsonl", "junit.xml"})  # a folder with these was written by a run
+OF_A_RUN = "has the reports of a run, which are no outputs of a node"
+MAX_DEPTH = 8  # folders in folders
+
+
+def files_under(folder: Path, most: int, strays: list[str], root: Path) -> list[Path]:
+    """All files under a folder, links left out; at most one more than `most`, and so many lines of what is not read."""
+    files: list[Path] = []
+
+    def locked(wrong: OSError) -> None:
+        strays.append(f"{Path(wrong.filename).relative_to(root)} cannot be opened: {wrong.strerror}")
+
+    for where, folders, names in os.walk(folder, onerror=locked):
+        folder_path = Path(where)
+        if REPORTS.issubset(names):
+            strays.append(f"{folder_path.relative_to(root)} {OF_A_RUN}")
+            folders.clear()
+            continue
+        if len(folder_path.relative_to(folder).parts) >= MAX_DEPTH:
+            strays += (
+                f"{(folder_path / name).relative_to(root)} is more than {MAX_DEPTH} folders deep, and not read"
+                for name in folders
+            )
+            folders.clear()
+        folders.sort()
+        for name in sorted(name for name in names if not name.startswith(".")):
+            file = folder_path / name
+            why = _why_not(file)
+            if why:
+                strays.append(f"{file.relative_to(root)} {why}")
+            else:
+                files.append(file)
+            if len(files) > most or len(strays) > most:
+                return files
+    return files
+
+
+def _why_not(path: Path) -> str:
+    """Why a file is not read; empty where it is."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError as wrong:
+        return f"cannot be read: {wrong.strerror}"
+    if stat.S_ISLNK(mode):
+        return "is a link, which is not followed"
+    return "" if stat.S_ISREG(mode) else "is no regular file, and not read"

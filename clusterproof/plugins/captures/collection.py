@@ -1,4 +1,4 @@
-"""From the files of a capture to the evidence of each node, and how to collect what none of them has."""
+"""Converts a capture's files to each node's evidence, and says how to collect what is missing."""
 
 from __future__ import annotations
 
@@ -91,21 +91,21 @@ FORMS: tuple[Form, ...] = (
 )
 
 
-_OF_SLURM = "slurm_node"  # the collector of which the worst value counts, and in one file the last
-# What is left to do with a collector's value when every file has been read.
+_OF_SLURM = "slurm_node"  # the collector whose worst value counts; within one file, the last
+# Finishes a collector's value when every file has been read.
 _FINISHED: Mapping[str, Callable[[object], object]] = {"nvml": completed, "mounts": storage.completed}
-MAX_WHOLE_BYTES = 2 * 1024**3  # of all files, unpacked; 100 bug reports of NVIDIA's have some 1 billion
-SHOWN = 20  # lines about files that were not understood
-PROBE = {"source": "capture"}  # in the place of what the probe says of itself
+MAX_WHOLE_BYTES = 2 * 1024**3  # of all files, unpacked; 100 of NVIDIA's bug reports have about 1 billion
+SHOWN = 20  # lines on files that were not understood
+PROBE = {"source": "capture"}  # in place of the probe's data about itself
 
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """The evidence in the files of one node, and what could not be understood: one line for each."""
+    """The evidence in one node's files, and a line for each thing that was not understood."""
 
     evidence: NodeEvidence
     unknown: tuple[str, ...] = ()
-    in_kubernetes: object = None  # the node as Kubernetes has it
+    in_kubernetes: object = None  # the node as kubectl describes it
 
 
 def understood(
@@ -141,18 +141,18 @@ def understood(
 
 
 def read_layout(path: Path) -> tuple[Layout, Reader]:
-    """The nodes of a capture, and who has read which files are of several. Raises NoCaptureError."""
+    """The nodes of a capture, and the reader of files with several nodes. Raises NoCaptureError."""
     reader = Reader(path if path.is_dir() else path.parent, _is_known, is_alone=path.is_file())
     return layout(path, reader.shows), reader
 
 
 def _is_known(text: str) -> bool:
-    """Whether a text has an output of a known form."""
+    """Whether a text contains a known output."""
     return any(form.recognises(piece.text[:MAX_HEAD]) for piece in pieces(text, FORMS) for form in FORMS)
 
 
 def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tuple[Understood, ...]:
-    """The evidence of each node of a cluster; a file that is of no node is named with the first."""
+    """The evidence of each node of a cluster; files of no node are reported with the first."""
     try:
         capture, reader = read_layout(path)
     except NoCaptureError as problem:
@@ -173,7 +173,7 @@ def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tup
 
 
 def not_understood(understood_nodes: Iterable[Understood], is_redacted: bool = False) -> list[str]:
-    """A line for each file of which nothing, or not all, was understood; where names are redacted, how many."""
+    """A line for each file that was not fully understood; their number if names are redacted."""
     unknown = [line for node in understood_nodes for line in node.unknown]
     if unknown and is_redacted:
         return [f"capture: not understood: {len(unknown)} of its outputs, whose names are redacted"]
@@ -182,7 +182,7 @@ def not_understood(understood_nodes: Iterable[Understood], is_redacted: bool = F
 
 
 def read_text(text: str, forms: Sequence[Form] = FORMS) -> tuple[dict[str, object], list[str]]:
-    """What a text holds, by collector, and what is wrong with it."""
+    """The contents of a text by collector, and its problems."""
     parts, problems = _of_text(text, forms)
     return _values(parts, problems), problems
 
@@ -203,7 +203,7 @@ def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> t
 
 
 def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], list[str]]:
-    """What a text holds, and what is wrong with it; of what Slurm says of nodes, what its outputs say together."""
+    """The contents of a text and its problems; Slurm's outputs about nodes are combined."""
     parts, problems = of_text(text, forms)
     listed = [part for part in parts if part.collector == _OF_SLURM]
     together = slurm.latest((part.rank, part.value) for part in listed)
@@ -212,7 +212,7 @@ def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], lis
 
 
 def _of_part(text: str, forms: Sequence[Form], budget: Budget) -> tuple[list[CollectorPart], list[str]]:
-    """What a node's part of a file of several holds, and what is wrong with it."""
+    """The contents of one node's part of a file with several nodes, and its problems."""
     try:
         budget.take(len(text))
     except OSError as problem:
@@ -222,7 +222,7 @@ def _of_part(text: str, forms: Sequence[Form], budget: Budget) -> tuple[list[Col
 
 
 def _instead(file: Path, root: Path) -> str:
-    """What a file of few lines says in place of an output: that the command is not there, or may not be run."""
+    """What a short file contains instead of an output: that the command is missing, or may not be run."""
     with suppress(OSError), opened(file, root) as stream:
         return first_line(plain(decoded(stream.read(MAX_SAID + 1))))
     return ""
@@ -240,7 +240,7 @@ def _uncollected(collector: str) -> Collected:
 
 
 def _values(parts: Iterable[CollectorPart], problems: list[str]) -> dict[str, object]:
-    """What all outputs together hold, by collector."""
+    """The combined values of all outputs, by collector."""
     by_collector: dict[str, list[tuple[int, object]]] = {}
     for part in (part for part in parts if part.collector != NOTHING):
         by_collector.setdefault(part.collector, []).append((part.rank, part.value))
@@ -249,7 +249,7 @@ def _values(parts: Iterable[CollectorPart], problems: list[str]) -> dict[str, ob
         try:
             value = slurm.worst(value for _, value in ranked) if collector == _OF_SLURM else merged(ranked)
             values[collector] = _FINISHED.get(collector, _itself)(value)
-        except Exception as problem:  # what others have collected may be anything
+        except Exception as problem:  # captured files may contain anything
             problems.append(f"{collector}: {type(problem).__name__} in {place_of(problem)}")
     return values
 
@@ -259,5 +259,5 @@ def _itself(value: object) -> object:
 
 
 def _shown(file: Path, root: Path) -> str:
-    """A file as people call it: from the capture's folder on."""
+    """A file's path for display, relative to the capture's folder."""
     return str(file.relative_to(root)) if file.is_relative_to(root) else file.name

@@ -1,4 +1,4 @@
-"""What several files of one node hold, merged: the higher rank wins, others add what it leaves out; GPUs counted."""
+"""Merges several files of one node: the highest rank wins, others fill gaps; numbers and matches GPUs."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 from clusterproof.plugins.evidence.parsing import PLACE
 
-# How an entry of a list is known again: the keys of which one must agree, the surest first.
+# Keys that identify an entry of a list, the most reliable first; one must agree.
 _KEYS = ("index", "pci", "uuid", "address", "name", "path", "port", "pid", PLACE)
-_LOGS = ("lines", "logs")  # lists to which every file of the same rank adds what it has and the others have not
-_MAX_COMPARED = 1_000_000  # pairs of entries: each of 1,000 processes with each
-_MAX_DEPTH = 12  # of values in values; the evidence has 5
-_MAX_NAMELESS = 256  # GPUs of which the number is unknown, in all files of a node
-MAX_GPUS = 128  # that a node may be said to have; none has more than 16
+_LOGS = ("lines", "logs")  # lists to which every file of the same rank adds entries that are missing
+_MAX_COMPARED = 1_000_000  # pairs of entries: 1,000 processes compared with 1,000
+_MAX_DEPTH = 12  # nesting depth; the evidence has 5
+_MAX_NAMELESS = 256  # GPUs with an unknown number, in all files of a node
+MAX_GPUS = 128  # maximum accepted for a node; none has more than 16
 
 
 def merged(ranked: Iterable[tuple[int, object]]) -> object:
-    """One value out of several, each with its rank. Of two of the same rank the first holds."""
+    """Merge several values with ranks. At equal rank, the first wins."""
     result: object = None
     result_rank = 0
     for rank, value in sorted(ranked, key=lambda entry: -entry[0]):
@@ -27,7 +27,7 @@ def merged(ranked: Iterable[tuple[int, object]]) -> object:
 
 
 def both(first: object, second: object, *, same_rank: bool = False, key: str = "", depth: int = 0) -> object:
-    """Two values of the same thing as one; `first` outranks `second` where both cannot be."""
+    """Merge two values of the same thing; `first` wins where they conflict."""
     if _says_less(first, second):
         return second
     if _says_less(second, first) or depth > _MAX_DEPTH:
@@ -40,12 +40,12 @@ def both(first: object, second: object, *, same_rank: bool = False, key: str = "
 
 
 def is_error(value: object) -> bool:
-    """Whether this stands for a value that could not be read."""
+    """Whether this represents a value that could not be read."""
     return isinstance(value, dict) and "error" in value
 
 
 def _says_less(value: object, than: object) -> bool:
-    """Nothing says less than an error, and an error less than a value."""
+    """Missing says less than an error, and an error less than a value."""
     return _weight(value) < _weight(than)
 
 
@@ -74,7 +74,7 @@ def _lists(first: list[Any], second: list[Any], same_rank: bool, key: str, depth
     together = list(first)
     for entry in second:
         same = [other for other in together if _is_same(other, entry)]
-        for other in same:  # more than one where this entry has the names of both
+        for other in same:  # more than one if this entry has the identifiers of both
             entry = both(other, entry, same_rank=same_rank, depth=depth + 1)
         index = together.index(same[0]) if same else len(together)
         together = [other for other in together if not any(other is one for one in same)]
@@ -83,12 +83,12 @@ def _lists(first: list[Any], second: list[Any], same_rank: bool, key: str, depth
 
 
 def _has_name(entry: Mapping[str, Any]) -> bool:
-    """Whether an entry can be known again."""
+    """Whether an entry has an identifier."""
     return any(entry.get(key) is not None for key in _KEYS)
 
 
 def _is_same(entry: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two entries are of the same thing: the surest key that both have decides; without names, their values."""
+    """Whether two entries are of the same thing: decided by the best key that both have, else by their values."""
     shared = next((key for key in _KEYS if entry.get(key) is not None and other.get(key) is not None), None)
     if shared is None:
         return entry == other
@@ -98,7 +98,7 @@ def _is_same(entry: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def completed(nvml: object) -> object:
     """The collector `nvml` with an entry for each GPU that was counted, in the order of their numbers.
 
-    A GPU that is counted and not described has an entry with nothing in it: what is asked of it is incomplete.
+    A GPU that is counted but not described gets an empty entry: facts about it are incomplete.
     """
     if not isinstance(nvml, dict) or ("gpus" not in nvml and "count" not in nvml):
         return nvml
@@ -115,7 +115,7 @@ def completed(nvml: object) -> object:
 
 
 def _placed(gpus: list[dict[str, Any]], count: object) -> list[dict[str, Any]]:
-    """The GPUs, with their places as numbers where an output shows all that are known; where not, with neither."""
+    """The GPUs numbered by position, if an output lists all known ones; otherwise without positions."""
     shown = [entry[PLACE].split("/") for entry in gpus if PLACE in entry]
     most = max([len({entry["index"] for entry in gpus if "index" in entry}), *(int(of) for _, of in shown)])
     known = str(count if isinstance(count, int) else most)
@@ -131,9 +131,9 @@ def _placed(gpus: list[dict[str, Any]], count: object) -> list[dict[str, Any]]:
 
 
 def _joined(gpus: list[dict[str, Any]], count: object) -> list[dict[str, Any]]:
-    """The GPUs, each nameless one with the only GPU, or with a nameless one of which something else is known.
+    """The GPUs, each unidentified one merged with the only GPU, or with one that has other values.
 
-    One that says what a GPU with a name says adds nothing.
+    An unidentified GPU whose values all match an identified one is dropped.
     """
     named = [entry for entry in gpus if _has_name(entry)]
     nameless: list[dict[str, Any]] = []
@@ -148,12 +148,12 @@ def _joined(gpus: list[dict[str, Any]], count: object) -> list[dict[str, Any]]:
 
 
 def _says_nothing_of(gpu: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether no value of one is known of the other, but for both being lost or both not."""
+    """Whether one has no value that the other has, except that both are lost or both are not."""
     return gpu.keys() & other.keys() <= {"lost"} and gpu.get("lost") == other.get("lost")
 
 
 def _numbered(gpus: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """GPUs of which all are there: those without a number have the ones that are left, by their PCI addresses."""
+    """If all GPUs are there: number the unnumbered ones in order of their PCI addresses."""
     taken = {entry.get("index") for entry in gpus}
     left = [number for number in range(len(gpus)) if number not in taken]
     named = [entry for entry in gpus if "index" in entry]

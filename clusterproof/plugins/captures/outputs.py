@@ -1,4 +1,4 @@
-"""What the outputs in one text hold, by collector; and what of them no form takes."""
+"""The outputs in one text, by collector; and those that no parser recognizes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
 from clusterproof.plugins.evidence.parsing import TYPED, CaptureError, Form, one
 from clusterproof.plugins.evidence.slurm import parse as slurm
 
-MAX_HEAD = 1024 * 1024  # characters of an output by which its form is known; only logs are as long
-SHORT, MAX_SHORT = 256, 4_000  # characters of a short output, and how many are read: each is shown to every form
-FEW, MAX_SAID = 3, 200  # lines and characters of a file that holds no output
-NOTHING = ""  # the collector of what is understood, and has no fact: that a watch of DCGM's saw no fault, say
-MAX_TYPED = 80  # characters of a command whose output is named
+MAX_HEAD = 1024 * 1024  # characters of an output used to recognize it; only logs are as long
+SHORT, MAX_SHORT = 256, 4_000  # characters of a short output, and how many are read: each is tried with every parser
+FEW, MAX_SAID = 3, 200  # lines and characters of a file without outputs that are quoted
+NOTHING = ""  # collector for outputs that are understood but provide no fact, such as a clean DCGM watch
+MAX_TYPED = 80  # characters of a command that are shown
 _OF_LOGS = frozenset(form.name for form in (*kernel_log.FORMS, *journal.FORMS))
 _OF_SLURM = frozenset(form.name for form in slurm.FORMS)
-_BUG_REPORT, _MAX_BEFORE = "Start of NVIDIA bug report log file", 4096  # what it begins with, and where
+_BUG_REPORT, _MAX_BEFORE = "Start of NVIDIA bug report log file", 4096  # its first line, and where to look for it
 
 
 @dataclass(frozen=True, slots=True)
 class CollectorPart:
-    """What one output holds for one collector."""
+    """The data in one output for one collector."""
 
     collector: str
     rank: int
@@ -34,12 +34,12 @@ class CollectorPart:
 
 @dataclass(frozen=True)
 class _Whole:
-    """A piece; a form is shown what is of no other: logged lines and reasons of nodes may say anything."""
+    """A piece of text, without what belongs to other parsers: log lines and reasons of nodes may contain anything."""
 
     text: str
 
     def to(self, form: Form) -> str:
-        """What a form is shown."""
+        """The text for a parser."""
         if form.name in _OF_LOGS:
             return self.text
         return self._unlogged if form.name in _OF_SLURM else self._unlisted
@@ -55,7 +55,7 @@ class _Whole:
 
 
 def of_text(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], list[str]]:
-    """What a text holds, and what is wrong with it; of a bug report, whose parts nobody chose, not what is unknown."""
+    """The contents of a text, and its problems; unknown parts of a bug report, which nobody chose, are no problem."""
     names_unknown = _BUG_REPORT not in text[:_MAX_BEFORE]
     problems: list[str] = []
     for output in undecorated(text):
@@ -71,7 +71,7 @@ def _of_outputs(text: str, forms: Sequence[Form], names_unknown: bool) -> tuple[
     parts: list[CollectorPart] = []
     passed_over, too_large = _passed_over([piece.text for output in outputs for piece in output], forms)
     problems += too_large
-    known: dict[str, tuple[list[CollectorPart], list[str]]] = {}  # a command that was run in a loop says much again
+    known: dict[str, tuple[list[CollectorPart], list[str]]] = {}  # a command that was run in a loop repeats itself
     for output in outputs:
         before = len(parts) + len(problems)
         for piece in output:
@@ -87,7 +87,7 @@ def _of_outputs(text: str, forms: Sequence[Form], names_unknown: bool) -> tuple[
 
 
 def _outputs(text: str, forms: Sequence[Form]) -> Iterator[list[Piece]]:
-    """The pieces of a text, those of one command together."""
+    """The pieces of a text, those of one command joined."""
     output: list[Piece] = []
     for piece in pieces(text, forms):
         if output and not piece.goes_on:
@@ -99,7 +99,7 @@ def _outputs(text: str, forms: Sequence[Form]) -> Iterator[list[Piece]]:
 
 
 def _not_too_many(outputs: list[list[Piece]]) -> tuple[list[list[Piece]], list[str]]:
-    """The outputs without short ones that have too many behind them, and a line on these."""
+    """The outputs without short ones that are followed by too many others, and a line about these."""
     short = [piece.text for output in outputs for piece in output if len(piece.text) < SHORT]
     last = _last(short, MAX_SHORT, one)
     if len(last) == len(short):
@@ -111,7 +111,7 @@ def _not_too_many(outputs: list[list[Piece]]) -> tuple[list[list[Piece]], list[s
 
 
 def _passed_over(texts: Sequence[str], forms: Sequence[Form]) -> tuple[dict[str, list[str]], list[str]]:
-    """The names of forms by which an output is not read, as too many are behind it; and a line on each form."""
+    """The parsers for which an output is skipped because too many follow, and a line for each parser."""
     passed_over: dict[str, list[str]] = {}
     problems: list[str] = []
     for form in (form for form in forms if form.most):
@@ -125,7 +125,7 @@ def _passed_over(texts: Sequence[str], forms: Sequence[Form]) -> tuple[dict[str,
 
 
 def _last(texts: Sequence[str], most: int, size: Callable[[str], int]) -> list[str]:
-    """The last of some outputs which together are no larger than that; what is said again is read once."""
+    """The last outputs up to a total size; repetitions are read once."""
     seen: set[str] = set()
     left = most
     for number, text in enumerate(reversed(texts)):
@@ -139,7 +139,7 @@ def _last(texts: Sequence[str], most: int, size: Callable[[str], int]) -> list[s
 def _of_piece(
     text: str, forms: Sequence[Form], passed_over: Collection[str] = ()
 ) -> tuple[list[CollectorPart], list[str]]:
-    """What a piece holds, and what is wrong with it."""
+    """The contents of a piece, and its problems."""
     parts: list[CollectorPart] = []
     problems: list[str] = []
     whole = _Whole(text)
@@ -157,7 +157,7 @@ def _of_piece(
             collectors = form.read(shown)
         except CaptureError as problem:
             problems.append(f"{form.name}: {problem}")
-        except Exception as problem:  # what others have collected may be anything
+        except Exception as problem:  # captured files may contain anything
             problems.append(f"{form.name}: {type(problem).__name__} in {place_of(problem)}")
         else:
             parts += [CollectorPart(collector, form.rank, value) for collector, value in collectors.items()]
@@ -166,6 +166,6 @@ def _of_piece(
 
 
 def first_line(text: str) -> str:
-    """What a text of few lines says, behind a colon; nothing of a longer one."""
+    """The content of a short text, after a colon; empty for a longer one."""
     lines = [line for line in text.strip().splitlines() if not line.startswith(TYPED)]
     return "" if len(lines) > FEW else f": {lines[0]:.{MAX_SAID}}" if lines else ": it is empty"

@@ -1,4 +1,4 @@
-"""Files that show several nodes: as pdsh, clush and dshbak print them, and as kubectl and Slurm list them."""
+"""Files with outputs of several nodes: from pdsh, clush and dshbak, and listings of kubectl and Slurm."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.kubernetes.parse import DESCRIBED, MAX_BEFORE, MAX_NODES, nodes_in
 from clusterproof.plugins.kubernetes.parse_get import LISTED, listed_in
 
-HEAD_BYTES = 256 * 1024  # in which a file shows whether it is of several nodes
-MAX_BYTES_IN_ALL = 512 * 1024**2  # of all files of several nodes, unpacked: they are kept until their nodes are read
-MAX_PARTS = 100_000  # outputs in one file, each of one node
+HEAD_BYTES = 256 * 1024  # the part of a file that shows whether it contains several nodes
+MAX_BYTES_IN_ALL = 512 * 1024**2  # of all files with several nodes, unpacked: they are kept until their nodes are read
+MAX_PARTS = 100_000  # outputs of single nodes in one file
 
-_HEADING = re.compile(r"-{15,80}")  # above and below the names of nodes
+_HEADING = re.compile(r"-{15,80}")  # lines above and below node names
 _NODES = re.compile(r"([A-Za-z0-9@][\w.,@\[\]-]{0,200000})(?: \(\d{1,6}\))?", re.ASCII)
 _BEHIND_NAME = re.compile(r"(?=[\w.-]{0,63}\d)(?=[\w.-]{0,63}[A-Za-z.])([A-Za-z0-9][\w.-]{0,63}):(?: (.*)|)", re.ASCII)
 _OF_DEVICE = re.compile(r"GPU\d+|mlx\d_\d+|nvme\d+(?:n\d+)?|(?:eth|ib|bond)\d+|rdmap\d+s\d+")
-_OF_TOOL = re.compile(r"(?:clush|pdsh(?:@\S{1,253})?|dsh): ")  # what it says itself
+_OF_TOOL = re.compile(r"(?:clush|pdsh(?:@\S{1,253})?|dsh): ")  # messages of the tool itself
 
 
 def has_text(text: str) -> bool:
-    """Whether anything is in it: where no forms are known, every text is an output of one."""
+    """Whether it has any content: used if no parser is given to recognize outputs."""
     return bool(text)
 
 
 @dataclass(slots=True)
 class Reader:
-    """Reads which nodes files show; `is_known` says whether a text has an output of a known form.
+    """Finds which nodes files contain; `is_known` says whether a text contains a known output.
 
-    Of a capture that is one file, the nodes are those that Slurm lists, where it has nothing else.
+    If the capture is a single file of Slurm's, its nodes are those that Slurm lists.
     """
 
     root: Path
     is_known: Callable[[str], bool] = has_text
     budget: Budget = field(default_factory=lambda: Budget(MAX_BYTES_IN_ALL))
     is_alone: bool = False
-    is_slurms: bool = False  # it is such a file: no other form takes what a node's reason says
-    unclear: tuple[str, ...] = ()  # lines on what such a file lists and is not understood
+    is_slurms: bool = False  # whether it is such a file: other parsers ignore nodes' reasons in it
+    unclear: tuple[str, ...] = ()  # problems in such a file
     _texts: dict[Path, dict[str, list[str]]] = field(default_factory=dict)
 
     def shows(self, file: Path) -> tuple[str, ...]:
-        """The nodes that a file says it is of; none where it is one node's output like others.
+        """The nodes named in a file; none if it is an ordinary output of one node.
 
-        Raises OSError and NoCaptureError where it is too much.
+        Raises OSError, and NoCaptureError if it is too large.
         """
         head, is_cut = self._text(file, HEAD_BYTES)
         head = head.rpartition("\n")[0] if is_cut else head
@@ -82,15 +82,15 @@ class Reader:
         return tuple(self._texts[file])
 
     def text_of(self, file: Path, name: str) -> str:
-        """What a file of several nodes has of one."""
+        """The part of a file with several nodes that is about one of them."""
         return "".join(self._texts.get(file, {}).get(name, ()))
 
     def describes(self, file: Path) -> bool:
-        """Whether a file has a node as kubectl describes it."""
+        """Whether a file contains a node described by kubectl."""
         return bool(_described("\n".join(flush(self._text(file, HEAD_BYTES)[0])))[0])
 
     def _by_node(self, text: str, file_name: str, *, is_cut: bool = False) -> dict[str, list[str]]:
-        """The texts of each node. What is cut may be the beginning of the first one's."""
+        """The texts of each node. Text cut off at the start may belong to the first one."""
         self.is_slurms = False
         lines = flush(text)
         described, rest = _described("\n".join(lines))
@@ -115,19 +115,19 @@ class Reader:
         return by_node
 
     def _of_slurm(self, lines: Sequence[str], file_name: str) -> dict[str, list[str]]:
-        """What sinfo or scontrol say of each node; none where there is another output as well."""
+        """What sinfo or scontrol report about each node; none if there is another output as well."""
         by_node: dict[str, list[str]] = {}
         rest: list[str] = []
         unclear: list[str] = []
         parts, too_many = 0, None
         again = [piece.text for piece in pieces("\n".join(lines), slurm.FORMS)]
-        for text in reversed(dict.fromkeys(reversed(again))):  # what a loop of commands says again, where it is last
+        for text in reversed(dict.fromkeys(reversed(again))):  # the last occurrence of what a command in a loop repeats
             if too_many:
                 rest.append(slurm.unlisted_in(text))
                 continue
             listed = slurm.listed_in(text)
             for name, said in listed.by_node.items():
-                by_node.setdefault(name, []).extend(f"{DIVIDER}{one}\n" for one in said)
+                by_node.setdefault(name, []).extend(f"{DIVIDER}{output}\n" for output in said)
             parts += sum(map(len, listed.by_node.values())) + len(listed.unclear)
             if len(by_node) > MAX_NODES:
                 too_many = NoCaptureError(f"a file lists more than {MAX_NODES:,} nodes")
@@ -142,7 +142,7 @@ class Reader:
         return by_node if self.is_slurms else {}
 
     def _text(self, file: Path, most: int) -> tuple[str, bool]:
-        """The text of a file, and whether it goes on; empty where it cannot be read."""
+        """The text of a file, and whether there is more; empty if it cannot be read."""
         with suppress(OSError), opened(file, self.root) as stream:
             content = stream.read(most + 1)
             whole = unpacked(content[:most])
@@ -152,13 +152,13 @@ class Reader:
 
 
 def is_of_kubernetes(layout: Layout) -> bool:
-    """Whether any of its files has a node as kubectl describes it."""
+    """Whether any of its files contains a node described by kubectl."""
     reader = Reader(layout.root)
     return any(map(reader.describes, {file for node in layout.nodes for file in (*node.files, *node.shared)}))
 
 
 def control_plane(name: str, described: Mapping[str, object]) -> NodeEvidence:
-    """The nodes of a cluster as kubectl describes them, of each what its own files have; nothing else was asked."""
+    """The nodes of a cluster as kubectl describes them, each from its own files; no other collector was run."""
     found = [
         {**entry, "name": node}
         for node, value in described.items()
@@ -174,7 +174,7 @@ def control_plane(name: str, described: Mapping[str, object]) -> NodeEvidence:
 
 
 def _described(text: str) -> tuple[dict[str, list[str]], str]:
-    """What kubectl says of each node, up to a command that was typed behind it; and the rest."""
+    """kubectl's description of each node, up to a command typed after it; and the rest."""
     described: dict[str, list[str]] = {}
     rest: list[str] = []
     for piece in pieces(text, ()) if DESCRIBED.search(text) or LISTED.search(text) else ():
@@ -189,7 +189,7 @@ def _described(text: str) -> tuple[dict[str, list[str]], str]:
 
 
 def _under_headings(lines: Sequence[str]) -> dict[str, list[str]]:
-    """What stands below the names of each node, as `clush -b` and dshbak write them between lines of hyphens."""
+    """The text below each node name, in the format of `clush -b` and dshbak: names between lines of hyphens."""
     by_node: dict[str, list[str]] = {}
     parts = 0
     for names, output in _groups(lines):
@@ -202,7 +202,7 @@ def _under_headings(lines: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _groups(lines: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The names of each heading, and what is below. All have one rule, and some a number, as nodes' names do."""
+    """The names in each heading, and the text below. All headings use the same line, and some names have a number."""
     headings = [place for place in range(len(lines) - 2) if _is_heading(lines, place)]
     rule = next((lines[place] for place in headings if any(map(str.isdecimal, lines[place + 1]))), "")
     headings = [place for place in headings if lines[place] == rule]
@@ -211,7 +211,7 @@ def _groups(lines: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
     names: tuple[str, ...] = ()
     begins = 0
     for place in headings:
-        if place >= begins:  # what stands between the rules of two headings is an output of one line
+        if place >= begins:  # text between the lines of two headings is an output of one line
             yield names, "".join(f"{line}\n" for line in lines[begins:place])
             names, begins = _named(lines[place + 1]), place + 3
     yield names, "\n".join(lines[begins:])
@@ -224,7 +224,7 @@ def _is_heading(lines: Sequence[str], place: int) -> bool:
 
 
 def _named(line: str) -> tuple[str, ...]:
-    """The nodes of a heading: `gpu[001-003] (3)`; as it stands where it names a group, or too many."""
+    """The nodes in a heading: `gpu[001-003] (3)`; the text itself if it names a group, or too many."""
     names = line.partition(" ")[0]
     try:
         return expand(names)
@@ -233,7 +233,7 @@ def _named(line: str) -> tuple[str, ...]:
 
 
 def _behind_names(lines: Iterable[str]) -> dict[str, list[str]]:
-    """What stands behind the name of each node, where each line has one; the driver's words alone are nobody's."""
+    """The text after each node's name, if each line has one; the driver's messages alone belong to no node."""
     by_node: dict[str, list[str]] = {}
     for line in filter(None, lines):
         found = _BEHIND_NAME.fullmatch(line)

@@ -1,4 +1,4 @@
-"""A file's bytes as plain text, whatever packed or encoded it; and that text by the outputs of single commands."""
+"""Decodes a file's bytes to plain text, whatever packed or encoded it, and splits it by command."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from clusterproof.plugins.evidence.kernel_log.parse_journal import EXPORTED
 from clusterproof.plugins.evidence.parsing import CHOSEN, TYPED, Form, no_line
 from clusterproof.plugins.kubernetes.parse import begins_events
 
-MAX_BYTES = 64 * 1024 * 1024  # of one file, unpacked; what lies behind is not read
-MAX_RATIO = 100  # unpacked bytes by packed ones; logs have 10 to 30
-ANY_RATIO_BYTES = 1024 * 1024  # up to which it does not matter
+MAX_BYTES = 64 * 1024 * 1024  # of one file, unpacked; the rest is not read
+MAX_RATIO = 100  # unpacked by packed size; logs have 10 to 30
+ANY_RATIO_BYTES = 1024 * 1024  # below this, the ratio does not matter
 
 _GZIP = b"\x1f\x8b"
-_MARKS = (  # the byte-order marks, longest first, and what they announce
+_MARKS = (  # byte-order marks, longest first, and their encodings
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -36,7 +36,7 @@ ec2-metadata nvme cpupower dpkg rpm curl ibdev2netdev kubectl smartctl mdadm mlx
 swapon aws mlnx_qos dcb
 """
 _ALSO_IN_COMMENTS = "cat ls df mount free ip ps top head time timeout for date env"
-# The first words of command lines that people type on a node; those of the second list begin comments too.
+# First words of commands that people type on a node; those of the second list also begin comments.
 _UNMISTAKABLE = frozenset(_WORDS.split())
 COMMANDS = _UNMISTAKABLE.union(_ALSO_IN_COMMENTS.split())
 _PROMPT = re.compile(
@@ -44,11 +44,11 @@ _PROMPT = re.compile(
     r"(?:\[?[\w.-]{1,64}@[\w.-]{1,64}[ :][^#$]{0,200}[#$] ?|\$ )(?P<typed>.*)"  # user@host:~$
 )
 _QUOTED = re.compile(r"> ?")
-# Of a text that was pasted. Where dmesg and journalctl indent the further lines of a record, in which words of users
-# stand, they do so by more than this.
+# For pasted text. dmesg and journalctl indent continuation lines of a record, which may contain users' words, by more
+# than this.
 _INDENT = re.compile(r"\t| {0,12}(?! )")
-_NODE = re.compile(r"[A-Za-z0-9][\w.-]{0,63}: ")  # as pdsh, clush and talosctl put it before each line
-# What divides outputs: parts of an nvidia-bug-report.log, and blocks of Markdown and HTML in which people paste them.
+_NODE = re.compile(r"[A-Za-z0-9][\w.-]{0,63}: ")  # the prefix of pdsh, clush and talosctl
+# Separators of outputs: parts of an nvidia-bug-report.log, and the Markdown and HTML blocks in which people paste.
 _RULE = re.compile(r"(?:_{20,}|(?:```|~~~)\w{0,20})\s*")
 DIVIDER = "```\n"
 _TAGS = re.compile(
@@ -57,16 +57,16 @@ _TAGS = re.compile(
 )
 _LAST_TAGS = re.compile(
     r"(?:</(?:pre|code|details)>){1,3}$", re.MULTILINE
-)  # of a line: users' words end lines, so they divide nothing
+)  # of a line: users' words are at line ends, so they separate nothing
 _PROMPT_SIGNS = "#+%>"  # which other things begin with too
-# What the kernel logged before this boot says nothing about the node as it is.
+# Kernel messages from before this boot say nothing about the node's current state.
 _EARLIER_BOOT = re.compile(r"journalctl (?:(?!journalctl ).)*(?:-b|--boot)[ =]?-[1-9]")
-_OLD_LOGS = "Scanning kernel log files"  # a bug report's lines out of every log on the disk, whatever their age
-_FRAMES = ("==", "---", "##", "***", ">>", "<<")  # how headings begin that people print between outputs
-_SHORTEST = len("<?xml")  # of the lines with which outputs begin
-_LONGEST_COMMAND = 2000  # characters of its line
-_LOOKED_AT = 300  # characters of a command, in which GPUs are chosen
-# Commands whose output does not name the disk, the port or the interface that it is of, or its unit.
+_OLD_LOGS = "Scanning kernel log files"  # a bug report's lines from every log on the disk, however old
+_FRAMES = ("==", "---", "##", "***", ">>", "<<")  # prefixes of headings that people print between outputs
+_SHORTEST = len("<?xml")  # of first lines of outputs
+_LONGEST_COMMAND = 2000  # characters
+_LOOKED_AT = 300  # characters of a command that are checked for a choice of GPUs
+# Commands whose output does not name the disk, port, interface or unit that it is about.
 _OF_WHAT = re.compile(
     r"(?:^|[\s/])(?:nvme smart-log|smartctl|mlxlink|mlnx_qos|dcb|free|findmnt|dcgmi dmon|fi_info .{0,200}grep)"
     r"(?![\w.-])"
@@ -75,7 +75,7 @@ _COLUMNS = re.compile(r"--query-[a-z-]{2,40}[= ]([\w.,-]{1,20000})")
 
 
 def _chooses_gpus(typed: str) -> bool:
-    """Whether `nvidia-smi -q` is asked of some GPUs, and what it prints goes on to another command."""
+    """Whether `nvidia-smi -q` is limited to some GPUs, and its output is not piped."""
     first, pipe, _ = typed[:_LOOKED_AT].partition("|")
     words = first.split()
     return (
@@ -87,7 +87,7 @@ def _chooses_gpus(typed: str) -> bool:
 
 
 def text_of(content: bytes) -> str:
-    """The text of a file, at most MAX_BYTES of it; bytes that are no text become replacement characters."""
+    """The text of a file, at most MAX_BYTES of it; invalid bytes become replacement characters."""
     return plain(decoded(unpacked(content)))
 
 
@@ -98,12 +98,12 @@ def most_bytes(content: bytes) -> int:
 
 
 def unpacked(content: bytes) -> bytes:
-    """What a gzip file holds, as far as it goes where it is cut short; other files as they are."""
+    """The contents of a gzip file, as far as they go if it is truncated; other files unchanged."""
     if not content.startswith(_GZIP):
         return content[:MAX_BYTES]
     parts: list[bytes] = []
     room, rest = most_bytes(content), content
-    while rest.startswith(_GZIP) and room > 0:  # a gzip file may be several, one behind the other
+    while rest.startswith(_GZIP) and room > 0:  # a gzip file may consist of several streams
         stream = zlib.decompressobj(wbits=31)
         part, rest = _inflated(stream, rest, room)
         parts.append(part)
@@ -112,9 +112,9 @@ def unpacked(content: bytes) -> bytes:
 
 
 def plain(text: str) -> str:
-    """The text with \\n at the end of lines, and without ANSI escapes, NUL characters and the signs of a quotation.
+    """The text with \\n line ends, and without ANSI escapes, NUL characters and quotation marks of e-mail.
 
-    Blanks that do not break a line become others; those at its end are left out.
+    Non-breaking blanks become plain ones; trailing blanks are removed.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "").replace("\N{NO-BREAK SPACE}", " ")
     text = _ESCAPE.sub("", text) if "\x1b" in text else text
@@ -122,16 +122,16 @@ def plain(text: str) -> str:
 
 
 def _unquoted(lines: list[str]) -> list[str]:
-    """The lines without the `>` of a quotation, where most of them are quoted."""
+    """The lines without the `>` of a quotation, if most of them are quoted."""
     quoted = sum(line.startswith(">") for line in lines)
     return [_QUOTED.sub("", line, 1) for line in lines] if 2 * quoted > sum(map(bool, lines)) else lines
 
 
 def undecorated(text: str) -> list[str]:
-    """The text without what stands before all of its lines alike, without their indentation alone, and as it is.
+    """The text without a prefix common to all lines, without only their indentation, and unchanged.
 
-    The first of these that is of a known form is what was printed: `NVRM: ` before each line is no node's name. Nor is
-    what stands before the driver's words without a time: there anyone may be quoting them.
+    The first of these that a parser recognizes is what was printed: `NVRM: ` before each line is no node's name. Nor
+    is a prefix of the driver's messages without a time: anyone may be quoting them.
     """
     lines, at_margin = text.split("\n"), flush(text)
     named = _without(at_margin, _NODE)
@@ -140,12 +140,12 @@ def undecorated(text: str) -> list[str]:
 
 
 def flush(text: str) -> list[str]:
-    """The lines of a text without an indentation that all have."""
+    """The lines of a text without their common indentation."""
     return _without(text.split("\n"), _INDENT)
 
 
 def _without(lines: list[str], form: re.Pattern[str]) -> list[str]:
-    """The lines without what all of them begin with; of an indentation as much as all have."""
+    """The lines without their common prefix, or common indentation."""
     before = next((found[0] for found in map(form.match, filter(None, lines)) if found), "")
     blank = before.rstrip()
     shown = [line for line in lines if line not in ("", blank)]
@@ -155,10 +155,10 @@ def _without(lines: list[str], form: re.Pattern[str]) -> list[str]:
 
 
 def _inflated(stream: zlib._Decompress, packed: bytes, most: int) -> tuple[bytes, bytes]:
-    """What one gzip stream holds, at most `most` bytes, and what lies behind it."""
+    """The content of one gzip stream, at most `most` bytes, and what follows it."""
     parts: list[bytes] = []
     step = 1024 * 1024
-    for start in range(0, len(packed), step):  # in steps: what comes before a broken byte is not lost
+    for start in range(0, len(packed), step):  # in steps, so that data before a corrupt byte is not lost
         try:
             parts.append(stream.decompress(packed[start : start + step], most))
         except zlib.error:
@@ -172,7 +172,7 @@ def _inflated(stream: zlib._Decompress, packed: bytes, most: int) -> tuple[bytes
 
 
 def decoded(content: bytes) -> str:
-    """The text of bytes, by their byte-order mark, else as UTF-8."""
+    """Decode by the byte-order mark, else as UTF-8."""
     for mark, encoding in _MARKS:
         if content.startswith(mark):
             return content[len(mark) :].decode(encoding, "replace")
@@ -181,24 +181,24 @@ def decoded(content: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One command's output, or a part of it; `typed` is the command line where the text shows it above the first."""
+    """One command's output, or a part of it; `typed` is the command line if the text shows it above the first part."""
 
     text: str
     typed: str = ""
-    goes_on: bool = False  # the output of the piece above
+    goes_on: bool = False  # continues the output of the previous piece
 
 
 def pieces(text: str, forms: Iterable[Form]) -> Iterator[Piece]:
-    """The outputs that a text holds, in its order.
+    """The outputs in a text, in order.
 
-    What looks like another output in the further lines of a logged message may be its user's. In the journal's entries
-    as `-o export` has them, and in events as kubectl describes them, these lines stand as they are.
+    What looks like another output within the continuation lines of a log message may be written by a user. In
+    entries of `journalctl -o export`, and in events described by kubectl, these lines are unindented.
     """
     begins = {form.begins for form in forms}.difference({no_line})
     lines: list[str] = []
     typed, goes_on = "", False
     is_of_users = False
-    head = ""  # the last line that was no further one
+    head = ""  # the last line that was not a continuation
     for line in _LAST_TAGS.sub("", _TAGS.sub(DIVIDER, text)).split("\n"):
         is_of_users = is_of_users or is_raw(line) or (bool(lines) and begins_events(lines[-1], line))
         is_further = line.startswith(FURTHER) and is_logged(head)
@@ -215,7 +215,7 @@ def pieces(text: str, forms: Iterable[Form]) -> Iterator[Piece]:
 
 
 def is_raw(line: str) -> bool:
-    """Whether an entry of `journalctl -o export` begins with it."""
+    """Whether an entry of `journalctl -o export` begins with this line."""
     return line.startswith(EXPORTED)
 
 
@@ -231,7 +231,7 @@ def _piece(lines: list[str], typed: str, goes_on: bool) -> Iterator[Piece]:
 
 
 def command_in(line: str) -> str | None:
-    """The command that a line shows as typed, empty for a line that only divides; None for a line of an output."""
+    """The command that a line shows as typed, empty for a mere separator; None for a line of an output."""
     if len(line) > _LONGEST_COMMAND or not line or (line[0].isalnum() and "@" not in line[:70]):
         return None
     if _RULE.fullmatch(line):
@@ -241,8 +241,8 @@ def command_in(line: str) -> str | None:
 
 
 def _heading(line: str) -> str | None:
-    """The command that a heading names: `=== dmesg ===`, `+ lspci -nn`, `*** /proc/meminfo`, `/usr/bin/lspci -v`."""
-    if line.startswith(("*** /", "*** ls: ")):  # an nvidia-bug-report.log's
+    """The command in a heading: `=== dmesg ===`, `+ lspci -nn`, `*** /proc/meminfo`, `/usr/bin/lspci -v`."""
+    if line.startswith(("*** /", "*** ls: ")):  # of an nvidia-bug-report.log
         return "cat " + line[4:] if line[4] == "/" else ""
     is_framed = line.startswith(_FRAMES)
     named = line.strip("=-#*<>+% \t")
@@ -254,11 +254,11 @@ def _heading(line: str) -> str | None:
 
 
 def _columns(typed: str) -> list[str]:
-    """The line of column names that a query without a header leaves out."""
+    """The header line that a query without a header omits."""
     query = _COLUMNS.search(typed) if "noheader" in typed else None
     return [", ".join(query[1].split(","))] if query else []
 
 
 def _of_what(typed: str) -> list[str]:
-    """The line that says what an output is of which does not say it itself."""
+    """A line that says what an output is about, if the output itself does not."""
     return [f"{TYPED}{typed}"] if _OF_WHAT.search(typed[:_LOOKED_AT]) else []

@@ -1,4 +1,4 @@
-"""How to collect what no file of a capture has."""
+"""How to collect evidence that no file of a capture has."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMANDS = {
 
 
 def how_to_collect(collector: str) -> str:
-    """What to say of evidence that is in no file of a capture."""
+    """What to say about evidence that no file of a capture has."""
     command = COMMANDS.get(collector)
     missing = "no file of this capture has it"
     return f"{missing}; collect: {command}" if command else f"{missing}, and no known form of output could"

@@ -1,7 +1,7 @@
-"""Why a job ended: what it left behind, in one order of time, and what that says of its nodes, its code and its limits.
+"""Why a job ended: its traces in order of time, and what they say about its nodes, its code and its limits.
 
-Thin shells collect (`folder`, `slurm`), readers make events and facts of text, and pure functions decide. Here: the
-records that all of them share.
+Thin wrappers collect (`folder`, `slurm`), parsers turn text into events and facts, and pure functions decide. This
+module: the records that all of them share.
 """
 
 from __future__ import annotations
@@ -17,45 +17,45 @@ from clusterproof.plugins.core.record import field, record
 
 
 class CaseError(ClusterproofError, ValueError):
-    """What is named holds no case; the message says why."""
+    """There is no case at the named place; the message says why."""
 
 
-RESOLUTION_S = 1.0  # of times that logs have without a fraction
+RESOLUTION_S = 1.0  # of log times without a fraction
 
 
 @record
 class Span:
-    """When something happened, in seconds since 1970: not before `begins`, not after `ends`; None: not known."""
+    """When something happened, in seconds since 1970: not before `begins`, not after `ends`; None: unknown."""
 
     begins: float | None = None
     ends: float | None = None
 
     @property
     def is_known(self) -> bool:
-        """Whether both are."""
+        """Whether both are known."""
         return self.begins is not None and self.ends is not None
 
     @property
     def shown(self) -> float | None:
-        """The time that stands for it: of a long one its end, by which it had surely happened."""
+        """The time to show: for a long span its end, by which it had surely happened."""
         return self.ends if self.is_long else self.begins
 
     @property
     def is_long(self) -> bool:
-        """Whether more than a second lies between both."""
+        """Whether it spans more than a second."""
         return self.begins is not None and self.ends is not None and self.ends - self.begins > RESOLUTION_S
 
     def is_before(self, other: Span, apart_s: float = 0.0) -> bool:
-        """Whether it was surely before the other, by clocks that may be so far apart."""
+        """Whether it was surely before the other, if clocks may differ by so much."""
         return self.ends is not None and other.begins is not None and self.ends + apart_s < other.begins
 
 
 @record
 class Event:
-    """A line of the job's output, or of what its scheduler or Kubernetes says of it, that is a sign of something.
+    """A significant line in the job's output, or in what its scheduler or Kubernetes reports about it.
 
-    `source` is `file:line`; `count` is of lines alike; `waited_s` is for how long the rank had waited by then,
-    and `wrote_s` for how long it still wrote.
+    `source` is `file:line`; `count` is of similar lines; `waited_s` is for how long the rank had waited by then, and
+    `wrote_s` for how long it continued to write.
     """
 
     sign: str
@@ -70,25 +70,25 @@ class Event:
 
     @property
     def row(self) -> Sign:
-        """What the catalogue says of it."""
+        """Its entry in the catalogue."""
         return signs()[self.sign]
 
     @property
     def is_cascade(self) -> bool:
-        """Whether it is the end of others, as seen from here."""
+        """Whether it only reports the end of other ranks."""
         return self.row.role == CASCADE
 
     @property
     def is_warning(self) -> bool:
-        """Whether programs write such a line and go on as well: it leads to nothing that says more."""
+        """Whether programs also write such a line and continue: then it has no consequences."""
         return self.row.unexplained and "exceptions" not in self.row.read_in
 
 
 @record
 class Fact:
-    """What the own evidence of a node says: its kernel's log, or the suite's checks of it.
+    """Evidence from a node itself: its kernel log, or the suite's checks.
 
-    `is_strong`: that alone fails a node. `action` is what is due, `check` the check that says so.
+    `is_strong`: it fails a node by itself. `action` is what to do, `check` the check that found it.
     """
 
     node: str
@@ -100,14 +100,14 @@ class Fact:
     when: Span
     device: str = ""
     action: str = ""
-    is_of_run: bool = False  # a check found it when it ran, and not the node's log when it happened
-    pid: int | None = None  # of the process of which the line is
-    jobs: tuple[str, ...] = ()  # of Slurm's whose control group it names
+    is_of_run: bool = False  # a check found it when it ran, rather than the node's log when it happened
+    pid: int | None = None  # the process that the line is about
+    jobs: tuple[str, ...] = ()  # Slurm jobs whose control groups it names
 
 
 @record
 class Job:
-    """What the scheduler knows; empty where nothing says it."""
+    """What the scheduler knows; empty values are unknown."""
 
     number: str = ""
     state: str = ""
@@ -118,9 +118,9 @@ class Job:
 
 @record
 class Lead:
-    """A rank that differs from others, which is no cause. Where it `is_late`, they waited for it: test its node.
+    """A rank that differs from others, which is no cause. If it `is_late`, others waited for it: test its node.
 
-    `words` go on after its name; `line` is of its program, where its dump has the last that called a collective.
+    `words` follow its name; `line` is from its program, if its dump contains the last call of a collective.
     """
 
     rank: int
@@ -132,7 +132,7 @@ class Lead:
 
 @record
 class Offset:
-    """How far a node's clock is ahead, in seconds, give or take `apart_s`; `how` that is known."""
+    """How far a node's clock is ahead, in seconds, plus or minus `apart_s`; `how` that is known."""
 
     seconds: float
     apart_s: float
@@ -140,18 +140,18 @@ class Offset:
 
 
 class MissingKind(Enum):
-    """What is missing, where that decides how it is reported; all else is of no kind."""
+    """What is missing, for kinds that are reported in a special way."""
 
-    LOGS, LOGS_OF_SOME = auto(), auto()  # of kernels: of any node, or of some
+    LOGS, LOGS_OF_SOME = auto(), auto()  # kernel logs: of all nodes, or of some
     RECORD, OUTPUT = auto(), auto()
     OF_ANOTHER_TIME = auto()  # evidence that is not shown
-    ACCOUNTING = auto()  # of Slurm, which has none for any job
-    COMMAND = auto()  # how kernel logs are saved by hand
+    ACCOUNTING = auto()  # Slurm's, which keeps none for any job
+    COMMAND = auto()  # how to save kernel logs by hand
 
 
 @record
 class Missing:
-    """What could not be had, and why, in words."""
+    """What was not available, and why, in words."""
 
     words: str
     kind: MissingKind | None = None
@@ -159,59 +159,59 @@ class Missing:
 
 @record
 class Collected:
-    """Everything that was found, and what was not."""
+    """All evidence of a case, and what is missing of it."""
 
     name: str
     job: Job
     events: tuple[Event, ...] = ()
-    outlived: tuple[Event, ...] = ()  # after which the job went on: shown, and never the cause
+    outlived: tuple[Event, ...] = ()  # the job continued after these: shown, and never the cause
     facts: tuple[Fact, ...] = ()
     leads: tuple[Lead, ...] = ()
     nodes_of_ranks: Mapping[int, str] = field(default_factory=dict)
     pids_of_ranks: Mapping[int, int] = field(default_factory=dict)
     nodes_with_log: tuple[str, ...] = ()
-    nodes_checked: tuple[str, ...] = ()  # by a run, whatever it found
-    progress: float | None = None  # when the last step was logged
-    last: float | None = None  # when the last line of output was
-    read: tuple[str, ...] = ()  # what was read, in words
+    nodes_checked: tuple[str, ...] = ()  # checked by a run, whatever it found
+    progress: float | None = None  # time of the last logged step
+    last: float | None = None  # time of the last line of output
+    read: tuple[str, ...] = ()  # descriptions of what was read
     lacks: tuple[Missing, ...] = ()
-    cluster: str = ""  # as `clusterproof check` names it, where Kubernetes ran the job; else its nodes are asked by ssh
-    names: Mapping[str, str] = field(default_factory=dict)  # of nodes, as Kubernetes has them
-    clocks: Mapping[str, Offset] = field(default_factory=dict)  # of nodes, where they are known; times are by none
+    cluster: str = ""  # as named for `clusterproof check`, if Kubernetes ran the job; else its nodes are asked by ssh
+    names: Mapping[str, str] = field(default_factory=dict)  # of nodes, in Kubernetes
+    clocks: Mapping[str, Offset] = field(default_factory=dict)  # of nodes, if known; applied to times
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What could not be had, in words."""
+        """What was not available, in words."""
         return tuple(part.words for part in self.lacks)
 
 
-LONGEST_WORDS = 160  # of a line that are shown
+LONGEST_WORDS = 160  # characters of a line that are shown
 
 
 def one_line(text: str, most: int = LONGEST_WORDS) -> str:
-    """Words of others as they are shown: on one line, and with nothing that could steer a terminal."""
+    """Untrusted text for display: one line, without terminal control characters."""
     return printable(text[:most]).replace("\n", "\\n")
 
 
 def label(node: str) -> str:
-    """A node's name without its domain: programs write both; empty of what is no name of a host."""
+    """A node's name without its domain, because programs write both; empty for anything but a host name."""
     if node_name(node, "") != node:
         return ""
     return node if node.replace(".", "").isdecimal() else node.partition(".")[0]
 
 
 ESTABLISHED, SUPPORTED, CANDIDATE, COMPLETED = "established", "supported", "candidate", "completed"
-OF_CRASH = 0.7  # that a crash which the kernel logged, of a library or of a kernel on a GPU, is the job's own code
-DESYNC = "desync"  # of dumps: what ranks say of it in their own words came of it
+OF_CRASH = 0.7  # prior that a crash logged by the kernel, in a library or a GPU kernel, is caused by the job's own code
+DESYNC = "desync"  # a sign in dumps: ranks' own messages follow from it
 
 
 @record
 class CaseVerdict:
-    """The cause, how sure it is, whose it was, and why.
+    """The cause, its confidence, the nodes responsible, and the reasons.
 
-    `standing`: established (the node's own evidence, ahead of all else, and a rank of it says the same), supported
-    (the node's evidence alone), candidate (the words of the job or its scheduler), completed, unknown.
-    `nodes` are blamed, `suspects` are to be tested; `against` is what speaks against it, or was found and is no cause.
+    `standing`: established (the node's own evidence, before everything else, and confirmed by one of its ranks),
+    supported (the node's evidence alone), candidate (messages of the job or its scheduler), completed, unknown.
+    `nodes` are blamed, `suspects` should be tested; `against` is contrary evidence, or findings that are no cause.
     """
 
     cause: str
@@ -226,12 +226,12 @@ class CaseVerdict:
 
 
 def of_contest(event: Event, fact: Fact) -> CaseVerdict:
-    """Unknown: the job's words and a node's evidence say two things, and neither is known to be the first."""
+    """Unknown: the job's messages and a node's evidence disagree, and neither is known to be first."""
     reason = f"{event.row.meaning}, and {fact.node}: {fact.words}; no time tells which came first"
     return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, reason, None, (), (fact.node,), event.rank)
 
 
 def quoted(event: Event) -> str:
-    """What an event means, and its own words where these say more."""
+    """The meaning of an event, and its own words if they say more."""
     meaning = event.row.meaning
     return f"{meaning}: {event.words}" if event.row.quoted and event.words != meaning else meaning

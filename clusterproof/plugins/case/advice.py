@@ -1,4 +1,4 @@
-"""A case as a whole, and what to do after a job: nodes to drain or keep, what a restart leaves out, what proves it."""
+"""A complete case, and what to do after a job: nodes to drain or keep, what a restart excludes, confirming tests."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ RESTARTS = {
     "perhaps": "A restart without this node may help.",
     "unknown": "Whether a restart helps is not known.",
 }
-OF_HARDWARE_LOAD = "gpu_exact"  # what proves arithmetic and memory of GPUs under load
+OF_HARDWARE_LOAD = "gpu_exact"  # tests arithmetic and memory of GPUs under load
 
 
 @record
 class Advice:
-    """What is due for each node; none of it is ever done here.
+    """What to do for each node; none of it is done here.
 
-    Of a node that is NOT_KNOWN nothing was read. `exclude` is what a restart leaves out; `commands` may be copied:
-    what proves the suspicion, by the checks of `proof` and under `load` (as `-k` takes them), and then the drains.
+    Nothing was read from a node that is NOT_KNOWN. `exclude` is for a restart; `commands` may be copied: they confirm
+    the suspicion, with the checks in `proof` and under `load` (a `-k` expression), and then drain.
     """
 
     nodes: dict[str, str]
@@ -53,7 +53,7 @@ class Advice:
 
 @record
 class Case:
-    """Everything that is said of a case."""
+    """The complete result for a case."""
 
     collected: Collected
     verdict: CaseVerdict
@@ -61,7 +61,7 @@ class Case:
 
 
 def opened_case(collected: Collected) -> Case:
-    """The verdict on what was collected, and what follows from it."""
+    """The verdict on what was collected, and its consequences."""
     early = long_before_the_end(collected)
     events = tuple(event for event in collected.events if event not in early)
     outlived = (*collected.outlived, *(event for event in collected.events if event in early))
@@ -73,7 +73,7 @@ def opened_case(collected: Collected) -> Case:
 
 
 def advise(case: Collected, verdict: CaseVerdict) -> Advice:
-    """What follows from a verdict."""
+    """The consequences of a verdict."""
     to_drain = verdict.nodes if verdict.standing == ESTABLISHED and verdict.cause == HARDWARE else ()
     suspects = tuple(node for node in dict.fromkeys((*verdict.nodes, *verdict.suspects)) if node not in to_drain)
     failed = (fact.node for fact in case.facts if fact.is_of_run or is_broken_since(fact, case))
@@ -90,7 +90,7 @@ def advise(case: Collected, verdict: CaseVerdict) -> Advice:
 
 
 def _told_by_others(case: Collected) -> frozenset[str]:
-    """The nodes of which more is said than what the job says: by their own evidence, Slurm or Kubernetes."""
+    """The nodes about which there is more than the job's own output: their own evidence, Slurm or Kubernetes."""
     told = (event.node for event in case.events if {"scheduler", "kubernetes"}.intersection(event.row.read_in))
     return frozenset((*(fact.node for fact in case.facts), *told))
 
@@ -134,7 +134,7 @@ def _commands(
 
 
 def _checks(verdict: CaseVerdict) -> tuple[str, str]:
-    """The checks that prove a suspicion: those that read the node, and those that put load on it."""
+    """The checks that confirm a suspicion: those that read the node, and those that put load on it."""
     first = verdict.first
     if isinstance(first, Fact):
         load = OF_HARDWARE_LOAD if first.check.startswith("gpu.") else ""
@@ -143,12 +143,12 @@ def _checks(verdict: CaseVerdict) -> tuple[str, str]:
 
 
 def _plain(text: str) -> str:
-    """Words that a shell and Slurm take as they are."""
+    """Names that a shell and Slurm take literally."""
     return "".join(char if char.isalnum() or char in " .,:_/()-" else " " for char in text).strip()
 
 
 def of_rank(case: Collected, rank: int | None) -> str:
-    """`rank 13 (gpu003)`; empty where no rank is known."""
+    """`rank 13 (gpu003)`; empty if no rank is known."""
     if rank is None:
         return ""
     node = label(case.nodes_of_ranks.get(rank, ""))

@@ -1,9 +1,9 @@
-"""What the files, records and dumps of a job have together: one case, and what of it is missing."""
+"""Combines a job's files, records and dumps into one case, and lists what is missing."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.case import (
@@ -32,28 +32,28 @@ from clusterproof.plugins.training_run import Dump
 
 @record
 class CaseBuilder:
-    """What the files have so far."""
+    """The contents of the files so far."""
 
     jobs: list[Job] = field(default_factory=list)
-    records: list[scheduler.Record] = field(default_factory=list)  # of which it is to be said of which job they are
+    records: list[scheduler.Record] = field(default_factory=list)  # their job is still to be determined
     events: list[Event] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     dumps: dict[int, Dump] = field(default_factory=dict)
     files_of_dumps: dict[int, str] = field(default_factory=dict)
-    dumps_not_read: set[int] = field(default_factory=set)  # ranks that left one, of which it is not known what it says
-    ranks: set[int] = field(default_factory=set)  # that have output of their own
+    dumps_not_read: set[int] = field(default_factory=set)  # ranks whose dump could not be read
+    ranks: set[int] = field(default_factory=set)  # with output of their own
     nodes_with_log: list[str] = field(default_factory=list)
     nodes_checked: dict[str, None] = field(default_factory=dict)
-    nodes_of_pods: dict[str, str] = field(default_factory=dict)  # their names as Kubernetes has them, with a domain
-    objects: dict[str, Job] = field(default_factory=dict)  # of Kubernetes, by the names of their jobs
-    cluster: str = ""  # as `clusterproof check` names it, where it is known
+    nodes_of_pods: dict[str, str] = field(default_factory=dict)  # in Kubernetes, with a domain
+    objects: dict[str, Job] = field(default_factory=dict)  # of Kubernetes, by job name
+    cluster: str = ""  # as named for `clusterproof check`, if known
     clocks: dict[str, Offset] = field(default_factory=dict)  # of nodes that were asked
     counts: dict[str, int] = field(default_factory=dict)
     lacks: list[Missing] = field(default_factory=list)
 
     def lack(self, text: str, kind: MissingKind | None = None) -> None:
-        """Add what is missing; words of no kind may be those of others, and are bounded."""
+        """Add something missing; texts without a kind may be untrusted, and are bounded."""
         self.lacks.append(Missing(text if kind else one_line(text, 400), kind))
 
     @property
@@ -62,17 +62,17 @@ class CaseBuilder:
         return tuple(part.words for part in self.lacks)
 
     def count(self, what: str) -> None:
-        """One more file of this form."""
+        """Count another file of this form."""
         self.counts[what] = self.counts.get(what, 0) + 1
 
     @property
     def job(self) -> Job:
-        """What its records, or else its pods, say of it."""
+        """What its records, or else its pods, say about it."""
         job = _merged(self.jobs or (self.objects.values() if len(self.objects) == 1 else ()))
         return replace(job, nodes=job.nodes or tuple(filter(None, self.nodes_of_pods)))
 
     def take_object(self, record: Mapping[str, Any], source: str, clock: Clock) -> Job | None:
-        """Add what one object of Kubernetes says; the job that it is of, if it is one's own."""
+        """Add a Kubernetes object; returns its job, if it is the job's own object."""
         self.events.extend(pods.read(record, source, clock))
         if whole := pods.name_of_node(record):
             self.nodes_of_pods[label(whole)] = whole
@@ -81,7 +81,7 @@ class CaseBuilder:
         return job
 
     def of_job(self, number: str) -> None:
-        """Leave out the records of a folder that are of other jobs than this."""
+        """Drop the records of other jobs in a folder."""
         wanted = number.partition("+")[0]
         others = [job.number for job, _ in self.records if wanted not in (job.number, job.number.partition("_")[0])]
         self.records[:] = [entry for entry in self.records if entry[0].number not in others]
@@ -89,7 +89,7 @@ class CaseBuilder:
             self.lack(f"records of other jobs are left out: {listed(others)}")
 
     def settle(self, number: str = "") -> None:
-        """Take the records of one job for its own. Raises CaseError where they are of several."""
+        """Accept the records of one job. Raises CaseError if they are of several jobs."""
         records, others = scheduler.of_one_job(self.records, number)
         self.records.clear()
         by_sign = {event.sign: event for _, events in reversed(records) for event in reversed(events)}
@@ -103,8 +103,16 @@ class CaseBuilder:
             self.lack(f"other tasks of this array, of which this is {records[0][0].number}: {listed(others)}")
 
 
+def _nodes_of_ranks(outputs: Sequence[Output]) -> dict[int, str]:
+    """By rank the node that output last names for it."""
+    nodes: dict[int, str] = {}
+    for output in outputs:
+        nodes |= {rank: node for rank, node in output.nodes_of_ranks.items() if node or rank not in nodes}
+    return nodes
+
+
 def joined(name: str, builder: CaseBuilder) -> Collected:
-    """All that was found, as one."""
+    """Everything that was found, combined."""
     if len(builder.objects) > 1:
         builder.lack(f"how the job ended: there are objects of several, {listed(sorted(builder.objects))}")
     job = builder.job
@@ -112,11 +120,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
     strangers = {fact.node for fact in builder.facts}.difference(nodes) if nodes else set()
     if strangers:
         builder.lack(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
-    of_ranks: dict[int, str] = {}
-    pids: dict[int, int] = {}
-    for output in builder.outputs:
-        of_ranks |= {rank: node for rank, node in output.nodes_of_ranks.items() if node or rank not in of_ranks}
-        pids |= output.pids_of_ranks
+    of_ranks = _nodes_of_ranks(builder.outputs)
     offsets = {**clocks.by_steps(_steps(builder.outputs, of_ranks)), **builder.clocks}
     of_program = [*(event for output in builder.outputs for event in output.events)]
     events = (*builder.events, *recorder_events(builder.dumps, builder.files_of_dumps), *of_program)
@@ -135,7 +139,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         facts=tuple(clocks.of_fact(fact, offsets) for fact in builder.facts if fact.node not in strangers),
         leads=tuple(_leads(builder, of_ranks)),
         nodes_of_ranks=of_ranks,
-        pids_of_ranks=pids,
+        pids_of_ranks={rank: pid for output in builder.outputs for rank, pid in output.pids_of_ranks.items()},
         nodes_with_log=tuple(dict.fromkeys(builder.nodes_with_log)),
         nodes_checked=tuple(builder.nodes_checked),
         progress=max(_progress(builder.outputs, of_ranks, offsets), default=None),
@@ -156,7 +160,7 @@ def _steps(outputs: Iterable[Output], of_ranks: Mapping[int, str]) -> Iterator[t
 
 
 def _progress(outputs: Iterable[Output], of_ranks: Mapping[int, str], offsets: Mapping[str, Offset]) -> Iterator[float]:
-    """When the last steps were: by one clock, where it is known whose line that is."""
+    """When the last steps were; corrected to one clock if the line's node is known."""
     for output in outputs:
         if output.progress is not None and not any(output.times_of_steps.values()):
             yield output.progress
@@ -168,7 +172,7 @@ def _progress(outputs: Iterable[Output], of_ranks: Mapping[int, str], offsets: M
 def _by_one_clock(
     events: Iterable[Event], of_program: Iterable[Event], offsets: Mapping[str, Offset]
 ) -> Iterator[Event]:
-    """The times of what nodes wrote; a scheduler's are its own."""
+    """Correct the times written by nodes; a scheduler has its own clock."""
     theirs = {(event.source, event.sign, event.rank) for event in of_program}
     for event in events:
         own = (event.source, event.sign, event.rank) in theirs
@@ -176,13 +180,13 @@ def _by_one_clock(
 
 
 def _placed(events: Iterable[Event], of_ranks: Mapping[int, str], nodes: frozenset[str]) -> Iterator[Event]:
-    """Events with the nodes on which they were, where anything says that."""
+    """Events with their nodes, where these can be determined."""
     for event in events:
         yield event if event.node else replace(event, node=_node(event, of_ranks, nodes))
 
 
 def _node(event: Event, of_ranks: Mapping[int, str], nodes: frozenset[str]) -> str:
-    """Where an event was: where its rank ran, else the node of the job that the name of its file has."""
+    """The node of an event: where its rank ran, else the job's node in its file's name."""
     if event.rank is not None and of_ranks.get(event.rank):
         return of_ranks[event.rank]
     named = nodes.intersection(re.split(r"[^A-Za-z0-9-]+", event.source))
@@ -190,7 +194,7 @@ def _node(event: Event, of_ranks: Mapping[int, str], nodes: frozenset[str]) -> s
 
 
 def _leads(builder: CaseBuilder, nodes: Mapping[int, str]) -> Iterator[Lead]:
-    """Ranks that differ: those that dumps say are waited for, that a desync names, that alone say nothing."""
+    """Ranks that differ: waited for according to dumps, named by a desync, or silent where others are not."""
     was_ended = any(output.ended for output in builder.outputs)  # by a launcher, perhaps before it could write a dump
     yield from (
         lead
@@ -207,9 +211,9 @@ def _leads(builder: CaseBuilder, nodes: Mapping[int, str]) -> Iterator[Lead]:
 
 
 def _silent(builder: CaseBuilder) -> list[int]:
-    """The few ranks that do not say that they waited, where the others do.
+    """The few ranks that do not report a timeout although the others do.
 
-    In a file of all, whose launcher may have ended some before they said it, one alone.
+    In a file of all ranks, only a single one counts: the launcher may have killed some before they reported.
     """
     waited = {rank for output in builder.outputs for rank in output.timed_out}
     of_files = sorted(builder.ranks - waited)
@@ -221,7 +225,7 @@ def _silent(builder: CaseBuilder) -> list[int]:
 
 
 def _merged(jobs: Iterable[Job]) -> Job:
-    """What several records say of one job."""
+    """Combine several records of one job."""
     whole = Job()
     for job in jobs:
         whole = Job(
@@ -235,7 +239,7 @@ def _merged(jobs: Iterable[Job]) -> Job:
 
 
 def _not_there(builder: CaseBuilder, nodes: Iterable[str]) -> None:
-    """Add what a case asks for, and nobody left."""
+    """Add what a case needs but nobody left."""
     with_log = frozenset(builder.nodes_with_log)
     without = [node for node in nodes if node not in with_log]
     if not builder.nodes_with_log:

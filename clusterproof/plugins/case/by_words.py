@@ -1,4 +1,4 @@
-"""Why a job ended by its own words and its scheduler's, where no evidence of a node says it."""
+"""Why a job ended according to its own messages and its scheduler's, without evidence from a node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from clusterproof.plugins.case.first_event import (
     why_nobody_can_tell,
 )
 from clusterproof.plugins.case.relevance import borne_out, dated, said_against, undated
-from clusterproof.plugins.case.stops import may_be_of_a_stop, of_a_stop
+from clusterproof.plugins.case.stops import may_be_of_a_stop, of_a_stop, position
 from clusterproof.plugins.catalog.causes import (
     CASCADE,
     CODE,
@@ -44,11 +44,11 @@ from clusterproof.plugins.catalog.causes import (
 )
 
 AS_SRUN_ENDS = "where srun ends a step at once (-K), srun --error=task-%t.err keeps what a rank says last"
-OF_KERNEL = "illegal"  # the sign of a GPU's kernel that failed, by code or by hardware
+OF_KERNEL = "illegal"  # the sign of a failed GPU kernel, by code or by hardware
 
 
 def by_words(case: Collected) -> CaseVerdict:
-    """By the words of the job and its scheduler."""
+    """The verdict from the messages of the job and its scheduler."""
     late = of_a_stop(case)
     possible = [candidate for candidate in candidates(case) if candidate.event not in late]
     stops = sorted((event for event in case.events if event.row.cause == STOPPED), key=_begins)
@@ -120,13 +120,20 @@ def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Event]
 def _may_have_led_to(doubt: Event, event: Event, most_s: float) -> bool:
     """Whether a suspicion came before: by time, or in the same file by line.
 
-    A rank that met an error of its GPU or its network may go on with another collective than the others: then it is
+    A rank with an error of its GPU or network may continue with a different collective than the others: then it is
     enough that the error was not surely later.
     """
     apart_s = 0.0 if doubt.node == event.node and doubt.node else most_s
     if event.sign == DESYNC and doubt.row.cause in (HARDWARE, NETWORK):
         return not event.when.is_before(doubt.when, apart_s)
+    if doubt.row.cause == HARDWARE and _is_above(doubt, event) and not event.when.is_before(doubt.when, apart_s):
+        return True
     return doubt.when.is_before(event.when, apart_s)
+
+
+def _is_above(doubt: Event, event: Event) -> bool:
+    (file, line), (other, below) = position(doubt), position(event)
+    return file == other and line is not None and below is not None and line < below
 
 
 def _begins(event: Event) -> float:
@@ -134,9 +141,9 @@ def _begins(event: Event) -> float:
 
 
 def _of_stop(case: Collected, stop: Event, doubts: Sequence[Event], late: Collection[Event]) -> CaseVerdict:
-    """A job that was stopped: unless it had hung or failed before, that is why it ended."""
+    """The verdict on a job that was stopped: that is why it ended, unless it had hung or failed before."""
     hung = [event for event in case.events if event.row.role == CASCADE and event.row.hang and event not in late]
-    apart_s = limits().teardown_s  # so long before, nothing is of the stop
+    apart_s = limits().teardown_s  # nothing this long before belongs to the stop
     failed = [
         doubt
         for doubt in doubts
@@ -157,7 +164,7 @@ def _of_stop(case: Collected, stop: Event, doubts: Sequence[Event], late: Collec
 
 
 def _breaks_long_before(fact: Fact, stop: Event) -> bool:
-    """Whether hardware of a node failed so long before the job was stopped that it may have hung."""
+    """Whether a node's hardware failed so long before the job was stopped that the job may have hung."""
     return fact.cause == HARDWARE and fact.is_strong and fact.when.is_before(stop.when, limits().lag_s)
 
 
@@ -168,7 +175,7 @@ def _unknown(case: Collected, events: Iterable[Event], reason: str = "") -> Case
         reason = _in_words(case, first) if first else why_nobody_can_tell(case)
     suspects = {event.node for event in events if event.row.cause in (HARDWARE, NETWORK) and event.node}
     suspects |= {lead.node for lead in case.leads if lead.node and lead.is_late}
-    suspects = suspects.intersection(case.job.nodes or suspects)  # a job's words name any node
+    suspects = suspects.intersection(case.job.nodes or suspects)  # a job's output may name any node
     rank = next((event.rank for event in events if event.rank is not None), None)
     leads: Sequence[Lead] = case.leads
     rank = leads[0].rank if rank is None and len(leads) == 1 else rank
@@ -176,15 +183,15 @@ def _unknown(case: Collected, events: Iterable[Event], reason: str = "") -> Case
 
 
 def _is_of_slurm(case: Collected) -> bool:
-    """Whether Slurm ran it: by its record, or by what its programs say."""
+    """Whether Slurm ran it: according to its record, or to its programs' messages."""
     return case.job.number.partition("_")[0].isdecimal() or any("srun: " in event.words for event in case.events)
 
 
 def _in_words(case: Collected, first: Event) -> str:
-    """What an event means; and what is said beside it where it does not tell what failed."""
+    """The meaning of an event, with a remark if it does not show what failed."""
     text = quoted(first)
     if first.sign in HEADERS and _is_of_slurm(case):
         text += f"; {AS_SRUN_ENDS}"
     if first.rank in {lead.rank for lead in case.leads if not lead.is_late}:
-        return text  # others waited for it, as it had ended
+        return text  # others waited for it because it had ended
     return f"{why_nobody_can_tell(case)}; {text}" if first.row.unexplained and has_hung(case) else text

@@ -1,6 +1,6 @@
-"""Times at the beginning of lines, as frameworks, schedulers and kernels write them; and times by one clock.
+"""Parses times at the beginning of lines of frameworks, schedulers and kernels; and corrects them to one clock.
 
-How far the clocks of nodes are apart is known as they were asked, or by the steps of their ranks.
+Differences between nodes' clocks are known from asking the nodes, or from the steps of their ranks.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from heapq import nlargest
 from statistics import median
@@ -17,11 +17,11 @@ from clusterproof.plugins.case import Collected, Event, Fact, Offset, Span
 from clusterproof.plugins.catalog.causes import limits
 from clusterproof.plugins.core.record import record, replace
 
-LOOKED_AT = 80  # characters of a line in which its time stands
-BEGINS_IN = 40  # and in which it begins: a time behind words is of what they say
-LONGEST_BEFORE = 400  # before the time that slurmstepd's line has behind its words
+LOOKED_AT = 80  # characters of a line that contain its time
+BEGINS_IN = 40  # position by which it starts: a time after other words belongs to the message
+LONGEST_BEFORE = 400  # characters of the message before the time in slurmstepd's line
 BEFORE_WORDS = 16  # characters of ranks and brackets before a time
-LATEST_S = 2.5e11  # since 1970; a time before that, or after, is none
+LATEST_S = 2.5e11  # since 1970; times outside this range are invalid
 _FULL = re.compile(
     r"(?<![\d-])(\d{4})([-/])(\d\d)\2(\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?(?!\d)"
 )
@@ -36,19 +36,19 @@ _WRAPPED = re.compile(
     r"(?:\[pod/[a-z0-9.-]{1,253}/[a-z0-9-]{1,63}\] |[\w.-]{1,253} {1,20}\| )?"  # kubectl logs --prefix, docker compose
     r"(?:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}(?:Z|[+-]\d\d:\d\d)) (?:std(?:out|err) [FP] )?)?"  # --timestamps, CRI
 )
-_JSON_FILE = '{"log":"'  # how the lines of Docker's json-file begin
+_JSON_FILE = '{"log":"'  # how lines of Docker's json-file begin
 _MONTHS = ("", "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 @record
 class Clock:
-    """What lines leave out of their times: the year, and how far the zone of those without one is from UTC."""
+    """What times in lines omit: the year, and the offset from UTC of times without a zone."""
 
     year: int
     offset_s: float = 0.0
 
     def of(self, line: str) -> Span:
-        """When a line was written, by itself; a whole second is all of it."""
+        """When a line was written; a time in whole seconds spans that second."""
         head = line[:LOOKED_AT]
         if (match := _FULL.search(head)) and match.start() <= BEGINS_IN:
             year, _, month, day, hour, minute, second, part, zone = match.groups()
@@ -74,7 +74,7 @@ class Clock:
 
 
 def unwrapped(line: str) -> tuple[str, str]:
-    """When a line was written, as the runtime of its container says, empty where it does not; and the line itself."""
+    """The time that the container runtime wrote before a line, empty if none; and the line itself."""
     if line.startswith(_JSON_FILE):
         try:
             document = json.loads(line)
@@ -87,7 +87,7 @@ def unwrapped(line: str) -> tuple[str, str]:
 
 
 def without(line: str) -> str:
-    """What a line says behind its time, and behind what frameworks put before that."""
+    """A line without its time, and without prefixes of frameworks before that."""
     head = line[:LOOKED_AT]
     match = next((match for form in (_FULL, _GLOG, _NAMED) if (match := form.search(head))), None)
     is_first = match and match.start() <= BEFORE_WORDS
@@ -104,20 +104,20 @@ def _offset_s(zone: str) -> float:
 
 
 def in_words(seconds: float | None) -> str:
-    """`2026-03-01 08:00:00`, by UTC; empty where it is not known."""
+    """`2026-03-01 08:00:00`, in UTC; empty if unknown."""
     if seconds is None:
         return ""
     moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=min(max(seconds, 0.0), LATEST_S))
     return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
-FEWEST_STEPS = 3  # that nodes have in common, for their times to say anything
-FEWEST_NODES = 3  # of which one that is wrong can be told
-Times = Mapping[int, float]  # of steps
+FEWEST_STEPS = 3  # common to nodes, needed to compare their clocks
+FEWEST_NODES = 3  # needed to identify one that is wrong
+Times = Mapping[int, float]  # by step
 
 
 def by_asking(began: float, seconds: float, asked: float, answered: float) -> Offset:
-    """Of a node that ran something between a question and its answer; nothing is said of what is within both."""
+    """From a command that ran between a question and its answer; offsets within that interval are ignored."""
     least, most = began + seconds - answered, began - asked
     middle, half = (least + most) / 2, abs(most - least) / 2
     is_apart = abs(middle) > half
@@ -125,9 +125,9 @@ def by_asking(began: float, seconds: float, asked: float, answered: float) -> Of
 
 
 def by_steps(steps: Iterable[tuple[str, Times]]) -> dict[str, Offset]:
-    """Of nodes whose ranks tell of the same steps: these end at once, as each waits for all others.
+    """From the steps of nodes' ranks: all end a step at once, because each waits for all others.
 
-    Of two nodes nobody can tell which is right: then they are that far apart, and none is corrected.
+    Of two nodes nobody can tell which is right: then neither is corrected, and they differ by that much.
     """
     times_by_node: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for node, times in steps:
@@ -151,23 +151,87 @@ def by_steps(steps: Iterable[tuple[str, Times]]) -> dict[str, Offset]:
 
 
 def apart_s(case: Collected) -> float:
-    """How far apart two clocks may be, once they are corrected."""
+    """How far apart two clocks may be after correction."""
     return max(limits().clocks_apart_s, sum(nlargest(2, (offset.apart_s for offset in case.clocks.values()))))
 
 
 def of_event(event: Event, clocks: Mapping[str, Offset]) -> Event:
-    """The event at its time by one clock."""
+    """The event with its time corrected."""
     off = clocks.get(event.node)
     return replace(event, when=corrected(event.when, off)) if off and off.seconds else event
 
 
 def of_fact(fact: Fact, clocks: Mapping[str, Offset]) -> Fact:
-    """The same of evidence."""
+    """The fact with its time corrected."""
     off = clocks.get(fact.node)
     return replace(fact, when=corrected(fact.when, off)) if off and off.seconds and not fact.is_of_run else fact
 
 
 def corrected(when: Span, off: Offset | None) -> Span:
-    """A time of a clock that is so far off."""
+    """A time, corrected for a clock's offset."""
     seconds = off.seconds if off else 0.0
     return Span(*(None if time is None else time - seconds for time in (when.begins, when.ends)))
+
+
+MINUTE_S = 60.0
+
+_SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S{1,255}) (?=kernel: )")
+_CTIME = re.compile(r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] ")
+_TALOS = re.compile(  # talosctl dmesg: what the kernel said, as no program can write there as `kern`
+    r"(?:[\w.:-]{1,255}: )?(kern|user|daemon|syslog|auth\w{0,4}|local\d):\s{1,8}\w{1,8}: "
+    r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})\d{0,3}Z\]: "
+)
+_MINUTE = re.compile(r"\[([A-Z][a-z]{2}) {0,2}(\d{1,2}) (\d\d:\d\d)\] ")  # dmesg -H, where a minute begins
+_SINCE = re.compile(r"\[ {0,12}\+ {0,12}(\d{1,6}\.\d{6})\] ")  # and how long behind the line above it any other is
+
+
+def of_kernel(text: str) -> str:
+    """The kernel's lines of what `talosctl dmesg` wrote, as dmesg writes them; any other log as it is."""
+    if not any(map(_TALOS.match, text[:20_000].splitlines()[:50])):
+        return text
+    return "\n".join(
+        f"{match[2]},{match[3]}+00:00 {line[match.end() :]}"
+        for line in text.splitlines()
+        if (match := _TALOS.match(line)) and match[1] == "kern"
+    )
+
+
+def dated(text: str, clock: Clock) -> str:
+    """The lines with a whole date by UTC: syslog leaves out the year, dmesg -T the zone, and dmesg -H the second."""
+    return "\n".join(_of_minutes((_with_date(line, clock) for line in text.splitlines()), clock))
+
+
+def has_minutes(text: str) -> bool:
+    """Whether its lines tell only the minute in which they were logged, as those of dmesg -H."""
+    return any(map(_MINUTE.match, text.splitlines()))
+
+
+def of_minute(when: Span) -> Span:
+    """All that a time may be that is known by its minute: not before what was counted, and within it."""
+    if when.begins is None:
+        return when
+    return Span(when.begins, when.begins // MINUTE_S * MINUTE_S + MINUTE_S)
+
+
+def _with_date(line: str, clock: Clock) -> str:
+    match = _SYSLOG.match(line) or _CTIME.match(line)
+    begins = clock.of(line).begins if match else None
+    if not match or begins is None:
+        return line
+    moment = datetime.fromtimestamp(begins, timezone.utc)
+    rest = line[match.start(2) :] if match.re is _SYSLOG else line[match.end() :]
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{'' if match.re is _SYSLOG else ',000000'}+00:00 {rest}"
+
+
+def _of_minutes(lines: Iterator[str], clock: Clock) -> Iterator[str]:
+    at: float | None = None
+    for line in lines:
+        if match := _MINUTE.match(line):
+            at = clock.of(f"{match[1]} {match[2]:>2} {match[3]}:00").begins
+        elif (match := _SINCE.match(line)) and at is not None:
+            at = later if (later := at + float(match[1])) < LATEST_S else None
+        if not match or at is None:
+            yield line
+            continue
+        moment = datetime.fromtimestamp(at, timezone.utc)
+        yield f"{moment:%Y-%m-%dT%H:%M:%S},{moment.microsecond:06d}+00:00 {line[match.end() :]}"

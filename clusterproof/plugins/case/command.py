@@ -1,4 +1,4 @@
-"""`clusterproof case JOB`: why a job ended, from what it left."""
+"""`clusterproof case JOB`: why a job ended, from the traces it left."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from clusterproof.plugins.core.opened import is_folder
 from clusterproof.plugins.kubernetes.access import AwsError, open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
 
-EXIT_UNREADABLE = 4  # as pytest's for a bad command line
+EXIT_UNREADABLE = 4  # as pytest's for a usage error
 ZONE = "--utc-offset"
-MAX_OFFSET_S = 14 * 3600  # of the zones of the earth
+MAX_OFFSET_S = 14 * 3600  # range of time zones
 _OFFSET = re.compile(r"([+-])(\d\d):?([0-5]\d)", re.ASCII)
 
 
@@ -51,7 +51,7 @@ def case(arguments: Sequence[str]) -> tuple[int, str]:
 
 
 def _period(option: argparse.Namespace) -> str:
-    """What is said of all jobs that died in a time. Raises CaseError, OSError."""
+    """The report on all jobs that died in a period. Raises CaseError, OSError."""
     now = datetime.now(timezone.utc).timestamp()
     begins = since(option.since, now, option.utc_offset)
     if option.cluster:
@@ -76,14 +76,14 @@ def _period(option: argparse.Namespace) -> str:
 
 
 def _progress(done: int, of: int) -> None:
-    """How far it is, on a terminal, in one line that goes at the end."""
+    """Progress in one line on a terminal, removed at the end."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r{done} of {of} jobs" if done < of else "\r\x1b[K")
         sys.stderr.flush()
 
 
 def _collected(option: argparse.Namespace) -> Collected:
-    """What is there of the job. Raises CaseError, OSError."""
+    """What is available about the job. Raises CaseError, OSError."""
     if not option.job or not option.job.strip():
         raise CaseError("the job is empty; expected a Slurm job ID, or a folder with what a job left")
     try:
@@ -98,7 +98,7 @@ def _collected(option: argparse.Namespace) -> Collected:
 
 
 def _read_case(option: argparse.Namespace) -> tuple[str, CaseBuilder]:
-    """What there is, and what to call it; raises as above, and what an inventory and an API server raise."""
+    """What is available, and the name of the case; also raises the exceptions of inventories and API servers."""
     if kubernetes.is_named(option.job) and not is_folder(option.job):
         cluster, access, named = kubernetes.access_of(option.job)
         builder = CaseBuilder(cluster=cluster)
@@ -161,7 +161,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _with_zone(arguments: Sequence[str]) -> Iterator[str]:
-    """The same; a zone west of UTC looks like an option to argparse, unless it is one word with its own."""
+    """The arguments; a zone west of UTC looks like an option to argparse unless joined to its option."""
     rest = iter(arguments)
     for word in rest:
         if word == ZONE and (zone := next(rest, None)) is not None:

@@ -1,6 +1,6 @@
-"""What the end of a log says of a failure: torchrun's report, one block a node, and exceptions that it tells in part.
+"""Failure reports at the end of a log: torchrun's, one block for each node, and exceptions.
 
-Such a log ends before an exception's name or message, or no sign knows it.
+The log ends before the exception's name or message, or no sign matches it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ import re
 
 from clusterproof.plugins.case import Span, label
 from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.catalog.causes import CASCADE, Sign
+from clusterproof.plugins.catalog.causes import CASCADE, CAUSE, SUSPICION, Sign, signs
 from clusterproof.plugins.core.record import record
 
 CUT, CUT_CPP, UNCAUGHT = "exception_cut_off", "cpp_exception_cut_off", "exception_unknown"  # signs of causes.toml
 HEADERS = {CUT: "Traceback (most recent call last)", CUT_CPP: "terminate called after throwing an instance of"}
 SHORTEST = 6  # characters of the half of a header
 OF_LAUNCHERS = ("srun:", "slurmstepd", "mpirun", "prterun")  # who tell of a rank's end, and not of its exception
+MESSAGE = 6  # lines behind the name of an exception that may be of its message
+OF_NCCL = "Last error:"
+Key = tuple[str, "int | None", str]  # of an event: its sign, rank and node
 
 _BEFORE = re.compile(r" {0,7}(?:(?:\[1,\d{1,7}\]<std\w{3}>:|\d{1,7}:(?= )|\[rank\d{1,7}\]:?) ?)+")
 NAME_OF_EXCEPTION = re.compile(
@@ -26,13 +29,13 @@ _MESSAGE = re.compile(r"^\s{0,8}what\(\):")
 
 
 class Exceptions:
-    """Reads the lines of a file one after the other; `begun` has of each rank the exception that is not told yet."""
+    """Collects exceptions line by line; `begun` has, by rank, the exception that is not complete yet."""
 
     def __init__(self) -> None:
         self.begun: dict[int | None, str] = {}
 
     def ends(self, line: str, rank: int | None, sign: Sign | None) -> bool:
-        """Whether this line tells the rest of an exception that had begun."""
+        """Whether this line completes an exception that had begun."""
         rest = rest_of(line)
         begun = self.begun.get(rank, "")
         if not begun or rest.startswith(OF_LAUNCHERS) or HEADERS[begun] in rest:
@@ -44,7 +47,7 @@ class Exceptions:
         return is_told
 
     def begins(self, line: str, rank: int | None, sign: Sign | None) -> str:
-        """The sign of an exception that this line, of which there is no other, begins to tell; empty where none."""
+        """The sign of an exception that begins in this line; empty if none does."""
         rest = rest_of(line)
         is_half = len(rest) >= SHORTEST
         for name, header in HEADERS.items() if not sign else ():
@@ -54,28 +57,58 @@ class Exceptions:
         return ""
 
     def forget(self, rank: int | None) -> None:
-        """Leave out what a rank has begun to tell: it ended nothing."""
+        """Drop an incomplete exception of a rank: it ended nothing."""
         self.begun.pop(rank, None)
 
     def let_go(self) -> None:
-        """Forget those that are not told: what comes next in the file is not what came next in the job."""
+        """Drop incomplete ones: the next lines of the file are not the next in the job."""
         self.begun.clear()
 
 
+class Messages:
+    """The lines behind the name of an exception: they may say the cause where its first does not.
+
+    So NCCL's `Last error:` stands below PyTorch's DistBackendError: a first line with a sign gives way to that alone.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[int | None, tuple[Key, int, bool]] = {}  # for how many lines more; whether NCCL's error is next
+
+    def begin(self, line: str, key: Key) -> None:
+        """Take the event that the first line of an exception is, if it is one."""
+        self.open.pop(key[1], None)
+        if signs()[key[0]].role == SUSPICION and NAME_OF_EXCEPTION.search(rest_of(line)):
+            self.open[key[1]] = key, MESSAGE, False
+
+    def first_of(self, line: str, rank: int | None, sign: Sign | None) -> Key | None:
+        """The event of the first line, where this one of the same message says more than it."""
+        key, left, is_next = self.open.pop(rank, (None, 0, False))
+        rest = rest_of(line)
+        if key is None or rest.startswith(OF_LAUNCHERS) or rest[:1].isspace() or HEADERS[CUT] in rest:
+            return None
+        is_untold = signs()[key[0]].unexplained and rank is not None  # a file of all has those of others between
+        says_more = sign and (sign.role == CAUSE or (is_untold and sign.role == SUSPICION and not sign.unexplained))
+        if says_more and (is_next or is_untold):
+            return key
+        if left > 1:
+            self.open[rank] = key, left - 1, OF_NCCL in rest
+        return None
+
+
 def rest_of(line: str) -> str:
-    """What a line says behind the labels of its rank."""
+    """A line without the labels of its rank."""
     before = _BEFORE.match(line)
     return line[before.end() :] if before else line
 
 
 _FIELD = re.compile(r"(time|host|rank|exitcode)\s{0,9}: {1,3}(\S{1,253})(?: \(pid: (\d{1,10})\))?")
-NOT_A_NAME = "localhost"  # of a machine that has no other
+NOT_A_NAME = "localhost"  # the name of a machine without any other
 _BEGINS = "time"
 
 
 @record
 class Failure:
-    """One process that failed, as the agent of its node saw it; it polls, so that this is when it was seen."""
+    """One process that failed, as its node's torchrun agent saw it; the agent polls, so the time is when it noticed."""
 
     rank: int
     node: str
@@ -84,14 +117,14 @@ class Failure:
 
 
 class Failures:
-    """Reads the lines of such blocks, one after the other."""
+    """Collects torchrun's blocks line by line."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.fields: dict[str, str] = {}
 
     def take(self, line: str) -> Failure | None:
-        """The failure that this line, of its code, completes."""
+        """The failure that this line, with its code, completes."""
         match = _FIELD.search(line) if " : " in line else None
         if not match:
             return None

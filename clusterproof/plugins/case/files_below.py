@@ -1,4 +1,4 @@
-"""What lies below a folder: its files, and what of it is not read, of each kind one line."""
+"""The files below a folder, and a line for each kind of file that is not read."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import field, record
 
 MAX_FILES = 20_000
-MAX_DEPTH = 6  # folders in folders
+MAX_DEPTH = 6  # nesting depth of folders
 
 
 @record
 class NotRead:
-    """Names that are left out, by why."""
+    """Names of files that are left out, by reason."""
 
     names: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, why: str, name: str) -> None:
-        """One more."""
+        """Add a name."""
         self.names.setdefault(why, []).append(one_line(name))
 
     def lines(self) -> Iterator[str]:
-        """One for each reason."""
+        """One line for each reason."""
         for why, names in self.names.items():
             yield f"{why}: {listed(names)}"
 
 
 def files_below(folder: Path, not_read: NotRead, most: int) -> Iterator[Path]:
-    """The files under a folder, by their names. Raises CaseError where they are more than `most`."""
+    """The files under a folder, by name. Raises CaseError if there are more than `most`."""
     count = 0
 
     def locked(wrong: OSError) -> None:
@@ -65,7 +65,7 @@ def files_below(folder: Path, not_read: NotRead, most: int) -> Iterator[Path]:
 
 
 def _why_not(path: Path) -> str:
-    """Why a file is not read; empty where it is."""
+    """Why a file is not read; empty if it is."""
     try:
         mode = path.lstat().st_mode
     except OSError as wrong:
@@ -78,10 +78,10 @@ def _why_not(path: Path) -> str:
 
 
 def is_text(head: bytes) -> bool:
-    """Whether a file that begins so is text.
+    """Whether a file that begins with these bytes is text.
 
-    Logs have NUL bytes too: PyTorch's handler of a crashed loader writes one, and a crash or a second writer leaves
-    blocks of them. All else is then UTF-8; a pickle never is.
+    Logs contain NUL bytes too: PyTorch's handler of a crashed loader writes one, and a crash or a second writer leaves
+    blocks of them. Everything else is then UTF-8; a pickle never is.
     """
     if b"\0" not in head:
         return not head.startswith(b"\x80")

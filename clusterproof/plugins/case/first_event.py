@@ -1,4 +1,4 @@
-"""Which of a job's events may have been the first abnormal one, and which are only its echo."""
+"""Which of a job's events may have been the first failure, and which are only consequences."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from clusterproof.plugins.catalog.causes import CAUSE, STOPPED, limits
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import rank_names
 
-ALL = -1  # in place of a rank
+ALL = -1  # stands for all ranks
 LAUNCHER_STOPPED = "launcher_stopped"
 OF_PEERS = ("peer_gone", "store_gone")
-FOLLOW = ("told_to_end",)  # as it passes its own signal on
-FAILED = ("launcher", "aborted")  # that a rank had, as a launcher says, or as it ended itself
+FOLLOW = ("told_to_end",)  # passes its own signal on
+FAILED = ("launcher", "aborted")  # of a rank according to a launcher, or because it aborted itself
 
 
 @record
 class Candidate:
-    """An event that is no cascade. It is an echo where others had surely waited or ended before it."""
+    """An event that is no cascade. It is an echo if others had surely waited or ended before it."""
 
     event: Event
     is_echo: bool
 
 
 def candidates(case: Collected) -> tuple[Candidate, ...]:
-    """One for each rank and file: the first that it has; those of a known time first, by it."""
+    """The first event of each rank and file; those with a known time first, in order."""
     cascades = _Cascades(event for event in case.events if event.is_cascade)
     own = _first_of_each(event for event in case.events if not event.is_cascade)
     most_s = apart_s(case)
@@ -38,11 +38,11 @@ def candidates(case: Collected) -> tuple[Candidate, ...]:
 
 
 def long_before_the_end(case: Collected) -> frozenset[Event]:
-    """Words that look like a cause, and after which the job went on: it met something else much later.
+    """Events that look like a cause, but after which the job continued: it failed much later.
 
-    A stop before the job began is of an earlier run, whose output is in the same file. What stops by itself may be
-    waited for: so long, as ranks tell, and `before_s` more. Where steps are known, there were some behind these
-    words; where none are, a limit or an operator may have ended what had hung.
+    A stop before the job began is of an earlier run, whose output is in the same file. A job that hangs may wait: for
+    as long as ranks report, plus `before_s`. If steps are known, some must follow the event; if not, a limit or an
+    operator may have ended what had hung.
     """
     cascades = _Cascades(event for event in case.events if event.is_cascade)
     most_s = apart_s(case)
@@ -51,20 +51,24 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
     last = max((event.when.begins for event in met if event.when.begins is not None), default=-math.inf)
     waited_s = max((event.waited_s for event in case.events), default=0.0)
     until = last - limits().before_s - waited_s - most_s
-    of_output = (event for event in own if "output" in event.row.read_in)
-    until = min(until, math.inf if case.progress is None else case.progress)
+    dated = (event for event in own if "output" in event.row.read_in or event.row.of_start)
+    progress = math.inf if case.progress is None else case.progress
     began = case.job.ran.begins
     return frozenset(
         event
-        for event in of_output
+        for event in dated
         if event.when.ends is not None
         and (event.row.role == CAUSE or event.is_warning)
-        and (event.when.ends < until or (event.row.cause == STOPPED and began is not None and event.when.ends < began))
+        and (
+            event.when.ends < min(until, progress)
+            or (event.row.of_start and case.progress is not None and event.when.ends < progress)
+            or (event.row.cause == STOPPED and began is not None and event.when.ends < began)
+        )
     )
 
 
 def told_from_outside(case: Collected) -> Event | None:
-    """That a launcher was told to stop, where nothing of the job had failed or waited in vain before it; else None."""
+    """The event that told a launcher to stop, if nothing in the job had failed or timed out before; else None."""
     told = next((event for event in case.events if event.sign == LAUNCHER_STOPPED), None)
     others = [event for event in case.events if event.sign not in (LAUNCHER_STOPPED, *FOLLOW) and not event.is_warning]
     if told is None or case.leads or any(event.sign in FAILED or not event.is_cascade for event in others):
@@ -73,14 +77,14 @@ def told_from_outside(case: Collected) -> Event | None:
 
 
 def silent_before(stop: Event, last: float | None) -> str:
-    """For how long a job had been silent when it was stopped, in words; empty where it was not, or nothing tells."""
+    """For how long a job had been silent when it was stopped, in words; empty if it was not, or unknown."""
     if stop.when.begins is None or last is None or stop.when.begins - last <= limits().silent_s:
         return ""
     return f"{round((stop.when.begins - last) / 60)} minutes"
 
 
 def _first_of_each(events: Iterable[Event]) -> list[Event]:
-    """What a rank says later in the same file is of its own end; what nobody can be told apart by stays."""
+    """Later events of a rank in the same file are consequences; unattributed events are all kept."""
     kept: dict[tuple[str, int | None, str, int], Event] = {}
     for event in events:
         file, _, line = event.source.rpartition(":")
@@ -96,7 +100,7 @@ def _line(event: Event) -> int:
 
 
 class _Cascades:
-    """The ends of others, by rank and of all, so that each event need not be compared with each of them."""
+    """The ends of others, by rank and of all, prepared so that events need not be compared pairwise."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self._of: dict[int | None, list[tuple[float, float]]] = {}  # when each had ended, and the latest begin so far
@@ -110,16 +114,16 @@ class _Cascades:
                 before.append((ends, max(begins, before[-1][1] if before else begins)))
 
     def last_before(self, moment: float, rank: int | None) -> float | None:
-        """When the last began of those of a rank, or of `ALL`, that had ended by then."""
+        """When the last end of a rank, or of `ALL`, that had happened by then began."""
         before = self._of.get(rank, [])
         at = bisect_left(before, (moment, -math.inf))
         return before[at - 1][1] if at else None
 
 
 def _is_echo(event: Event, cascades: _Cascades, most_s: float) -> bool:
-    """Whether a rank had surely seen others end, or had waited to the end, not long before.
+    """Whether a rank had surely seen others end, or had waited to the end, shortly before.
 
-    A scheduler dates all that it says of a job by the job's end.
+    A scheduler gives everything that it reports about a job the time of the job's end.
     """
     if "output" not in event.row.read_in:
         return False
@@ -132,12 +136,12 @@ def _is_echo(event: Event, cascades: _Cascades, most_s: float) -> bool:
 
 
 def has_hung(case: Collected) -> bool:
-    """Whether ranks waited for others until their time was over."""
+    """Whether ranks waited for others until their timeout."""
     return any(lead.is_late for lead in case.leads) or any(event.row.hang for event in case.events)
 
 
 def why_nobody_can_tell(case: Collected) -> str:
-    """What there is in place of a cause, in words."""
+    """What is known instead of a cause, in words."""
     late = tuple(dict.fromkeys(lead.rank for lead in case.leads if lead.is_late))
     if late:
         return f"ranks waited in vain for {rank_names(late)}; nothing says what kept {'them' if late[1:] else 'it'}"

@@ -1,4 +1,4 @@
-"""Reads a folder of what a job left: each file by its form, bounded, and no link out of it followed."""
+"""Reads a folder of a job's traces: each file by its format, bounded, following no link out of it."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ _SLURM_RANK = re.compile(r"\d{1,12}_(\d{1,7})_log\.(?:out|err)$")
 
 
 def collect(folder: Path, offset_s: float = 0.0) -> Collected:
-    """What a folder has of a job. Raises CaseError."""
+    """The traces of a job in a folder. Raises CaseError."""
     builder = CaseBuilder()
     read_folder(folder, builder, offset_s)
     return joined(folder.resolve().name, builder)
 
 
 def read_folder(folder: Path, builder: CaseBuilder, offset_s: float, number: str = "") -> None:
-    """Add what a folder has of the job of this number, else of the only one in it. Raises CaseError."""
+    """Add the traces of the job with this number in a folder, or of its only job. Raises CaseError."""
     files, not_read = files_of(folder)
     read_files(folder, files, builder, offset_s, number)
     for reason in not_read:
@@ -64,7 +64,7 @@ def read_folder(folder: Path, builder: CaseBuilder, offset_s: float, number: str
 
 
 def files_of(folder: Path, most: int = MAX_FILES) -> tuple[list[Path], list[str]]:
-    """The files of a folder, and what in it is not read. Raises CaseError where there are none, or more than `most`."""
+    """The files of a folder, and why others are not read. Raises CaseError for none, or for more than `most`."""
     if not folder.is_dir():
         raise CaseError(
             f"{str(folder)!r:.120} is not a folder; expected the folder of what a job left, or a job's number"
@@ -80,7 +80,7 @@ def files_of(folder: Path, most: int = MAX_FILES) -> tuple[list[Path], list[str]
 
 
 def read_files(folder: Path, files: Iterable[Path], builder: CaseBuilder, offset_s: float, number: str) -> None:
-    """Add what files of a folder have of the job of this number, else of the only one in them. Raises CaseError."""
+    """Add the traces of the job with this number in files of a folder, or of their only job. Raises CaseError."""
     reader = Reader(folder, builder, Clock(datetime.now(timezone.utc).year, offset_s))
     reader.date(files)
     for path in files:
@@ -93,21 +93,21 @@ def read_files(folder: Path, files: Iterable[Path], builder: CaseBuilder, offset
 
 
 class Reader:
-    """Reads files below a folder, each by its form; all of them together are bounded."""
+    """Reads files below a folder, each by its format; their total size is bounded."""
 
     def __init__(self, folder: Path, builder: CaseBuilder, clock: Clock) -> None:
         self.folder = folder
         self.builder = builder
         self.clock = clock
         self.budget = Budget(MAX_BYTES)
-        self.doubt = ""  # who else decides what the file that was read last says
-        self.is_cut = False  # and whether it was not read whole
-        self.of_run: list[str] = []  # files that say how the training went, and not why it ended
+        self.doubt = ""  # who else can change the file that was read last
+        self.is_cut = False  # whether it was only partly read
+        self.of_run: list[str] = []  # files about the training, not about its end
 
     def date(self, files: Iterable[Path]) -> None:
-        """Find the year that lines without one are of: that of a kernel log or a record, else when one was written.
+        """Find the year of times that omit it: from a kernel log or a record, else from a file's modification time.
 
-        A job's own words do not say it: they would move the evidence of nodes in or out of the job's time.
+        A job's own output does not count: it could move nodes' evidence in or out of the job's time.
         """
         newest = 0.0
         for path in files:
@@ -127,9 +127,9 @@ class Reader:
             self.clock = Clock(datetime.fromtimestamp(min(newest, LATEST_S), timezone.utc).year, self.clock.offset_s)
 
     def text(self, path: Path, owner: int | None = None) -> str | None:
-        """The beginning and the end of a file; None where it cannot be read, is no text, or is of another user.
+        """The beginning and the end of a file; None if it is unreadable, no text, or another user's.
 
-        Where a record names the file, its job's owner chose it: he may have chosen one that only the caller may read.
+        A file named by a record was chosen by the job's owner, who may have picked one that only the caller may read.
         """
         self.is_cut = False
         try:
@@ -152,7 +152,7 @@ class Reader:
         return plain(content.decode("utf-8", "replace"))
 
     def take(self, path: Path, text: str | None) -> None:
-        """Read a file by its form."""
+        """Read a file by its format."""
         name = one_line(str(path.relative_to(self.folder)))
         if self.is_cut and not results.is_of(text or ""):
             kept_parts = f"its first {HEAD_BYTES >> 20} MiB and its last {TAIL_BYTES >> 20} MiB"
@@ -177,7 +177,7 @@ class Reader:
             self._unknown(path, name)
 
     def _unknown(self, path: Path, name: str) -> None:
-        """A file of another form: of a run that is still to be evaluated, or of nothing that is known."""
+        """Handle a file of another format: for `--run`, or unknown."""
         known = None
         with suppress(RunError):
             known = format_of(RunFile(path, self.folder))
@@ -196,12 +196,12 @@ class Reader:
         self.builder.count("record of Slurm")
 
     def _evidence(self, path: Path, name: str, text: str) -> bool:
-        """Read what is evidence against a node, and whether the file is such: only of one that no other could write."""
+        """Read evidence against a node; returns whether the file is such. Only files no other user can write."""
         is_log = bool(KERNEL_LOG.search(path.name))
         if not is_log and not results.is_of(text):
             return False
         if is_log and _JOBS_OWN.search(path.name) and not node_log.is_log(text):
-            return False  # of a job that trains kernels
+            return False  # from a job that trains kernels
         if self.doubt:
             self.builder.lack(f"{name}: no evidence against a node, as it {self.doubt}")
         elif is_log:
@@ -211,7 +211,7 @@ class Reader:
         return True
 
     def _results(self, path: Path, name: str) -> None:
-        """Read all of a file of results, line by line: a run of many nodes is long."""
+        """Read a whole results file, line by line: a run of many nodes is long."""
         try:
             with opened(path, self.folder) as file:
                 if doubt := distrust(path, os.fstat(file.fileno())):
@@ -224,7 +224,7 @@ class Reader:
             self.builder.lack(f"{name}: {wrong.strerror or wrong}")
 
     def take_output(self, path: Path, text: str) -> None:
-        """Read a file of output."""
+        """Read an output file."""
         name = one_line(str(path.relative_to(self.folder)))
         rank = _rank(path.name)
         read = output.read(text.splitlines(), OutputSource(name, rank), self.clock)
@@ -255,12 +255,12 @@ def _rank(name: str) -> int | None:
 
 
 def _is_named_record(name: str) -> bool:
-    """Whether a file's name may be that of a record: `job-77.out` is a job's output, whatever it prints."""
+    """Whether a file may be a record by its name: `job-77.out` is a job's output, whatever it prints."""
     return bool(_SCHEDULER.search(name) or (_OF_JOB.search(name) and not _JOBS_OWN.search(name)))
 
 
 def _year_of_record(text: str) -> int | None:
-    """The year in which a job of a record began or ended."""
+    """The year in which a job in a record began or ended."""
     for job, _ in scheduler.read(text, "", Clock(0)):
         moment = job.ran.ends or job.ran.begins
         if moment:

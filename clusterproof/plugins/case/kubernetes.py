@@ -1,4 +1,4 @@
-"""Asks Kubernetes of one job: its object, its pods and what they printed, events, and nodes that are not ready."""
+"""Asks Kubernetes about one job: its object, pods, their logs, events, and nodes that are not ready."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied
 from clusterproof.plugins.kubernetes.nodes import nodes, number, parts, table, tables, text
 from clusterproof.plugins.kubernetes.workloads import ENDED, FORM, LABELS, NAME
 
-OBJECTS = {  # of jobs: where each kind is, and what it is called; HyperPod's is of its training operator
+OBJECTS = {  # job kinds: API path, and name; HyperPod's is of its training operator
     "Job": "batch/v1/{}/jobs",
     "JobSet": "jobset.x-k8s.io/v1alpha2/{}/jobsets",
     "PyTorchJob": "kubeflow.org/v1/{}/pytorchjobs",
@@ -30,13 +30,13 @@ OBJECTS = {  # of jobs: where each kind is, and what it is called; HyperPod's is
     "TrainJob": "trainer.kubeflow.org/v1alpha1/{}/trainjobs",
     "HyperPodPyTorchJob": "sagemaker.amazonaws.com/v1/{}/hyperpodpytorchjobs",
 }
-OF_HYPERPOD = "HyperPodPyTorchJob"  # its pods have no label of a job, but names that begin with the job's
-LAST_LINES = 50_000  # of a container's log that is longer than its head
-MAX_NODES = 2_000  # that are asked for
+OF_HYPERPOD = "HyperPodPyTorchJob"  # its pods have no job label, but names that begin with the job's
+LAST_LINES = 50_000  # of a container's log that exceeds the head limit
+MAX_NODES = 2_000  # maximum number to request
 
 
 def access_of(job: str) -> tuple[str, Mapping[str, str], str]:
-    """Which cluster is meant, how it is reached, and `NAMESPACE/NAME`. Raises CaseError, InventoryError."""
+    """The cluster, access to it, and `NAMESPACE/NAME`. Raises CaseError, InventoryError."""
     where, is_named, name = job.rpartition(f"/{OF_JOB}")
     namespace, _, rest = name.partition("/")
     if not (NAME.fullmatch(namespace) and NAME.fullmatch(rest)):
@@ -47,13 +47,13 @@ def access_of(job: str) -> tuple[str, Mapping[str, str], str]:
 
 
 def is_named(job: str) -> bool:
-    """Whether these words name a job of Kubernetes."""
+    """Whether this names a Kubernetes job."""
     namespace, slash, name = job.rpartition(f"/{OF_JOB}")[2].partition("/")
     return bool(slash and NAME.fullmatch(namespace) and NAME.fullmatch(name))
 
 
 def read_job(api: Api, named: str, builder: CaseBuilder, offset_s: float) -> None:
-    """Add what Kubernetes knows of a job. Raises CaseError where it knows none, or nothing of it has ended."""
+    """Add what Kubernetes knows about a job. Raises CaseError if it is unknown, or has not ended."""
     reader = _Reader(api, named, builder, Clock(0, offset_s))
     objects = list(reader.objects())
     pods_of_job = [
@@ -92,7 +92,7 @@ def read_job(api: Api, named: str, builder: CaseBuilder, offset_s: float) -> Non
 
 
 def _replicas_of_hyperpod(objects: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """What jobs of its operator call their replicas: `pod` where they say nothing, as its command line does."""
+    """The replica names in jobs of HyperPod's operator: `pod` by default, as in its command line."""
     for resource in objects:
         if resource.get("kind") == OF_HYPERPOD:
             named = [text(replica.get("name")) for replica in tables(parts(resource)[1].get("replicaSpecs"))]
@@ -100,7 +100,7 @@ def _replicas_of_hyperpod(objects: Iterable[Mapping[str, Any]]) -> Iterator[str]
 
 
 def is_of(pod: Mapping[str, Any], name: str, replicas: Collection[str]) -> bool:
-    """Whether a pod is of the job of this name; of one of HyperPod's operator it is called `name-pod-0`."""
+    """Whether a pod belongs to the job of this name; HyperPod's operator names it `name-pod-0`."""
     metadata = parts(pod)[0]
     labels, own = metadata.get("labels"), text(metadata.get("name"))
     if isinstance(labels, dict) and any(labels.get(label) == name for label in LABELS):
@@ -113,7 +113,7 @@ def is_of(pod: Mapping[str, Any], name: str, replicas: Collection[str]) -> bool:
 
 
 def belongs_to(pod: Mapping[str, Any], name: str, jobs: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a pod is not of an earlier job of the same name, which is being deleted; `jobs` are their metadata."""
+    """Whether a pod is not of an earlier job of that name being deleted; `jobs` are the jobs' metadata."""
     metadata = parts(pod)[0]
     uids = {text(job.get("uid")) for job in jobs}
     made, newest = text(metadata.get("creationTimestamp")), max(text(job.get("creationTimestamp")) for job in jobs)
@@ -124,7 +124,7 @@ def belongs_to(pod: Mapping[str, Any], name: str, jobs: Sequence[Mapping[str, An
 
 
 class _Reader:
-    """Reads the objects of one namespace, as far as the user may."""
+    """Reads the objects of one namespace, as far as permitted."""
 
     def __init__(self, api: Api, named: str, builder: CaseBuilder, clock: Clock) -> None:
         self.api = api
@@ -134,7 +134,7 @@ class _Reader:
         self.budget = Budget(MAX_BYTES)
 
     def objects(self) -> Iterator[Mapping[str, Any]]:
-        """Those of the job's name that make pods: a cluster has not all kinds. Raises CaseError."""
+        """Those with the job's name that create pods: a cluster lacks some kinds. Raises CaseError."""
         denied: dict[str, str] = {}
         for kind, where in OBJECTS.items():
             try:
@@ -151,7 +151,7 @@ class _Reader:
             self.builder.lack(f"a {kinds} {self.name}, if there is one: {next(iter(denied.values()))}")
 
     def listed(self, what: str) -> list[Mapping[str, Any]]:
-        """All of one kind."""
+        """All objects of one kind."""
         try:
             return list(self.api.listed(f"/api/v1/namespaces/{self.namespace}/{what}"))
         except KubernetesError as problem:
@@ -159,7 +159,7 @@ class _Reader:
             return []
 
     def take_pod(self, pod: Mapping[str, Any]) -> None:
-        """A pod, and the logs of its containers: of one that began anew also that of the one before, which ended."""
+        """Read a pod and its containers' logs: for a restarted container also the previous log."""
         metadata, spec, status = parts(pod)
         name, node = text(metadata.get("name")), label(text(spec.get("nodeName")))
         self.builder.take_object({**pod, "kind": "Pod"}, f"pod {name}", self.clock)
@@ -168,7 +168,7 @@ class _Reader:
                 self._take_log(name, text(container.get("name")), is_earlier, node)
 
     def _take_log(self, pod: str, container: str, is_earlier: bool, node: str) -> None:
-        """The beginning and the end of what a container printed; its runtime dates each line."""
+        """The beginning and the end of a container's output; its runtime dates each line."""
         source = f"{pod}/{container}{'.previous' if is_earlier else ''}.log"
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log"
         query: dict[str, Any] = {"container": container, "timestamps": "true", "previous": str(is_earlier).lower()}
@@ -188,7 +188,7 @@ class _Reader:
             self.builder.count("file of output")
 
     def take_events(self, names: Collection[str], objects: Iterable[Mapping[str, Any]]) -> None:
-        """Those of the job and its pods; not of an earlier job of the same name, which Kubernetes keeps as well."""
+        """Events of the job and its pods; not of an earlier job of that name, which Kubernetes keeps too."""
         uids = {text(parts(event)[0].get("uid")) for event in objects}
         about = [(event, table(event.get("involvedObject"))) for event in self.listed("events")]
         own = [event for event, of in about if of.get("name") in names and of.get("uid", "") in (*uids, "")]
@@ -198,10 +198,10 @@ class _Reader:
             self.builder.lack("its events: Kubernetes keeps them for an hour by default")
 
     def take_nodes(self, ended: float | None) -> None:
-        """Nodes of the job whose kubelet answers no more, unless it went long after the job's end."""
+        """Nodes of the job whose kubelet no longer answers, unless it stopped long after the job's end."""
         for node, whole in list(self.builder.nodes_of_pods.items())[:MAX_NODES]:
             try:
-                matches = nodes(self.api, name=whole, with_images=False)  # listed, as a run may: it may get none
+                matches = nodes(self.api, name=whole, with_images=False)  # listed, because a run may list but not get
             except KubernetesDenied as problem:
                 self.builder.lack(f"whether its nodes are ready: {one_line(str(problem))}")
                 return
@@ -220,7 +220,7 @@ class _Reader:
 
 
 def _one_job(named: str, jobs: Sequence[Job], there: Sequence[Mapping[str, Any]], clock: Clock) -> Job:
-    """What objects and pods say together of when it ran and how it ended. Raises CaseError where nothing has ended."""
+    """When the job ran and how it ended, from objects and pods. Raises CaseError if nothing has ended."""
     whole = next((job for job in jobs if job.state), Job(named))
     states = [state for pod in there for state in _states(pod)]
     failed = any(parts(pod)[2].get("phase") in ENDED for pod in there)

@@ -1,4 +1,4 @@
-"""A kernel log in a folder: of which node it is, and whether it is evidence."""
+"""A kernel log in a folder: its node, and whether it is evidence."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _BEHIND = re.compile(r"(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)[._-]([A-Za-z0-
 
 
 def node_of(path: Path, root: Path) -> str:
-    """The node that a kernel log is of, by its name or its folder's; empty of all else."""
+    """The node of a kernel log, from its own name or its folder's; empty for other files."""
     return label(_node_named(path, root)) if KERNEL_LOG.search(path.name) else ""
 
 
 def read(path: Path, root: Path, text: str, builder: CaseBuilder, clock: Clock) -> None:
-    """Add what a kernel log has against its node, or why that is nothing."""
+    """Add a kernel log's evidence against its node, or why there is none."""
     name = one_line(str(path.relative_to(root)))
     node, why = _node(path, root, name, text)
     if why:
@@ -42,7 +42,7 @@ def read(path: Path, root: Path, text: str, builder: CaseBuilder, clock: Clock) 
 
 
 def _node(path: Path, root: Path, name: str, text: str) -> tuple[str, str]:
-    """The node that a log is of; or why it is no evidence."""
+    """The node of a log; or why the log is no evidence."""
     if not node_log.is_log(text):
         return "", "no kernel log; expected the output of dmesg or journalctl -k"
     if node_log.is_of_others_too(text):
@@ -61,7 +61,7 @@ def _node(path: Path, root: Path, name: str, text: str) -> tuple[str, str]:
 
 
 def _node_named(path: Path, root: Path) -> str:
-    """The node that the name of a kernel log has, or that of its folder; empty where neither has one."""
+    """The node in a kernel log's name, or in its folder's; empty if there is none."""
     behind = _BEHIND.search(path.name)
     named = prefix(path.name) or (behind[1] if behind and behind[1].lower() not in ("txt", "log") else "")
     return named or (path.parent.name if path.parent != root else "")

@@ -1,4 +1,4 @@
-"""What the kernel log of a node says of faults, as the table of its forms reads it, each with its time."""
+"""Faults in a node's kernel log, according to the table of message forms, each with its time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
 from clusterproof.plugins.case import Fact, Span, label, one_line
-from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.case.kernel_times import dated, has_minutes, of_kernel, of_minute
+from clusterproof.plugins.case.clocks import Clock, dated, has_minutes, of_kernel, of_minute
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, RESOURCES, evidence_of
 from clusterproof.plugins.catalog.log_forms import log_forms
@@ -29,27 +28,27 @@ from clusterproof.plugins.evidence.parsing import CaptureError
 BOOT = re.compile(r"-- (?:Re)?boot\b|.{0,120}?\bLinux version \d", re.IGNORECASE)
 _SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S{1,255}) (?=kernel: )")
 _HOST = re.compile(r"\S{1,40} (\S{1,255}) kernel: ")
-_SAID_BY = re.compile(  # as syslog and the journal have it, and dmesg where its message looks like that
+_SAID_BY = re.compile(  # prefixes of syslog and the journal; dmesg has them only within messages
     r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
     r"|\[ {0,12}\d{1,12}\.\d{1,9}\]) (\S{1,255}) ([^\s:]{1,255}):(?= |$)"
 )
 _YEAR = re.compile(r"(\d{4})-\d\d-\d\dT\d\d:|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (\d{4})\]")
-_OF_BOOT = re.compile(r"(?:systemd|(?:systemd|dracut)-[a-z-]{1,40})\[\d{1,10}\]")  # before the journal is there
-_JOURNALS = re.compile(r"systemd-(?:journald|shutdown)\[\d{1,10}\]")  # which only root lets write there
+_OF_BOOT = re.compile(r"(?:systemd|(?:systemd|dracut)-[a-z-]{1,40})\[\d{1,10}\]")  # before the journal starts
+_JOURNALS = re.compile(r"systemd-(?:journald|shutdown)\[\d{1,10}\]")  # which only root can imitate
 _JOB = re.compile(r"\bjob_(\d{1,10})\b")
 XID = "gpu.no_xid"
-CLEANUP = 45  # it follows from another Xid, whatever that was of
+CLEANUP = 45  # follows from another Xid, whatever that was caused by
 WORST, ONLY_SEEN = ("fail",), ("fail", "concern")
 
 
 def unclear_lines(text: str) -> int:
-    """Of how many lines it is not known what stands before the kernel's name: they say nothing."""
+    """The number of lines with an unknown prefix before the kernel's name, which are ignored."""
     return sum(map(is_unclear, _of_log(text).splitlines()))
 
 
 def host_of(text: str) -> str:
-    """The host that lines of syslog name, else empty."""
+    """The host named in syslog lines, else empty."""
     for line in _of_log(text[:20_000]).splitlines()[:50]:
         if match := _SYSLOG.match(line):
             return label(match[2])
@@ -59,25 +58,25 @@ def host_of(text: str) -> str:
 
 
 def year_of(text: str) -> int | None:
-    """The year that the time of a line has, of those that have one; what lines say is no time."""
+    """The year in a line's time, if it has one; times inside messages do not count."""
     match = next((match for line in _of_log(text).splitlines() if (match := _YEAR.match(line))), None)
     return int(match[1] or match[2]) if match else None
 
 
 def is_log(text: str) -> bool:
-    """Whether it is a kernel log."""
+    """Whether this is a kernel log."""
     return is_kernel_log(of_kernel(text))
 
 
 def _of_log(text: str) -> str:
-    """The lines as their log has them, without what grep, talosctl or a syslog of busybox put before each."""
+    """The original lines, without prefixes of grep, talosctl or busybox's syslog."""
     return of_kernel(shown(text))
 
 
 def is_of_others_too(text: str) -> bool:
-    """Whether programs have lines in it: any user can write the like of the kernel's into such a log.
+    """Whether programs write to it too: any user can imitate the kernel's lines in such a log.
 
-    The kernel's own has what systemd and the journal say at a boot and at its end, as only root can write there.
+    The kernel log also contains systemd's and the journal's messages at boot and shutdown, which only root can write.
     """
     if is_of_all(text):
         return True
@@ -86,7 +85,7 @@ def is_of_others_too(text: str) -> bool:
     hosts = {host for host, program in senders if program.partition("[")[0] == "kernel"}
     of_hosts = [program for host, program in senders if host in hosts]
     if len(of_hosts) * 2 < len([line for line in lines if line.strip()]):
-        return False  # dmesg's own, in which a message looks like that
+        return False  # dmesg's format, where a message may look like that
     is_whole = any(map(BOOT.match, lines))
     return any(
         program != "kernel" and not _JOURNALS.fullmatch(program) and not (is_whole and _OF_BOOT.fullmatch(program))
@@ -95,9 +94,9 @@ def is_of_others_too(text: str) -> bool:
 
 
 def read(text: str, node: str, source: str, clock: Clock) -> Iterator[Fact]:
-    """The facts of all boots that a log shows; in the order of its lines within each.
+    """The facts of all boots in a log, each in the order of its lines.
 
-    Raises CaptureError where it may be of several nodes; and, behind all others, where a boot could not be read.
+    Raises CaptureError if it may be of several nodes; and, after the other facts, if a boot could not be read.
     """
     hold_to_one_node(text)
     text = _of_log(text)
@@ -116,7 +115,7 @@ def read(text: str, node: str, source: str, clock: Clock) -> Iterator[Fact]:
 
 
 def _has_lines(boot: str) -> bool:
-    """Whether anything in it was logged: what stands before the first boot may be a heading."""
+    """Whether it contains log lines: text before the first boot may be a heading."""
     return any(is_logged(line) or DRIVERS.match(line) for line in boot.splitlines())
 
 
@@ -131,9 +130,9 @@ def _boots(text: str) -> Iterator[str]:
 
 
 def facts_of(events: facts.Events, node: str, source: str) -> Iterator[Fact]:
-    """What is evidence of the events of one boot."""
+    """The evidence in the events of one boot."""
     of_gpus = [event for event in events if isinstance(event, XidEvent | FallenOffBus | InitFailed | SXidEvent)]
-    for line in of_gpus:  # each by itself: what was long before the job's end is not what ended it
+    for line in of_gpus:  # one by one: an event long before the job's end did not end it
         findings = (*evaluate([line], PACKAGED), *evaluate_switches([line], PACKAGED))
         yield from (_of_finding(finding, node, source) for finding in findings if _tells(finding))
     for event in events:
@@ -143,13 +142,13 @@ def facts_of(events: facts.Events, node: str, source: str) -> Iterator[Fact]:
 
 
 def _tells(finding: XidFinding) -> bool:
-    """Whether it is to be seen: so is a memory error that is no fault of the GPU any more, and has ended a process."""
+    """Whether to show it: also a contained memory error that is no fault any more, but ended a process."""
     is_of_memory = finding.family == "Xid" and xid(finding.code).kind == "memory" and not finding.cleared_by
     return finding.severity in ONLY_SEEN or is_of_memory or _is_of_program(finding)
 
 
 def _is_of_program(finding: XidFinding) -> bool:
-    """Whether it says nothing against the GPU, and something of the program that used it."""
+    """Whether it says nothing against the GPU, but something about the program that used it."""
     is_application = finding.family == "Xid" and xid(finding.code).kind == "application" and finding.code != CLEANUP
     return finding.severity not in ONLY_SEEN and is_application and finding.pid is not None and not finding.cleared_by
 
@@ -196,12 +195,12 @@ def _of_host(event: object, node: str, source: str) -> Fact | None:
 
 
 def _jobs(message: str) -> tuple[str, ...]:
-    """The jobs of Slurm's whose control groups the kernel names."""
+    """The Slurm jobs whose control groups the kernel names."""
     return tuple(_JOB.findall(message))
 
 
 def how_to_get_it(nodes: Sequence[str], ran: Span) -> str:
-    """How the kernel logs of nodes are saved, of the time in which a job ran."""
+    """How to save the kernel logs of nodes for the time in which a job ran."""
     since = f" --since '{datetime.fromtimestamp(ran.begins, timezone.utc):%Y-%m-%d %H:%M:%S} UTC'" if ran.begins else ""
     return (
         f"kernel logs: on each of {fold(nodes)}, journalctl -k -o short-iso-precise{since} "
@@ -210,7 +209,7 @@ def how_to_get_it(nodes: Sequence[str], ran: Span) -> str:
 
 
 def _when(seconds: float | None) -> Span:
-    """A time of the log: seconds since boot say nothing of the hour."""
+    """A time in the log; seconds since boot give no date."""
     if seconds is None or math.isnan(seconds) or seconds < CALENDAR_S:
         return Span()
     return Span(seconds, seconds + 1.0)

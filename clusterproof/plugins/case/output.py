@@ -1,4 +1,4 @@
-"""What the output of ranks and launchers says, line by line; whoever runs a job writes it, so it blames no node."""
+"""Reads output of ranks and launchers line by line. The job's user can write it, so it blames no node."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.plugins.case import Event, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, unwrapped, without
-from clusterproof.plugins.case.failures import UNCAUGHT, Exceptions, Failures, rest_of
-from clusterproof.plugins.case.survived import Steps, Survived, as_logged, step_of
+from clusterproof.plugins.case.failures import UNCAUGHT, Exceptions, Failures, Key, Messages, rest_of
+from clusterproof.plugins.case.survived import Steps, TracebackReader, as_logged, step_of
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
 from clusterproof.plugins.core.record import field, record, replace
 
 LONGEST_LINE = 2_000  # characters of a line that are read
-LONGEST_WRAPPED = 16_000  # of one with what the runtime of its container adds
+LONGEST_WRAPPED = 16_000  # for a line with the prefix of its container runtime
 ROOT_CAUSE = "Root Cause (first observed failure)"
 LEFT_OUT = "[... left out ...]"  # between the beginning and the end of a long file
 
 _RANK = re.compile(r"\[rank=?(\d{1,7})\]")
-_LABEL = re.compile(r"\s{0,7}(?:\[1,(\d{1,7})\]<std|(\d{1,7}): )")  # of mpirun, of srun -l
+_LABEL = re.compile(r"\s{0,7}(?:\[1,(\d{1,7})\]<std|(\d{1,7}): )")  # from mpirun, from srun -l
 _NCCL = re.compile(
     r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252}):(\d{1,10}):\d{1,10} \[\d{1,3}\] (?:[\w./-]{1,100}:\d{1,6} )?NCCL "
 )
@@ -33,7 +33,7 @@ _DESYNC = re.compile(r"\[(\d{1,7})\] (finished collective #\d{1,12}, but didn't 
 
 @record
 class OutputSource:
-    """Whose output a file holds, as far as its name says it, or whoever ran it."""
+    """Which rank, node or launcher wrote a file, as far as its name says it."""
 
     file: str
     rank: int | None = None
@@ -42,24 +42,24 @@ class OutputSource:
 
 @record
 class Output:
-    """What a file of output has: its signs, where ranks ran, and how far the job came."""
+    """The contents of a file of output: signs, where ranks ran, and how far the job came."""
 
     events: tuple[Event, ...]
-    outlived: tuple[Event, ...]  # after which the job went on
+    outlived: tuple[Event, ...]  # the job continued after these
     nodes_of_ranks: dict[int, str]
     progress: float | None
     last: float | None
-    lagging: dict[int, str]  # ranks that the report of a desync names, and in which words
-    ended: dict[int, str]  # of whom a launcher told first that it ended, and in which words
-    timed_out: frozenset[int]  # ranks that say that they waited
-    labelled: frozenset[int] = frozenset()  # ranks whose lines their launcher labels in a file of all
-    pids_of_ranks: Mapping[int, int] = field(default_factory=dict)  # as NCCL and torchrun tell them
-    times_of_steps: Mapping[int | None, Mapping[int, float]] = field(default_factory=dict)  # of each rank the last ones
+    lagging: dict[int, str]  # ranks named in the report of a desync, and how
+    ended: dict[int, str]  # ranks whose end a launcher reported first, and how
+    timed_out: frozenset[int]  # ranks that report that they waited
+    labelled: frozenset[int] = frozenset()  # ranks whose lines the launcher labels in a file of all
+    pids_of_ranks: Mapping[int, int] = field(default_factory=dict)  # according to NCCL and torchrun
+    times_of_steps: Mapping[int | None, Mapping[int, float]] = field(default_factory=dict)  # the last ones of each rank
     node: str = ""  # where all of it ran
 
 
 def read(lines: Iterable[str], source: OutputSource, clock: Clock) -> Output:
-    """Read the lines of one file."""
+    """Parse the lines of one file."""
     reader = _Reader(source, clock)
     for number, line in enumerate(lines, 1):
         if line:
@@ -69,7 +69,7 @@ def read(lines: Iterable[str], source: OutputSource, clock: Clock) -> Output:
 
 
 def _waited_s(line: str) -> float:
-    """How long a rank says that it waited; nothing where no timeout is so long."""
+    """How long a rank says that it waited; None if no timeout is so long."""
     match = _WAITED.search(line)
     seconds = int(match[1]) / 1000 if match else 0.0
     return seconds if seconds <= limits().longest_wait_s else 0.0
@@ -79,20 +79,21 @@ class _Reader:
     def __init__(self, source: OutputSource, clock: Clock) -> None:
         self.source = source
         self.clock = clock
-        self.found: dict[tuple[str, int | None, str], Event] = {}
-        self.open: dict[tuple[str, int | None, str], None] = {}  # found since the last line with a time
-        self.lines: dict[tuple[str, int | None, str], int] = {}  # of each
-        self.outlived: dict[tuple[str, int | None, str], Event] = {}
+        self.found: dict[Key, Event] = {}
+        self.open: dict[Key, None] = {}  # found since the last line with a time
+        self.lines: dict[Key, int] = {}  # of each
+        self.outlived: dict[Key, Event] = {}
         self.steps = Steps()
         self.nodes: dict[int, str] = {}
         self.pids: dict[int, int] = {}
         self.ranks: dict[tuple[str, str], tuple[int, int]] = {}  # by node and pid: in how large a group, and which
         self.failures = Failures(clock)
         self.exceptions = Exceptions()
-        self.survived = Survived()
-        self.untold: dict[int | None, tuple[str, int | None, str]] = {}  # of each rank, in what was found
+        self.messages = Messages()
+        self.survived = TracebackReader()
+        self.untold: dict[int | None, Key] = {}  # of each rank, in what was found
         self.stamp = Span()
-        self.is_stamped = False  # the line that is read
+        self.is_stamped = False  # whether the current line has a time
         self.wrote: dict[int | None, float] = {}  # when each rank last did
         self.progress: float | None = None
         self.lagging: dict[int, str] = {}
@@ -102,7 +103,7 @@ class _Reader:
         self.ended: dict[int, str] = {}
 
     def take(self, number: int, line: str, wrote: str = "") -> None:
-        """Read one line; `wrote` is when it was written, where the runtime of its container says that."""
+        """Process a line; `wrote` is the time that the container runtime gives it, if any."""
         self._take_stamp(self.clock.of(wrote or line))
         rank, node = self._whose(line)
         if self.is_stamped and self.stamp.begins is not None:
@@ -127,19 +128,25 @@ class _Reader:
         if told.is_left_out:
             return
         sign = told.sign or sign_of("output", line)
+        self._take_message(line, rank, sign, has_own_time=self.is_stamped and not wrote)
         if sign:
             when = failure.when if failure and failure.when.is_known else None
             self._take_sign(told.sign or as_logged(line, sign), number, line, rank, node, when)
         self._take_exception(number, line, rank, node, sign)
 
+    def _take_message(self, line: str, rank: int | None, sign: Sign | None, has_own_time: bool) -> None:
+        """A line of an exception's message that says more than the name of it stands in its place."""
+        if not has_own_time and (first := self.messages.first_of(line, rank, sign)):
+            self._forget(first)
+
     def _take_exception(self, number: int, line: str, rank: int | None, node: str, sign: Sign | None) -> None:
-        """An exception stands for lost until the rest of it is told; one that no sign knows, in its own words."""
+        """Keep an exception as lost until its rest arrives; one that no sign matches, in its own words."""
         if line == LEFT_OUT:
             for untold in self.untold.values():
                 self._forget(untold)
             self.untold.clear()
             self.exceptions.let_go()
-            self.survived = Survived()
+            self.survived = TracebackReader()
         if self.exceptions.ends(line, rank, sign):
             self._forget(self.untold.pop(rank))
             if not sign:
@@ -148,7 +155,7 @@ class _Reader:
             self._take_sign(signs()[begun], number, rest_of(line), rank, node, None)
             self.untold[rank] = begun, rank, node
 
-    def _forget(self, key: tuple[str, int | None, str]) -> None:
+    def _forget(self, key: Key) -> None:
         self.found.pop(key, None)
         self.open.pop(key, None)
 
@@ -161,7 +168,7 @@ class _Reader:
             self.stamp = stamp
 
     def _take_end(self, line: str, failed: int | None) -> None:
-        """Of whom a launcher tells first that it ended: it polls, so that this is no order of causes."""
+        """Record whose end a launcher reports first: it polls, so this is no order of causes."""
         self.is_root = self.is_root or ROOT_CAUSE in line
         exited = _SRUN_EXIT.search(line) if not self.ended else None
         if exited:
@@ -170,7 +177,7 @@ class _Reader:
             self.is_root = False
             self.ended[failed] = "failed first, as its launcher saw it"
 
-    def _let_go(self, key: tuple[str, int | None, str]) -> None:
+    def _let_go(self, key: Key) -> None:
         """Keep what the job outlived apart from what comes later: the first line of it, and how many there were."""
         event, before = self.found[key], self.outlived.get(key)
         self.outlived[key] = replace(before, count=before.count + event.count) if before else event
@@ -197,19 +204,20 @@ class _Reader:
             waited_s=waited_s,
         )
         self.lines[key] = number
+        self.messages.begin(line, key)
         if span.begins is not None and span.ends is None:
             self.open[key] = None
 
     def _whose(self, line: str) -> tuple[int | None, str]:
-        """The rank and the node that a line is of."""
+        """The rank and node of a line."""
         rank, node = self._told(line)
-        node = self.source.node or node  # NCCL and torchrun call a pod what it calls itself
+        node = self.source.node or node  # NCCL and torchrun use a pod's own name
         if rank is not None and self.source.node:
             self.nodes[rank] = node
         return rank, node or self.nodes.get(rank if rank is not None else -1, "")
 
     def _told(self, line: str) -> tuple[int | None, str]:
-        """The same as the line, and the name of its file, tell them."""
+        """The same, from the line and the name of its file."""
         if (told := self._told_by_launcher(line)) is not None:
             return told
         rank, node = self.source.rank, ""
@@ -230,7 +238,7 @@ class _Reader:
         return rank, node
 
     def _told_by_launcher(self, line: str) -> tuple[int | None, str] | None:
-        """The same of a line in which a launcher or Slurm tells whose end it was; None of any other."""
+        """The same, for a line in which a launcher or Slurm reports whose end it was; else None."""
         if srun := _SRUN.search(line):
             is_one = not srun[3].strip(", ") and "[" not in srun[1] and "," not in srun[1]
             if is_one:
@@ -241,19 +249,19 @@ class _Reader:
             return int(mpirun[1]), label(mpirun[2])
         if failed := _NODE_FAILURE.search(line):
             return None, label(failed[1])
-        if "DUE TO NODE FAILURE" in line:  # every node of the step says so
+        if "DUE TO NODE FAILURE" in line:  # every node of the step reports this
             return None, ""
         return None
 
     def _take_communicator(self, node: str, pid: str, rank: int, size: int) -> None:
-        """Which rank a process is: as its largest communicator has it, which is that of all."""
+        """Learn a process's rank, from its largest communicator, which contains all ranks."""
         before = self.ranks.get((node, pid), (0, -1))
         if size > before[0]:
             self.ranks[node, pid] = size, rank
             self.pids[rank] = int(pid)
 
     def output(self) -> Output:
-        """What all lines say together."""
+        """The combined result of all lines."""
         for key in list(self.found):
             if self.steps.has_outlived(key[0], key[1], self.lines[key]):
                 self._let_go(key)

@@ -1,4 +1,4 @@
-"""Every job that died in a time: each a case of its own, and how much they cost."""
+"""Every job that died in a period: a case for each, and their total cost."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.kernel_log.window import window
 
-MAX_CASES = 2_000  # of one page
-MAX_KEPT = 1_000_000  # files of a folder of what many jobs left
-_NAMED = re.compile(  # and no date: slurm-2026-11-27.out
+MAX_CASES = 2_000  # on one page
+MAX_KEPT = 1_000_000  # files in a folder with traces of many jobs
+_NAMED = re.compile(  # not a date: slurm-2026-11-27.out
     r"(?<![A-Za-z0-9])(?:slurm-|job[-_])(?!(?:19|20)[0-9]{2}[-_][0-9]{2}[-_][0-9]{2})([0-9]+(?:_[0-9]+)?)(?![A-Za-z0-9])"
 )
 _BARE = re.compile(r"([0-9]+(?:_[0-9]+)?)(?:\.[A-Za-z][A-Za-z0-9]*)*")
-_DATE = re.compile(  # folders: 2026/11/27, 2026/11; a year, or 20261127, above another folder that is a number
+_DATE = re.compile(  # folders: 2026/11/27, 2026/11; a year, or 20261127, above another numeric folder
     r"(?<![^/])(?:19|20)[0-9]{2}(?:(?:/[0-9]{2}){1,2}(?![^/])|(?:[0-9]{4})?(?=/[0-9]+(?:_[0-9]+)?/))"
 )
-MAX_ALIKE = 6  # lines of what is missing
+MAX_ALIKE = 6  # lines about missing data
 _ZONE = re.compile(r"(?:[zZ]|[+-]\d\d:?\d\d)\Z")
 Done: TypeAlias = Callable[[int, int], None]
 Some = TypeVar("Some")
@@ -36,11 +36,11 @@ NO_END = "no record says when it ended, and its cases count"
 
 
 def nobody(_done: int, _of: int) -> None:
-    """To whom no progress is told."""
+    """Ignores progress."""
 
 
 def told(items: Sequence[Some], done: Done) -> Iterator[Some]:
-    """Each, and after it how many of how many are done."""
+    """Yield each item, then report how many of how many are done."""
     for number, item in enumerate(items, 1):
         yield item
         done(number, len(items))
@@ -48,7 +48,7 @@ def told(items: Sequence[Some], done: Done) -> Iterator[Some]:
 
 @record
 class DeadJob:
-    """One of them."""
+    """A job that died."""
 
     number: str
     case: Case
@@ -62,9 +62,9 @@ class DeadJob:
 
 @record
 class Period:
-    """All jobs that ended between two times, in seconds since 1970; `ended` and `gpu_hours` are of them all.
+    """All jobs that ended between two times, in seconds since 1970; `ended` and `gpu_hours` cover all of them.
 
-    GPU hours of jobs that died are the most that can be lost: what their last checkpoints keep is not known.
+    GPU hours of jobs that died are an upper bound of the loss: what their last checkpoints saved is unknown.
     """
 
     begins: float
@@ -76,13 +76,13 @@ class Period:
 
     @property
     def died_gpu_hours(self) -> float:
-        """Of those that died, as far as it is known."""
+        """The GPU hours of those that died, as far as known."""
         return sum(job.gpu_hours or 0.0 for job in self.died)
 
 
 @record
 class KeptFiles:
-    """The files of a folder of what was kept of any job, by the numbers in their names and by the nodes they are of."""
+    """The files of a folder with traces of jobs, by the numbers in their names and by node."""
 
     folder: Path
     by_number: Mapping[str, Sequence[Path]]
@@ -91,7 +91,7 @@ class KeptFiles:
 
     @classmethod
     def below(cls, folder: Path) -> KeptFiles:
-        """Those of a folder. Raises CaseError."""
+        """Index the files of a folder. Raises CaseError."""
         files, not_read = files_of(folder, MAX_KEPT)
         by_number: dict[str, list[Path]] = {}
         by_node: dict[str, list[Path]] = {}
@@ -102,19 +102,19 @@ class KeptFiles:
         return cls(folder, by_number, by_node, not_read)
 
     def of_job(self, job: Job) -> list[Path]:
-        """Files that are named after it, or in a folder that is, and the kernel logs of its nodes."""
+        """Files named after the job, or in a folder named after it, and the kernel logs of its nodes."""
         of_nodes = (path for node in job.nodes for path in self.by_node.get(node, ()))
         return sorted({*self.by_number.get(job.number, ()), *of_nodes})
 
 
 def numbers_of(path: str) -> set[str]:
-    """The job that a file is of, by its path: `slurm-N`, `job-N` and `job_N`, else a folder or a name that is N alone.
+    """The job of a file, from its path: `slurm-N`, `job-N` and `job_N`, else a folder or file name that is only N.
 
     Also N_M of an array. Of several numbers the largest is the job's: others are ranks, tasks, or parts of a date.
     """
     named = _NAMED.findall(path)
     *folders, name = _DATE.sub("", path).split("/")
-    bare = _bare(folders) or _bare([name])  # of a folder's job the files may be named by process or time
+    bare = _bare(folders) or _bare([name])  # files in a job's folder may be named by process or time
     job = max(map(_job, named or bare), default=0)
     return {number for number in (*named, *bare) if _job(number) == job}
 
@@ -128,7 +128,7 @@ def _job(number: str) -> int:
 
 
 def since(text: str, now: float, offset_s: float = 0.0) -> float:
-    """From when on a time such as 7d, 36h or 2026-03-01 counts, of a zone so far east. Raises CaseError."""
+    """The start of a period such as 7d, 36h or 2026-03-01, with an offset from UTC. Raises CaseError."""
     try:
         wanted = window(text)
     except ValueError:
@@ -146,7 +146,7 @@ def since(text: str, now: float, offset_s: float = 0.0) -> float:
 def of_slurm(
     begins: float, ends: float, logs: Path | None, offset_s: float, query: Ask = ask, done: Done = nobody
 ) -> Period:
-    """The jobs of this machine's Slurm; `logs` is a folder of what was kept of any by hand. Raises CaseError."""
+    """The jobs of this machine's Slurm; `logs` is a folder with traces kept by hand. Raises CaseError."""
     kept = KeptFiles.below(logs) if logs else None
     jobs, missing = ended_jobs(begins, ends, query)
     missing += kept.not_read if kept else ()
@@ -164,7 +164,7 @@ def of_slurm(
 
 
 def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: Done) -> Period:
-    """Each folder in a folder is what one job left. Raises CaseError."""
+    """A case for each subfolder, which holds one job's traces. Raises CaseError."""
     if not folder.is_dir():
         raise CaseError(f"{str(folder)!r:.120} is not a folder; expected one of folders, each of what one job left")
     cases, missing = [], []
@@ -188,7 +188,7 @@ def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: D
 
 
 def _known(jobs: Sequence[EndedJob], query: Ask) -> Ask:
-    """Slurm's answers, those for all jobs and all nodes asked for once: what is left of each job is its own record."""
+    """Cached Slurm answers for all jobs and nodes: only a job's own record is still requested."""
     rows = {job.job.number: job.rows for job in jobs if job.rows}
     status, text = query(NODES) if jobs else (0, "")
     down = [line for line in text.splitlines() if is_down("".join(line.split("|")[1:2]))]
@@ -209,12 +209,12 @@ def _died(ended: EndedJob, kept: KeptFiles | None, offset_s: float, query: Ask) 
     try:
         if kept:
             read_files(kept.folder, kept.of_job(ended.job), builder, offset_s, number)
-    except CaseError as problem:  # as what lies there as its record is of others
+    except CaseError as problem:  # for example, a record there is of other jobs
         builder.records.clear()
         builder.lack(str(problem))
     try:
         read_job(number, builder, offset_s, query)
-    except CaseError as problem:  # as Slurm forgot it a moment ago
+    except CaseError as problem:  # for example, Slurm forgot it a moment ago
         builder.jobs.append(ended.job)
         builder.lack(str(problem))
     return DeadJob(number, opened_case(joined(f"job {number}", builder)), ended.gpu_hours)
@@ -231,7 +231,7 @@ def _alike(died: tuple[DeadJob, ...]) -> Iterator[str]:
 
 
 def _of_all(missing: Missing) -> str:
-    """A line of what is missing without the nodes of its job; empty of commands, and of what is said of all jobs."""
+    """A line about missing data without the job's nodes; empty for commands, and for what concerns all jobs."""
     if missing.kind in (MissingKind.COMMAND, MissingKind.ACCOUNTING):
         return ""
     return "no kernel log of some of its nodes" if missing.kind is MissingKind.LOGS_OF_SOME else missing.words

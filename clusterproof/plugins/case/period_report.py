@@ -1,4 +1,4 @@
-"""The jobs that died in a time, for people and for programs: by cause, beside what others published, and by node."""
+"""The report on the jobs that died in a period: by cause, next to published figures, and by node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_KNOWN = "-"
 
 @record
 class NodeRow:
-    """A node that cases blame or suspect, and in which jobs."""
+    """A node that cases blame or suspect, and their jobs."""
 
     node: str
     blamed: int
@@ -30,7 +30,7 @@ class NodeRow:
 
 
 def nodes(period: Period) -> list[NodeRow]:
-    """Those of most cases first."""
+    """The nodes, those with most cases first."""
     jobs_by_node: dict[str, list[tuple[DeadJob, bool]]] = {}
     for died in period.died:
         for node in dict.fromkeys((*died.case.verdict.nodes, *died.case.verdict.suspects)):
@@ -48,12 +48,12 @@ def nodes(period: Period) -> list[NodeRow]:
 
 
 def text(period: Period) -> str:
-    """All of it, for a terminal of 80 columns."""
+    """The report for a terminal of 80 columns."""
     return "\n".join(_lines(period)) + "\n"
 
 
 def markdown(period: Period) -> str:
-    """The same as Markdown shows it: as it stands."""
+    """The report as a Markdown code block."""
     return "".join(f"    {line}\n" if line else "\n" for line in text(period).splitlines())
 
 
@@ -118,7 +118,7 @@ def _causes(period: Period) -> Iterator[str]:
 
 
 def causes(period: Period) -> list[dict[str, Any]]:
-    """A row for each cause: how many jobs, and how much of the GPU hours of all that died."""
+    """A row for each cause: how many jobs, and their share of the GPU hours of all that died."""
     whole = period.died_gpu_hours
     rows = []
     for cause in CAUSES:
@@ -141,7 +141,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def as_record(period: Period) -> dict[str, Any]:
-    """The same for programs: plain JSON; `cases` are as those of one job."""
+    """The report as plain JSON; `cases` have the same form as for one job."""
     return {
         "schema": SCHEMA,
         "begins": period.begins,

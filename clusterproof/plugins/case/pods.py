@@ -1,4 +1,4 @@
-"""What Kubernetes says of a job: pods, the job's own object and events, as `kubectl get -o json` writes them."""
+"""What Kubernetes reports about a job: pods, its own object and events, in the format of `kubectl get -o json`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from clusterproof.plugins.case.scheduler import WELL
 from clusterproof.plugins.catalog.causes import sign_of
 
 MAX_ITEMS = 20_000
-JOBS = ("Job", "JobSet", "PyTorchJob", "MPIJob", "TrainJob", "HyperPodPyTorchJob")  # who makes pods of its own
+JOBS = ("Job", "JobSet", "PyTorchJob", "MPIJob", "TrainJob", "HyperPodPyTorchJob")  # kinds that create pods
 KINDS = ("Pod", *JOBS, "Event", "List", "PodList", "EventList", *(f"{kind}List" for kind in JOBS))
-BADLY = ("Failed",)  # the condition of such an object when it is over, unless it went well
-OF_AN_END = ("DisruptionTarget", "TerminationTarget", "Failed")  # conditions that say who ended a pod; Kueue's second
-MAX_DEPTH = 2  # lists in lists
+BADLY = ("Failed",)  # conditions of a finished object that did not succeed
+OF_AN_END = ("DisruptionTarget", "TerminationTarget", "Failed")  # the reason a pod ended; the second is Kueue's
+MAX_DEPTH = 2  # nesting depth of lists
 
 
 def objects(text: str) -> list[Mapping[str, Any]]:
-    """The objects that a file holds; none where it is no such file."""
+    """The objects in a file; empty if it is no such file."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -41,7 +41,7 @@ def _flat(value: Any, depth: int) -> Iterator[Mapping[str, Any]]:
 
 
 def read(resource: Mapping[str, Any], source: str, clock: Clock) -> Iterator[Event]:
-    """What one object says of the end of a job."""
+    """What an object reports about the end of a job."""
     if resource.get("kind") == "Event":
         about = _text(_of(resource, "involvedObject", "name"))
         when = clock.of(_text(resource.get("lastTimestamp") or resource.get("eventTime")))
@@ -62,6 +62,10 @@ def read(resource: Mapping[str, Any], source: str, clock: Clock) -> Iterator[Eve
             message = f"{name}: {_text(condition.get('reason'))}: {_text(condition.get('message'))}"
             yield from _event(message, source, clock.of(_text(condition.get("lastTransitionTime"))), node)
     for container in (*_list(status.get("containerStatuses")), *_list(status.get("initContainerStatuses"))):
+        waits = _of(container, "state", "waiting")
+        if isinstance(waits, dict):
+            message = f"pod {name}: {_text(waits.get('reason'))}: {_text(waits.get('message'))}"
+            yield from _event(message, source, Span(), node)
         for state in ("state", "lastState"):
             ended = _of(container, state, "terminated")
             if isinstance(ended, dict):
@@ -70,7 +74,7 @@ def read(resource: Mapping[str, Any], source: str, clock: Clock) -> Iterator[Eve
 
 
 def job_of(resource: Mapping[str, Any], clock: Clock) -> Job | None:
-    """How the job of an object ended, and when it ran; None of what is no job. One that goes on has no state."""
+    """How an object's job ended, and when it ran; None if it is no job. A running one has no state."""
     status = resource.get("status")
     if resource.get("kind") not in JOBS or not isinstance(status, dict):
         return None
@@ -83,7 +87,7 @@ def job_of(resource: Mapping[str, Any], clock: Clock) -> Job | None:
 
 
 def name_of_node(resource: Mapping[str, Any]) -> str:
-    """The whole name of the node of a pod, as Kubernetes has it; else empty."""
+    """The full name of a pod's node in Kubernetes; else empty."""
     return _text(_of(resource, "spec", "nodeName")) if resource.get("kind") == "Pod" else ""
 
 

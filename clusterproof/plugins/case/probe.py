@@ -1,4 +1,4 @@
-"""Asks the nodes of a job now, once each: what their kernels logged since the boot, and what time it is there."""
+"""Asks a job's nodes now, once each: their kernel logs since boot, and their clocks."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.transport import Limits, Unusable, connection_for
 from clusterproof.plugins.transport.gather import gather
 
-COLLECTORS = ("boot", "kernel_log", "neuron")  # whose users can write into that log
+COLLECTORS = ("boot", "kernel_log", "neuron")  # with a log that users can write to
 SOURCE = "asked"
 
 
 def read_nodes(named: str, builder: CaseBuilder, of_job: Collection[str], ended: float | None) -> None:
-    """Add what those nodes of a cluster say that a job had; it says what they did not. Raises CaseError."""
+    """Add the evidence of a job's nodes, or why there is none. Raises CaseError."""
     cluster = resolve(named)
     chosen = [target for target in cluster.targets if label(target.name) in of_job]
     absent = sorted(set(of_job).difference(label(target.name) for target in chosen))
@@ -53,7 +53,7 @@ def _gathered(cluster: Cluster) -> Mapping[str, NodeEvidence]:
 
 
 def _kept(_: NodeEvidence) -> None:
-    """As it is."""
+    """Return it unchanged."""
 
 
 def _take(name: str, node: Node, builder: CaseBuilder, ended: float | None) -> None:

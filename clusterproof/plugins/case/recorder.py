@@ -1,4 +1,4 @@
-"""What dumps of the Flight Recorder say of a job's end: collectives that do not match, and who was waited for."""
+"""Flight Recorder dumps at a job's end: mismatched collectives, and ranks that were waited for."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from clusterproof.plugins.case import Event, Lead, Span, one_line
 from clusterproof.plugins.training_run import Dump, rank_names
-from clusterproof.plugins.training_run.rules.hang import Mismatch, Wait, last_call, mismatches, missing
+from clusterproof.plugins.training_run.rules.hang import CollectiveWait, Mismatch, last_call, mismatches, missing
 
 LONGEST = 300  # characters of what ranks called
 
 
 def recorder_events(dumps: Mapping[int, Dump], files: Mapping[int, str]) -> Iterator[Event]:
-    """One for each process group in which ranks called different collectives, and some wait there."""
+    """An event for each process group whose ranks called different collectives while some wait."""
     for mismatch in mismatches(dumps):
         if not mismatch.holds_up:
             continue
@@ -28,7 +28,7 @@ def _when(mismatch: Mismatch) -> Span:
 
 
 def recorder_leads(dumps: Mapping[int, Dump], nodes: Mapping[int, str], without_dump: bool) -> Iterator[Lead]:
-    """Ranks that others waited for; those that left no dump only where they are asked for."""
+    """Ranks that others waited for; those without a dump only on request."""
     for wait in missing(dumps).shown():
         for rank in wait.missing:
             if rank in dumps:
@@ -38,13 +38,13 @@ def recorder_leads(dumps: Mapping[int, Dump], nodes: Mapping[int, str], without_
                 yield Lead(rank, f"left no dump of the Flight Recorder, and {_waited(wait)}", nodes.get(rank, ""))
 
 
-def _text(wait: Wait) -> str:
+def _text(wait: CollectiveWait) -> str:
     what = one_line(f"{wait.collective.name} {wait.collective.number} of {wait.group}")
     if wait.is_called:
         return f"called {what}, but its GPU did not begin it, while {rank_names(wait.waiting)} waited in it"
     return f"did not come to {what}, in which {rank_names(wait.waiting)} waited"
 
 
-def _waited(wait: Wait) -> str:
+def _waited(wait: CollectiveWait) -> str:
     what = one_line(f"{wait.collective.name} {wait.collective.number} of {wait.group}")
     return f"{rank_names(wait.waiting)} waited in {what}"

@@ -1,4 +1,4 @@
-"""A case without the names of a site; it has no word either of the programs of a job."""
+"""Redacts a case: no names of a site, and no text of a job's programs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.redaction.pseudonyms import Pseudonyms
 
 NAME = "case"
-OF_PROCESSES = {  # lines that have the name of a program, or that of a job in the path of a group
+OF_PROCESSES = {  # messages with the name of a program, or of a job in a control group's path
     "host.no_oom_kill": "killed a process for want of memory",
     "host.segfaults": "a process crashed",
 }
 WAITED_FOR = "is one for which others waited"
-# What is said of these names no file, and nothing of a site but nodes.
+# Texts about these name no file, and nothing of a site but nodes.
 ABSENT = (
     MissingKind.LOGS,
     MissingKind.LOGS_OF_SOME,
@@ -23,7 +23,7 @@ ABSENT = (
 
 
 def redacted(case: Collected) -> Collected:
-    """The same case. Nodes and files have words in their place; of the job's output stays what its signs mean."""
+    """The same case, with placeholders for nodes and files; the job's output is reduced to the meaning of its signs."""
     pseudonyms = _Pseudonyms(case)
     fixed = tuple(Missing(pseudonyms.text(missing.words)) for missing in case.lacks if missing.kind in ABSENT)
     left = len(case.lacks) - len(fixed)
@@ -46,7 +46,7 @@ def redacted(case: Collected) -> Collected:
 
 
 class _Pseudonyms:
-    """What stands for the names of one case."""
+    """The placeholders for the names in one case."""
 
     def __init__(self, case: Collected) -> None:
         names = {*case.job.nodes, *case.nodes_with_log, *case.nodes_of_ranks.values()}
@@ -59,11 +59,11 @@ class _Pseudonyms:
             self._pseudonyms.know_host(name, word)
 
     def text(self, text: str) -> str:
-        """A sentence in which nodes are named."""
+        """A sentence that names nodes."""
         return self._pseudonyms.text(text)
 
     def node(self, name: str) -> str:
-        """A node; empty where the case does not speak of it."""
+        """A node; empty if the case does not name it."""
         return self._nodes.get(name, "")
 
     def event(self, event: Event) -> Event:
@@ -71,12 +71,12 @@ class _Pseudonyms:
         return replace(event, words=event.row.meaning, source=self._source(event.source), node=self.node(event.node))
 
     def fact(self, fact: Fact) -> Fact:
-        """What a node's own evidence says."""
+        """Evidence of a node."""
         text = OF_PROCESSES.get(fact.check) or self.text(fact.words)
         return replace(fact, words=text, source=self._source(fact.source), node=self.node(fact.node))
 
     def lead(self, lead: Lead) -> Lead:
-        """A rank; a desync or a dump names groups, and those have names of the job's."""
+        """A rank; a desync or a dump names groups by names of the job's."""
         return replace(lead, words=WAITED_FOR if lead.is_late else lead.words, node=self.node(lead.node), line="")
 
     def _source(self, text: str) -> str:

@@ -1,6 +1,6 @@
-"""Which evidence of nodes can have ended a job: what falls into the time of its end, and fits what was seen.
+"""Which evidence of nodes can have ended a job: what fits the time of its end and its symptoms.
 
-What was long before, or after, did not end it.
+What happened long before, or after, did not end it.
 """
 
 from __future__ import annotations
@@ -15,26 +15,14 @@ from clusterproof.plugins.case.node_log import XID
 from clusterproof.plugins.case.stops import of_a_stop
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, NETWORK, RESOURCES, STOPPED, STORAGE, UNKNOWN, limits
 from clusterproof.plugins.core.message import listed, number_of
-from clusterproof.plugins.core.record import record
+
+OF_MEMORY = "ecc"  # the sign of a memory error, as CUDA tells it
 
 
-@record
-class JobWindow:
-    """From when to when evidence of a node counts; None: no time of the job is known."""
-
-    begins: float | None
-    ends: float | None
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the job has any time."""
-        return self.begins is not None and self.ends is not None
-
-
-def window(case: Collected) -> JobWindow:
+def window(case: Collected) -> Span:
     """From `before_s` before the first sign on, without what the job had waited; to `lag_s` after that sign.
 
-    A job that made steps after some evidence did not end of it. Where nothing of the job is a sign, its end is.
+    Evidence followed by further steps did not end the job. Without a sign, the job's end counts.
     """
     known = [event for event in case.events if event.when.begins is not None]
     ended = next((time for time in (case.job.ran.ends, case.last) if time is not None), None)
@@ -42,7 +30,7 @@ def window(case: Collected) -> JobWindow:
     first = min((_stopped(event) for event in known), default=ended)
     shown = min((_begins(event) for event in own or known), default=ended)
     if first is None or shown is None:
-        return JobWindow(None, None)
+        return Span(None, None)
     lag_s = limits().lag_s + apart_s(case) - limits().clocks_apart_s
     begins = first - limits().before_s
     earliest = [begins]
@@ -50,11 +38,11 @@ def window(case: Collected) -> JobWindow:
         earliest.append(case.job.ran.begins - lag_s)
     if case.progress is not None and case.progress <= shown + lag_s:
         earliest.append(case.progress - lag_s)
-    return JobWindow(max(earliest), shown + lag_s)
+    return Span(max(earliest), shown + lag_s)
 
 
 def _stopped(event: Event) -> float:
-    """When the job no longer went on, as this event has it."""
+    """When the job stopped making progress, according to this event."""
     return (event.when.begins or 0.0) - event.waited_s
 
 
@@ -62,19 +50,19 @@ def _begins(event: Event) -> float:
     return event.when.begins or 0.0
 
 
-def is_within(when: Span, within: JobWindow) -> bool:
+def is_within(when: Span, within: Span) -> bool:
     """Whether a time falls into it."""
     if when.begins is None or within.begins is None or within.ends is None:
         return False
     return within.begins <= when.begins <= within.ends
 
 
-def _is_later(when: Span, within: JobWindow) -> bool:
+def _is_later(when: Span, within: Span) -> bool:
     return None not in (when.begins, within.ends) and (when.begins or 0.0) > (within.ends or 0.0)
 
 
 def bears_out(fact: Fact, case: Collected, rank: int | None = None) -> bool:
-    """Whether a rank of that node, or this one, says right behind it what a GPU that is broken makes it say."""
+    """Whether a rank of that node, or this rank, reports right afterwards what a broken GPU causes."""
     begins = fact.when.begins
     if begins is None or fact.cause != HARDWARE or not fact.is_strong:
         return False
@@ -93,34 +81,34 @@ def _is_of_broken_gpu(event: Event) -> bool:
     return not event.is_cascade and (event.row.cause == HARDWARE or event.row.of_broken_gpu)
 
 
-def shown(case: Collected) -> JobWindow:
+def shown(case: Collected) -> Span:
     """From when to when evidence of a node is shown: from well before the job began until it ended."""
     within, ran = window(case), case.job.ran
     begins = within.begins if ran.begins is None else ran.begins
     ends = max((time for time in (within.ends, ran.ends, case.last) if time is not None), default=None)
-    return JobWindow(None if begins is None else begins - limits().before_s, ends)
+    return Span(None if begins is None else begins - limits().before_s, ends)
 
 
-def is_shown(fact: Fact, of: JobWindow) -> bool:
+def is_shown(fact: Fact, of: Span) -> bool:
     """Whether a node's evidence is of this time, or of no known time."""
     when = fact.when.begins
     return when is None or of.begins is None or of.begins <= when <= (of.ends or when)
 
 
 def is_broken_since(fact: Fact, case: Collected) -> bool:
-    """Whether a node's own log says that its hardware or its network failed in the days of the job, or at any time."""
+    """Whether a node's own log reports a hardware or network fault in the days of the job, or at an unknown time."""
     return fact.cause in (HARDWARE, NETWORK) and is_of_late(fact, case)
 
 
 def is_of_late(fact: Fact, case: Collected) -> bool:
-    """Whether it fails its node, and is of the days of the job, or nobody knows when."""
+    """Whether it fails its node, and is from the days of the job, or of unknown time."""
     began, when = case.job.ran.begins or window(case).begins, fact.when.begins
     is_of_old = began is not None and when is not None and when < began - limits().stale_s
     return fact.is_strong and not is_of_old
 
 
 def of_another_time(case: Collected) -> Iterator[str]:
-    """What is said of evidence that no order of events has, as it is not of the job's time."""
+    """The statement about evidence that is excluded because it is from another time."""
     of = shown(case)
     far = [fact for fact in case.facts if not is_shown(fact, of)]
     if far:
@@ -129,7 +117,7 @@ def of_another_time(case: Collected) -> Iterator[str]:
 
 
 def dated(case: Collected) -> tuple[Fact, ...]:
-    """The facts of the time in which the job ended, the first one first."""
+    """The facts from the time in which the job ended, in order."""
     within = window(case)
     facts = [
         fact
@@ -140,12 +128,12 @@ def dated(case: Collected) -> tuple[Fact, ...]:
 
 
 def undated(case: Collected) -> tuple[Fact, ...]:
-    """The facts of which no time is known, or of a job of which none is."""
+    """The facts without a known time, or all if the job has none."""
     is_known = window(case).is_known
     return tuple(fact for fact in case.facts if fact.when.begins is None or not is_known)
 
 
-SEEN_AS = {  # signs that a fault of this kind makes in a job, besides those that say so
+SEEN_AS = {  # signs that such a fault causes in a job, besides direct ones
     NETWORK: ("nccl_system", "efa_completion", "peer_gone", "watchdog", "observed_dump", "stuck_process"),
     STORAGE: ("watchdog", "observed_dump", "stuck_process", "told_to_end"),
     RESOURCES: ("killed",),
@@ -154,9 +142,9 @@ SEEN_AS = {  # signs that a fault of this kind makes in a job, besides those tha
 
 
 def relevant(facts: Iterable[Fact], case: Collected) -> list[Fact]:
-    """Those of the facts that count."""
+    """The facts that count."""
     ended_badly = _has_ended_badly(case)
-    seen = {(event.sign, event.row.cause, event.node) for event in case.events}  # of thousands of events some kinds
+    seen = {(event.sign, event.row.cause, event.node) for event in case.events}  # thousands of events have few kinds
     return [
         fact
         for fact in facts
@@ -165,7 +153,7 @@ def relevant(facts: Iterable[Fact], case: Collected) -> list[Fact]:
 
 
 def _is_of_another(fact: Fact, case: Collected) -> bool:
-    """Whether it says itself that it was another job, or another process than the rank that crashed on its node."""
+    """Whether it names another job, or another process than the rank that crashed on its node."""
     if fact.cause == RESOURCES and case.job.number.isdecimal():
         return bool(fact.jobs) and case.job.number not in fact.jobs
     if fact.cause != CODE or fact.pid is None:
@@ -178,14 +166,14 @@ def _is_of_another(fact: Fact, case: Collected) -> bool:
 def _is_relevant(fact: Fact, job: str, ended_badly: bool, seen: Set[tuple[str, str, str]]) -> bool:
     if is_of_program(fact):
         return False  # it only bears out what a rank says
-    if fact.cause == HARDWARE:
-        return fact.is_strong and ended_badly
+    if fact.cause == HARDWARE:  # a contained memory error, Xid 94, fails no node, and ends the process that met it
+        return ended_badly and (fact.is_strong or (fact.check == XID and (OF_MEMORY, HARDWARE, fact.node) in seen))
     if fact.cause == UNKNOWN:  # its kernel stopped, or a CPU did
         return fact.is_strong
     if fact.cause == RESOURCES and job and job in fact.jobs:
         return True  # the control group is the job's own
     is_everywhere, others = fact.cause in (NETWORK, STORAGE), SEEN_AS.get(fact.cause, ())
-    is_named = fact.cause != CODE  # a program that crashed explains no error of another kind in the job's code
+    is_named = fact.cause != CODE  # a crashed program explains no other kind of error in the job's code
     return any(
         ((is_named and cause == fact.cause) or sign in others) and (is_everywhere or node in ("", fact.node))
         for sign, cause, node in seen
@@ -193,12 +181,12 @@ def _is_relevant(fact: Fact, job: str, ended_badly: bool, seen: Set[tuple[str, s
 
 
 def is_of_program(fact: Fact) -> bool:
-    """Whether it is an Xid that NVIDIA takes for a fault of the program that used the GPU."""
+    """Whether it is an Xid that NVIDIA attributes to the program that used the GPU."""
     return fact.cause == CODE and fact.check == XID
 
 
 def borne_out(event: Event, case: Collected) -> Fact | None:
-    """What the node's own log has of the same process as a fault of its program; None where it has any of hardware."""
+    """The program fault of the same process in the node's log; None if that has any hardware fault."""
     facts = dated(case)
     if any(fact.cause == HARDWARE for fact in facts):  # a contained memory error, Xid 94, ends a process as well
         return None
@@ -207,18 +195,18 @@ def borne_out(event: Event, case: Collected) -> Fact | None:
 
 
 def said_against(case: Collected) -> tuple[str, ...]:
-    """What nodes themselves say, in words: it speaks against every cause that is not of them."""
+    """The nodes' own evidence, in words: it contradicts every other cause."""
     return tuple(dict.fromkeys(f"{fact.node}: {fact.words}" for fact in case.facts if fact.is_strong))
 
 
 def rank_of(fact: Fact, case: Collected) -> int | None:
-    """The rank whose process a line of its node's log is of; None where that is not known."""
+    """The rank whose process a node's log line names; None if unknown."""
     ranks = (rank for rank, pid in case.pids_of_ranks.items() if pid == fact.pid)
     return next((rank for rank in ranks if case.nodes_of_ranks.get(rank, fact.node) == fact.node), None)
 
 
 def _has_ended_badly(case: Collected) -> bool:
-    """Whether anything but a stop by somebody says that the job ended; a job without a sign may have vanished."""
+    """Whether something other than a stop shows how the job ended; a job without any sign may have vanished."""
     if not any(event.row.cause == STOPPED for event in case.events):
         return True
     late = of_a_stop(case)
@@ -229,7 +217,7 @@ def _has_ended_badly(case: Collected) -> bool:
 
 
 def _was_broken_before(late: Iterable[Event], case: Collected) -> bool:
-    """Whether what looks like the end of a stop bears out what a node logged of its hardware before that."""
+    """Whether an apparent consequence of a stop confirms an earlier hardware fault in a node's log."""
     stops = (event.when.begins for event in case.events if event.row.cause == STOPPED)
     stopped = min((begins for begins in stops if begins is not None), default=math.inf)
     broken: dict[str, list[float]] = {}

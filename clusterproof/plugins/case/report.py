@@ -1,4 +1,4 @@
-"""A case for people and for programs: a paragraph for the ticket, the order of events, what to do, what is missing."""
+"""A case for people and programs: a paragraph for the ticket, the timeline, what to do, what is missing."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from clusterproof.plugins.core.record import as_json, record
 
 SCHEMA = 1
 WIDTH = 80  # columns
-MAX_ROWS = 20  # of events in the terminal
-MAX_LEADS = 6  # ranks of which something is said
-_YEAR, _DAY, _HOUR = 0, len("2026-"), len("2026-03-01 ")  # where they begin in the words of a time
+MAX_ROWS = 20  # of events on the terminal
+MAX_LEADS = 6  # ranks that are described
+_YEAR, _DAY, _HOUR = 0, len("2026-"), len("2026-03-01 ")  # their offsets in a formatted time
 HEADINGS = {
     HARDWARE: "Hardware",
     NETWORK: "Network",
@@ -52,7 +52,7 @@ MARKS = {
 
 @record
 class Row:
-    """One line of the order of events; `mark` is one of MARKS, or empty."""
+    """A line of the timeline; `mark` is one of MARKS, or empty."""
 
     mark: str
     when: Span
@@ -62,7 +62,7 @@ class Row:
 
 
 def paragraph(case: Case) -> str:
-    """What an engineer pastes into a ticket."""
+    """A paragraph for a ticket."""
     return " ".join(_sentences(case))
 
 
@@ -96,7 +96,7 @@ def _sentences(case: Case) -> Iterator[str]:
 
 
 def _of_leads(collected: Collected, leads: Sequence[Lead]) -> Iterator[str]:
-    """A sentence for each thing that is said of ranks."""
+    """A sentence for each kind of remark about ranks."""
     ranks_by_message: dict[tuple[str, str], list[str]] = {}
     for lead in leads:
         ranks_by_message.setdefault((lead.words, lead.line), []).append(of_rank(collected, lead.rank))
@@ -110,7 +110,7 @@ def _few(nodes: Sequence[str]) -> str:
 
 
 def rows(case: Case) -> list[Row]:
-    """All events in the order of their times; those without one behind, in the order of their files."""
+    """All events by time; those without one last, in the order of their files."""
     collected, first = case.collected, case.verdict.first
     of = shown(collected)
     rows_of_events = [_of_event(event, FIRST if event is first else _mark(event)) for event in collected.events]
@@ -135,7 +135,7 @@ def _of_fact(fact: Fact, is_first: bool) -> Row:
 
 
 def text(case: Case) -> str:
-    """All of it, for a terminal of 80 columns."""
+    """The report for a terminal of 80 columns."""
     return "\n".join(_lines(case)) + "\n"
 
 
@@ -170,7 +170,7 @@ def _lines(case: Case) -> Iterator[str]:
 
 
 def _of_clocks(collected: Collected) -> Iterator[str]:
-    """Whose clock was off, so that its times are shown by the others', and how well that is known."""
+    """Whose clock was wrong, so that its times are corrected, and how accurately."""
     for node, off in collected.clocks.items():
         if off.seconds:
             direction = "ahead" if off.seconds > 0 else "behind"
@@ -181,7 +181,7 @@ def _of_clocks(collected: Collected) -> Iterator[str]:
 
 
 def _legend(every: Sequence[Row]) -> Iterator[str]:
-    """What the marks mean, those that are rare only where they stand."""
+    """The meaning of the marks, rare ones only if used."""
     marks = {row.mark for row in every}
     for mark, means in MARKS.items():
         if mark in marks or mark in (FIRST, ECHO, NODES):
@@ -189,7 +189,7 @@ def _legend(every: Sequence[Row]) -> Iterator[str]:
 
 
 def _shown(every: Sequence[Row]) -> list[Row]:
-    """The first rows; and the one that was first of all, wherever it stands."""
+    """The first rows, and the first event wherever it is."""
     head = list(every[:MAX_ROWS])
     first = [row for row in every[MAX_ROWS:] if row.mark == FIRST]
     left = len(every) - len(head) - len(first)
@@ -198,7 +198,7 @@ def _shown(every: Sequence[Row]) -> list[Row]:
 
 
 def _timeline(shown: Sequence[Row]) -> Iterator[str]:
-    """A line for each row, with the day where there are several, and the year."""
+    """A line for each row, with the day if there are several, and the year."""
     days = {in_words(row.when.shown)[:10] for row in shown} - {""}
     years = {day[:4] for day in days}
     begin, width = (_YEAR, 20) if len(years) > 1 else (_DAY, 15) if len(days) > 1 else (_HOUR, 9)
@@ -215,7 +215,7 @@ def _line(row: Row, begin: int, width: int) -> str:
 
 
 def markdown(case: Case) -> str:
-    """The same for a ticket that shows Markdown; words of others stand in code."""
+    """The report in Markdown for a ticket; untrusted text is in code spans."""
     every = rows(case)
     lines = [plain(paragraph(case)), ""]
     if every:
@@ -235,7 +235,7 @@ def _code(text: str) -> str:
 
 
 def as_record(case: Case) -> dict[str, Any]:
-    """The same for programs: plain JSON. Times are in seconds since 1970."""
+    """The report as plain JSON. Times are in seconds since 1970."""
     collected, verdict, advice = case.collected, case.verdict, case.advice
     return {
         "schema": SCHEMA,

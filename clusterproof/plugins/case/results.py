@@ -1,4 +1,4 @@
-"""What the suite itself found on nodes: a `results.jsonl` that lies beside what a job left."""
+"""The suite's own results on nodes: a `results.jsonl` next to a job's traces."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from clusterproof.plugins.catalog.causes import HARDWARE
 from clusterproof.plugins.core.opened import Budget
 from clusterproof.plugins.core.result import OF_HARDWARE
 
-KEYS = ({"check", "node", "verdict"}, {"schema", "describes"})  # of the first line: a result, or what describes some
+KEYS = ({"check", "node", "verdict"}, {"schema", "describes"})  # of a result, or of a description
 FAILED = "fail"
 LONGEST_LINE = 1 << 20  # bytes
 _CHECK = re.compile(r"[a-z][a-z0-9_]{0,40}\.[a-z0-9_]{1,80}")
 
 
 def is_of(text: str) -> bool:
-    """Whether a file is one of results."""
+    """Whether a file contains results."""
     try:
         document = json.loads(text[:1_000_000].partition("\n")[0])
     except (ValueError, RecursionError):
@@ -28,14 +28,14 @@ def is_of(text: str) -> bool:
 
 
 def lines(file: BinaryIO, budget: Budget) -> Iterator[str]:
-    """Each line of a file of results; of one that is too long the beginning, which is no JSON. Raises OSError."""
+    """The lines of a results file; a line that is too long is cut, and then invalid JSON. Raises OSError."""
     while content := file.readline(LONGEST_LINE):
         budget.take(len(content))
         yield content.decode("utf-8", "replace")
 
 
 def read(text: Iterable[str], source: str) -> Iterator[tuple[str, Fact | None]]:
-    """Each node that was checked, and what failed for want of sound hardware; that was when the check ran."""
+    """The checked nodes, and their hardware failures, at the time when the check ran."""
     for number, line in enumerate(text, 1):
         try:
             document = json.loads(line)

@@ -1,4 +1,4 @@
-"""What Slurm says of a job: `scontrol show job`, `sacct -P`, and sacct's table as people paste it."""
+"""What Slurm reports about a job: `scontrol show job`, `sacct -P`, and sacct's table as people paste it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.record import replace
 
 LOOKED_AT = 200_000  # characters
-RESOLUTION_S = 1.0  # of the times of Slurm: an end is within that second
+RESOLUTION_S = 1.0  # of Slurm's times: an end is within that second
 RUNS = ("PENDING", "RUNNING", "CONFIGURING", "SUSPENDED")
 COMPLETED = ("COMPLETED", "0:0")
-WELL = ("Complete", "Completed", "Succeeded")  # as Kubernetes, Kubeflow and HyperPod say that of their jobs
+WELL = ("Complete", "Completed", "Succeeded")  # how Kubernetes, Kubeflow and HyperPod call success
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w{0,40})=(\S{1,4000})")
 _NUMBERS = re.compile(
     r"JobId=(\d{1,12})(?: ArrayJobId=(\d{1,12}) ArrayTaskId=(\S{1,200}))?"
     r"(?: HetJobId=(\d{1,12}) HetJobOffset=(\d{1,6}))?"
 )
-_OF_SCONTROL = re.compile(r"\s{0,12}(?:[A-Za-z][\w/:-]{0,60}=|NtasksPerTRES:)")  # so begins each of its lines
+_OF_SCONTROL = re.compile(r"\s{0,12}(?:[A-Za-z][\w/:-]{0,60}=|NtasksPerTRES:)")  # prefixes of its lines
 _TYPED = re.compile(r"\s{0,20}(?:[\w@:~/.\[\]() -]{0,100}[$#%] ?)?(?:sacct|scontrol) .{0,500}\n")  # as people paste it
-_SCRIPT = re.compile(r"^\s{0,12}BatchScript=", re.MULTILINE)  # its owner's words, to the end
+_SCRIPT = re.compile(r"^\s{0,12}BatchScript=", re.MULTILINE)  # from here on the owner's text
 _ROW = re.compile(r"\s{0,20}(\d{1,12}(?:_(?:\d{1,9}|\[[\d,%:-]{1,200}\])|\+\d{1,6})?)(?:\s|\||$)")
 _STEP_ROW = re.compile(r"\s{0,20}\d{1,12}(?:_\d{1,9}|\+\d{1,6})?\.")
 _NUMBER = re.compile(r"\d{1,12}(?:_(?:\d{1,9}|\[[\d,%:-]{1,200}\])|\+\d{1,6})?", re.ASCII)
@@ -33,7 +33,7 @@ _HEAD = re.compile(r"\s{0,20}JobID[\s|].{0,2000}\bState\b")
 _RULE = re.compile(r"[- ]{3,4000}")
 _STATE = re.compile(r"[A-Z][A-Z_]{1,40}\+?(?: by \d{1,10})?")
 _CODE = re.compile(r"\d{1,5}:\d{1,5}")
-OWN_LINES = ("UserId", "JobState", "Requeue", "StartTime", "NodeList")  # begin with these, each once in a record
+OWN_LINES = ("UserId", "JobState", "Requeue", "StartTime", "NodeList")  # the first fields, each once in a record
 OF_OWNER = "what the owner of the job wrote has lines like Slurm's own"
 _OWN_LINE = re.compile(rf"^\s{{0,12}}({'|'.join(OWN_LINES)})=", re.MULTILINE)
 _BLOCK = re.compile(r"^(?=JobId=)", re.MULTILINE)
@@ -42,7 +42,7 @@ Record: TypeAlias = tuple[Job, tuple[Event, ...]]
 
 
 def is_record(text: str) -> bool:
-    """Whether all of it is what Slurm wrote of jobs; a header alone is too."""
+    """Whether all of it was written by Slurm about jobs; a header alone counts too."""
     lines = _lines(_record(text))
     if not lines:
         return False
@@ -54,24 +54,24 @@ def is_record(text: str) -> bool:
 
 
 def read(text: str, source: str, clock: Clock) -> tuple[Record, ...]:
-    """The jobs of a record, tasks of an array each by itself, and how each ended where its state says it.
+    """The jobs in a record, array tasks separately, and how each ended if its state shows it.
 
-    The components of a heterogeneous job are one, on the nodes of all. There are none where the record may be forged.
+    The components of a heterogeneous job are merged, with the nodes of all. Empty if the record may be forged.
     """
     if is_forged(text):
         return ()
     parts: dict[str, list[Record]] = {}
     for fields in _records(_record(text)[:LOOKED_AT]):
-        job, events = _job(dict(reversed(list(fields))), source, clock)  # the first of a name: what follows is words
+        job, events = _job(dict(reversed(list(fields))), source, clock)  # later ones may be user text
         if job.number:
             parts.setdefault(job.number.partition("+")[0], []).append((job, events))
     return tuple(_merged_parts(number, records) for number, records in parts.items())
 
 
 def of_one_job(records: Iterable[Record], number: str) -> tuple[list[Record], list[str]]:
-    """The records of the job of this number, else of the first task that did not end well; and the other tasks.
+    """The records of the job with this number, else of the first task that failed; and the other tasks.
 
-    Raises CaseError where they are of several jobs.
+    Raises CaseError if they are of several jobs.
     """
     records = list(records)
     numbers = list(dict.fromkeys(job.number for job, _ in records))
@@ -88,7 +88,7 @@ def of_one_job(records: Iterable[Record], number: str) -> tuple[list[Record], li
 
 
 def is_forged(text: str) -> bool:
-    """Whether words of the job's owner may stand in place of Slurm's: its name may have line breaks, and columns."""
+    """Whether the owner's text may imitate Slurm's: a job name may contain line breaks and columns."""
     text = _record(text)[:LOOKED_AT]
     if text.lstrip().startswith("JobId="):
         own = list(map(_OWN_LINE.findall, blocks(text)))
@@ -98,32 +98,32 @@ def is_forged(text: str) -> bool:
 
 
 def blocks(text: str) -> list[str]:
-    """The records of single jobs in what scontrol says."""
+    """The records of single jobs in scontrol's output."""
     return [part for part in _BLOCK.split(text) if part.strip()]
 
 
 def has_ended(job: Job) -> bool:
-    """Whether its record is of after its end."""
+    """Whether its record is from after its end."""
     return not job.state.startswith(RUNS)
 
 
 def ended_between(job: Job, begins: float, ends: float) -> bool:
-    """Whether it ended between two times, of which the second may be the second in which it did."""
+    """Whether it ended between two times; it may have ended in the second second itself."""
     return job.ran.ends is not None and begins <= job.ran.ends and job.ran.ends - RESOLUTION_S <= ends
 
 
 def has_completed(job: Job) -> bool:
-    """Whether Slurm, or Kubernetes, says that all of it ended well."""
+    """Whether Slurm, or Kubernetes, reports success for all of it."""
     return (job.state, job.exit_code) == COMPLETED or job.state in WELL
 
 
 def _lines(text: str) -> list[str]:
-    """The lines that Slurm wrote: the name of a job may have what else ends a line for Python, such as `\\r`."""
+    """The lines that Slurm wrote: a job's name may contain other line ends of Python, such as `\\r`."""
     return [line.rstrip() for line in text.split("\n") if line.strip()]
 
 
 def _record(text: str) -> str:
-    """The record alone: without the command that asked for it, and without the script of the job."""
+    """The record alone: without the command that printed it, and without the job's script."""
     typed, script = _TYPED.match(text), _SCRIPT.search(text)
     return text[typed.end() if typed else 0 : script.start() if script else len(text)]
 
@@ -146,7 +146,7 @@ def _job(fields: Mapping[str, str], source: str, clock: Clock) -> Record:
         Span(clock.of(fields.get("Start", "")).begins),
     )
     if not has_ended(job):
-        return job, ()  # what it has for an end is when its limit would be
+        return job, ()  # its end is when its limit would be
     ended = clock.of(fields.get("End", ""))
     job = replace(job, ran=Span(job.ran.begins, ended.ends))
     state = job.state.split(" ")[0].rstrip("+")
@@ -162,14 +162,14 @@ def _is_one_failed(job: Job, state: str) -> bool:
 
 
 def _records(text: str) -> Iterator[Iterator[tuple[str, str]]]:
-    """The fields of each job by the names that sacct gives them."""
+    """The fields of each job, by sacct's names."""
     if text.lstrip().startswith("JobId="):
         yield from map(_of_scontrol, blocks(text))
         return
     lines = _lines(text)
     if not lines or not _HEAD.match(lines[0]):
         return
-    for row in filter(_ROW.match, lines[1:]):  # of jobs themselves: steps have a point
+    for row in filter(_ROW.match, lines[1:]):  # of jobs themselves: steps have a point in their id
         if "|" in lines[0]:
             yield zip(lines[0].split("|"), row.split("|"), strict=False)
         else:
@@ -177,7 +177,7 @@ def _records(text: str) -> Iterator[Iterator[tuple[str, str]]]:
 
 
 def _of_scontrol(text: str) -> Iterator[tuple[str, str]]:
-    """By the lines that hold no text of the job's owner: a job may be called `JobState=COMPLETED`."""
+    """From lines without text of the job's owner: a job may be named `JobState=COMPLETED`."""
     names = {"JobState": "State", "StartTime": "Start", "EndTime": "End"}
     if match := _NUMBERS.match(text):
         job, array, task, whole, part = match.groups()
@@ -189,7 +189,7 @@ def _of_scontrol(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _columns(names: str, rule: str, row: str) -> Iterator[tuple[str, str]]:
-    """A table: the rule of minus signs under the names says how wide each column is."""
+    """A table: the line of minus signs under the names shows each column's width."""
     at = 0
     for width in map(len, rule.split(" ")):
         yield names[at : at + width].strip(), row[at : at + width].strip()

@@ -1,4 +1,4 @@
-"""Asks the Slurm of this machine: of one job its record, its nodes and output; or which jobs ended in a time."""
+"""Asks this machine's Slurm about one job (record, nodes, output), or which jobs ended in a period."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import record, replace
 
 NUMBER = re.compile(r"[1-9]\d{0,11}(?:_\d{1,9}|\+\d{1,6})?", re.ASCII)
-LIMIT_S = 30.0  # of a controller that does not answer
-MAX_BYTES = 64 << 20  # of an answer: some 400,000 jobs
-BY_UTC = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%Y-%m-%dT%H:%M:%S", "LC_ALL": "C"}  # so that no time is of a zone
+LIMIT_S = 30.0  # for a controller that does not answer
+MAX_BYTES = 64 << 20  # of an answer: about 400,000 jobs
+BY_UTC = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%Y-%m-%dT%H:%M:%S", "LC_ALL": "C"}  # all times are UTC
 COLUMNS = "JobID,State,ExitCode,DerivedExitCode,Start,End,NodeList"
 NOT_INSTALLED = 127
 NODES = ("sinfo", "-N", "-h", "-o", "%N|%T|%H|%E")
@@ -35,13 +35,13 @@ _UNKNOWN = re.compile(r"invalid job id", re.IGNORECASE)
 _DOWN = re.compile(r"down|fail|not_resp|unk", re.IGNORECASE)
 _SILENT = re.compile(r"not respon", re.IGNORECASE)
 _PROLOG = re.compile(r"prolog error", re.IGNORECASE)
-PROLOG_FAILED = "prolog_failed"  # the sign
+PROLOG_FAILED = "prolog_failed"  # a sign
 
 Ask: TypeAlias = Callable[[Sequence[str]], tuple[int, str]]
 
 
 def ask(argv: Sequence[str]) -> tuple[int, str]:
-    """The exit code of a command of Slurm's, and what it prints; it is ended where it takes too long."""
+    """The exit code and output of a Slurm command; it is killed if it takes too long."""
     program = shutil.which(argv[0])
     if not program:
         return NOT_INSTALLED, f"{argv[0]} is not installed here"
@@ -57,7 +57,7 @@ def ask(argv: Sequence[str]) -> tuple[int, str]:
         try:
             output = running.stdout.read(MAX_BYTES) if running.stdout else b""
             if len(output) == MAX_BYTES:
-                running.kill()  # it may print for ever
+                running.kill()  # its output may be endless
             running.wait()
         finally:
             timer.cancel()
@@ -65,8 +65,8 @@ def ask(argv: Sequence[str]) -> tuple[int, str]:
 
 
 def read_job(number: str, builder: CaseBuilder, offset_s: float, query: Ask = ask) -> None:
-    """Add what Slurm knows of a job. Raises CaseError where it knows none, or the job still runs."""
-    clock = Clock(datetime.now(timezone.utc).year)  # Slurm's own times are by UTC, as it was asked for them
+    """Add what Slurm knows about a job. Raises CaseError if it knows none, or the job still runs."""
+    clock = Clock(datetime.now(timezone.utc).year)  # Slurm's own times are UTC, as requested
     shown, record = query(("scontrol", "show", "job", number))
     if not shown and not _is_slurms_own(record, number, query):
         shown, record = 1, scheduler.OF_OWNER
@@ -99,14 +99,14 @@ def read_job(number: str, builder: CaseBuilder, offset_s: float, query: Ask = as
 
 
 def _is_slurms_own(record: str, number: str, query: Ask) -> bool:
-    """Whether no words of the job's owner stand in place of Slurm's: of several jobs squeue says how many there are."""
+    """Whether the owner's text does not imitate Slurm's: squeue says how many jobs there are."""
     jobs = len(scheduler.blocks(record))
     count = query(("squeue", "-h", "-t", "all", "-j", number, "-o", "%A"))[1] if jobs > 1 else number
     return not scheduler.is_forged(record) and jobs == len(count.split())
 
 
 def _taken(text: str, name: str, builder: CaseBuilder, clock: Clock) -> None:
-    begins = _BEGINS.search(text)  # behind what a command warns of
+    begins = _BEGINS.search(text)  # after a command's warnings
     records = scheduler.read(text[begins.start() :], name, clock) if begins else ()
     if records:
         builder.records.extend(records)
@@ -114,7 +114,7 @@ def _taken(text: str, name: str, builder: CaseBuilder, clock: Clock) -> None:
 
 
 def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, query: Ask, ended: float | None) -> None:
-    """Nodes of the job that it lost: slurmctld says since when, and why; not of those that went at another time."""
+    """Nodes that the job lost: slurmctld says since when, and why; not nodes lost at another time."""
     if not nodes:
         return
     status, text = query((*NODES, "-n", fold(nodes)))
@@ -127,31 +127,31 @@ def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, query:
         sign = _lost_by(state, why)
         if sign and not _is_of_another_time(sign, went.begins, ended):
             state_in_words = one_line(f"{state} since {since}: {why}")
-            when = Span(ends=went.ends) if sign == PROLOG_FAILED else went  # before Slurm cancels its job for that
+            when = Span(ends=went.ends) if sign == PROLOG_FAILED else went  # then Slurm cancels its job
             builder.events.append(Event(sign, state_in_words, "sinfo", when, label(name)))
 
 
 def _lost_by(state: str, why: str) -> str:
-    """The sign that Slurm's own reason is; empty where a node is there, or a person took it."""
-    if "drain" in state and _PROLOG.match(why):  # since 24.11 a node that is resumed keeps its reason
+    """The sign for Slurm's own reason; empty if a node is up, or a person drained it."""
+    if "drain" in state and _PROLOG.match(why):  # since 24.11 a resumed node keeps its reason
         return PROLOG_FAILED
     return "node_failed" if is_down(state) and _SILENT.search(why) else ""
 
 
 def _is_of_another_time(sign: str, went: float | None, ended: float | None) -> bool:
-    """Whether a node went long after the job's end, or a prolog failed at any other time than that of its job's end."""
+    """Whether a node was lost long after the job's end, or a prolog failed at another time than that end."""
     if went is None or ended is None:
         return False
     return abs(went - ended) > limits().lag_s if sign == PROLOG_FAILED else went - ended > limits().before_s
 
 
 def is_down(state: str) -> bool:
-    """Whether a node in this state of sinfo's is no longer there."""
+    """Whether this state in sinfo means that a node is gone."""
     return bool(_DOWN.search(state))
 
 
 def _read_output(record: str, builder: CaseBuilder, offset_s: float) -> None:
-    """The output that the record of a job names: a file of its owner, in a folder that may be a link."""
+    """The output named in a job's record: its owner's file, in a folder that may be a link."""
     owner = _OWNER.search(record)
     paths = dict.fromkeys(path.strip() for _, path in _PLACE.findall(record))
     for path in map(Path, paths):
@@ -167,7 +167,7 @@ def _read_output(record: str, builder: CaseBuilder, offset_s: float) -> None:
 
 
 def _line(text: str) -> str:
-    """The first line of an answer; the names of columns are none."""
+    """The first line of an answer, except column names."""
     return one_line(next(iter(_rows(text)), "no answer"), 120)
 
 
@@ -175,14 +175,14 @@ def _rows(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("JobID|")]
 
 
-_GPUS = re.compile(r"(?:^|[|,= ])gres/gpu=(\d{1,7})(?=[,|\s]|$)")  # of all types together
+_GPUS = re.compile(r"(?:^|[|,= ])gres/gpu=(\d{1,7})(?=[,|\s]|$)")  # the total of all types
 _JOB_ID = re.compile(r"JobId=(\d{1,12})\b")
-_ALLOCATED = re.compile(r"^\s{0,12}(?:Alloc)?TRES=(\S{1,4000})", re.MULTILINE)  # by Slurm's age, and one of them
+_ALLOCATED = re.compile(r"^\s{0,12}(?:Alloc)?TRES=(\S{1,4000})", re.MULTILINE)  # depending on Slurm's version
 
 
 @record
 class EndedJob:
-    """A job that ended; `gpus` is None where its record counts none; `rows` are sacct's own, where it has them."""
+    """A job that ended; `gpus` is None if its record counts none; `rows` are sacct's own, if available."""
 
     job: Job
     gpus: int | None = None
@@ -190,14 +190,14 @@ class EndedJob:
 
     @property
     def has_run(self) -> bool:
-        """Whether it ever had nodes; one that was cancelled in its queue had none."""
+        """Whether it ever had nodes; a job cancelled in the queue had none."""
         return bool(self.job.nodes) or Span(0.0, self.job.ran.begins).is_before(
             Span(self.job.ran.ends), scheduler.RESOLUTION_S
         )
 
     @property
     def gpu_hours(self) -> float | None:
-        """How long it had its GPUs; None where that is not known."""
+        """How long it had its GPUs; None if unknown."""
         ran = self.job.ran
         if self.gpus is None or ran.begins is None or ran.ends is None:
             return None
@@ -205,9 +205,9 @@ class EndedJob:
 
 
 def ended_jobs(begins: float, ends: float, query: Ask) -> tuple[tuple[EndedJob, ...], list[str]]:
-    """The jobs that ended between two times, by their ends, and what is not known of them: no older ones, or some.
+    """The jobs that ended between two times, by end, and what is unknown: older jobs, or some of them.
 
-    Raises CaseError where Slurm answers nothing.
+    Raises CaseError if Slurm does not answer.
     """
     since = f"{datetime.fromtimestamp(begins, timezone.utc):%Y-%m-%dT%H:%M:%S}"
     status, text = query(("sacct", "-a", "-X", "-P", "-S", since, "-o", f"{COLUMNS},AllocTRES"))
@@ -236,7 +236,7 @@ def ended_jobs(begins: float, ends: float, query: Ask) -> tuple[tuple[EndedJob, 
 
 
 def _has_ended(job: Job) -> bool:
-    """Whether nothing of it is left: of one that completes now, Slurm does not yet say how it ended."""
+    """Whether it is completely over: while a job is completing, Slurm does not yet say how it ended."""
     return scheduler.has_ended(job) and job.state != "COMPLETING"
 
 
@@ -248,9 +248,9 @@ def _of_sacct(text: str) -> Iterator[EndedJob]:
 
 
 def _of_scontrol(text: str, queued: Collection[str]) -> tuple[list[EndedJob], list[str]]:
-    """The jobs that squeue has too and of which there is one record, and what is said of the others.
+    """The jobs that squeue lists and that have exactly one record, and remarks on the others.
 
-    The name of a job may have lines like Slurm's own, a further record among them.
+    The name of a job may contain lines like Slurm's own, such as another record.
     """
     records: dict[str, list[str]] = {}
     for block in scheduler.blocks(text):
@@ -269,7 +269,7 @@ def _of_scontrol(text: str, queued: Collection[str]) -> tuple[list[EndedJob], li
 
 
 def _read(text: str, *allocated: str) -> Iterator[EndedJob]:
-    """The job of a record, and its GPUs where the record says once what it was allocated."""
+    """The job in a record, and its GPUs if the record states the allocation once."""
     gpus = _GPUS.search(allocated[0]) if len(allocated) == 1 else None
     rows = "" if _JOB_ID.match(text) else text
     for job, _ in scheduler.read(text, "", Clock(0)):
@@ -277,7 +277,7 @@ def _read(text: str, *allocated: str) -> Iterator[EndedJob]:
 
 
 def _joined(whole: EndedJob, part: EndedJob) -> EndedJob:
-    """A job with one more of its components."""
+    """A job with another one of its components."""
     job, other = whole.job, part.job
     first = other if scheduler.has_completed(job) else job
     nodes = tuple(dict.fromkeys((*job.nodes, *other.nodes)))
@@ -289,6 +289,6 @@ def _joined(whole: EndedJob, part: EndedJob) -> EndedJob:
 
 
 def _first_line(text: str) -> str:
-    """The first line of an answer that is no name of columns."""
+    """The first line of an answer that is no header."""
     lines: Sequence[str] = [line.strip() for line in text.splitlines() if line.strip() and "|" not in line]
     return one_line(lines[0] if lines else "no answer", 120)

@@ -1,4 +1,4 @@
-"""What came of a stop: whoever is told to end closes files, breaks off and fails, and did not end of that."""
+"""Events that follow from a stop: a rank that is told to end closes files and fails, which is not its cause."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.case import RESOLUTION_S, Collected, Event
 from clusterproof.plugins.case.clocks import apart_s
 from clusterproof.plugins.catalog.causes import STOPPED, limits
 
-ALL = -1  # in place of a rank: what a scheduler writes is of all of them
+ALL = -1  # stands for all ranks: a scheduler's messages are about all of them
 BY_SCHEDULER = (
     "time_limit",
     "preempted",
@@ -24,27 +24,27 @@ BY_SCHEDULER = (
 
 
 def of_a_stop(case: Collected) -> frozenset[Event]:
-    """The events that came behind a stop of the job: in its file by the lines, else by the times."""
+    """The events that followed a stop of the job: by line within its file, else by time."""
     stops = _Stops((event for event in case.events if event.row.cause == STOPPED), apart_s(case))
     others = (event for event in case.events if event.row.cause != STOPPED)
     return frozenset(event for event in others if stops.are_before(event))
 
 
 class _Stops:
-    """The stops of a job by their files and times, so that each event need not be compared with each of them.
+    """The stops of a job, indexed so that each event need not be compared with every other.
 
-    What a job writes as its scheduler ends it has often no time: it counts as behind where its line is, unless times
-    say that much lies between both: then the job ran twice, or its lines are not in their order. A person may have
-    stopped what had failed: then only what is surely later is of the stop.
+    What a job writes while its scheduler ends it often has no time: it counts as after lines before it, unless times
+    show a long gap: then the job ran twice, or its lines are out of order. A person may have stopped a job that had
+    failed: then only what is surely later belongs to the stop.
     """
 
     def __init__(self, stops: Iterable[Event], most_s: float) -> None:
         self.most_s = most_s
-        self.lines: dict[_Order, list[tuple[float, float, int]]] = {}  # of each file: when they were, and where
+        self.lines: dict[_Order, list[tuple[float, float, int]]] = {}  # of each file: times and line numbers
         self.undated: dict[_Order, int] = {}  # the first line of those without a time
         earliest: dict[bool, dict[_Order | None, float]] = {True: {}, False: {}}
         for stop in stops:
-            line, order, when = _position(stop)[1], _order(stop, stop.sign in BY_SCHEDULER), stop.when
+            line, order, when = position(stop)[1], _order(stop, stop.sign in BY_SCHEDULER), stop.when
             if order and line is not None and when.begins is not None:
                 self.lines.setdefault(order, []).append((when.begins, when.ends or math.inf, line))
             elif order and line is not None:
@@ -57,7 +57,7 @@ class _Stops:
         self.earliest = {of: nsmallest(2, times.items(), key=_moment) for of, times in earliest.items()}
 
     def are_before(self, event: Event) -> bool:
-        """Whether an event, or what it waited for, began no earlier than one of them."""
+        """Whether an event, or its wait, did not begin before one of them."""
         return any(
             self._is_behind_line(event, _order(event, of)) or self._is_later(event, _order(event, of), of)
             for of in self.earliest
@@ -65,7 +65,7 @@ class _Stops:
 
     def _is_behind_line(self, event: Event, order: _Order | None) -> bool:
         """Whether its line is behind that of a stop of its own file."""
-        line, when = _position(event)[1], event.when
+        line, when = position(event)[1], event.when
         if order is None or line is None or event.waited_s:
             return False
         known = self.lines.get(order, [])
@@ -79,7 +79,7 @@ class _Stops:
         return is_near or self.undated.get(order, line) < line
 
     def _is_later(self, event: Event, order: _Order | None, is_by_scheduler: bool) -> bool:
-        """Whether it was later than a stop that no line tells of."""
+        """Whether it was later than a stop, ignoring line order."""
         own = None if event.waited_s else order
         stopped = next((time for other, time in self.earliest[is_by_scheduler] if other is None or other != own), None)
         if event.when.begins is None or stopped is None:
@@ -87,12 +87,12 @@ class _Stops:
         return event.when.begins - event.waited_s >= stopped - (self.most_s if is_by_scheduler else 0.0)
 
 
-_Order = tuple[str, "int | None"]  # a file, and the rank whose lines in it are in the order of what they tell
+_Order = tuple[str, "int | None"]  # a file, and the rank whose lines in it are in chronological order
 
 
 def _order(event: Event, is_by_scheduler: bool) -> _Order | None:
     """What a rank is told may come of the end of another, whose words are written later; None without a line."""
-    file, line = _position(event)
+    file, line = position(event)
     if line is None:
         return None
     return file, ALL if is_by_scheduler else event.rank
@@ -103,20 +103,21 @@ def _moment(item: tuple[_Order | None, float]) -> float:
 
 
 def may_be_of_a_stop(events: Collection[Event], stops: Iterable[Event]) -> bool:
-    """Whether nothing tells which came first: events without a time, or a job that was well not long before a stop."""
+    """Whether the order is unknown: events without a time, or a job that was fine shortly before a stop."""
     if any(event.when.ends is not None for event in events):
         return False
-    files = {file for file, line in map(_position, events) if line is not None}
+    files = {file for file, line in map(position, events) if line is not None}
     known = [event.when.begins for event in events if event.when.begins is not None]
     first, last = min(known, default=math.inf), max(known, default=-math.inf)
     for stop in (stop for stop in stops if stop.sign in BY_SCHEDULER):
-        (file, line), stopped = _position(stop), stop.when.begins
+        (file, line), stopped = position(stop), stop.when.begins
         is_in_one_file = line is not None and file in files
         if not is_in_one_file and (stopped is None or (stopped - limits().lag_s <= first and last < stopped)):
             return True
     return False
 
 
-def _position(event: Event) -> tuple[str, int | None]:
+def position(event: Event) -> tuple[str, int | None]:
+    """The file that an event is from, and its line; None of what has no lines."""
     file, _, line = event.source.rpartition(":")
     return (file, int(line)) if line.isdecimal() else (event.source, None)

@@ -1,4 +1,4 @@
-"""What stands in output and ends no process: lines logged as warnings, and tracebacks after which it goes on."""
+"""Lines of output that end no process: warnings, and tracebacks after which the program continues."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from clusterproof.plugins.case.failures import NAME_OF_EXCEPTION, rest_of
 from clusterproof.plugins.catalog.causes import CAUSE, STOPPED, Block, Sign, blocks, signs
 from clusterproof.plugins.core.record import field, record, replace
 
-WARNED = "warned"  # the sign of causes.toml
-LONGEST = 200  # lines of such a traceback, among those of others
+WARNED = "warned"  # the sign in causes.toml
+LONGEST = 200  # lines of such a traceback, including interleaved ones
 
 _FRAME = re.compile(r'(?:^|\s)File "[^"]{1,400}", line \d{1,7}')
 _GLOG = re.compile(
     r"(?:\[?rank\d{1,7}\]:? ?|\d{1,7}: )?\[?W\d{4,8} \d\d:\d\d:\d\d\.\d{1,9} "
-)  # glog's, of Abseil and PyTorch
+)  # of glog, Abseil and PyTorch
 _ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|\[(?:E|error|fatal)[ \]]|\blevel=(?:error|fatal)")  # of loggers
 _LABELS = re.compile(  # of times, ranks and Ray's processes
     r"(?:\[1,\d{1,7}\]<std\w{3}>|\[rank=?\d{1,7}\]|\[\d[^\[\]]{0,40}\]|\([^()]{1,100}\)|[\d\s:.,/TZ+-])*"
 )
-_BARS = ("it/s]", "s/it]")  # tqdm's, behind which a line goes on
+_BARS = ("it/s]", "s/it]")  # of tqdm, after which a line continues
 _HEADER = "Traceback (most recent call last)"
 _CHAINS = ("During handling of the above exception", "The above exception was the direct cause")
-_MARKS = ("^", "~~")  # under a line of a program
+_MARKS = ("^", "~~")  # in traceback lines below source code
 
 
 def as_logged(line: str, sign: Sign) -> Sign:
-    """The sign of a line: where a logger calls it a warning, its program went on, whatever cause the words would be."""
+    """The sign of a line: if logged as a warning, its program continued, whatever cause it names."""
     warned = signs()[WARNED]
     if sign.role != CAUSE or sign.cause == STOPPED or any(other in line for other in warned.unless):
         return sign
@@ -42,47 +42,47 @@ def as_logged(line: str, sign: Sign) -> Sign:
 
 
 @record
-class Told:
-    """What a line is of a traceback that the table knows: part of one that is left out, or the end of one."""
+class TracebackLine:
+    """What a line means for a known traceback: it is part of one that is left out, or its end."""
 
     is_left_out: bool = False
     is_end: bool = False
-    sign: Sign | None = None  # that its exception has instead
+    sign: Sign | None = None  # overrides its exception's sign
 
 
-class Survived:
-    """Reads the lines of a file one after the other, and tells those of blocks that causes.toml has."""
+class TracebackReader:
+    """Reads a file's lines in order, and recognises the tracebacks that causes.toml lists."""
 
     def __init__(self) -> None:
         self.of_ranks: dict[int | None, _Open] = {}
 
-    def take(self, number: int, line: str, rank: int | None) -> Told:
+    def take(self, number: int, line: str, rank: int | None) -> TracebackLine:
         """What this line is."""
         if row := next((row for row in blocks().values() if _begins(line, row)), None):
             known = self.of_ranks.setdefault(rank, _Open(number, row))
             if not row.ends:
                 count, due = (known.count + 1, known.due + 1) if not known.row.ends else (1, 1)
                 self.of_ranks[rank] = _Open(number, row, count, due)
-                return Told(is_left_out=True)
+                return TracebackLine(is_left_out=True)
             self.of_ranks[rank] = known if not known.row.ends else _Open(number, row)
         if rank not in self.of_ranks:
-            return Told()
+            return TracebackLine()
         known = self.of_ranks[rank]
         if number - known.begins > LONGEST:
             del self.of_ranks[rank]
-            return Told()
+            return TracebackLine()
         return self._ends(line, rank, known) if known.row.ends else self._goes_on(line, rank, known)
 
-    def _ends(self, line: str, rank: int | None, known: _Open) -> Told:
+    def _ends(self, line: str, rank: int | None, known: _Open) -> TracebackLine:
         """A traceback that is only told by its exception too: until that comes, it may be any."""
         if _is_of_frames(rest_of(line)) or not NAME_OF_EXCEPTION.search(rest_of(line)):
-            return Told()
+            return TracebackLine()
         del self.of_ranks[rank]
         is_known = any(text in line for text in known.row.ends)
         sign = signs().get(known.row.sign)
-        return Told(is_left_out=is_known and sign is None, is_end=is_known, sign=sign if is_known else None)
+        return TracebackLine(is_left_out=is_known and sign is None, is_end=is_known, sign=sign if is_known else None)
 
-    def _goes_on(self, line: str, rank: int | None, known: _Open) -> Told:
+    def _goes_on(self, line: str, rank: int | None, known: _Open) -> TracebackLine:
         """A block to its exception; what another process writes between is left in, and a further traceback ends it."""
         rest = rest_of(line)
         is_frame, is_header = bool(_FRAME.search(rest)), _HEADER in rest
@@ -93,23 +93,23 @@ class Survived:
         is_over = not known.count and not is_chain
         if is_over or (is_header and not known.due) or (known.due and not is_part and not is_end):
             del self.of_ranks[rank]
-            return Told()
+            return TracebackLine()
         if is_part:
             due = known.due - is_header + is_chain
             self.of_ranks[rank] = replace(
                 known, count=max(known.count, 1), due=due, is_in_frame=is_frame, is_next=True, is_cut=False
             )
-            return Told(is_left_out=True)
+            return TracebackLine(is_left_out=True)
         count = known.count - is_end
         self.of_ranks[rank] = replace(known, count=count, is_in_frame=False, is_next=is_end, is_cut=not is_end)
-        return Told(is_left_out=is_end)
+        return TracebackLine(is_left_out=is_end)
 
 
 @record
 class _Open:
-    """A block that is read: from which line on, how many of its kind, and of how many the traceback is still `due`.
+    """A traceback that is being read: its first line, the number of its kind, and of how many the rest is still `due`.
 
-    `is_next`: its exception may be the next; `is_cut`: a line of something else stood in it.
+    `is_next`: its exception may be next; `is_cut`: it contained an unrelated line.
     """
 
     begins: int
@@ -122,7 +122,7 @@ class _Open:
 
 
 def _begins(line: str, row: Block) -> bool:
-    """Whether a line is the first of a block: where that stands first in it, behind ranks, times and bars alone."""
+    """Whether a line is the first of a block: only after times, ranks and progress bars."""
     at = next((at for text in row.says if (at := line.find(text)) >= 0), -1)
     if at < 0 or not row.is_first:
         return at >= 0
@@ -132,14 +132,14 @@ def _begins(line: str, row: Block) -> bool:
 
 
 def _is_of_frames(rest: str) -> bool:
-    """Whether a line is of a traceback and is not its exception."""
+    """Whether a line belongs to a traceback, except its exception."""
     return rest[:1].isspace() or _HEADER in rest or rest.rstrip().endswith(_MARKS)
 
 
-STEPS_AFTER = 3  # so many different steps after a line that looks like an end, it was none
-TIMES_OF_STEPS = 64  # of each rank
-MAX_STEPPERS = 512  # ranks of which steps are followed; more do not tell more of whether the job went on
-WHILE_IT_RUNS = ("not_a_number",)  # signs that stand in lines of steps
+STEPS_AFTER = 3  # so many different steps after an apparently fatal line, it was not fatal
+TIMES_OF_STEPS = 64  # stored per rank
+MAX_STEPPERS = 512  # ranks whose steps are tracked: more are not needed to see that the job continues
+WHILE_IT_RUNS = ("not_a_number",)  # signs within lines about steps
 
 _STEP = re.compile(
     r"(?:^|[\s\[({'\"])(?:iteration|iter|step|global_step|batch|update|num_updates)\b['\"]?[ :=#]{1,20}['\"]?(\d{1,18})"
@@ -152,20 +152,20 @@ _STEP = re.compile(
 
 
 def step_of(line: str) -> int | None:
-    """The step of a training of which a line tells, if of any; Slurm's programs tell of the steps of jobs."""
+    """The training step in a line, if any; not the steps of jobs in Slurm's messages."""
     match = None if "slurmstepd" in line or "srun: " in line else _STEP.search(line)
     return int(match[match.lastindex or 1]) if match else None
 
 
 @record
 class Steps:
-    """Those of the ranks of one file: of each the last few with their lines, and when they were."""
+    """The last few steps of each rank of a file, with their lines and times."""
 
     told: dict[int | None, deque[tuple[int, int]]] = field(default_factory=dict)
     times: dict[int | None, dict[int, float]] = field(default_factory=dict)
 
     def add(self, number: int, rank: int | None, step: int, stamp: Span) -> None:
-        """One of a rank, in the line of this number; it may tell of one more than once."""
+        """Add a rank's step, from this line; a step may be logged more than once."""
         if rank not in self.told and len(self.told) == MAX_STEPPERS:
             return
         times = self.times.setdefault(rank, {})
@@ -178,7 +178,7 @@ class Steps:
             known.append((step, number))
 
     def has_outlived(self, sign: str, rank: int | None, number: int) -> bool:
-        """Whether well after a line the rank went on; where it never tells of steps, whether all went on that do."""
+        """Whether the rank continued well after a line; or all ranks that log steps, if it never does."""
         if sign in WHILE_IT_RUNS or not self.told:
             return False
         told = [self.told[rank]] if rank in self.told else self.told.values()

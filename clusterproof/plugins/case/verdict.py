@@ -1,6 +1,6 @@
-"""Why a job ended: decided of events and facts alone; what cannot be told is unknown.
+"""Decides why a job ended, from events and facts alone; what cannot be told is unknown.
 
-Hardware is blamed only by the node's own evidence. The end of others, as a rank saw it, is never the cause.
+Hardware is only blamed by a node's own evidence. The end of other ranks, as a rank saw it, is never the cause.
 """
 
 from __future__ import annotations
@@ -24,11 +24,21 @@ from clusterproof.plugins.case.by_words import by_words
 from clusterproof.plugins.case.first_event import Candidate, candidates
 from clusterproof.plugins.case.relevance import bears_out, dated, rank_of, relevant, undated
 from clusterproof.plugins.case.scheduler import has_completed
-from clusterproof.plugins.catalog.causes import CODE, HARDWARE, RESOURCES, SUSPICION, UNKNOWN, limits, probability
+from clusterproof.plugins.catalog.causes import (
+    CAUSE,
+    CODE,
+    HARDWARE,
+    NETWORK,
+    RESOURCES,
+    SUSPICION,
+    UNKNOWN,
+    limits,
+    probability,
+)
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import replace
 
-SHARED = 0.6  # that several nodes with evidence at once have a cause in common
+SHARED = 0.6  # chance that evidence on several nodes at once has a common cause
 
 
 def decide(case: Collected) -> CaseVerdict:
@@ -38,7 +48,7 @@ def decide(case: Collected) -> CaseVerdict:
 
 
 def _of_completed(case: Collected) -> CaseVerdict:
-    """A job that Slurm says ended well: what looks like an end was none, and evidence is to be looked at."""
+    """For a job that ended well according to Slurm: apparent ends were none, and evidence is only to be reviewed."""
     facts = [fact for fact in dated(case) if fact.is_strong]
     signs = [
         f"rank {event.rank}: {event.row.meaning}" if event.rank is not None else event.row.meaning
@@ -59,7 +69,7 @@ def _outlived(case: Collected) -> Iterator[str]:
 
 def _by_evidence(case: Collected) -> CaseVerdict | None:
     """By what the nodes' own logs say of the time in which the job ended; None where they say nothing of it."""
-    facts = relevant(dated(case), case)
+    facts = [fact for fact in relevant(dated(case), case) if fact.cause != NETWORK or not _is_explained(case)]
     if not facts:
         return _by_undated(case)
     first = facts[0]
@@ -83,8 +93,15 @@ def _by_evidence(case: Collected) -> CaseVerdict | None:
     return _of_fact(case, first, tuple(dict.fromkeys(fact.node for fact in at_once)), is_alone=not outlived)
 
 
+def _is_explained(case: Collected) -> bool:
+    """Whether a rank failed by itself, for what no network does, and nothing that anybody says is of the network."""
+    own = [candidate for candidate in candidates(case) if not candidate.is_echo]
+    is_own = any(one.event.row.role == CAUSE and one.event.row.cause in (CODE, RESOURCES) for one in own)
+    return is_own and all(event.row.cause != NETWORK for event in case.events)
+
+
 def _of_fact(case: Collected, first: Fact, nodes: Sequence[str], is_alone: bool) -> CaseVerdict:
-    """By this evidence; where the rank that bears it out had said another thing before, its node is to be tested."""
+    """From this evidence; if the rank confirming it had reported something else before, its node is only a suspect."""
     events = [event for event in case.events if event.node == first.node and not event.is_cascade and _is_same(event)]
     rank = next((event.rank for event in events if event.rank is not None), rank_of(first, case))
     if first.cause == UNKNOWN:
@@ -102,13 +119,13 @@ def _of_fact(case: Collected, first: Fact, nodes: Sequence[str], is_alone: bool)
 
 
 def _is_same(event: Event) -> bool:
-    """Whether a rank says what a fault of its node looks like."""
+    """Whether a rank reports what a fault of its node causes."""
     is_doubt = event.row.role == SUSPICION and not event.row.unexplained
     return is_doubt or event.row.of_broken_gpu or event.row.cause == RESOURCES
 
 
 def _by_undated(case: Collected) -> CaseVerdict | None:
-    """By evidence without a time: only where a rank of the same node says the same, and nothing says another thing."""
+    """From evidence without a time: only if a rank of the same node reports the same, and nothing contradicts it."""
     possible = [candidate.event for candidate in candidates(case)]
     if any(event.row.role != SUSPICION and not event.row.of_broken_gpu for event in possible):
         return None
@@ -126,15 +143,15 @@ def _by_undated(case: Collected) -> CaseVerdict | None:
 
 
 def _is_earlier(candidate: Candidate, fact: Fact, apart_s: float) -> bool:
-    """Whether the job's own words were surely before the evidence, and say another thing."""
+    """Whether the job's own messages were surely before the evidence, and disagree with it."""
     row = candidate.event.row
     if candidate.event.sign == DESYNC:
-        apart_s = limits().lag_s  # whom its GPU fails may call what others do not
+        apart_s = limits().lag_s  # a rank with a failing GPU may call different collectives
     return row.role != SUSPICION and not row.of_broken_gpu and candidate.event.when.is_before(fact.when, apart_s)
 
 
 def _contests(candidate: Candidate, fact: Fact, apart_s: float) -> bool:
-    """Whether the job's own words say another thing than a node's evidence, and may have come first."""
+    """Whether the job's own messages disagree with a node's evidence, and may have come first."""
     row = candidate.event.row
     if row.role == SUSPICION or row.of_broken_gpu or row.cause == fact.cause:
         return False

@@ -1,6 +1,6 @@
-"""What the suite knows in numbers and words, each row with its source. Files are read on first use.
+"""The catalogue: what the suite knows in numbers and words, each row with its source. Files are read on first use.
 
-Here: the numbers that a run goes by, packaged ones or a site's own in their place; and who a finding is routed to.
+This module: a run's thresholds, packaged or overridden by a site; and the owners of findings.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
 
 FILE = "thresholds.toml"
-SITE = "site."  # begins the names of numbers that only a site's own checks compare with, and only its policy sets
+SITE = "site."  # prefix of thresholds that only a site's own checks use, and only its policy sets
 FLOORS = "floors.toml"
 
-_ACCELERATED = re.compile(r"(?:ml\.)?(?:p|g|gr|trn|inf|dl)\d")  # families of types that have accelerators
+_ACCELERATED = re.compile(r"(?:ml\.)?(?:p|g|gr|trn|inf|dl)\d")  # families of types with accelerators
 
 
 @record
 class Threshold:
-    """One number with its unit and where it is from."""
+    """A number with its unit and source."""
 
     value: float
     unit: str
@@ -59,12 +59,12 @@ def thresholds() -> Mapping[str, Threshold]:
     return {f"{name}.{key}": row for name in document(FILE) if name != "sources" for key, row in _of(name).items()}
 
 
-@cache  # asked for by each check of each device
+@cache  # called for each check of each device
 def threshold_row(name: str) -> Threshold:
-    """The row called `table.key`. Raises CatalogError."""
+    """The row named `table.key`. Raises CatalogError."""
     section, _, key = name.rpartition(".")
     if section not in document(FILE) or key not in _of(section):
-        from clusterproof.plugins.core.strict import nearest  # few names are wrong
+        from clusterproof.plugins.core.strict import nearest  # rarely needed
 
         own = f"a number of a site's own is {SITE}NAME, and stands under [thresholds.site] of its policy"
         raise CatalogError(f"{FILE} has no {name!r:.80}{nearest(name, thresholds())}; {own}")
@@ -83,26 +83,26 @@ def floors() -> Mapping[str, Mapping[str, Threshold]]:
 
 
 def floor(instance_type: str, measurement: str) -> float | None:
-    """The least of `all_reduce`, `host_to_gpu`, … on one node of a type; None where nobody has published one."""
+    """The minimum of `all_reduce`, `host_to_gpu`, … on one node of a type; None if nobody has published one."""
     row = floors().get(instance_type, {}).get(measurement)
     return row.value if row else None
 
 
 @record
 class Catalog:
-    """Thresholds and instance types: those of a site, which are here, before those that are packaged."""
+    """Thresholds and instance types: a site's own, which are stored here, override those that are packaged."""
 
     thresholds: Mapping[str, float] = field(default_factory=dict)
     instance_types: Mapping[str, InstanceType] = field(default_factory=dict)
 
     @staticmethod
     def of(policy: Policy) -> Catalog:
-        """The catalogue as a site's policy has it."""
+        """The catalogue with a site's policy applied."""
         is_packaged = not policy.thresholds and not policy.instance_types
         return PACKAGED if is_packaged else Catalog(policy.thresholds, policy.instance_types)
 
     def threshold(self, name: str) -> float:
-        """The number called `table.key` (`shm.minimum_gib`), in the unit of its row.
+        """The threshold `table.key` (`shm.minimum_gib`), in the unit of its row.
 
         Raises CatalogError; Incomplete for a site's own (`site.key`) that its policy does not set.
         """
@@ -119,14 +119,14 @@ class Catalog:
         return self.instance_types.get(name) or instance_types().get(name) or machine_row(name)
 
     def accelerators(self, name: str) -> int | None:
-        """How many GPUs or Neuron devices an instance of a type has; None where no row has it."""
+        """How many GPUs or Neuron devices an instance of a type has; None if it is not in the catalogue."""
         row = self.instance_type(name)
         if row is None:
             return None if _ACCELERATED.match(name) else 0
         return row.gpus or row.neuron_devices or (0 if row.gpus == 0 else None)
 
     def efa_devices(self, name: str) -> int | None:
-        """How many EFA devices an instance of a type has at most; None where no row has it."""
+        """The maximum number of EFA devices on an instance of a type; None if it is not in the catalogue."""
         row = self.instance_type(name)
         return row.efa if row else None
 
@@ -139,7 +139,7 @@ EXACT = "exact.toml"
 
 @record
 class ExactKind:
-    """A data type: bits of its significand, and of what its products are summed in."""
+    """A data type: the bits of its significand, and of the type in which its products are summed."""
 
     name: str
     significand: int
@@ -149,7 +149,7 @@ class ExactKind:
 
 @cache
 def exact_kinds() -> Mapping[str, ExactKind]:
-    """Every row of exact.toml by its type. Raises CatalogError."""
+    """Every row of exact.toml by type. Raises CatalogError."""
     return table(ExactKind, EXACT, "kinds", "name")
 
 
@@ -161,34 +161,34 @@ def exact_kinds_setting() -> str:
 
 @record
 class Owner:
-    """One owner skill. `team` is whose most of its findings are, in a word; `teams` the same by section."""
+    """An owner skill. `team` owns most of its findings, in a word; `teams` overrides that by section."""
 
-    mark: str  # the pytest mark's name: hyperpod_node_debugger
+    mark: str  # the name of its pytest mark: hyperpod_node_debugger
     words: str
     source: str
     team: str
     teams: Mapping[str, str] = field(default_factory=dict)
-    sections: Mapping[str, str] = field(default_factory=dict)  # "G": what the section is about
+    sections: Mapping[str, str] = field(default_factory=dict)  # "G": the topic of the section
 
     def team_for(self, section: str, action: str, check: str) -> str:
-        """Whose a finding is, by its section, what is to be done, and the check's name: `hardware`."""
+        """The team for a finding, by its section, its action, and the check's name: `hardware`."""
         team, exceptions = self.teams.get(section, self.team), document("owners.toml")["teams"]
         return str(exceptions["by_check"].get(check) or exceptions["by_action"].get(action, {}).get(team, team))
 
     @property
     def name(self) -> str:
-        """The skill's name as its maintainers write it: `hyperpod-node-debugger`."""
+        """The skill's name in its repository: `hyperpod-node-debugger`."""
         return self.mark.replace("_", "-")
 
 
 @cache
 def owners() -> Mapping[str, Owner]:
-    """Every row of owners.toml by the name of its mark. Raises CatalogError."""
+    """Every row of owners.toml by mark name. Raises CatalogError."""
     return table(Owner, "owners.toml", "owner", key="mark")
 
 
 def owner(mark: str) -> Owner | None:
-    """The owner by the name of its mark, if there is one."""
+    """The owner with this mark name, if there is one."""
     return owners().get(mark)
 
 

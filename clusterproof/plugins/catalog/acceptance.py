@@ -1,4 +1,4 @@
-"""What a cluster is taken into service by: stages in their order, what is compared, and what a plan has by default."""
+"""Acceptance of a cluster: stages in order, measurements that are compared, and a plan's defaults."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ FILE = "acceptance.toml"
 
 @record
 class Measure:
-    """What is compared within a population: by which check it is judged alone, and its unit."""
+    """A measurement that is compared within a population: the check that judges it alone, and its unit."""
 
-    name: str  # of the collector that measures it
+    name: str  # the collector that measures it
     check: str
     title: str
     unit: str
@@ -24,7 +24,7 @@ class Measure:
 
 @record
 class Stage:
-    """One stage: what it proves, over whom it runs (each node, all together, each place), and what is selected."""
+    """One stage: what it proves, its scope (each node, all together, each place), and the selected checks."""
 
     name: str
     title: str
@@ -32,7 +32,7 @@ class Stage:
     scope: str  # nodes, all or places
     marks: str
     keyword: str
-    minutes: float  # of one run of one batch, about
+    minutes: float  # approximate duration of one run of one batch
     source: str
     options: tuple[str, ...] = ()
     is_repeated: bool = False
@@ -41,7 +41,7 @@ class Stage:
 
 @record
 class Defaults:
-    """What a plan for nodes of that kind has."""
+    """A plan's defaults for nodes of that kind."""
 
     name: str  # gpu, neuron or cpu
     stages: tuple[str, ...]
@@ -51,7 +51,7 @@ class Defaults:
 
 @record
 class DefaultErrors:
-    """Both errors and the effect that a plan declares by default: shares; and how often a node is measured at most."""
+    """The error rates and effect that a plan declares by default, as shares; and the maximum measurements per node."""
 
     good_rejected: float
     bad_accepted: float
@@ -61,32 +61,47 @@ class DefaultErrors:
     source: str
 
 
+@record
+class Common:
+    """What racks, batches and all nodes have in common is said from `least` on: a share of the speed."""
+
+    least: float
+    source: str
+
+
+@cache
+def common() -> Common:
+    """From how much on it is said. Raises CatalogError."""
+    parsed = document(FILE)
+    return build(Common, parsed["common"], f"{FILE}: common", parsed["sources"])
+
+
 @cache
 def measures() -> Mapping[str, Measure]:
-    """By the collector's name. Raises CatalogError."""
+    """Every measurement by its collector's name. Raises CatalogError."""
     return table(Measure, FILE, "measures", "name")
 
 
 @cache
 def stages() -> Mapping[str, Stage]:
-    """In their order. Raises CatalogError."""
+    """The stages in order. Raises CatalogError."""
     return table(Stage, FILE, "stages", "name")
 
 
 @cache
 def default_errors() -> DefaultErrors:
-    """What a plan declares that says nothing of it. Raises CatalogError."""
+    """The errors of a plan that does not declare any. Raises CatalogError."""
     parsed = document(FILE)
     return build(DefaultErrors, parsed["defaults"]["errors"], f"{FILE}: defaults errors", parsed["sources"])
 
 
 def defaults(kind: str) -> Defaults:
-    """What a plan has for `gpu`, `neuron` or `cpu` nodes. Raises CatalogError."""
+    """The defaults for `gpu`, `neuron` or `cpu` nodes. Raises CatalogError."""
     parsed = document(FILE)
     return build(Defaults, {"name": kind, **parsed["defaults"][kind]}, f"{FILE}: defaults {kind}", parsed["sources"])
 
 
 @cache
 def not_covered() -> tuple[str, ...]:
-    """What buyers ask for and no stage proves, in words."""
+    """What buyers ask for but no stage proves, in words."""
     return tuple(row["words"] for row in document(FILE)["not_covered"].values())

@@ -1,4 +1,4 @@
-"""What AWS is asked, what a cluster needs of it, and which actions that takes."""
+"""The AWS actions in use, with permissions, and what a cluster needs: quotas, endpoints, FSx limits."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ALWAYS = "always"
 
 @record
 class AwsAction:
-    """One action: IAM's name for it, boto3's service and method, what it is needed for, and on which resources.
+    """One action: IAM's name, boto3's service and method, its purpose, and the resources.
 
-    `opt_in` is the option without which it is never called; `only_where` a key of IAM's and its value.
+    `opt_in` is the option without which it is never called; `only_where` an IAM condition key and its value.
     """
 
     action: str
@@ -47,7 +47,7 @@ def aws_actions() -> Mapping[tuple[str, str], AwsAction]:
 
 @record
 class QuotaRow:
-    """One quota: its service, a part of its name, and what is reckoned against it (explained in quotas.toml)."""
+    """One quota: its service, a part of its name, and what counts against it (explained in quotas.toml)."""
 
     service: str
     name: str
@@ -68,7 +68,7 @@ def quotas() -> tuple[QuotaRow, ...]:
 
 
 def interfaces(instance_type: str, catalog: Catalog) -> int | None:
-    """The network interfaces of an instance: one for each EFA device and those without; None where nobody knows."""
+    """The network interfaces of an instance: one for each EFA device and those without; None if unknown."""
     without: Mapping[str, _Interfaces] = table(_Interfaces, QUOTAS, "interfaces_without_efa")
     devices = catalog.efa_devices(instance_type)
     if devices is None:
@@ -78,7 +78,7 @@ def interfaces(instance_type: str, catalog: Catalog) -> int | None:
 
 @record
 class EndpointRow:
-    """One service's endpoint: when it is needed (`always`, `without internet`), and for what."""
+    """One service's endpoint: when it is needed (`always`, `without internet`), and why."""
 
     service: str
     needed: str
@@ -103,7 +103,7 @@ def vpc_endpoint_rows() -> tuple[EndpointRow, ...]:
 
 @record
 class FsxMetric:
-    """One metric with its statistics; `words` are empty where it is no percentage of a limit."""
+    """One metric with its statistics; `words` are empty if it is no percentage of a limit."""
 
     metric: str
     statistics: tuple[str, ...]
@@ -114,11 +114,11 @@ class FsxMetric:
 
 @cache
 def fsx_metrics() -> Mapping[str, FsxMetric]:
-    """Every row of fsx_metrics.toml by the metric's name. Raises CatalogError."""
+    """Every row of fsx_metrics.toml by metric name. Raises CatalogError."""
     return table(FsxMetric, "fsx_metrics.toml", "metric", key="metric")
 
 
 @cache
 def fsx_limits(kind: str) -> tuple[str, ...]:
-    """The percentages that a type of file system (`LUSTRE`) must have, by their names in CloudWatch."""
+    """The percentages that a type of file system (`LUSTRE`) must have, by their CloudWatch names."""
     return tuple(name for name, row in fsx_metrics().items() if kind in row.must_be_of)

@@ -1,4 +1,4 @@
-"""The bandwidth that a collective reached elsewhere, by the exact key, and a bandwidth as a share of the wire."""
+"""Bandwidths that collectives reached elsewhere, by exact key; and bandwidths relative to the network's."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from clusterproof.plugins.catalog.rows import CatalogError, build, document
 
 FILE = "busbw.toml"
 FLOOR = "busbw.floor_share"
-SMALLEST_BYTES = 2**30  # below it latency is measured: no row, no floor
-RDMA_BYTES, OTHER_BYTES = 8 * 2**30, 2**30  # where the curve of busbw is flat, and where the wire is the limit sooner
+SMALLEST_BYTES = 2**30  # smaller sizes measure latency: no row, no floor
+RDMA_BYTES, OTHER_BYTES = 8 * 2**30, 2**30  # where busbw is flat; without RDMA, earlier
 TWO_NODES = "with 2 nodes NCCL's tree and NVLS report more than the wire carries: this says nothing about larger jobs"
 ABOVE = "no flat ring does that: in-network reduction, NVLink between the nodes, or a wrong number"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class BusbwKey:
-    """All that two bandwidths must have in common to be compared. `efa` counts the devices attached to a node."""
+    """Everything that must match for two bandwidths to be compared. `efa` counts the devices attached to a node."""
 
     instance_type: str
     efa: int
@@ -37,7 +37,7 @@ class BusbwKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredBusbw:
-    """One bandwidth that somebody measured and published, in 10^9 bytes a second."""
+    """A measured and published bandwidth, in 10^9 bytes a second."""
 
     instance_type: str
     efa: int
@@ -63,7 +63,7 @@ class MeasuredBusbw:
 
 @dataclass(frozen=True, slots=True)
 class OfWire:
-    """What a bandwidth is of a node's network, and how that is to be read."""
+    """A bandwidth as a share of a node's network bandwidth, and how to interpret it."""
 
     share: float
     wire_gb_per_s: float
@@ -72,12 +72,12 @@ class OfWire:
 
 @cache
 def measured_busbw() -> Mapping[BusbwKey, MeasuredBusbw]:
-    """Every row of busbw.toml by its key. Raises CatalogError."""
+    """Every row of busbw.toml by key. Raises CatalogError."""
     return rows_of(document(FILE))
 
 
 def rows_of(tables: Mapping[str, object]) -> Mapping[BusbwKey, MeasuredBusbw]:
-    """The rows of such a document: each key once, no small size. Raises CatalogError."""
+    """The rows of such a document: unique keys, no small sizes. Raises CatalogError."""
     rows: dict[BusbwKey, MeasuredBusbw] = {}
     sources, measured = tables["sources"], tables.get("measured")
     if not isinstance(sources, dict) or not isinstance(measured, list):
@@ -97,15 +97,15 @@ def rows_of(tables: Mapping[str, object]) -> Mapping[BusbwKey, MeasuredBusbw]:
 
 
 def expected_busbw(key: BusbwKey) -> MeasuredBusbw | None:
-    """What was measured for this very key; None where nothing was. Raises CatalogError."""
+    """The published figure for this exact key; None if there is none. Raises CatalogError."""
     return measured_busbw().get(key)
 
 
 def size_bytes_for(name: str, efa: int, ranks_per_node: int, catalog: Catalog, collective: str = "all_reduce") -> int:
-    """The size to measure two nodes of an instance type with, 1 GiB at least.
+    """The size for measuring two nodes of an instance type, at least 1 GiB.
 
-    The largest that its rows have for such a run, so that there is a floor, up to 8 GiB; without a row 8 GiB for GPUs
-    with RDMA over EFA, whose curve is flat no sooner, else 1 GiB. Raises CatalogError.
+    The largest for which its rows have such a run, so that there is a floor, up to 8 GiB; without a row 8 GiB for GPUs
+    with RDMA over EFA, whose curve only flattens there, else 1 GiB. Raises CatalogError.
     """
     name = name.removeprefix("ml.")
     run = (name, efa, 2, ranks_per_node, collective)
@@ -121,7 +121,7 @@ def size_bytes_for(name: str, efa: int, ranks_per_node: int, catalog: Catalog, c
 
 
 def of_wire(busbw_gb_per_s: float, key: BusbwKey, catalog: Catalog) -> OfWire | None:
-    """A bandwidth as a share of the node's network; None where nobody knows the wire, or where there is none."""
+    """A bandwidth as a share of the node's network; None if the network is unknown, or there is none."""
     row = catalog.instance_type(key.instance_type)
     if row is None or key.nodes < 2 or not row.network_gbps or row.efa is None:
         return None
@@ -130,7 +130,7 @@ def of_wire(busbw_gb_per_s: float, key: BusbwKey, catalog: Catalog) -> OfWire | 
             return None
         gbps = min(row.network_gbps, key.efa * row.efa_gbps)
     elif key.efa == 0 and row.efa > 1:
-        return None  # Ethernet has a part of the cards, and the catalogue does not say which
+        return None  # some cards are used for Ethernet, and the catalogue does not say which
     else:
         gbps = row.network_gbps
     wire = gbps / 8

@@ -1,4 +1,4 @@
-"""What lines of a job, its scheduler and its nodes are worth when it is asked why the job ended (causes.toml)."""
+"""Signs in the output of a job, its scheduler and its nodes that show why the job ended (causes.toml)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CAUSE, SUSPICION, CASCADE = "cause", "suspicion", "cascade"
 
 @record
 class Sign:
-    """One kind of line; causes.toml says what each column means."""
+    """One kind of line; causes.toml explains the columns."""
 
     name: str
     says: tuple[str, ...]
@@ -33,6 +33,7 @@ class Sign:
     hang: bool = False
     of_broken_gpu: bool = False
     of_stop: bool = False
+    of_start: bool = False
     unexplained: bool = False
     quoted: bool = False
     restart: str = ""
@@ -42,7 +43,7 @@ class Sign:
 
 @record
 class Block:
-    """A kind of traceback; causes.toml says what each column means."""
+    """One kind of traceback; causes.toml explains the columns."""
 
     name: str
     says: tuple[str, ...]
@@ -54,7 +55,7 @@ class Block:
 
 @record
 class Published:
-    """What somebody published of how jobs end: how much of the `whole` by each cause; `of` says of what."""
+    """Published statistics on how jobs end: the share of the `whole` by each cause; `of` says of what."""
 
     name: str
     of: str
@@ -70,13 +71,13 @@ class Published:
 
     @property
     def shares(self) -> dict[str, float]:
-        """From 0 to 1, of the causes that it has."""
+        """From 0 to 1, for the causes that it lists."""
         return {cause: count / self.whole for cause in CAUSES if (count := float(getattr(self, cause)))}
 
 
 @record
 class Limits:
-    """Seconds by which times are compared."""
+    """Seconds for comparing times."""
 
     clocks_apart_s: float
     lag_s: float
@@ -90,7 +91,7 @@ class Limits:
 
 @record
 class Probability:
-    """What a verdict on the evidence of a node is worth, and the factor where no time says what came first."""
+    """The probability of a verdict from a node's evidence, and the factor if no time shows the order."""
 
     established: float
     supported: float
@@ -102,23 +103,23 @@ class Probability:
 
 @cache
 def signs() -> Mapping[str, Sign]:
-    """Every sign by its name, in the order in which they are tried."""
+    """Every sign by name, in matching order."""
     return table(Sign, FILE, "sign", "name")
 
 
 @cache
 def blocks() -> Mapping[str, Block]:
-    """Every kind of traceback by its name, in the order in which they are tried."""
+    """Every kind of traceback by name, in matching order."""
     return table(Block, FILE, "block", "name")
 
 
 def sign_of(where: str, line: str) -> Sign | None:
-    """The first sign that a line of such a source has."""
+    """The first sign that matches a line of such a source."""
     if alone := _whole_lines(where).get(line.strip()):
         return alone
     is_harmless = where == "output" and any(phrase in line for phrase in harmless())
     for phrase, sign in _words_of(where):
-        if is_harmless and sign.cause != HARDWARE:  # a job that tries again goes on with a GPU that is broken
+        if is_harmless and sign.cause != HARDWARE:  # a job that retries continues with the broken GPU
             continue
         if phrase in line and _fits(sign, line):
             return sign
@@ -126,13 +127,13 @@ def sign_of(where: str, line: str) -> Sign | None:
 
 
 def _fits(sign: Sign, line: str) -> bool:
-    """Whether what else stands in a line of a sign's words is of the sign too."""
+    """Whether the rest of a matching line also fits the sign."""
     is_beside = not sign.beside or any(_has(line, words) for words in sign.beside)
     return is_beside and not any(other in line for other in sign.unless)
 
 
 def _has(line: str, words: str) -> bool:
-    """Whether a line has such words; with ` … ` in them, what stands before it and then what stands behind."""
+    """Whether a line contains such words; ` … ` in them separates words that must follow in order."""
     before, _, behind = words.partition(" … ")
     _, found, rest = line.partition(before)
     return bool(found) and behind in rest
@@ -140,7 +141,7 @@ def _has(line: str, words: str) -> bool:
 
 @cache
 def harmless() -> tuple[str, ...]:
-    """Words of lines of output after which jobs went on to train: such a line is no sign."""
+    """Words in output lines after which jobs continued to train: such a line is no sign."""
     return tuple(phrase for row in document(FILE)["harmless"].values() for phrase in row["says"])
 
 
@@ -156,30 +157,30 @@ def _whole_lines(where: str) -> Mapping[str, Sign]:
 
 @cache
 def limits() -> Limits:
-    """Seconds by which times are compared. Raises CatalogError."""
+    """Seconds for comparing times. Raises CatalogError."""
     return build(Limits, document(FILE)["limits"], f"{FILE}: limits", document(FILE)["sources"])
 
 
 @cache
 def probability() -> Probability:
-    """What verdicts on the evidence of a node are worth. Raises CatalogError."""
+    """Probabilities of verdicts from a node's evidence. Raises CatalogError."""
     return build(Probability, document(FILE)["probability"], f"{FILE}: probability", document(FILE)["sources"])
 
 
 @cache
 def published() -> Mapping[str, Published]:
-    """Shares of others, by a short name. Raises CatalogError."""
+    """Published statistics, by a short name. Raises CatalogError."""
     return table(Published, FILE, "published", "")
 
 
 @cache
 def hardware_of_gpu_time() -> float:
-    """The share of a fleet's GPU time that hardware touched."""
+    """The share of a fleet's GPU time affected by hardware faults."""
     return float(document(FILE)["fleet"]["hardware_of_gpu_time"])
 
 
 @cache
 def evidence_of(check: str) -> str:
-    """Of which cause a line of the kernel log is evidence that this check evaluates; empty where of none."""
+    """The cause indicated by a kernel log line that this check evaluates; empty if none."""
     rows = document(FILE)["evidence"]
     return next((cause for cause in CAUSES if check in rows.get(cause, ())), "")

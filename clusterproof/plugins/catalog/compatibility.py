@@ -1,4 +1,4 @@
-"""Which versions of driver, CUDA, EFA installer and aws-ofi-nccl work together; what EFA's driver knows of a port."""
+"""Compatible versions of driver, CUDA, EFA installer and aws-ofi-nccl; and the port rates that EFA's driver reports."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ class NeedsModule:
 
 @cache
 def oldest_driver(cuda: tuple[int, ...]) -> str:
-    """The oldest driver that runs this CUDA at all; empty where the catalogue does not know. Raises CatalogError."""
+    """The oldest driver that runs this CUDA at all; empty if unknown. Raises CatalogError."""
     row = table(NeedsDriver, FILE, "cuda").get(str(cuda[0]))
     return row.driver if row else ""
 
 
 @cache
 def own_driver(cuda: tuple[int, ...]) -> str:
-    """The driver that this toolkit came with; empty where the catalogue does not know. Raises CatalogError."""
+    """The driver that is bundled with this toolkit; empty if unknown. Raises CatalogError."""
     row = table(NeedsDriver, FILE, "toolkit").get(".".join(map(str, cuda[:2])))
     return row.driver if row else ""
 
 
 @cache
 def oldest_plugin(installer: tuple[int, ...]) -> str:
-    """The oldest aws-ofi-nccl for this EFA installer; empty where the catalogue has none. Raises CatalogError."""
+    """The oldest aws-ofi-nccl for this EFA installer; empty if unknown. Raises CatalogError."""
     rows = {tuple(map(int, name.split("."))): row for name, row in table(NeedsPlugin, FILE, "efa_installer").items()}
     reached = [first for first in rows if first <= installer]
     return rows[max(reached)].aws_ofi_nccl if reached else ""
@@ -59,22 +59,22 @@ def oldest_plugin(installer: tuple[int, ...]) -> str:
 
 @cache
 def kernel_module_needed(gpu_model: str) -> str:
-    """Which of NVIDIA's kernel modules a GPU needs, by words of its name; empty for either. Raises CatalogError."""
+    """The NVIDIA kernel module that a GPU needs, from words of its name; empty for either. Raises CatalogError."""
     rows = table(NeedsModule, FILE, "kernel_module")
     return next((row.needs for model, row in rows.items() if model in gpu_model), "")
 
 
 @record
 class PortRate:
-    """Which rates (Gb/s) the driver has words for, and what it says where it does not know."""
+    """The rates (Gb/s) that the driver can report, and what it reports for an unknown one."""
 
-    since: str  # the first version that knows
+    since: str  # the first version that reports rates
     unknown_gbps: int
     known_gbps: tuple[int, ...]
     source: str
 
     def reported_gbps(self, gbps: float) -> int:
-        """What the driver says of a device of that rate: 30 of one of 35 Gb/s."""
+        """The rate that the driver reports for a device: 30 for 35 Gb/s."""
         return next((known for known in sorted(self.known_gbps, reverse=True) if known <= gbps), min(self.known_gbps))
 
 

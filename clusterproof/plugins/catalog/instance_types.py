@@ -1,4 +1,4 @@
-"""The instance types that are packaged, and machines outside EC2: the numbers that counts are held against."""
+"""The packaged instance types, and machines outside EC2: the numbers that counts are compared with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clusterproof.plugins.core.cluster import InstanceType
 from clusterproof.plugins.core.record import record
 
 FILE = "machines.toml"
-GPUS = 8  # of a baseboard
+GPUS = 8  # on a baseboard
 
 
 @cache
@@ -23,7 +23,7 @@ def instance_types() -> Mapping[str, InstanceType]:
 
 @record
 class Machine:
-    """A machine by what its firmware names: regular expressions of the whole words."""
+    """A machine by the name in its firmware: regular expressions for the whole name."""
 
     vendor: str
     product: str
@@ -31,13 +31,13 @@ class Machine:
     source: str
 
     def is_it(self, vendor: str, product: str) -> bool:
-        """Whether a firmware that says so is this machine's."""
+        """Whether this firmware name is the machine's."""
         return bool(re.fullmatch(self.vendor, vendor) and re.fullmatch(self.product, product))
 
 
 @record
 class Board:
-    """A baseboard of eight GPUs, by the PCI device id of these."""
+    """A baseboard of eight GPUs, by their PCI device id."""
 
     device: str
     model: str
@@ -49,7 +49,7 @@ class Board:
 
 
 def machine_type(vendor: str, product: str, devices: Iterable[str]) -> str:
-    """`DGX H100`, `HGX H200`; A100 with its memory; empty where the machine or its GPUs' device ids are not known."""
+    """`DGX H100`, `HGX H200`; A100 with its memory; empty if the machine or its GPUs' device ids are unknown."""
     machine = next((row for row in _machines().values() if row.is_it(vendor, product)), None)
     known = Counter(device for device in devices if device in _boards())
     if machine is None or not known:

@@ -1,4 +1,4 @@
-"""What is known of objects of Kubernetes by their names: conditions, taints, daemon sets."""
+"""Known names of Kubernetes objects: conditions, taints, daemon sets."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from clusterproof.plugins.core.record import record
 
 FILE = "kubernetes.toml"
 VERDICTS = ("fail", "concern")
-GOOD_NAMES = ("Ready", "Healthy", "Available")  # how conditions end that are True while all is well
+GOOD_NAMES = ("Ready", "Healthy", "Available")  # suffixes of conditions that are True while all is well
 
 
 @record
 class NodeCondition:
-    """A condition that others than the kubelet write, and the status that means a fault."""
+    """A condition written by something other than the kubelet, and the status that means a fault."""
 
     bad: str
     source: str
@@ -32,7 +32,7 @@ class UsualTaint:
 
 @record
 class NodeHealth:
-    """What HyperPod says of a node in a word."""
+    """A value of HyperPod's label for a node's health."""
 
     takes_pods: bool
     source: str
@@ -40,7 +40,7 @@ class NodeHealth:
 
 @record
 class SystemNamespace:
-    """Namespaces in which only those who run a cluster make pods."""
+    """Namespaces in which only cluster operators create pods."""
 
     pattern: str
     source: str
@@ -48,7 +48,7 @@ class SystemNamespace:
 
 @record
 class NeededDaemonSet:
-    """A daemon set, what does not work without its pod, and what it means that this is ill or missing."""
+    """A daemon set, what depends on its pod, and what it means if that is unhealthy or missing."""
 
     pattern: str
     purpose: str
@@ -58,14 +58,14 @@ class NeededDaemonSet:
 
 @record
 class Request:
-    """How much of a resource a pod asks for, as Kubernetes writes it."""
+    """How much of a resource a pod requests, in Kubernetes notation."""
 
     amount: str
     source: str
 
 
 def bad_status(kind: str) -> str:
-    """The status of a node's condition that means a fault; of an unknown kind, its name decides."""
+    """The status of a node's condition that means a fault; for an unknown kind, inferred from its name."""
     row = _conditions().get(kind)
     return row.bad if row else "False" if kind.endswith(GOOD_NAMES) else "True"
 
@@ -76,31 +76,31 @@ def is_usual_taint(key: str) -> bool:
 
 
 def health_of_hyperpod(word: str) -> NodeHealth | None:
-    """What HyperPod's word for a node's health means; None where nobody knows it."""
+    """The meaning of HyperPod's label for a node's health; None if unknown."""
     return _health().get(word)
 
 
 def role_of(namespace: str, daemon_set: str) -> str:
-    """The row of a daemon set of that name; empty where none is, or where users may make one of any name."""
+    """The row of the daemon set with this name; empty if there is none, or if users may create any such name."""
     if not any(re.fullmatch(row.pattern, namespace) for row in _system_namespaces().values()):
         return ""
     return next((role for role, row in _daemon_sets().items() if re.fullmatch(row.pattern, daemon_set)), "")
 
 
 def perf_requests() -> Mapping[str, str]:
-    """What a pod that loads its node asks for of its processors and memory, by resource."""
+    """The CPU and memory that a pod for load requests, by resource."""
     rows = table(Request, FILE, "perf_request")
     return {name: rows[name].amount for name in ("cpu", "memory")}
 
 
 def perf_huge_pages() -> str:
-    """How much memory in huge pages a pod that loads its node asks for, where there is EFA."""
+    """The memory in huge pages that a pod for load requests on nodes with EFA."""
     return table(Request, FILE, "perf_request")["huge-pages"].amount
 
 
 @cache
 def needed_daemon_set(role: str) -> NeededDaemonSet | None:
-    """What is known of a daemon set by its row. Raises CatalogError."""
+    """The row of a daemon set. Raises CatalogError."""
     row = _daemon_sets().get(role)
     if row and row.verdict not in VERDICTS:
         raise CatalogError(f"{FILE}: daemon set {role}: expected a verdict of {VERDICTS}")

@@ -1,4 +1,4 @@
-"""What lines of the kernel log mean: their forms (kernel_log.toml), and whose crashes matter (crashes.toml)."""
+"""The meaning of kernel log lines: their patterns (kernel_log.toml), and relevant crashes (crashes.toml)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PART = re.compile(r"\{([a-z]\w*)\}")  # a quantifier begins with a digit
 
 @record
 class LogForm:
-    """One form of a line; kernel_log.toml says what each column means."""
+    """One pattern of lines; kernel_log.toml says what each column means."""
 
     name: str
     form: str
@@ -35,18 +35,18 @@ class LogForm:
 
     @property
     def label(self) -> str:
-        """Its name for people, as the number of an Xid: `nvme timeout`; empty where the line speaks for itself."""
+        """Its name for people, like the number of an Xid: `nvme timeout`; empty if the line is self-explanatory."""
         return self.name.replace("_", " ") if self.meaning else ""
 
     @property
     def is_of_user(self) -> bool:
-        """Whether a user can have it written without the fault."""
+        """Whether a user can cause it without the fault."""
         return self.who in USERS
 
 
 @record
 class Crashes:
-    """Whose crashes matter, by how names begin."""
+    """The processes whose crashes matter, by prefix."""
 
     processes: tuple[str, ...]
     libraries: tuple[str, ...]
@@ -55,13 +55,13 @@ class Crashes:
 
 @cache
 def log_forms() -> Mapping[str, LogForm]:
-    """Every form by its name, in the order in which they are tried; each is made when it is first looked at."""
+    """Every form by name, in matching order; each is created on first use."""
     return table(LogForm, FILE, "form", "name")
 
 
 @cache
 def patterns() -> Mapping[str, str]:
-    """The regular expression of every form by its name, with the parts that it names in their place."""
+    """The regular expression of every form by name, with named parts inserted."""
     whole = document(FILE)
     parts = whole["part"]
 
@@ -75,13 +75,13 @@ def patterns() -> Mapping[str, str]:
 
 @cache
 def ends() -> frozenset[str]:
-    """The forms that end others, or without which others do not count."""
+    """The forms that end others, or that others depend on."""
     rows = document(FILE)["form"].values()
     return frozenset(name for row in rows for name in (*row.get("cleared_by", ()), *row.get("after", ())))
 
 
 def is_crash_of_training(process: str, library: str) -> bool:
-    """Whether the crash of a process, in a library, matters for training."""
+    """Whether the crash of a process, in a library, affects training."""
     crashes = _crashes()
     return process.lower().startswith(crashes.processes) or library.lower().startswith(crashes.libraries)
 

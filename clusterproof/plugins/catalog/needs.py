@@ -1,4 +1,4 @@
-"""What a rule cannot do without, besides the fact that it is about: needs.toml."""
+"""Facts that a rule needs besides its subject: needs.toml."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE = "needs.toml"
 
 @record
 class Need:
-    """Facts without which these checks do not say a finding, and why; with `finding`, only what has these words."""
+    """Facts that these checks need for a finding, and why; `finding` restricts it to findings with these words."""
 
     checks: tuple[str, ...]
     facts: tuple[str, ...]
@@ -25,14 +25,14 @@ class Need:
 
 @cache
 def kinds() -> Mapping[str, str]:
-    """The few kinds of reasons, each with what it means."""
+    """The kinds of reasons, with their meaning."""
     names: Mapping[str, str] = document(FILE)["kind"]
     return names
 
 
 @cache
 def needs() -> Mapping[str, Need]:
-    """Every row by its name. Raises CatalogError."""
+    """Every row by name. Raises CatalogError."""
     rows = dict(table(Need, FILE, "need"))
     for name, row in rows.items():
         if row.kind not in kinds():

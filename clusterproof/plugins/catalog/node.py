@@ -1,4 +1,4 @@
-"""What is known of a node's services, of what processes wait for, of a job's environment, of why it was not reached."""
+"""Known services, kernel wait functions, environment variables of jobs, and reasons for unreachable nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WHERE = ("always", "efa", "no-efa", "no-rdma-read", "rdma", "infiniband", "roce"
 
 @record
 class NeededService:
-    """A service, what does not work without it, and what it means that it does not run."""
+    """A service, what depends on it, and what it means if it does not run."""
 
     purpose: str
     verdict: str
@@ -30,7 +30,7 @@ class NeededService:
 
 @record
 class IgnoredUnits:
-    """Units that nobody needs, by a pattern of their whole name."""
+    """Irrelevant units, by a pattern of their whole name."""
 
     pattern: str
     source: str
@@ -52,20 +52,20 @@ def _ignored() -> str:
 
 
 def is_ignored(unit: str) -> bool:
-    """Whether the end of a unit of that name says nothing of the node. Raises CatalogError."""
+    """Whether the end of a unit with that name is irrelevant. Raises CatalogError."""
     return re.fullmatch(_ignored(), unit) is not None
 
 
 @record
 class Wait:
-    """Functions of the kernel in which the same is waited for, by a pattern of their whole names."""
+    """Kernel functions that wait for the same thing, by a pattern of their whole names."""
 
     pattern: str
     source: str
 
 
 def waits_for(functions: Iterable[str]) -> str:
-    """The row of waits.toml that functions of the kernel, innermost first, fit; empty where there is none."""
+    """The row of waits.toml for kernel functions, innermost first; empty if there is none."""
     kinds = (kind for name in functions for kind, pattern in _patterns().items() if pattern.fullmatch(name))
     return next(kinds, "")
 
@@ -78,7 +78,7 @@ def _patterns() -> Mapping[str, re.Pattern[str]]:
 
 @record
 class UnreachedRow:
-    """One reason. `remedy` has NODE where the node's name belongs."""
+    """One reason. `remedy` has NODE in place of the node's name."""
 
     speaks_against_node: bool
     remedy: str
@@ -87,13 +87,13 @@ class UnreachedRow:
 
 @cache
 def unreached_rows() -> Mapping[str, UnreachedRow]:
-    """Every row by the word of the reason, as `host_key`. Raises CatalogError."""
+    """Every row by reason, such as `host_key`. Raises CatalogError."""
     return table(UnreachedRow, "unreached.toml", "unreached")
 
 
 @record
 class EnvironmentRule:
-    """A variable that should not have such a value, where it should not, and what comes of it."""
+    """A value that a variable should not have, where it applies, and its consequences."""
 
     variable: str
     pattern: str
@@ -104,7 +104,7 @@ class EnvironmentRule:
     source: str
 
     def matches(self, name: str, value: str) -> bool:
-        """Whether the rule speaks of this variable with this value."""
+        """Whether the rule applies to this variable with this value."""
         return name == self.variable and re.fullmatch(self.pattern, value, re.IGNORECASE | re.DOTALL) is not None
 
 

@@ -1,4 +1,4 @@
-"""What NVIDIA's numbers mean: Xid and SXid codes, reasons for slow clocks, recovery actions, fabrics, severities."""
+"""The meaning of NVIDIA's numbers: Xid and SXid codes, clock reasons, recovery actions, fabrics, severities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from clusterproof.plugins.catalog.rows import CatalogError, build, document, table
 from clusterproof.plugins.core.record import record
 
-MASKS = 256  # that are remembered, of those that nodes report
+MASKS = 256  # cached masks
 FILE = "xid.toml"
 KINDS = ("application", "engine", "driver", "memory", "bus", "nvlink", "information", "unknown")
 VERDICTS = (
@@ -30,7 +30,7 @@ class ClocksEventReason:
 
 @record
 class RecoveryAction:
-    """What must be done before a GPU can be used again; `log` is how Xid 154 words it."""
+    """What must be done before a GPU can be used again; `log` is its wording in Xid 154."""
 
     value: int
     words: str
@@ -41,7 +41,7 @@ class RecoveryAction:
 
 @record
 class FabricState:
-    """One state of a GPU's registration with its fabric, or one status of it."""
+    """A state or status of a GPU's registration with its NVLink fabric."""
 
     value: int
     words: str
@@ -50,7 +50,7 @@ class FabricState:
 
 @record
 class FabricHealth:
-    """One field of the fabric health mask, and which of its values are faults."""
+    """One field of the fabric health mask, and the values that are faults."""
 
     shift: int
     width: int
@@ -86,7 +86,7 @@ def _states() -> Mapping[str, FabricState]:
 
 @cache
 def fabric_statuses() -> Mapping[int, str]:
-    """The words of a fabric's status by NVML's return code."""
+    """The meaning of a fabric's status by NVML's return code."""
     return {status.value: status.words for status in table(FabricState, "fabric.toml", "fabric_status").values()}
 
 
@@ -102,13 +102,13 @@ def _summaries() -> Mapping[str, FabricSummary]:
 
 @lru_cache(MASKS)
 def clocks_event_reasons(mask: int) -> tuple[ClocksEventReason, ...]:
-    """The known reasons whose bits are set."""
+    """The known reasons in a mask."""
     return tuple(reason for reason in _reasons().values() if mask & reason.bit)
 
 
 @lru_cache(MASKS)
 def unknown_clocks_event_reasons(mask: int) -> int:
-    """The bits of a mask that the catalogue does not know."""
+    """The bits of a mask that are not in the catalogue."""
     return mask & ~sum(reason.bit for reason in _reasons().values())
 
 
@@ -118,7 +118,7 @@ def recovery_action(value: int) -> RecoveryAction | None:
 
 
 def recovery_action_in_log(text: str) -> RecoveryAction | None:
-    """The recovery action by the words of an Xid 154 line (`GPU Reset Required`), if it is known."""
+    """The recovery action by the wording of an Xid 154 line (`GPU Reset Required`), if it is known."""
     return next((action for action in _actions().values() if text and action.log.lower() == text.lower()), None)
 
 
@@ -128,13 +128,13 @@ def fabric_state(value: int) -> str:
 
 
 def fabric_summary(value: int) -> FabricSummary:
-    """What the driver's summary of a fabric means; a number that is not known is a concern."""
+    """The meaning of the driver's summary of a fabric; an unknown number is a concern."""
     known = (summary for summary in _summaries().values() if summary.value == value)
     return next(known, FabricSummary(value, f"unknown ({value})", "concern", ""))
 
 
 def fabric_faults(health_mask: int) -> tuple[str, ...]:
-    """The faults that a fabric health mask has, in words."""
+    """The faults in a fabric health mask, in words."""
     return tuple(
         field.words
         for field in _health().values()
@@ -144,7 +144,7 @@ def fabric_faults(health_mask: int) -> tuple[str, ...]:
 
 @record
 class Severity:
-    """How bad DCGM calls an error of its diagnostic."""
+    """How severe DCGM considers an error of its diagnostic."""
 
     value: int
     words: str
@@ -159,7 +159,7 @@ def severities() -> Mapping[int, Severity]:
 
 
 def severity_in_words(value: int | None) -> str:
-    """`isolate: take the GPU out of use, and replace the node`; empty where none was reported."""
+    """`isolate: take the GPU out of use, and replace the node`; empty if none was reported."""
     if value is None:
         return ""
     known = severities().get(value)
@@ -168,7 +168,7 @@ def severity_in_words(value: int | None) -> str:
 
 @record
 class Xid:
-    """One Xid code. `clears` are codes that it ends; `disagreement` says which sources evaluate it otherwise."""
+    """One Xid code. `clears` are codes that it ends; `disagreement` says which sources differ."""
 
     code: int
     name: str
@@ -192,7 +192,7 @@ class _Row:
 
 @record
 class LinkDown:
-    """Where the cause of an NVLink's loss (Xid 149) leads, and the verdict of a line that is fatal."""
+    """The remedy for the cause of a lost NVLink (Xid 149), and the verdict if the line is fatal."""
 
     look: str
     verdict: str
@@ -201,9 +201,9 @@ class LinkDown:
 
 @record
 class SXids:
-    """How SXids are evaluated; `fatal` are the codes that are fatal where their line does not say so.
+    """How SXids are evaluated; `fatal` are the codes that are fatal unless their line says otherwise.
 
-    `thermal_end` says that `thermal_start` is over on its switch, and is no finding itself.
+    `thermal_end` ends `thermal_start` on its switch, and is no finding itself.
     """
 
     fatal: tuple[int, ...]
@@ -225,7 +225,7 @@ def xids() -> Mapping[int, Xid]:
 
 
 def xid(code: int) -> Xid:
-    """The row of an Xid; a code that the catalogue does not know is a concern."""
+    """The row of an Xid; a code that is not in the catalogue is a concern."""
     return xids().get(code) or Xid(
         code=code,
         name="unknown Xid",
@@ -237,7 +237,7 @@ def xid(code: int) -> Xid:
 
 
 def link_down(cause: int | None) -> LinkDown | None:
-    """The row of a cause; None where the catalogue has none."""
+    """The row of a cause; None if there is none."""
     return None if cause is None else _link_downs().get(str(cause))
 
 

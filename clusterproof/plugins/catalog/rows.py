@@ -1,4 +1,4 @@
-"""Reads the catalogue's TOML files into records; a row that is not right is one clear error."""
+"""Reads the catalogue's TOML files into records; an invalid row is a clear error."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from clusterproof.plugins.core.typed import Any, TypeVar
 Row = TypeVar("Row")
 
 FOLDER = os.path.dirname(__file__)
-PARSED = f"{FOLDER}/parsed.json"  # the same files, in the form that is read ten times as fast
+PARSED = f"{FOLDER}/parsed.json"  # the same files, in a form that is read ten times as fast
 
 
 class CatalogError(ClusterproofError, ValueError):
-    """A row of the catalogue that cannot be used; the message says which and why."""
+    """An invalid row of the catalogue; the message says which and why."""
 
 
 @cache
@@ -43,7 +43,7 @@ def _text(file: str) -> str:
 
 @cache
 def _parsed() -> Mapping[bytes, bytes]:
-    """Each file by its name, as JSON with a number of the text that it was: a prolog needs few."""
+    """Each file by name, as JSON with a checksum of its text: a prolog needs few."""
     try:
         with open(PARSED, "rb") as file:
             lines = file.read().split(b"\n")
@@ -53,7 +53,7 @@ def _parsed() -> Mapping[bytes, bytes]:
 
 
 def written() -> str:
-    """The text of PARSED, a line for each file. Raises CatalogError."""
+    """The text of PARSED, one line per file. Raises CatalogError."""
     texts = {file: _text(file) for file in sorted(os.listdir(FOLDER)) if file.endswith(".toml")}
     parsed = {name: {"of": zlib.crc32(text.encode()), "data": parse(text, name)} for name, text in texts.items()}
     lines = (f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in parsed.items())
@@ -61,7 +61,7 @@ def written() -> str:
 
 
 def parse(text: str, file: str) -> Mapping[str, Any]:
-    """Parse TOML whose table `sources` gives every short name of a source its text. Raises CatalogError."""
+    """Parse TOML whose table `sources` maps short names of sources to their text. Raises CatalogError."""
     toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         tables: dict[str, Any] = toml.loads(text)
@@ -74,15 +74,15 @@ def parse(text: str, file: str) -> Mapping[str, Any]:
 
 
 def table(kind: type[Row], file: str, name: str, key: str = "") -> Mapping[str, Row]:
-    """The rows of one table of a file; `key` is the field that takes the row's key.
+    """The rows of one table of a file; `key` is the field for the row's key.
 
-    Each is made when it is first looked at; that raises CatalogError where it is not right.
+    Each row is built on first use, and only then raises CatalogError if it is invalid.
     """
     return Rows(kind, file, name, key)
 
 
 class Rows(Mapping[str, Row]):
-    """A table of the catalogue, of whose rows most runs look at few."""
+    """A table of the catalogue whose rows are built on demand: most runs use few."""
 
     def __init__(self, kind: type[Row], file: str, name: str, key: str) -> None:
         whole = document(file)
@@ -109,9 +109,9 @@ class Rows(Mapping[str, Row]):
 
 
 def build(kind: type[Row], fields: object, where: str, sources: Mapping[str, str]) -> Row:
-    """Make a record of one row: known keys, right types, sources that `[sources]` explains.
+    """Build a record from a row: known keys, right types, sources that `[sources]` explains.
 
-    A key that the row lacks gets the record's default (None: not known). Raises CatalogError.
+    A missing key gets the record's default (None: not known). Raises CatalogError.
     """
     if not isinstance(fields, dict):
         raise CatalogError(f"{where}: expected a table, found {fields!r:.60}")

@@ -1,1 +1,1 @@
-"""The program `clusterproof`: its subcommands, their help, and pytest where a run is asked for."""
+"""The program `clusterproof`: its subcommands, their help, and pytest for runs."""

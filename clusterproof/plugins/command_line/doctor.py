@@ -1,4 +1,4 @@
-"""`clusterproof doctor`: what can be reached from here, and what is missing for the rest. It asks no node anything."""
+"""`clusterproof doctor`: which nodes can be reached from here, and what the rest would need. Contacts no node."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.opened import is_file
 
-ANSWER_S = 10.0  # for a command of Slurm's
-MAX_ANSWER = 100  # characters of what it says
-_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # OpenSSH's own, as it tries them
+ANSWER_S = 10.0  # for a Slurm command
+MAX_ANSWER = 100  # characters of its output that are shown
+_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # OpenSSH's default keys, in the order in which it tries them
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """One means of reaching nodes: for which X, whether it is there, and what was seen or what to do."""
+class Reach:
+    """A way to reach nodes: its form of X, whether it works here, and what was seen or what to do."""
 
     serves: str
     is_there: bool
@@ -33,7 +33,7 @@ class Means:
 
     @property
     def line(self) -> str:
-        """`ok   ssh:     2 keys in the agent`, folded under its own column where the terminal is narrow."""
+        """`ok   ssh:     2 keys in the agent`, wrapped to its own column in a narrow terminal."""
         begin = f"{'ok' if self.is_there else '--':<4} {self.serves:<12} "
         return textwrap.fill(
             self.detail,
@@ -58,37 +58,37 @@ def doctor(arguments: list[str]) -> tuple[int, str]:
     """The exit code and the text of `clusterproof doctor`. Raises SystemExit after its help, or a usage error."""
     parser().parse_args(arguments)
     head = f"clusterproof {__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}"
-    return 0, "\n".join([head, "", *(means.line for means in every_means(os.environ, Path.home())), ""])
+    return 0, "\n".join([head, "", *(means.line for means in reaches(os.environ, Path.home())), ""])
 
 
-def every_means(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
+def reaches(environment: Mapping[str, str], home: Path) -> Iterator[Reach]:
     """What there is, kind by kind of X."""
-    yield Means("local", platform.system() == "Linux", f"this machine runs {platform.system()}; checks expect Linux")
+    yield Reach("local", platform.system() == "Linux", f"this machine runs {platform.system()}; checks expect Linux")
     yield from of_ssh(environment, home)
     yield of_slurm(_scontrol_ping)
     yield of_kubernetes()
     yield of_aws(_identity)
     plugin = shutil.which("session-manager-plugin", path=environment.get("PATH"))
     missing = "session-manager-plugin is not on PATH; install AWS's package for HyperPod nodes (docs/aws.md)"
-    yield Means("HyperPod", plugin is not None, plugin or missing)
+    yield Reach("HyperPod", plugin is not None, plugin or missing)
 
 
-def of_ssh(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
+def of_ssh(environment: Mapping[str, str], home: Path) -> Iterator[Reach]:
     """Keys to offer, and host keys to believe."""
     loaded = _keys_of_agent() if environment.get("SSH_AUTH_SOCK") else 0
     named = [f"~/.ssh/{name}" for name in _KEYS] + _identity_files(_text(home / ".ssh" / "config"))
     files = [name for name in dict.fromkeys(named) if is_file(name.replace("~", str(home), 1))]
     keys = [*([f"{loaded} in the agent"] if loaded else []), *files]
     lacking = "no key in an agent, in ~/.ssh or its config; ssh-add one, or name it: identity_file in an inventory"
-    yield Means("ssh:", bool(keys), f"keys: {', '.join(keys)}" if keys else lacking)
+    yield Reach("ssh:", bool(keys), f"keys: {', '.join(keys)}" if keys else lacking)
     lines = _text(home / ".ssh" / "known_hosts").splitlines()
     hosts = sum(bool(line.strip()) and not line.startswith("#") for line in lines)
     unknown = "no host key in ~/.ssh/known_hosts; log in once by hand, or --accept-new-host-keys"
-    yield Means("ssh:", hosts > 0, f"{number_of(hosts, 'host key')} in ~/.ssh/known_hosts" if hosts else unknown)
+    yield Reach("ssh:", hosts > 0, f"{number_of(hosts, 'host key')} in ~/.ssh/known_hosts" if hosts else unknown)
 
 
 def _identity_files(config: str) -> list[str]:
-    """The keys that an ssh_config names, for whichever host."""
+    """The keys that an ssh_config names, for any host."""
     options = [line.replace("=", " ", 1).split(None, 1) for line in config.splitlines()]
     return [option[1].strip(' \t"') for option in options if len(option) > 1 and option[0].lower() == "identityfile"]
 
@@ -100,36 +100,36 @@ def _text(file: Path) -> str:
         return ""
 
 
-def of_slurm(ping: Callable[[], str | None]) -> Means:
+def of_slurm(ping: Callable[[], str | None]) -> Reach:
     """Whether Slurm's commands are here and its controller answers; `ping` is None where there are none."""
     answer = ping()
     if answer is None:
-        return Means("slurm:", False, "no scontrol on PATH; run this on a submit host, or --via ssh:HOST")
+        return Reach("slurm:", False, "no scontrol on PATH; run this on a submit host, or --via ssh:HOST")
     answers = answer or f"slurmctld did not answer scontrol within {ANSWER_S:.0f} s"
     is_up = " is UP" in answer
-    return Means("slurm:", is_up, answers if is_up else f"{answers}; run this on a submit host, or --via ssh:HOST")
+    return Reach("slurm:", is_up, answers if is_up else f"{answers}; run this on a submit host, or --via ssh:HOST")
 
 
-def of_kubernetes() -> Means:
+def of_kubernetes() -> Reach:
     """Whether there is the client, and a kubeconfig with contexts; none of them is tried."""
     from clusterproof.plugins.kubernetes.access import contexts
 
     try:
         known, current = contexts()
     except ClusterproofError as problem:
-        return Means("k8s:", False, str(problem))
+        return Reach("k8s:", False, str(problem))
     if not known:
-        return Means("k8s:", False, "no kubeconfig with a context; expected one (KUBECONFIG, ~/.kube/config)")
+        return Reach("k8s:", False, "no kubeconfig with a context; expected one (KUBECONFIG, ~/.kube/config)")
     more = f" and {len(known) - 1} more" if len(known) > 1 else ""
-    return Means("k8s:", True, f"context {current or known[0]}{more} (docs/kubernetes.md has the rights that it needs)")
+    return Reach("k8s:", True, f"context {current or known[0]}{more} (docs/kubernetes.md has the rights that it needs)")
 
 
-def of_aws(identity: Callable[[], str]) -> Means:
+def of_aws(identity: Callable[[], str]) -> Reach:
     """Whether there are credentials and a region, which no call proves here."""
     try:
-        return Means("ec2:, asg:", True, identity())
+        return Reach("ec2:, asg:", True, identity())
     except ClusterproofError as problem:
-        return Means("ec2:, asg:", False, str(problem))
+        return Reach("ec2:, asg:", False, str(problem))
 
 
 def _identity() -> str:

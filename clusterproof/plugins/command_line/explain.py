@@ -1,4 +1,4 @@
-"""`clusterproof checks` and `clusterproof explain`: what the packaged checks are, offline and without a run."""
+"""`clusterproof checks` and `clusterproof explain`: describe the packaged checks, offline and without a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBE
 from clusterproof.reports import OF_HYPERPOD, skill_of
 
 MAX_WIDTH = 110
-WHEN = {  # of an Xid, by its verdict in the catalogue
+WHEN = {  # for an Xid, by its verdict in the catalogue
     "none": "never a finding",
     "concern": "concern, from the first one on",
     "fail": "fail, from the first one on, until a reset of the GPU or a reboot",
@@ -34,7 +34,7 @@ WHEN = {  # of an Xid, by its verdict in the catalogue
     "unless-no-reset": "fail; concern where its line says that no reset is due (RST: No, D-RST: No)",
     "by-reset": "fail where its line says that a reset is due (RST: Yes, D-RST: Yes, a fatal error), else nothing",
 }
-OWN = {"policy": "this suite's own rule", "proposal": "a proposal of this suite"}  # sources of our own
+OWN = {"policy": "this suite's own rule", "proposal": "a proposal of this suite"}  # our own sources
 _XID = re.compile(r"xid[ :=]?(\d{1,4})", re.IGNORECASE)
 LABEL = 16
 
@@ -92,7 +92,7 @@ def explain(arguments: Sequence[str]) -> tuple[int, str]:
 
 
 def named(word: str) -> list[Check]:
-    """The checks of this id, or of this name in any subsystem; else those whose names begin so."""
+    """The checks with this id, or with this name in any subsystem; else those whose names begin with it."""
     name = word.rpartition("::")[2].partition("[")[0].removeprefix("test_")
     every = all_checks()
     if not name:
@@ -102,7 +102,7 @@ def named(word: str) -> list[Check]:
 
 
 def xid_page(row: Xid) -> Iterator[str]:
-    """All that is known of an Xid, in lines for a terminal."""
+    """All that is known about an Xid, in lines for a terminal."""
     yield f"Xid {row.code}: {row.name}"
     yield from _rows("kind", row.kind)
     yield from _rows("verdict", WHEN[row.verdict])
@@ -116,7 +116,7 @@ def xid_page(row: Xid) -> Iterator[str]:
 
 
 def page(check: Check) -> Iterator[str]:
-    """All that is known of one check, in lines for a terminal."""
+    """All that is known about one check, in lines for a terminal."""
     about = check.route
     yield f"{about.check}: {about.title}"
     yield from _rows("means", about.meaning)
@@ -136,7 +136,7 @@ def page(check: Check) -> Iterator[str]:
 
 
 def read_by(check: Check) -> str:
-    """What a check goes by: collectors of nodes, answers of a control plane, measurements; names are in backticks."""
+    """What a check reads: node collectors, control-plane answers, measurements; names are in backticks."""
     if check.needs_pairs:
         return "measurements of pairs of nodes" + ("; once for each pair" if check.is_of_pair else "")
     if check.is_of_run:
@@ -151,7 +151,7 @@ def read_by(check: Check) -> str:
 
 
 def _control_planes(check: Check) -> str:
-    """Whom a check of the cluster asks."""
+    """The control planes that a check of the cluster asks."""
     if check.control_collectors == {SLURM_COLLECTOR}:
         return "Slurm"
     of_kubernetes, of_aws = check.control_collectors & OF_KUBERNETES, check.control_collectors - NOT_OF_AWS
@@ -159,7 +159,7 @@ def _control_planes(check: Check) -> str:
 
 
 def worst_first(rules: list[Rule]) -> list[Rule]:
-    """What a check can say, fails before all else."""
+    """A check's messages, fails first."""
     ranks = {verdict.value: verdict.rank for verdict in Verdict}
     return sorted(rules, key=lambda rule: ranks[rule.verdict])
 
@@ -176,7 +176,7 @@ def _name(check: str) -> str:
 
 
 def _has(check: Check, marks: str) -> bool:
-    from clusterproof.plugins.suite.selection import chooses  # needs pytest
+    from clusterproof.plugins.suite.selection import chooses  # imports pytest
 
     return not marks or chooses(marks, marks_of(check))
 

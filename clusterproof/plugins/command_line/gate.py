@@ -1,4 +1,4 @@
-"""`clusterproof gate`: what runs in a cluster of Kubernetes as its gate, and what removes that."""
+"""`clusterproof gate`: the programs that a gate runs in a Kubernetes cluster, and the one that removes its traces."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.command_line.gate_run import aws, run, say
-from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.errors import ClusterproofError, place_of
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
 from clusterproof.plugins.core.policy import Policy
@@ -20,14 +19,13 @@ from clusterproof.plugins.evaluation.single_node import findings_digest
 from clusterproof.plugins.inventory import with_expectations
 from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
-from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate import UNKNOWN
 from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, in_words, waited
 from clusterproof.plugins.kubernetes.gate.write import remove
 from clusterproof.plugins.options import LEAST_S, MOST_S
 from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN, INTERRUPTED
-from clusterproof.plugins.transport.kubernetes.reporting import Unchanged, report_for_ever
+from clusterproof.plugins.transport.kubernetes.reporting import UnchangedFile, report_for_ever
 
 MAX_EVERY_S = 3600
 NODE_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
@@ -65,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def gate(arguments: Sequence[str]) -> tuple[int, str]:
-    """The exit code, and what is said at the end. Raises SystemExit where argparse does."""
+    """The exit code, and the text to print at the end. Raises SystemExit where argparse does."""
     own = parser()
     option, further = own.parse_known_args(arguments)
     if further and option.what != "run":
@@ -85,12 +83,12 @@ def gate(arguments: Sequence[str]) -> tuple[int, str]:
         if option.what == "wait":
             return _waited(option, _over())
         return (_report if option.what == "agent" else run)(option, further, _over()), ""
-    except (AwsError, InventoryError, KubernetesError, ClusterproofError) as wrong:
+    except ClusterproofError as wrong:
         return BAD_COMMAND_LINE, f"clusterproof gate: {wrong}\n"
 
 
 def _interval_s(text: str) -> int:
-    """As an agent's readiness probe computes with it. Raises argparse.ArgumentTypeError."""
+    """An interval that an agent's readiness probe can use. Raises argparse.ArgumentTypeError."""
     if text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_EVERY_S:
         return int(text)
     message = f"{text!r:.40}; expected a whole number of seconds from 1 to {MAX_EVERY_S} (EVERY, everySeconds)"
@@ -98,14 +96,14 @@ def _interval_s(text: str) -> int:
 
 
 def _positive_s(text: str) -> float:
-    """Seconds. Raises argparse.ArgumentTypeError."""
+    """A positive number of seconds. Raises argparse.ArgumentTypeError."""
     if text.isascii() and text.isdecimal() and int(text):
         return float(text)
     raise argparse.ArgumentTypeError(f"{text!r:.40}; expected a whole number of seconds, at least 1")
 
 
 def _node(text: str) -> str:
-    """A node's name, as Kubernetes has them. Raises argparse.ArgumentTypeError."""
+    """A valid Kubernetes node name. Raises argparse.ArgumentTypeError."""
     if NODE_NAME.fullmatch(text):
         return text
     raise argparse.ArgumentTypeError(f"{text!r:.80}; expected the name of a node")
@@ -114,7 +112,7 @@ def _node(text: str) -> str:
 def _waited(option: argparse.Namespace, is_over: threading.Event) -> tuple[int, str]:
     """Wait for the verdict on a node. Raises AwsError, InventoryError, KubernetesError.
 
-    What else breaks would end Python with 1, which says that the node is unfit.
+    Any other error would make Python exit with 1, which means that the node is unfit.
     """
     order = Wait(option.node, option.fresh, option.timeout)
     try:
@@ -133,12 +131,12 @@ def _waited(option: argparse.Namespace, is_over: threading.Event) -> tuple[int, 
 
 
 def _access(option: argparse.Namespace) -> Mapping[str, str]:
-    """How the API server of X is reached. Raises AwsError, InventoryError, KubernetesError."""
+    """The access to the API server of X. Raises AwsError, InventoryError, KubernetesError."""
     return access_to(option.x, aws(option))
 
 
 def _removed(option: argparse.Namespace) -> tuple[int, str]:
-    """Remove what was written. Raises AwsError, InventoryError, KubernetesError."""
+    """Remove what the gate wrote. Raises AwsError, InventoryError, KubernetesError."""
     written = remove(open_api(_access(option)))
     lines = [
         *(f"gate: {line}" for line in written.lines),
@@ -148,21 +146,21 @@ def _removed(option: argparse.Namespace) -> tuple[int, str]:
 
 
 def _report(option: argparse.Namespace, _: Sequence[str], is_over: threading.Event) -> int:
-    """Report what is on this node, until a signal ends it.
+    """Report the state of this node until a signal ends it.
 
-    Raises ClusterproofError for a policy that is none, InventoryError for expectations that are none.
+    Raises ClusterproofError for an invalid policy, InventoryError for invalid expectations.
     """
     policy, expected = _expected(option.options)
     probe = ProbeOptions(collector_s=option.probe_timeout, checkpoints=policy.checkpoints, mounts=policy.mounts)
-    note = Unchanged(Path(option.unchanged), findings_digest(policy, expected)).note if option.unchanged else id
+    note = UnchangedFile(Path(option.unchanged), findings_digest(policy, expected)).note if option.unchanged else id
     report_for_ever(option.every, probe, is_over, note)
     return 0
 
 
 def _expected(options: str) -> tuple[Policy, Target]:
-    """The policy of the gate, and what it expects of this node, by its further options.
+    """The gate's policy, and what this node is expected to have according to the further options.
 
-    Raises ClusterproofError for a policy that is none, InventoryError for expectations that are none.
+    Raises ClusterproofError for an invalid policy, InventoryError for invalid expectations.
     """
     of_gate = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for flag in ("--instance-type", "--expect", "--policy"):
@@ -174,7 +172,7 @@ def _expected(options: str) -> tuple[Policy, Target]:
 
 
 def _over() -> threading.Event:
-    """What SIGTERM and SIGINT set."""
+    """An event that SIGTERM and SIGINT set."""
     is_over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: is_over.set())

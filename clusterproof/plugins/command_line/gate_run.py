@@ -1,8 +1,8 @@
-"""`clusterproof gate run`: rounds, each of which evaluates the nodes of which there is something new, and no others.
+"""`clusterproof gate run`: evaluates nodes with new reports, round by round.
 
-One request shows the state of all agents. Where that is as before, what was found stands, and a heartbeat confirms it.
-Nodes are evaluated in shares, each by a process of its own: a change costs one share, and none has a large cluster in
-memory.
+One request shows the state of all agents. If a state is unchanged, its findings remain valid, and a heartbeat confirms
+them. Nodes are evaluated in shares, each by its own process: a change costs one share, and no process holds a large
+cluster in memory.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, Api
-from clusterproof.plugins.kubernetes.gate import LIMIT, NOT_REACHED, OBSERVE, REFRESH_S, Orders, resident
+from clusterproof.plugins.kubernetes.gate import LIMIT, NOT_REACHED, OBSERVE, REFRESH_S, GateSettings, resident
 from clusterproof.plugins.kubernetes.gate.round import GateMetrics, Round, keep_verdicts, kept_verdicts, round_of, taken
-from clusterproof.plugins.kubernetes.gate.write import Written, write
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome, write
 from clusterproof.plugins.kubernetes.workloads import Pod, PodPages
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.agents import agents_of, is_changing
@@ -42,18 +42,18 @@ from clusterproof.plugins.watch.http_server import Address, Listener
 
 MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())"
 EVALUATE = ("--via", "agents", "-m", "prolog or epilog", "--no-report", "-q", "-p", "no:cacheprovider")
-AWS = ("region", "profile")  # options that say where a cluster of EKS is
-EVALUATE_S = 600.0  # for one share: after so long its process is ended
-OUTPUT = "output"  # of the process that goes on, among what is kept
-LAST_LINES = 20  # of one that left nothing
-GC_THRESHOLDS = (100_000, 20, 100)  # a listing of 100 MB has no cycles to be looked for while it is decoded
-END_S = 10.0  # for it to end when it is asked to
+AWS = ("region", "profile")  # options that locate an EKS cluster
+EVALUATE_S = 600.0  # for one share: then its process is killed
+OUTPUT = "output"  # the process's output, among the files kept
+LAST_LINES = 20  # shown of a process that left no result
+GC_THRESHOLDS = (100_000, 20, 100)  # disables collection while a listing of 100 MB, which has no cycles, is decoded
+END_S = 10.0  # for it to exit after being asked to
 
 
 def run(option: argparse.Namespace, further: Sequence[str], is_over: threading.Event) -> int:
-    """Make one round after another until a signal ends it.
+    """Run rounds until a signal ends it.
 
-    Raises NoAddress where Prometheus cannot be answered.
+    Raises NoAddress if the port for Prometheus cannot be opened.
     """
     tally = GateMetrics(option.every)
     gc.set_threshold(*GC_THRESHOLDS)
@@ -72,7 +72,7 @@ def run(option: argparse.Namespace, further: Sequence[str], is_over: threading.E
 
 
 class Rounds:
-    """The rounds of one gate, and what stands between them."""
+    """The rounds of one gate, and the state between them."""
 
     def __init__(
         self,
@@ -90,18 +90,18 @@ class Rounds:
         self._tally = tally
         self._is_over = is_over
         self._shares = Shares(option.every)
-        self._targets: tuple[Target, ...] = ()  # of a cluster that is divided
+        self._targets: tuple[Target, ...] = ()  # of a cluster that is divided into shares
         self._pages = PodPages()
         self._orders = resident(
-            Orders(self._own.k8s_gate, self._own.k8s_max_tainted, self._own.k8s_startup_taint), option.every
+            GateSettings(self._own.k8s_gate, self._own.k8s_max_tainted, self._own.k8s_startup_taint), option.every
         )
-        self._refreshed = 0.0  # when all conditions were last looked through, in seconds since 1970
-        self._reported: Mapping[str, float] = {}  # by node when its report was read, in seconds since 1970
-        self._silent: frozenset[str] = frozenset()  # nodes that were evaluated to no result
+        self._refreshed = 0.0  # when all conditions were last reviewed, in seconds since 1970
+        self._reported: Mapping[str, float] = {}  # when each node's report was read, in seconds since 1970
+        self._silent: frozenset[str] = frozenset()  # nodes whose evaluation gave no result
         self._is_pending = False
 
     def make(self) -> None:
-        """One: evaluate what is due, else confirm what stands."""
+        """One round: evaluate what is due, else confirm what is unchanged."""
         began = time.time()
         before = ASKED.copy()
         try:
@@ -113,22 +113,22 @@ class Rounds:
                     self._evaluate(share, self._agents(api), began)
         except (ClusterproofError, OSError) as problem:
             known = kept_verdicts(self._keep).keys() | self._reported.keys()
-            is_old = began >= self._refreshed + self._orders.patience_s  # what was last written of them
+            is_old = began >= self._refreshed + self._orders.patience_s  # a refresh is due
             self._fail([f"ERROR: {problem}"], known if is_old else ())
             return
         if not due or (self._is_due(began) and kept_verdicts(self._keep)):
             self._confirm(api, agents, began, before)
 
     def _is_due(self, now: float) -> bool:
-        """Whether the time has come to look through all conditions, whatever else is due."""
+        """Whether all conditions are due for a review, regardless of changes."""
         return now >= self._refreshed + REFRESH_S
 
     def _agents(self, api: Api) -> AgentPods:
-        """Raises KubernetesError."""
+        """The state of the agents. Raises KubernetesError."""
         return agents_of(api, self._own.k8s_namespace, self._pages)
 
     def _due(self, agents: Mapping[str, Pod], now: float) -> list[NodeShare]:
-        """The shares that are due; what stands of a node of which there is something new does so no more.
+        """The shares that are due; findings on nodes with changed reports become invalid.
 
         Raises ClusterproofError.
         """
@@ -145,15 +145,8 @@ class Rounds:
             keep_verdicts(self._keep, kept)
         return due
 
-    def _evaluate(self, share: NodeShare, agents: AgentPods, began: float) -> None:
-        """Evaluate a share, and write what was found of it: a line of it, and of each change."""
-        before = kept_verdicts(self._keep)
-        hand_over(
-            self._keep,
-            (target for target in self._targets if share.names is not None and share.has(target.name)),
-            agents,
-        )
-        nodes = [] if share.names is None else ["--nodes", fold(share.names)]
+    def _run_checks(self, nodes: Sequence[str]) -> list[str]:
+        """Run the suite in a process of its own until it ends, is late, or the gate ends; its last lines."""
         with (self._keep / OUTPUT).open("w+b") as output:
             process = subprocess.Popen(
                 [sys.executable, "-I", "-c", MAIN, *self._command, *nodes],
@@ -165,11 +158,21 @@ class Rounds:
             while process.poll() is None and not self._is_over.wait(0.2) and time.monotonic() < until:
                 pass
             _end(process)
-            gate_round = taken(self._keep)
-            if self._is_over.is_set() and gate_round is None:
-                return
             output.seek(0)
-            last = output.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
+            return output.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
+
+    def _evaluate(self, share: NodeShare, agents: AgentPods, began: float) -> None:
+        """Evaluate a share, and write what was found of it: a line of it, and of each change."""
+        before = kept_verdicts(self._keep)
+        hand_over(
+            self._keep,
+            (target for target in self._targets if share.names is not None and share.has(target.name)),
+            agents,
+        )
+        last = self._run_checks([] if share.names is None else ["--nodes", fold(share.names)])
+        gate_round = taken(self._keep)
+        if self._is_over.is_set() and gate_round is None:
+            return
         if gate_round is None:
             keep_verdicts(self._keep, {node: verdict for node, verdict in before.items() if not share.has(node)})
             share.is_open = True
@@ -190,7 +193,7 @@ class Rounds:
         self._say(replace(gate_round, reported=self._reported))
 
     def _confirm(self, api: Api, agents: Mapping[str, Pod], now: float, before: Counter[str]) -> None:
-        """Write what stands where that is due: of nodes whose agents say that it does, or that were just evaluated."""
+        """Refresh due conditions of nodes whose agents report no change, or that were just evaluated."""
         verdicts = kept_verdicts(self._keep)
         late = now - self._orders.patience_s
         changing = {node for node, pod in agents.items() if is_changing(pod)}
@@ -199,7 +202,7 @@ class Rounds:
         }
         sure = {n: verdict for n, verdict in verdicts.items() if n not in changing}
         written, health_by_node = (
-            Written((f"{len(verdicts)} nodes as before",), ()),
+            WriteOutcome((f"{len(verdicts)} nodes as before",), ()),
             {n: verdict.health for n, verdict in sure.items()},
         )
         is_due = self._is_due(now)
@@ -225,13 +228,13 @@ class Rounds:
 
 
 def say(line: str) -> None:
-    """A line of the gate's log."""
+    """Write a line to the gate's log."""
     sys.stdout.write(f"gate: {line}\n")
     sys.stdout.flush()
 
 
 def command(option: argparse.Namespace, further: Sequence[str], keep: Path) -> list[str]:
-    """The command line that evaluates."""
+    """The command line that evaluates a share."""
     own = [] if any(word.partition("=")[0] == "--k8s-gate" for word in further) else ["--k8s-gate", OBSERVE]
     where = [word for name, value in aws(option).items() for word in (f"--{name}", value)]
     every = ["--k8s-every", str(option.every)]
@@ -239,7 +242,7 @@ def command(option: argparse.Namespace, further: Sequence[str], keep: Path) -> l
 
 
 def _own_options(further: Sequence[str]) -> argparse.Namespace:
-    """What of the further options concerns what stands as well; the process that evaluates validates them."""
+    """The further options that also matter here; the evaluating process validates them."""
     of_gate = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for flag, default in (
         ("--k8s-gate", OBSERVE),
@@ -255,12 +258,12 @@ def _own_options(further: Sequence[str]) -> argparse.Namespace:
 
 
 def aws(option: argparse.Namespace) -> Mapping[str, str]:
-    """The options that say where in AWS a cluster of EKS is."""
+    """The options that locate an EKS cluster in AWS."""
     return {key: value for key in AWS if (value := getattr(option, key))}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End one that still goes on: it writes nothing then."""
+    """Kill a process that is still running, so that it writes nothing any more."""
     for number in (signal.SIGINT, signal.SIGKILL):
         if process.poll() is None:
             process.send_signal(number)

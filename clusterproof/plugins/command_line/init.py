@@ -1,4 +1,4 @@
-"""`clusterproof init`: an inventory and a policy to begin with, most of it commented out."""
+"""`clusterproof init`: writes a starter inventory and policy, mostly commented out."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def init(arguments: list[str]) -> tuple[int, str]:
 
 
 def begin_in(folder: Path, policy: str = "") -> tuple[int, str]:
-    """Write the files that the folder lacks all of, and the folder itself; none where one is there.
+    """Write the files if the folder has none of them, creating the folder; write none if one exists.
 
-    `policy` is what clusterproof.toml has besides its comments.
+    `policy` is the active part of clusterproof.toml.
     """
     there = [name for name in TEMPLATES if is_there(folder / name)]
     if there:
@@ -79,16 +79,16 @@ def begin_in(folder: Path, policy: str = "") -> tuple[int, str]:
                 file.write(text)
     except OSError as problem:
         if problem.errno == errno.ENOSPC:
-            writing.unlink(missing_ok=True)  # half of a policy is one, too
+            writing.unlink(missing_ok=True)  # half a policy is still a policy
         what = f"{problem.filename or writing}: {problem.strerror}; expected a folder that may be written"
         return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"
     lines = [f"wrote {folder / name}: {purpose}\n" for name, purpose in TEMPLATES.items()]
     cd = "" if folder == Path() else f"cd {quote(str(folder))} && "
-    installed = Path(sys.executable).with_name("clusterproof")  # in a checkout no PATH leads to it
+    installed = Path(sys.executable).with_name("clusterproof")  # in a checkout it is not on PATH
     program = "clusterproof" if shutil.which("clusterproof") else quote(str(installed))
     return 0, "".join([*lines, f"Put your nodes into cluster.toml, then: {cd}{program} check ./cluster.toml\n"])
 
 
 def template(name: str) -> str:
-    """The text of a file as it is written."""
+    """The text to write to a file."""
     return (Path(__file__).with_name("starter") / name).read_text(encoding="utf-8")

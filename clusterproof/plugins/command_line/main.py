@@ -1,4 +1,4 @@
-"""The console script: pytest over the packaged checks, from any folder."""
+"""The console script: runs pytest over the packaged checks, from any folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ALWAYS = (
     "clusterproof.plugins.command_line.own_checks",
     "clusterproof.plugins.suite.terminal",
 )
-# Plugins that are worth their start-up time only when the command line asks for them.
+# Plugins that are only loaded when the command line asks for them.
 _ON_REQUEST = {
     "xdist.plugin": ("-n", "--numprocesses", "--dist"),
     "pytest_metadata.plugin": ("--html",),
@@ -39,13 +39,13 @@ _ON_REQUEST = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run `clusterproof`: the same pytest, the packaged checks, and no other plugin than those it needs.
+    """Run `clusterproof`: pytest with the packaged checks and only the plugins that it needs.
 
-    A plugin of one's own is named with `-p` or in PYTEST_PLUGINS; no conftest.py of the working folder is loaded.
+    Other plugins are named with `-p` or in PYTEST_PLUGINS; a conftest.py in the working folder is not loaded.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if not sys.warnoptions:
-        warnings.simplefilter("ignore")  # what libraries say of their own future is in front of no answer
+        warnings.simplefilter("ignore")  # libraries' deprecation warnings would precede every answer
     _prepare_output()
     if arguments and (why := _no_working_folder()):
         return _print(BAD_COMMAND_LINE, f"clusterproof: the working folder: {why}; expected one to begin in: cd /\n")
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _prepare_output() -> None:
-    """Let what a terminal of another encoding lacks be escaped, and what a daemon has closed be written nowhere."""
+    """Escape characters that the terminal's encoding lacks, and discard output to streams that a daemon has closed."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -67,7 +67,7 @@ def _prepare_output() -> None:
 
 
 def _no_working_folder() -> str:
-    """Why nothing can be read or written beside where one stands; empty where it can."""
+    """Why the current folder cannot be read or written; empty if it can."""
     try:
         return "" if os.access(os.getcwd(), os.X_OK) else os.strerror(errno.EACCES)  # noqa: PTH109 - of none that is gone
     except OSError as problem:
@@ -75,7 +75,7 @@ def _no_working_folder() -> str:
 
 
 def _answered(arguments: list[str]) -> int:
-    if not arguments:  # nothing was checked: no exit code of success
+    if not arguments:  # nothing was checked: not a success
         return _print(BAD_COMMAND_LINE, shortest_help(), to_stdout=True)
     mistaken = _mistaken_command(arguments) or _further_word(arguments) or _further_cluster(arguments)
     if mistaken:
@@ -102,12 +102,12 @@ def _answered(arguments: list[str]) -> int:
 
 
 def _run_pytest(arguments: list[str], *plugins_of_run: object) -> int:
-    """Pytest's exit code over the packaged checks, or a site's own, with what these arguments ask for.
+    """Run pytest over the packaged checks, or a site's own, with these arguments, and return its exit code.
 
-    Raises KeyboardInterrupt where a run was interrupted before it could summarize.
+    Raises KeyboardInterrupt if a run was interrupted before its summary.
     """
     os.environ.setdefault("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    import pytest  # only now: it reads the environment when it is imported
+    import pytest  # not earlier: it reads the environment on import
 
     from clusterproof.plugins.command_line.own_checks import root_of_own_tests
     from clusterproof.plugins.options import mistakes
@@ -130,12 +130,12 @@ def _run_pytest(arguments: list[str], *plugins_of_run: object) -> int:
 
 
 def _help_of_a_run(is_whole: bool) -> str:
-    """One screen to begin with; or every option of the suite, for `clusterproof help check`."""
+    """A screen of help; or every option of the suite, for `clusterproof help check`."""
     return check_parser().format_help() if is_whole else short_help()
 
 
 def _as_a_run(arguments: list[str]) -> list[str]:
-    """The command line of `clusterproof check X …` as pytest's: the first word is the cluster."""
+    """Convert the arguments of `clusterproof check X …` to pytest's: the first word is the cluster."""
     is_named = any(word.partition("=")[0] == "--cluster" for word in arguments)
     if is_named or wants_help(arguments) or not arguments or arguments[0].startswith("-"):
         return arguments
@@ -143,7 +143,7 @@ def _as_a_run(arguments: list[str]) -> list[str]:
 
 
 def _answer(subcommand: Subcommand, arguments: list[str]) -> tuple[int, str]:
-    """The exit code and the text of a subcommand without a run. Raises SystemExit after its help, or a usage error."""
+    """Exit code and text of a subcommand that runs no pytest. Raises SystemExit after its help, or a usage error."""
     try:
         return subcommand.answer(arguments)
     except SystemExit as end:
@@ -151,7 +151,7 @@ def _answer(subcommand: Subcommand, arguments: list[str]) -> tuple[int, str]:
 
 
 def _mistaken_command(arguments: list[str]) -> str:
-    """What the first word is taken for, where it is no command, no path and no option; empty where nothing is near."""
+    """The command that a mistyped first word probably means; empty if it is valid as it is, or none is close."""
     word = arguments[0] if arguments else "-"
     if word == "help" and len(arguments) > 1:
         word = arguments[1]
@@ -166,20 +166,20 @@ def _mistaken_command(arguments: list[str]) -> str:
     return f"no command is called {word!r:.80}{near or _LISTED}"
 
 
-INTERRUPTED = 2  # as pytest has it
-_OF_VERDICTS = (0, 1, 10)  # exit codes of what was answered
+INTERRUPTED = 2  # as in pytest
+_OF_VERDICTS = (0, 1, 10)  # exit codes of successful answers
 _LISTED = "; clusterproof --help lists them"
 
 
 def _further_word(arguments: list[str]) -> str:
-    """The argument too many of a command that takes none or one."""
+    """The excess argument of a command that takes none or one."""
     most = {"version": 1, "--version": 1, "-V": 1, "help": 2}.get(arguments[0], len(arguments))
     taken = " ".join(arguments[:most])
     return f"unexpected argument {arguments[most]!r:.80}; expected nothing after {taken}" if arguments[most:] else ""
 
 
 def _further_cluster(arguments: list[str]) -> str:
-    """What the word behind X is taken for in `clusterproof check X WORD`, where it is no option and no file."""
+    """The error for a word behind X in `clusterproof check X WORD` that is neither an option nor a file."""
     if arguments[:1] != ["check"] or len(arguments) < 3 or arguments[1].startswith("-"):
         return ""
     cluster, word = arguments[1:3]
@@ -194,15 +194,15 @@ def _further_cluster(arguments: list[str]) -> str:
 
 
 def _is_without_cache(arguments: list[str]) -> bool:
-    """Whether pytest's cache is left out, which alone knows the setting of its folder."""
+    """Whether pytest's cache plugin, which defines the setting of its folder, is disabled."""
     options = (*arguments, *os.environ.get("PYTEST_ADDOPTS", "").split())
     return any(option.removeprefix("-p") == "no:cacheprovider" for option in options)
 
 
 def _print(status: int, text: str, *, to_stdout: bool = False) -> int:
-    """Print what a command answers, a bad verdict too. A pipe that is closed early, as by `head`, is no error.
+    """Print a command's answer, or its error. A pipe closed early, as by `head`, is no error.
 
-    What it refuses may have words of another's file, and steers no terminal.
+    An error may quote another user's file, so it is escaped.
     """
     is_answer = to_stdout or status in _OF_VERDICTS
     try:
@@ -214,7 +214,7 @@ def _print(status: int, text: str, *, to_stdout: bool = False) -> int:
         _write_nowhere()
     except OSError as problem:
         _write_nowhere()
-        if not text:  # it said as it went on what it had to say
+        if not text:  # it has printed everything already
             return status
         with suppress(OSError):
             sys.stderr.write(f"clusterproof: the answer could not be written: {problem.strerror}\n")
@@ -227,7 +227,7 @@ def _write_nowhere() -> None:
 
 
 def requested(arguments: list[str]) -> list[str]:
-    """The plugins that a command line asks for; all of them for `--help-all`."""
+    """The plugins that a command line needs; all of them for `--help-all`."""
     flags_given = {argument.split("=")[0] for argument in arguments}
     short = any(argument.startswith("-n") and argument[2:].isalnum() for argument in arguments)
     return [

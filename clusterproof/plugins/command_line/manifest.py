@@ -1,4 +1,4 @@
-"""`clusterproof manifest`: asks a machine known to be good, or a recording of it, and writes its golden manifest."""
+"""`clusterproof manifest`: reads a known good machine, or a recording of it, and writes its golden manifest."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from clusterproof.plugins.manifest.compose import manifest_of, text_of
 from clusterproof.plugins.options.validate import why_not_made
 from clusterproof.plugins.suite.state import nodes_of
 
-CHECKS = "checks/software/test_manifest.py"  # what they read is what a manifest is made of
+CHECKS = "checks/software/test_manifest.py"  # a manifest consists of what they read
 SILENT = ("-p", "no:terminal", "-m", "ami")
 
 
 class WriteManifest:
-    """The plugin object of a run that writes a manifest in place of forming verdicts."""
+    """Plugin for a run that writes a manifest instead of evaluating checks."""
 
     def __init__(self, source: str, out: str) -> None:
         self.source = source
         self.out = out
-        self.text = ""  # what is left to print
+        self.text = ""  # what remains to be printed
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Come last, so that the loop over the checks is ours. Raises pytest.UsageError."""
-        if self.out and is_file(self.out) and Path(self.out).stat().st_size:  # people edit theirs
+        """Run last, so that this plugin's test loop is used. Raises pytest.UsageError."""
+        if self.out and is_file(self.out) and Path(self.out).stat().st_size:  # it may have been edited
             raise pytest.UsageError(
                 f"{self.out} is there already: nothing was written; expected the name of a new file"
             )
@@ -47,7 +47,7 @@ class _Loop:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Write what the nodes reported, and run no check."""
+        """Write what the nodes reported, without running checks."""
         every = nodes_of(session.config).values()
         answered = [node for node in every if not node.evidence.unreached]
         for node in every:
@@ -69,7 +69,7 @@ class _Loop:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all; what is no file, such as a pipe, is written to. Raises OSError."""
+    """Write a file atomically; anything but a regular file, such as a pipe, is written to directly. Raises OSError."""
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
     else:
@@ -90,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def command_line(arguments: list[str], package: Path) -> tuple[list[str], WriteManifest]:
-    """Pytest's arguments for `clusterproof manifest ARGUMENTS`, and the plugin that writes. Raises SystemExit."""
+    """Pytest's arguments for `clusterproof manifest ARGUMENTS`, and the plugin that writes it. Raises SystemExit."""
     try:
         option, further = parser().parse_known_args(arguments)
     except SystemExit as end:

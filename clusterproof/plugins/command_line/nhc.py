@@ -1,4 +1,4 @@
-"""`clusterproof init --from-nhc FILE`: what here says what each line of an nhc.conf asks for, and a policy of it."""
+"""`clusterproof init --from-nhc FILE`: maps each line of an nhc.conf to checks of the suite, and to a policy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clusterproof.plugins.core.opened import read_whole
 from clusterproof.plugins.core.record import record
 
 MAX_BYTES = 1_000_000
-MAX_LINE = 10_000  # characters: what splits a line into words as bash does takes the square of its length
+MAX_LINE = 10_000  # characters: splitting a line into words takes quadratic time
 EVERYWHERE = "*"
 LINE = re.compile(r"^(\S+)\s*\|\|\s*(\S.*)$")
 VARIABLE = re.compile(r"^(?:export\s+)?([A-Za-z_]\w*)=(.*)$")
@@ -26,7 +26,7 @@ NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 PERCENT = re.compile(r"^(\d{1,3})%$")
 INDENT = " " * 6
 KIB_PER_GIB = 1024**2
-# What every node has mounted whatever a site wants.
+# Mounts that every node has anyway.
 OF_THE_KERNEL = ("/", "/dev", "/proc", "/sys", "/run")
 OF_SERVICES = ("check_ps_service", "check_ps_daemon")
 NOT_NEEDED = "a unit of systemd's that fails is a concern (host.services); whether this one runs is not looked at"
@@ -37,18 +37,18 @@ Policy = dict[str, dict[str, object]]
 
 @record
 class Replacement:
-    """What stands here for a check of NHC's: checks of ours, none where nothing does; how they differ, or why not."""
+    """What replaces a check of NHC: our checks, if any; how they differ, or why there are none."""
 
     name: str
     source: str
     note: str
     checks: tuple[str, ...] = ()
-    policy: str = ""  # which of SETTINGS makes a policy of its arguments
+    policy: str = ""  # the key of SETTINGS that turns its arguments into a policy
 
 
 @record
 class NhcLine:
-    """A line of an nhc.conf that asks for something: `target || check words`; no target where it is none of NHC's."""
+    """A rule of an nhc.conf: `target || check words`; other lines have no target."""
 
     number: int
     target: str
@@ -56,18 +56,18 @@ class NhcLine:
 
     @property
     def name(self) -> str:
-        """NHC's check, or whatever else it runs."""
+        """NHC's check, or the command that it runs."""
         return self.command[0] if self.command else ""
 
 
 @cache
 def replacements() -> Mapping[str, Replacement]:
-    """Every row of nhc.toml by the name of NHC's check. Raises CatalogError."""
+    """Every row of nhc.toml by NHC's name of the check. Raises CatalogError."""
     return table(Replacement, "nhc.toml", "check", key="name")
 
 
 def read_nhc(path: Path) -> tuple[NhcLine, ...]:
-    """The lines of an nhc.conf. Raises OSError; ValueError for what is not text, is too long, or is none of NHC's."""
+    """The lines of an nhc.conf. Raises OSError; ValueError if it is not text, too long, or not NHC's format."""
     try:
         text = read_whole(path, MAX_BYTES).decode()
     except UnicodeDecodeError as problem:
@@ -90,12 +90,12 @@ def _line(number: int, row: str) -> NhcLine:
 def _split(command: str) -> list[str]:
     try:
         return shlex.split(command, comments=True)
-    except ValueError:  # a quote that bash would end on the next line
+    except ValueError:  # a quote that continues on the next line
         return command.split()
 
 
 def comparison(lines: Iterable[NhcLine]) -> Iterator[str]:
-    """Of each line of the file: where it stands, what it runs, and what says it here."""
+    """For each line of the file: its location, what it runs, and our equivalent."""
     for line in lines:
         shown_command = " ".join(line.command)
         yield f"{line.number:>4}  {shown_command if shown_command.isprintable() else ascii(shown_command):.90}\n"
@@ -117,7 +117,7 @@ def _meaning(line: NhcLine) -> str:
 
 
 def is_covered(line: NhcLine) -> bool:
-    """Whether a check here says what this line asks for; a setting asks for nothing."""
+    """Whether a check covers what this line asks for; a setting asks for nothing."""
     if not line.target or VARIABLE.match(" ".join(line.command)):
         return bool(line.target)
     row = replacements().get(line.name)
@@ -127,7 +127,7 @@ def is_covered(line: NhcLine) -> bool:
 
 
 def policy_of(lines: Iterable[NhcLine]) -> str:
-    """The text of a clusterproof.toml: what lines for every node ask for, as far as a policy has a word for it."""
+    """The text of a clusterproof.toml for the lines that apply to every node, as far as a policy can express them."""
     policy: Policy = {}
     for line in {_key(line): line for line in lines if line.target == EVERYWHERE}.values():
         setting = VARIABLE.match(" ".join(line.command))
@@ -140,7 +140,7 @@ def policy_of(lines: Iterable[NhcLine]) -> str:
 
 
 def _key(line: NhcLine) -> tuple[str, ...]:
-    """What lines that ask for the same have in common: an InfiniBand device, whichever of its ports and rates."""
+    """What lines that ask for the same share: an InfiniBand device, regardless of port and rate."""
     is_of_device = line.name == "check_hw_ib" and len(line.command) > 2
     return (line.name, line.command[2].partition(":")[0]) if is_of_device else line.command
 
@@ -190,7 +190,7 @@ def _swap(policy: Policy, arguments: tuple[str, ...]) -> None:
 
 
 def _kib(size: str) -> int | None:
-    """A size in NHC's words: kilobytes of 1,024 where it has no unit; 0 for bytes, as there."""
+    """A size as NHC writes it, in bytes or, without a unit, as the bare number; None if it is none."""
     read = SIZE.match(size)
     if read is None:
         return None
@@ -204,7 +204,7 @@ def _gpus(policy: Policy, arguments: tuple[str, ...]) -> None:
 
 
 def _ib(policy: Policy, arguments: tuple[str, ...]) -> None:
-    """One more device, of those that lines name: `check_hw_ib 400 mlx5_ib0:1`."""
+    """Count one more named device: `check_hw_ib 400 mlx5_ib0:1`."""
     if len(arguments) > 1:
         expect = policy.setdefault("expect", {})
         expect["ib"] = int(str(expect.get("ib", 0))) + 1

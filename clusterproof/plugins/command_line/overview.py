@@ -1,4 +1,4 @@
-"""The help of `clusterproof`: a screen of it, and less where it is typed alone."""
+"""The help of `clusterproof`: one screen, or less when it is called without arguments."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ clusterproof help [COMMAND] says more; --help-all lists every option.
 
 
 def shortest_help() -> str:
-    """What `clusterproof` alone answers: it fits a terminal of 24 lines of 80 columns."""
+    """The answer to `clusterproof` alone: it fits a terminal of 24 lines of 80 columns."""
     shown_before = ("check", "help", "version")
     rows = (subcommand for subcommand in SUBCOMMANDS if subcommand.name not in shown_before)
     return _SHORTEST + "".join(f"  clusterproof {row.usage:<20}{row.summary}\n" for row in rows) + _MORE
 
 
 def short_help(columns: int = 0) -> str:
-    """The text, of at most 60 lines of 120 columns; what is too long for the terminal goes on under its own column."""
+    """The text, at most 60 lines of 120 columns; lines too long for the terminal wrap to their own column."""
     check, *others = (
         (f"clusterproof {row.usage}", row.summary + f" ({row.page})" * bool(row.page)) for row in SUBCOMMANDS
     )

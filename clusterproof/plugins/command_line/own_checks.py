@@ -1,6 +1,6 @@
-"""The checks that `clusterproof check X FILE…` runs: the packaged ones, or a site's own, and what these may load.
+"""The checks that `clusterproof check X FILE…` runs: the packaged ones or a site's own, and what these may load.
 
-Nothing else that lies in the working folder is run: it may be anybody's, as /tmp is, or a recording.
+Nothing else in the working folder is run: it may be anybody's, as /tmp is, or a recording.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.opened import distrust, is_folder, is_there
 
 PACKAGE = Path(__file__).resolve().parents[2]
-_VALUED = ("-c", "-k", "-m", "-n", "-o", "-p", "-W")  # of pytest; ours are one word with theirs where that misleads
+_VALUED = ("-c", "-k", "-m", "-n", "-o", "-p", "-W")  # of pytest; abbreviations of our options would clash with them
 
 
 def root_of_own_tests(arguments: Sequence[str]) -> Path:
-    """Files are named as seen from here; where the packaged checks run as well, or alone, the package is the root."""
+    """The root for test files: the current folder if files are named, else the package."""
     named = list(_named(arguments))
     is_packaged = "--pyargs" in arguments or any(PACKAGE in (path, *path.parents) for path in named)
     return PACKAGE if is_packaged or not named else Path.cwd()
 
 
 def let_in(config: pytest.Config) -> str:
-    """Before pytest looks for a conftest.py: let it load those of the named tests alone, and these import beside them.
+    """Limit the conftest.py files that pytest loads to those of the named tests, and let these import their neighbours.
 
-    A conftest.py counts beside named files, beneath a named folder, and in one that all of them are in. Says what is
-    not loaded because others may have put it there.
+    A conftest.py counts if it is next to named files, below a named folder, or in a folder that contains them all.
+    Returns what is not loaded because others may have put it there.
     """
     option = config.known_args_namespace
     folders = _folders(option.file_or_dir, config.invocation_params.dir, has_modules=option.pyargs)
@@ -39,7 +39,7 @@ def let_in(config: pytest.Config) -> str:
     if doubt:
         option.noconftest = True
         return f"{doubt}: no conftest.py and no module there is loaded"
-    if not folders:  # else pytest would look for one where it is started
+    if not folders:  # else pytest would look for one in its start folder
         option.file_or_dir, option.confcutdir = [str(PACKAGE / "checks")], str(PACKAGE)
     elif not any(str(word).startswith("--confcutdir") for word in config.invocation_params.args):
         option.confcutdir = os.path.commonpath(folders)
@@ -48,7 +48,7 @@ def let_in(config: pytest.Config) -> str:
 
 
 def _doubt_of(folder: Path) -> str:
-    """Why what lies in a folder is not loaded, in words; empty where it is the caller's own."""
+    """Why the contents of a folder are not loaded, in words; empty if it is the caller's own."""
     try:
         doubt = distrust(folder)
     except OSError as problem:
@@ -57,7 +57,7 @@ def _doubt_of(folder: Path) -> str:
 
 
 def _folders(arguments: Sequence[str], folder: Path, *, has_modules: bool) -> list[Path]:
-    """The folders of the tests that pytest takes these arguments for; a module's is none."""
+    """The test folders in these pytest arguments; a module has none."""
     paths = [
         (folder / argument).resolve()
         for argument in (argument.partition("::")[0] for argument in arguments)
@@ -68,7 +68,7 @@ def _folders(arguments: Sequence[str], folder: Path, *, has_modules: bool) -> li
 
 
 def _looked_into(folders: Sequence[Path]) -> Iterable[Path]:
-    """Where pytest looks for a conftest.py: the folders named, and all above them up to what they have in common."""
+    """Where pytest looks for a conftest.py: the named folders, and their parents up to the common one."""
     common = Path(os.path.commonpath(folders)) if folders else Path("/")
     return dict.fromkeys(
         parent for folder in folders for parent in (folder, *folder.parents) if parent.is_relative_to(common)
@@ -76,7 +76,7 @@ def _looked_into(folders: Sequence[Path]) -> Iterable[Path]:
 
 
 def _named(arguments: Sequence[str]) -> Iterator[Path]:
-    """The files and folders of tests on a command line."""
+    """The test files and folders on a command line."""
     for before, word in zip(["", *arguments], arguments, strict=False):
         path = Path(word.partition("::")[0])
         if before not in _VALUED and not word.startswith("-") and (path.suffix == ".py" or is_folder(path)):
@@ -91,7 +91,7 @@ ISOLATED = f"popen//python={quote(sys.executable)} -I"  # else Python would look
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Load no conftest.py but of tests that are named."""
+    """Load a conftest.py only for named tests."""
     early_config.stash[NOT_LOADED] = let_in(early_config)
 
 

@@ -1,4 +1,4 @@
-"""The subcommands of `clusterproof`: one table, by which they are called, completed and described."""
+"""The table of `clusterproof` subcommands, used to call, complete and describe them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from clusterproof.plugins.options.table import Option
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """How it is typed, what it does, where its parser is made, and what answers it; that is empty where pytest runs.
+    """A subcommand: usage, summary, and entry points of its parser and its answer (empty if pytest runs).
 
-    `usage` begins with its name; `summary` has at most 45 characters. `makes_parser` and `answers` are written as entry
-    points are: `package.module:function`. Nothing of them is imported before it is needed.
+    `usage` begins with its name; `summary` has at most 45 characters. `makes_parser` and `answers` are entry points,
+    `package.module:function`, imported only when needed.
     """
 
     usage: str
     summary: str
     makes_parser: str
     answers: str = ""
-    page: str = ""  # which document says more
+    page: str = ""  # the document that says more
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The subcommand's name."""
         return self.usage.partition(" ")[0]
 
     @property
     def parser(self) -> argparse.ArgumentParser:
-        """Its command line."""
+        """The parser of its command line."""
         parser: argparse.ArgumentParser = _resolved(self.makes_parser)()
         return parser
 
@@ -53,7 +53,7 @@ def _resolved(name: str) -> Any:
 
 _HERE = __package__
 _PLUGINS = "clusterproof.plugins"
-SUBCOMMANDS = (  # in the order in which help has them
+SUBCOMMANDS = (  # in the order shown by help
     Subcommand(
         "check X [OPTION...]", "validate the nodes of X; pytest --cluster X is the same", f"{__name__}:check_parser"
     ),
@@ -127,9 +127,9 @@ SUBCOMMANDS = (  # in the order in which help has them
     Subcommand("version", "the version", f"{__name__}:version_parser"),
 )
 NAMES = tuple(subcommand.name for subcommand in SUBCOMMANDS)
-ANSWERED = {subcommand.name: subcommand for subcommand in SUBCOMMANDS if subcommand.answers}  # without a run of pytest
+ANSWERED = {subcommand.name: subcommand for subcommand in SUBCOMMANDS if subcommand.answers}  # those that run no checks
 
-# Pytest's own options that are of use with ours.
+# Pytest's own options that are useful with ours.
 OF_PYTEST = (
     Option("-m", "checks by occasion, subsystem or owner: prolog, gpu, 'gpu and not perf', …", {"metavar": "MARKS"}),
     Option("-k", "checks by name", {"metavar": "NAME"}),
@@ -145,7 +145,7 @@ OF_PYTEST = (
 
 
 def check_parser() -> argparse.ArgumentParser:
-    """`clusterproof check`: pytest reads it, and this describes it."""
+    """The command line of `clusterproof check`, for help and completion only: pytest parses it."""
     parser = OneLineParser(
         prog="clusterproof check",
         usage="clusterproof check X [OPTION...]",
@@ -162,7 +162,7 @@ def check_parser() -> argparse.ArgumentParser:
 
 
 def help_parser() -> argparse.ArgumentParser:
-    """`clusterproof help`."""
+    """The command line of `clusterproof help`."""
     parser = OneLineParser(prog="clusterproof help", description="The options of a command.", add_help=False)
     names = sorted(set(NAMES) - {"help"})
     parser.add_argument(
@@ -172,12 +172,12 @@ def help_parser() -> argparse.ArgumentParser:
 
 
 def version_parser() -> argparse.ArgumentParser:
-    """`clusterproof version`."""
+    """The command line of `clusterproof version`."""
     return OneLineParser(prog="clusterproof version", description="The version.", add_help=False)
 
 
 def whole() -> argparse.ArgumentParser:
-    """`clusterproof` with all its commands."""
+    """The command line of `clusterproof` with all its subcommands."""
     parser = argparse.ArgumentParser(
         prog="clusterproof",
         description="Proves a GPU cluster fit for training. Nothing on a node is changed, and nothing passes without "

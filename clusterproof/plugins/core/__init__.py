@@ -1,3 +1,3 @@
-"""What every other package may import, and what imports none of them: verdicts, results, evidence as it came."""
+"""Verdicts, results, clusters and evidence: every other package may import this one, and it imports none of them."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""What X in `--cluster X` turns into: a cluster, its nodes, and what each is expected to be."""
+"""A cluster as resolved from X in `--cluster X`: its nodes, and what each is expected to have."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import field, record
 
-INSTANCE_ID = r"i-[0-9a-f]{8,17}"  # of EC2, as a pattern
+INSTANCE_ID = r"i-[0-9a-f]{8,17}"  # EC2's instance ids, as a pattern
 
 
 @record
 class InstanceType:
-    """One EC2 instance type. None: not known, so what depends on it is incomplete."""
+    """One EC2 instance type. None means unknown: checks that depend on the value are incomplete."""
 
     name: str
     source: str
@@ -21,19 +21,19 @@ class InstanceType:
     gpu_memory_mib: int | None = None  # of one GPU, as EC2 reports it
     nvlinks_per_gpu: int | None = None  # 0: the type has none
     nvswitch: bool | None = None  # fabric manager must run on the node; false where rack switches run it
-    trays: tuple[int, ...] | None = None  # that an NVLink domain of a rack has, by the sizes that it is offered in
-    nvswitches: int | None = None  # on the node's own PCI bus; from Blackwell on they are not
-    efa: int | None = None  # devices at most
-    efa_gbps: int | None = None  # of one device: what its port's rate must reach
+    trays: tuple[int, ...] | None = None  # the numbers of trays that an NVLink domain of a rack is offered with
+    nvswitches: int | None = None  # on the node's own PCI bus; none from Blackwell on
+    efa: int | None = None  # maximum number of devices
+    efa_gbps: int | None = None  # of one device: the minimum rate of its port
     network_gbps: int | None = None
     rdma: bool | None = None  # EFA's RDMA read and write, not FI_EP_RDM, which every EFA device has
     rdma_read: bool | None = None  # EFA's RDMA read alone, where `rdma` is not true
-    gdr: bool | None = None  # EFA's GPUDirect RDMA: devices that reach the GPUs' memory themselves
+    gdr: bool | None = None  # EFA's GPUDirect RDMA: devices access GPU memory directly
     ecc: bool | None = None
     pcie_gen: int | None = None
-    pcie_lanes: int | None = None  # of one GPU, where the type wires fewer than the GPU has
+    pcie_lanes: int | None = None  # of one GPU, where the type wires fewer than the GPU supports
     neuron_devices: int | None = None
-    numa_balancing: bool | None = None  # what its vendor wants of kernel.numa_balancing; None: nothing
+    numa_balancing: bool | None = None  # the vendor's recommended kernel.numa_balancing; None: no recommendation
     vcpus: int | None = None
     memory_mib: int | None = None  # of the instance, as EC2 reports it; the kernel's MemTotal is a few percent less
     nvme: int | None = None  # local NVMe disks (instance storage); 0: the type has none
@@ -41,13 +41,13 @@ class InstanceType:
 
     @property
     def is_made_for_efa(self) -> bool:
-        """Whether nobody takes it without EFA, which reaches its GPUs' memory itself, or that of its Neuron devices."""
+        """Whether the type is only used with EFA that reaches the memory of its GPUs or Neuron devices directly."""
         return bool(self.gdr) or bool(self.neuron_devices and self.rdma)
 
 
 @record
 class Target:
-    """One node: its name, how to reach it, and what it is expected to be where anybody said so.
+    """One node: its name, how to reach it, and what it is expected to have, where known.
 
     `expect` holds numbers by name (`gpus`, `efa`) that outrank the instance type's; `efa_attached` is how many EFA
     devices AWS says are attached to it.
@@ -60,7 +60,7 @@ class Target:
     group: str = ""
     instance_type: str = ""
     expect: Mapping[str, int] = field(default_factory=dict)
-    efa_attached: int | None = None  # None: nobody asked AWS, or it does not say
+    efa_attached: int | None = None  # None: AWS was not asked, or does not report it
 
 
 @record
@@ -76,16 +76,16 @@ class Cluster:
     connection: str
     targets: tuple[Target, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # what a person should know of it, for the header
+    notes: tuple[str, ...] = ()  # shown to the user in the header
     is_part: bool = False  # whether the inventory is known to have more nodes
 
 
 class InventoryError(ClusterproofError, ValueError):
-    """An X that names no cluster; the message is one line that says what was wrong and what is right."""
+    """An X that names no cluster; the one-line message says what was wrong and what is right."""
 
 
 def each_once(targets: tuple[Target, ...], where: str) -> tuple[Target, ...]:
-    """The same nodes. Raises InventoryError where two have one name: one's evidence would stand for the other's."""
+    """Return the targets unchanged. Raises InventoryError for a duplicate name: their evidence would be mixed up."""
     seen: set[str] = set()
     for target in targets:
         if target.name in seen:
@@ -95,25 +95,25 @@ def each_once(targets: tuple[Target, ...], where: str) -> tuple[Target, ...]:
 
 
 def is_of_aws(cluster: Cluster) -> bool:
-    """Whether AWS knows the cluster: its inventory came from there, now or when it was recorded."""
+    """Whether the inventory came from AWS, now or when it was recorded."""
     return "region" in cluster.settings
 
 
 def is_of_hyperpod(cluster: Cluster) -> bool:
-    """Whether it is a cluster of SageMaker HyperPod, whose skills are at home there."""
-    return "arn" in cluster.settings  # which has another name where names are redacted
+    """Whether this is a SageMaker HyperPod cluster, where the owner skills are available."""
+    return "arn" in cluster.settings  # redacted clusters have another name
 
 
 def is_of_slurm(cluster: Cluster) -> bool:
-    """Whether Slurm knows the cluster: there is a host where its commands are, now or when it was recorded."""
+    """Whether Slurm manages the cluster: a host with its commands is known, now or when it was recorded."""
     return "submit_host" in cluster.settings
 
 
 def is_of_kubernetes(cluster: Cluster) -> bool:
-    """Whether Kubernetes knows the cluster: there is a way to its API, now or when it was recorded."""
+    """Whether Kubernetes manages the cluster: its API is reachable, now or when it was recorded."""
     return "kubernetes" in cluster.settings
 
 
 def is_loaded_by_pods(cluster: Cluster) -> bool:
-    """Whether pods load its nodes: those of Kubernetes, also where a gate's agents report what is on them."""
+    """Whether load on its nodes runs in pods: true on Kubernetes, also when a gate's agents report on the nodes."""
     return cluster.connection in ("kubernetes", "agents")

@@ -1,4 +1,4 @@
-"""The root of every error that the suite raises for its users to see; where in the code something broke."""
+"""The base class of all errors shown to users, and where in the code an error was raised."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: 
 
 
 class ClusterproofError(Exception):
-    """What was asked for cannot be done as it was said; the message is one line with the way out."""
+    """The request cannot be carried out; the one-line message says what to do instead."""
 
 
 def place_of(problem: BaseException) -> str:
-    """The file and the line in which it was raised; empty for one that never was.
+    """File and line in which the error was raised; empty if it never was.
 
-    Where a check of somebody's own has led there, it is the line of that check.
+    For an error inside a site's own check, this is the line in that check.
     """
     frames = list(_frames(problem.__traceback__))
     own = [frame for frame in frames if not frame[0].startswith((_PACKAGE, "<"))]

@@ -1,4 +1,4 @@
-"""What a node answered: the results of the probe's collectors, as they came, and their form on disk."""
+"""What a node answered: the raw results of the probe's collectors, and their form on disk."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Status(str, Enum):
     BROKE = "broke"  # the collector crashed, or the tool failed without a usable answer
     TIMED_OUT = "timed_out"  # killed at its deadline
     STUCK = "stuck"  # not even killed: in uninterruptible sleep (D), abandoned
-    NOT_ASKED = "not_asked"  # the run, or the older one that was recorded, did not ask for it
-    CUT = "cut"  # it sent more than its connection carries; or its part lay behind the point where the answer was cut
+    NOT_ASKED = "not_asked"  # not requested by this run, or by the older run that was recorded
+    CUT = "cut"  # it sent more than its connection carries; or its part was behind the point where the answer was cut
     UNCOLLECTED = "uncollected"  # a capture by hand that has no file with it; the detail says what to collect
 
 
 class Unreached(str, Enum):
-    """Why a node gave no evidence at all."""
+    """Why a node sent no evidence."""
 
     REFUSED = "refused"
     TIMED_OUT = "timed_out"
@@ -41,53 +41,53 @@ class Unreached(str, Enum):
     AUTH = "auth"
     THROTTLED = "throttled"
     NOT_CONNECTED = "not_connected"  # to Systems Manager, through which it is reached
-    BUSY = "busy"  # Slurm gave no place on it
-    DRAINED = "drained"  # Slurm starts nothing on it
-    DOWN = "down"  # … and believes that it is gone
-    NOT_READY = "not_ready"  # its kubelet, as Kubernetes has it
-    NOT_STARTED = "not_started"  # the pod, in the kubelet's time
-    NO_IMAGE = "no_image"  # for the pod
-    NO_LOG = "no_log"  # of the pod, which ran
-    REMOVED = "removed"  # the pod, by somebody else
+    BUSY = "busy"  # Slurm could not allocate it
+    DRAINED = "drained"  # Slurm starts no jobs on it
+    DOWN = "down"  # Slurm believes that it is gone
+    NOT_READY = "not_ready"  # Kubernetes reports its kubelet as not ready
+    NOT_STARTED = "not_started"  # the pod did not start within the kubelet's time
+    NO_IMAGE = "no_image"  # the pod's image could not be pulled
+    NO_LOG = "no_log"  # the pod ran, but its log could not be read
+    REMOVED = "removed"  # the pod was deleted by somebody else
     API = "api"  # Kubernetes' API server refused, or did not answer
-    NO_CONTAINER = "no_container"  # the command that was to begin one did not bring the probe's answer
+    NO_CONTAINER = "no_container"  # the command that starts the container did not return the probe's answer
     NO_PYTHON = "no_python"
     GARBLED = "garbled"  # it answered, but not with the probe's frame
     CUT = "cut"  # the frame began and did not end
     LOST = "lost"  # the connection broke, or the run was stopped
-    UNRECORDED = "unrecorded"  # a recording has nothing of it, or nothing that can be read
+    UNRECORDED = "unrecorded"  # the recording has nothing readable about the node
 
 
 class EvidenceError(ClusterproofError, ValueError):
-    """Evidence that does not have the form it must have; the message says where."""
+    """Evidence in an invalid format; the message says where."""
 
 
 @record
 class Collected:
-    """One collector's answer. `value` is JSON as sent by the node, and is trusted by nobody."""
+    """One collector's answer. `value` is JSON as sent by the node, and is not trusted."""
 
     status: Status
     value: Any = None
     detail: str = ""
     seconds: float = 0.0
-    waits: tuple[str, ...] = ()  # of one that is stuck: the kernel's functions that its process is in, innermost first
-    starved: bool = False  # for most of its time it could run, and was given no processor
-    too_long: bool = False  # it is cut as the answer was longer than Systems Manager shows; nothing else has a limit
+    waits: tuple[str, ...] = ()  # if stuck: the kernel functions that its process is in, innermost first
+    starved: bool = False  # it was runnable for most of its time but got no CPU
+    too_long: bool = False  # cut because the answer exceeded what Systems Manager shows; nothing else has a limit
 
 
 @record
 class NodeEvidence:
-    """Everything that one node returned in one run, or why it returned nothing."""
+    """Everything that one node sent in one run, or why it sent nothing."""
 
     node: str
     collectors: Mapping[str, Collected] = field(default_factory=dict)
     unreached: Unreached | None = None
     detail: str = ""
     seconds: float = 0.0
-    probe: Mapping[str, Any] = field(default_factory=dict)  # the probe of itself: Python, user, start, seconds
-    asked: float = 0.0  # when, in seconds since 1970 by the clock of whoever asked; 0: unknown
+    probe: Mapping[str, Any] = field(default_factory=dict)  # about the probe: Python, user, start, seconds
+    asked: float = 0.0  # when it was requested, in seconds since 1970 by the requester's clock; 0: unknown
     answered: float = 0.0
-    too_long: bool = False  # as of a collector, where nothing came; kept until its parts are joined
+    too_long: bool = False  # as in Collected, if nothing was received; kept until the parts are joined
 
 
 def to_json(evidence: NodeEvidence) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def load(text: str | bytes) -> NodeEvidence:
 
 
 def _from_schema_1(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record in which the collectors are `leaves`, and one that was read is `told`."""
+    """Convert a record in which collectors are called `leaves`, and a collector that was read `told`."""
     collectors = {
         name: {**collector, "status": "read"}
         if isinstance(collector, dict) and collector.get("status") == "told"
@@ -169,7 +169,7 @@ def _collector(name: str, value: object) -> Collected:
 
 
 def _is_too_long(record: Mapping[str, Any], detail: str) -> bool:
-    """Whether a collector was cut as it was too long; recordings from before that was a value say it in words."""
+    """Whether a collector was cut because it was too long; older recordings only say so in the detail's text."""
     if "too_long" in record:
         return record["too_long"] is True
     return any(words in detail for words in ("longer than its connection carries", "that SSM shows"))

@@ -1,4 +1,4 @@
-"""Interning: values that many nodes have in common, kept once: most of 10,000 nodes of one kind differ in little."""
+"""Keeps equal values of many nodes only once: most of 10,000 nodes of one kind differ in little."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 
-MAX_VALUES = 200_000  # that are remembered; values of one node alone fill this, and all are forgotten then
-DEEPEST = 12  # levels below which a value is kept as it came
+MAX_VALUES = 200_000  # a limit: when the values of a single node fill it, all are forgotten
+DEEPEST = 12  # values nested deeper are not interned
 
 
 class Interning:
-    """The values so far. Evidence is never changed, so that nodes can hold the same objects."""
+    """The values seen so far. Evidence is immutable, so nodes can share the objects."""
 
     def __init__(self) -> None:
         self._kept: dict[bytes, Any] = {}
         self._texts: dict[str, str] = {}
 
     def once(self, evidence: NodeEvidence) -> NodeEvidence:
-        """The same evidence, made of the values of earlier nodes where they are the same."""
+        """The same evidence, built from values of earlier nodes where they are equal."""
         collectors = {self._text(name): self._collector(collector) for name, collector in evidence.collectors.items()}
         return replace(evidence, collectors=collectors)
 
@@ -33,9 +33,9 @@ class Interning:
             return self._text(value)
         if not isinstance(value, (dict, list)) or level > DEEPEST:
             return value
-        try:  # the second version's bytes are one for one value; they distinguish 1 from 1.0 and true, as == does not
+        try:  # marshal's version 2 gives equal bytes for equal values, and unlike == distinguishes 1, 1.0 and true
             key = blake2b(marshal.dumps(value, 2), digest_size=16).digest()
-        except ValueError:  # nested more deeply than marshal goes, or half of a surrogate pair
+        except ValueError:  # nested too deeply for marshal, or an unpaired surrogate
             return value
         if key not in self._kept:
             if len(self._kept) >= MAX_VALUES:

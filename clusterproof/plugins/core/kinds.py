@@ -1,4 +1,4 @@
-"""The kinds of X in `--cluster X`, and the connections by which nodes are reached: what each is, and where its code is.
+"""The kinds of X in `--cluster X` and the connections that reach nodes: what each is, and where its code is.
 
 Every run of pytest reads this, for `--help`, so it imports none of them.
 """
@@ -12,17 +12,17 @@ from clusterproof.plugins.core.record import record
 
 @record
 class Kind:
-    """One kind of X: the word it begins with, its form as a person writes it, its help, and who resolves it.
+    """One kind of X: its prefix, its form as the user types it, its help, and its resolver.
 
     `resolver` is `MODULE:FUNCTION` in the package `plugins`: `function(rest, options) -> Cluster`, where `rest` is X
-    behind the word. A word without a colon is all of X.
+    after the prefix. A prefix without a colon is all of X.
     """
 
     word: str
     form: str
     help: str
     resolver: str
-    is_live: bool = True  # whether its nodes can be asked now; else they were at another time
+    is_live: bool = True  # whether its nodes can be contacted now; else the data is from another time
 
 
 KINDS = (
@@ -78,25 +78,25 @@ FILE = Kind("", "FILE.toml", "an inventory: clusterproof init writes one to begi
 
 @record
 class ConnectionKind:
-    """What is to be known of a connection without importing it.
+    """What is known about a connection without importing it.
 
-    `connection` is `MODULE:CLASS` in the package `plugins` (`transport.Connection`); empty where evidence is read from
-    disk. `sessions` is `MODULE:FUNCTION` there: `function(limits) -> transport.Sessions`, by which nodes are
-    watched; where there are none, `why_no_sessions` says why.
+    `connection` is `MODULE:CLASS` in the package `plugins` (`transport.Connection`); empty if evidence is read from
+    disk. `sessions` is `MODULE:FUNCTION` there: `function(limits) -> transport.Sessions`, used to watch nodes; if
+    empty, `why_no_sessions` says why.
     """
 
     connection: str = ""
     sessions: str = ""
     why_no_sessions: str = ""
-    may_be_on_ec2: bool = False  # whether only the nodes can say if they are instances of EC2
+    may_be_on_ec2: bool = False  # whether only the nodes can tell if they are EC2 instances
 
     @property
     def is_live(self) -> bool:
-        """Whether nodes are reached by it; else what it holds is of another time."""
+        """Whether it contacts nodes; else its data is from another time."""
         return bool(self.connection)
 
 
-# By the name that Cluster.connection has.
+# Keyed by Cluster.connection.
 CONNECTIONS: Mapping[str, ConnectionKind] = {
     "local": ConnectionKind("transport.local:Local", "transport.local:sessions", may_be_on_ec2=True),
     "ssh": ConnectionKind("transport.ssh.connection:Ssh", "transport.ssh.session:sessions", may_be_on_ec2=True),
@@ -124,7 +124,7 @@ CONNECTIONS: Mapping[str, ConnectionKind] = {
 
 
 def forms(*, are_live: bool = False) -> str:
-    """What X may be, as a person writes it: `local, demo, …, or FILE.toml`; or only what can be asked now."""
+    """The accepted forms of X: `local, demo, …, or FILE.toml`; or only those that can be contacted now."""
     every = [kind.form for kind in (*KINDS, HYPERPOD, FILE) if kind.is_live or not are_live]
     return f"{', '.join(every[:-1])}, or {every[-1]}"
 

@@ -1,4 +1,4 @@
-"""Marks of checks, put on without pytest, which takes each of them for one of its own when it collects them."""
+"""Marks of checks that work without pytest; pytest treats them as its own when it collects the checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTHING: Mapping[str, Any] = {}
 
 
 class Mark:
-    """One mark, by its name and what is said in brackets: `mark.prolog`, `mark.hyperpod_node_debugger("G")`."""
+    """One mark: its name and arguments, as in `mark.prolog`, `mark.hyperpod_node_debugger("G")`."""
 
     __slots__ = ("args", "name")
     kwargs = NOTHING
@@ -29,7 +29,7 @@ class Mark:
     @overload
     def __call__(self, data: str) -> Mark: ...
     def __call__(self, data: Any) -> Any:
-        """Put the mark on a function, or say what stands in its brackets."""
+        """Apply the mark to a function, or set its arguments."""
         if not isinstance(data, FunctionType):
             return Mark(self.name, (data,))
         data.__dict__["pytestmark"] = [*getattr(data, "pytestmark", ()), self]
@@ -37,15 +37,15 @@ class Mark:
 
     @property
     def mark(self) -> pytest.Mark:
-        """Pytest's own: where it finds marks, it asks each for this."""
-        import pytest  # what collects has it already
+        """The equivalent pytest mark, which pytest reads when it collects."""
+        import pytest  # pytest is already imported when it collects
 
         decorator: pytest.MarkDecorator = getattr(pytest.mark, self.name)
         return decorator.with_args(*self.args).mark if self.args else decorator.mark
 
 
 class Marks:
-    """Every mark by its name, as `pytest.mark` has them; that it is one of the suite's is pytest's to say."""
+    """Every mark by name, like `pytest.mark`; pytest checks that the suite declares it."""
 
     def __getattr__(self, name: str) -> Mark:
         if name.startswith("_"):
@@ -57,11 +57,11 @@ mark = Marks()
 
 
 def marks_on(marked: object) -> list[Mark | pytest.Mark]:
-    """The marks on a function or a module, ours and those of pytest, as each was put there."""
+    """The marks on a function or a module, ours and pytest's, unconverted."""
     marks_of_pytest = getattr(marked, "pytestmark", ())
     return list(marks_of_pytest) if isinstance(marks_of_pytest, (list, tuple)) else [marks_of_pytest]
 
 
 def marks_of_pytest(marked: object) -> list[pytest.Mark]:
-    """The same, all as pytest's own."""
+    """The same, all converted to pytest's."""
     return [mark.mark if isinstance(mark, Mark) else getattr(mark, "mark", mark) for mark in marks_on(marked)]

@@ -1,4 +1,4 @@
-"""How a message shows things: how many and which, numbers side by side, a node's text made safe."""
+"""Formats what messages show: how many and which, numbers side by side, untrusted text made safe."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ MAX_LISTED = 8
 MAX_MESSAGE = 4_000  # characters of one message in a report
 MAX_FURTHER = 12  # digits: more than a float has
 MBIT_OF_GB = 8_000
-LEAST_IN_GB_PER_S = 0.1  # of a speed; what is slower is shown in Mbit/s, as such networks are
+LEAST_IN_GB_PER_S = 0.1  # slower speeds are shown in Mbit/s
 WHOLE, SIGNIFICANT = "f", "g"
 
 
 def listed(items: Iterable[str]) -> str:
-    """The first few, each once, and how many more there are."""
+    """The first few items, without duplicates, and how many more there are."""
     each_once = list(dict.fromkeys(items))
     more = f", and {len(each_once) - MAX_LISTED} more" if len(each_once) > MAX_LISTED else ""
     return ", ".join(each_once[:MAX_LISTED]) + more
 
 
 def number_of(count: int, singular: str, plural: str = "") -> str:
-    """`1 node`, `1,200 nodes`; `plural` where that is not `singular` with an s."""
+    """`1 node`, `1,200 nodes`; give `plural` if it is not `singular` plus s."""
     return f"{count:,} {singular if count == 1 else plural or f'{singular}s'}"
 
 
 def printable(text: str, most: int = MAX_MESSAGE) -> str:
-    """At most `most` characters of a text, with what could steer a terminal or hide in a report made visible."""
+    """At most `most` characters of a text; characters that could control a terminal or hide text become visible."""
     if text.isprintable() and len(text) <= most:
         return text
     safe = "".join(
@@ -36,9 +36,9 @@ def printable(text: str, most: int = MAX_MESSAGE) -> str:
 
 
 def apart(value: float, other: float, digits: int = 0, form: str = WHOLE) -> tuple[str, str]:
-    """Both in as few digits as distinguish them: `23.5` and `24`, where in whole numbers both are 24.
+    """Both numbers in as few digits as distinguish them: `23.5` and `24`, where as whole numbers both are 24.
 
-    `digits` are those that are shown anyway: decimals, or with SIGNIFICANT all that count.
+    `digits` is the minimum: decimals, or with SIGNIFICANT all significant digits.
     """
     further = MAX_FURTHER if value != other else 1
     pairs = ((f"{value:.{digits + more}{form}}", f"{other:.{digits + more}{form}}") for more in range(further))
@@ -50,7 +50,7 @@ def apart(value: float, other: float, digits: int = 0, form: str = WHOLE) -> tup
 
 
 def speed(gb_per_s: float, shown: str = "") -> str:
-    """`480 GB/s`, and `57.2 Mbit/s` of what is far less; `shown` are the digits of the first where they were chosen."""
+    """`480 GB/s`, or `57.2 Mbit/s` for far slower ones; `shown` is the first number's text where already chosen."""
     if 0 < gb_per_s < LEAST_IN_GB_PER_S:
         return f"{gb_per_s * MBIT_OF_GB:.3g} Mbit/s"
     return f"{shown or f'{gb_per_s:.4g}'} GB/s"

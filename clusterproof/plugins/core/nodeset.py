@@ -1,4 +1,4 @@
-"""Names of nodes, folded and unfolded: `gpu[001-016,020]`, as in ClusterShell; which words may be a host or a user."""
+"""Folds and expands node names as ClusterShell does: `gpu[001-016,020]`; and which words may be a host or a user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from clusterproof.plugins.core.errors import ClusterproofError
 
-MAX_NAMES = 100_000  # ClusterShell itself expands without a bound, and gpu[1-99999999] never ends
+MAX_NAMES = 100_000  # ClusterShell itself has no limit: gpu[1-99999999] never ends
 _LONGEST_NAME = 253  # characters; the longest name that DNS carries
 _FOLDED_IN_ALL_DIMENSIONS = 64  # parts; 1000 names like ip-10-0-1-2 took 1.8 s, 64 take 15 ms
 _EXAMPLE = "gpu[001-016,020]"
@@ -25,14 +25,14 @@ _ADDRESS = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]*")  # a name, IPv4, or IPv
 
 
 class NodesetError(ClusterproofError, ValueError):
-    """Text that names no nodes; the message is one line that says what was wrong and what is right."""
+    """Text that names no nodes; the one-line message says what was wrong and what is right."""
 
 
 def expand(text: str) -> tuple[str, ...]:
     """The names that `text` stands for, each once, in nodeset order. Raises NodesetError.
 
-    That is by what is around their numbers, and then by these. Each part is expanded alone: names with several numbers,
-    like EC2's, ClusterShell compares all with all.
+    The order is by the text around the numbers, then by the numbers. Each part is expanded alone, because ClusterShell
+    compares names with several numbers, like EC2's, all with all.
     """
     _reject_what_is_not_a_nodeset(text)
     parts = _NODE.findall(text)
@@ -59,14 +59,14 @@ def _in_order(name: str) -> tuple[str, list[tuple[int, str]]]:
 
 
 def fold(names: Iterable[str]) -> str:
-    """The nodeset of `names`, for people. Never raises: names that no nodeset can hold stand behind it."""
+    """The nodeset of `names`, for people. Never raises: names that no nodeset can hold are appended."""
     return _folded(frozenset(names))
 
 
 def within(nodes: str, most: int) -> str:
-    """A folded nodeset in about so many characters: whole names and ranges, and how many names there are besides.
+    """A folded nodeset in about so many characters: whole names and ranges, then how many names are left out.
 
-    `gpu[0001-0100,0128] and 37 more`; brackets are closed, and the first name or range is always there.
+    `gpu[0001-0100,0128] and 37 more`; brackets are closed, and at least the first name or range is shown.
     """
     if len(nodes) <= most:
         return nodes
@@ -86,7 +86,7 @@ def within(nodes: str, most: int) -> str:
 
 
 def _part_within(part: str, most: int, *, is_first: bool) -> str:
-    """As many ranges of the last brackets of one part as there is room for; empty where that is none."""
+    """As many ranges of the last brackets of one part as fit; empty if none does."""
     if len(part) <= most:
         return part
     before, bracket, rest = part.rpartition("[")
@@ -99,12 +99,12 @@ def _part_within(part: str, most: int, *, is_first: bool) -> str:
 
 
 def _cut_name(name: str) -> str:
-    """A name that no DNS carries is no nodeset, and may have any length."""
+    """Shorten a name that is too long for DNS: it is no nodeset, and may have any length."""
     return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
 
 
 def _names_in(part: str) -> int:
-    """How many names one part stands for; one where it is no nodeset."""
+    """How many names one part stands for; one if it is no nodeset."""
     try:
         return _count(part)
     except NodesetError:
@@ -119,7 +119,7 @@ def _folded(known: frozenset[str]) -> str:
 
 
 def _fold_parts(parts: list[str]) -> str:
-    """Fold the numbers that are left, where they are few: in many dimensions the work is quadratic."""
+    """Fold the remaining numbers if they are few: in many dimensions the work is quadratic."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
     if len(parts) > _FOLDED_IN_ALL_DIMENSIONS:
@@ -128,7 +128,7 @@ def _fold_parts(parts: list[str]) -> str:
 
 
 def _fold_one_number(names: Iterable[str]) -> list[str]:
-    """Fold the one number of each shape of name (`ip-#-#.ec#`) that leaves the fewest parts."""
+    """For each shape of name (`ip-#-#.ec#`), fold the one number that leaves the fewest parts."""
     shapes: dict[tuple[str, ...], list[list[str]]] = defaultdict(list)
     for name in sorted(names):
         pieces = _NUMBER.split(name)  # text, number, text, number, …, text
@@ -202,10 +202,10 @@ def _length(part: str, node: str) -> int:
 
 
 def is_user(text: str) -> bool:
-    """Whether `text` may be a log-in name: nothing that a shell reads, for it reaches a ProxyCommand's."""
+    """Whether `text` may be a login name: free of shell syntax, because a ProxyCommand's shell sees it."""
     return _USER.fullmatch(text) is not None
 
 
 def is_address(text: str) -> bool:
-    """Whether `text` may be a host name or an address: it reaches a ProxyCommand's shell."""
+    """Whether `text` may be a host name or an address: a ProxyCommand's shell sees it."""
     return _ADDRESS.fullmatch(text) is not None

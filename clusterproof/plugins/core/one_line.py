@@ -1,4 +1,4 @@
-"""A command line that answers a mistake in one line, with the word that was probably meant."""
+"""An argument parser that reports a mistake in one line, with the word that was probably meant."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, NoReturn
 
 from clusterproof.plugins.core.strict import nearest
 
-BAD_COMMAND_LINE = 4  # as pytest has it; argparse's own 2 is an interruption here
+BAD_COMMAND_LINE = 4  # as in pytest; argparse's own 2 means interrupted here
 _UNKNOWN = "unrecognized arguments: "
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """argparse's own, without the usage of all options before each error."""
+    """argparse's parser, but without printing the usage of all options before each error."""
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """As argparse has it; an option's empty value, as of a variable that is not set, is a mistake."""
+        """As in argparse, but an empty option value, as from an unset variable, is an error."""
         options, further = super().parse_known_args(args, namespace)
         for action in self._actions:
             value = getattr(options, action.dest, None)
@@ -26,7 +26,7 @@ class OneLineParser(argparse.ArgumentParser):
         return options, further
 
     def error(self, message: str) -> NoReturn:
-        """End with the mistake, what was probably meant, and where the options are listed."""
+        """Exit with the mistake, what was probably meant, and where the options are listed."""
         unknown = message.removeprefix(_UNKNOWN).split()[0] if message.startswith(_UNKNOWN) else ""
         self.exit(2, f"{self.prog}: {message}{self._meant(unknown)}; {self.prog} --help lists what there is\n")
 

@@ -1,8 +1,8 @@
-"""Files that somebody else may have made, or may see: read and written so that nobody else decides what is in them.
+"""Opens files safely in folders that other users may write to, and creates files that other users cannot read.
 
-What the command line names may be a link; beneath a folder that it names, none is followed. Whoever may write a folder
-leaves there what he likes: a link or a further name of another's file, a pipe without end. What a run writes holds
-users, processes, mounts and environments of nodes.
+A path named on the command line may be a link; below a folder named there, no link is followed. Whoever can write to a
+folder can place links, hard links to other files, or pipes that never end. What a run writes contains users, processes,
+mounts and environments of nodes.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 
 IS_LINK = "is a link, which is not followed"
 IS_NO_FILE = "is not a regular file"
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe that has just become it is not waited for
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # does not block on what has become a pipe meanwhile
 
 
 class NotOwnError(OSError):
-    """A file that others than the caller and root decide about; `strerror` says who."""
+    """A file that users other than the caller and root can change; `strerror` says who."""
 
 
 class Budget:
-    """The bytes that all files of a folder may have together."""
+    """A limit for the total size of the files in a folder."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
         self.left_bytes = most_bytes
 
     def take(self, count: int) -> None:
-        """Count bytes that were read. Raises OSError where they are too many."""
+        """Count bytes read. Raises OSError when the limit is exceeded."""
         self.left_bytes -= count
         if self.left_bytes < 0:
             raise OSError(errno.EFBIG, f"with it more than {self.most_bytes:,} bytes were read in all")
 
 
 def opened(path: str | PathLike[str], below: str | PathLike[str] | None = None) -> BinaryIO:
-    """A regular file, to be read. Raises OSError.
+    """Open a regular file for reading. Raises OSError.
 
-    Where it lies `below` a folder, none of the names from there on may be a link.
+    Below the folder `below`, no component of the path may be a link.
     """
     if below is None:
         return _regular(os.fspath(path), None)
@@ -66,9 +66,9 @@ def opened(path: str | PathLike[str], below: str | PathLike[str] | None = None) 
 def read_whole(
     path: str | PathLike[str], most_bytes: int, below: str | PathLike[str] | None = None, *, is_own: bool = False
 ) -> bytes:
-    """All of a regular file that has no more bytes than these.
+    """Read a regular file of at most this many bytes.
 
-    Raises OSError; NotOwnError where it is to be one's own, and is not.
+    Raises OSError; NotOwnError if the file must be the caller's own and is not.
     """
     with opened(path, below) as file:
         doubt = distrust(path, os.fstat(file.fileno())) if is_own else ""
@@ -81,24 +81,24 @@ def read_whole(
 
 
 def is_there(path: str | PathLike[str]) -> bool:
-    """Whether something is there that the caller may look at; pathlib's own raises where he may not, before 3.14."""
+    """Whether a path exists and the caller may look at it; pathlib's raises on denied access before Python 3.14."""
     return os.path.exists(path)
 
 
 def is_file(path: str | PathLike[str]) -> bool:
-    """Whether a file is there that the caller may look at."""
+    """Whether a file exists and the caller may look at it."""
     return os.path.isfile(path)
 
 
 def is_folder(path: str | PathLike[str]) -> bool:
-    """Whether a folder is there that the caller may look at."""
+    """Whether a folder exists and the caller may look at it."""
     return os.path.isdir(path)
 
 
 def distrust(path: str | PathLike[str], status: os.stat_result | None = None) -> str:
-    """Who else decides what a file says or a folder has, in words; empty where only the caller and root can.
+    """Who else can change a file or folder, in words; empty if only the caller and root can.
 
-    A group that is the caller's alone counts as the caller. `status` is of what was opened. Raises OSError.
+    A group with the caller as its only member counts as the caller. `status` is from the open file. Raises OSError.
     """
     status = status or os.stat(path)
     for each in (os.lstat(path), status):
@@ -135,7 +135,7 @@ def _refuse_others(status: os.stat_result, name: str) -> None:
 
 
 def _is_callers(group: int) -> bool:
-    """Whether a group has no member but the caller, after whom it is called."""
+    """Whether this is the caller's own group: named after them, with no other member."""
     import grp
     import pwd
 
@@ -147,21 +147,21 @@ def _is_callers(group: int) -> bool:
 
 
 _WRITING = os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MODE = 0o666  # without the umask's
+_MODE = 0o666  # before the umask
 FOR_OTHERS = 0o077
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, a file that may not be larger
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, a file size limit
 
 
 def created(path: Path) -> FileIO:
-    """A new file, to be written, in the place of what had its name. Raises OSError."""
+    """Create a file for writing, replacing any file of that name. Raises OSError."""
     path.unlink(missing_ok=True)
     return _binary(os.open(path, _WRITING | os.O_EXCL | os.O_WRONLY, _MODE), "wb")
 
 
 def appendable(path: Path) -> FileIO:
-    """A regular file of this user's, to be read and written behind its end; a new one where there is none.
+    """Open the caller's own regular file for reading and appending; create it if missing.
 
-    Raises OSError: where it is a link, another user's or has a further name too.
+    Raises OSError if it is a link, another user's, or has further hard links.
     """
     try:
         file = os.open(path, _WRITING | os.O_APPEND | os.O_RDWR, _MODE)
@@ -182,9 +182,9 @@ def _binary(file: int, mode: str) -> FileIO:
 
 
 def append(file: FileIO, size: int, content: bytes) -> None:
-    """Write behind the first `size` bytes of a file that is open there. Raises OSError: it has those bytes, then.
+    """Write after the first `size` bytes of an open file. Raises OSError, with the file truncated to `size` again.
 
-    What a pipe has taken it keeps.
+    What was written to a pipe cannot be undone.
     """
     left = memoryview(content)
     try:
@@ -197,9 +197,9 @@ def append(file: FileIO, size: int, content: bytes) -> None:
 
 
 def keep_private() -> Callable[[], None]:
-    """Let all files and folders that this process makes from now on be its user's own; what is returned ends that.
+    """Make all files and folders created from now on private to their user; call the returned function to end that.
 
-    A file that others must read is given its mode by name, as the metrics for node_exporter.
+    A file that others must read, such as node_exporter's metrics, is given its mode explicitly.
     """
     before = os.umask(FOR_OTHERS)
     os.umask(before | FOR_OTHERS)

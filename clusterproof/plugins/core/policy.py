@@ -1,4 +1,4 @@
-"""A site's policy, and what it makes of a result."""
+"""A site's policy, and how it changes results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
     from datetime import date
 
-OWN_FILE = "clusterproof.toml"  # in the folder of the run, where no policy is named; else a table of the other
+OWN_FILE = "clusterproof.toml"  # in the current folder, if no policy is named; else a table of the other
 PYPROJECT = "pyproject.toml"
 
-# What a verdict may be read as. Nothing becomes a pass: what a site does not want to see it disables, to a date.
+# What a verdict may be changed to. Nothing becomes a pass: an unwanted check is disabled until a date.
 READINGS: Mapping[Verdict, tuple[Verdict, ...]] = {
     Verdict.FAIL: (Verdict.CONCERN,),
     Verdict.CONCERN: (Verdict.FAIL,),
@@ -28,20 +28,20 @@ READINGS: Mapping[Verdict, tuple[Verdict, ...]] = {
 
 @record
 class Disabled:
-    """A check that a site does without, up to and including a day; on these nodes only, where any are named."""
+    """A check that a site has disabled, up to and including a day; only on these nodes, if any are named."""
 
     reason: str
     until: date
     nodes: frozenset[str] = frozenset()
 
     def holds(self, today: date) -> bool:
-        """Whether that day has not passed."""
+        """Whether the rule has not yet expired."""
         return today <= self.until
 
 
 @record
 class Contact:
-    """Whom a site wants to have a kind of finding: a name, and what else it says of them."""
+    """Whom a site wants to receive a kind of finding."""
 
     name: str
     contact: str = ""  # a chat room, a queue, a mail address
@@ -56,13 +56,13 @@ class Contact:
 
 @record
 class Policy:
-    """What a policy file says; an empty one changes nothing.
+    """The contents of a policy file; an empty one changes nothing.
 
-    `disabled` is by check id, `readings` by check id or owner skill: what each verdict is read as. `versions`,
-    `modules`, `libraries`, `services` and `sizes` are the golden manifest of an image, each a rule by name; `made_on`
-    is the instance type that its sizes are of. `mounts` is what every node must have mounted, `checkpoints` folders
-    that jobs save to. `owners` is by team ("hardware") or owner skill; `names_skills` where the skills are at home;
-    `site` is where the documentation stands, as `https://…/`. `ignored` says why a file in the folder is not this one.
+    `disabled` is by check id, `readings` by check id or owner skill: the verdict that each verdict is changed to.
+    `versions`, `modules`, `libraries`, `services` and `sizes` are an image's golden manifest, each a rule by name; the
+    sizes are for instance type `made_on`. `mounts` are required on every node, `checkpoints` are folders that jobs
+    save to. `owners` is by team ("hardware") or owner skill; `names_skills` says whether reports name skills; `site` is
+    the URL of the documentation, as `https://…/`. `ignored` says why a file in the folder is not used.
     """
 
     source: str = ""
@@ -87,25 +87,25 @@ class Policy:
 
     @property
     def has_manifest(self) -> bool:
-        """Whether it has a rule of a golden manifest."""
+        """Whether it has any rule of a golden manifest."""
         return any((self.versions, self.modules, self.libraries, self.services, self.sizes))
 
     @property
     def today(self) -> date:
-        """The day on which it is read."""
+        """The day on which the policy is read."""
         from datetime import date  # most policies disable nothing
 
         return date(*self.day)
 
     def disables(self, check: str, node: str) -> Disabled | None:
-        """The rule that takes a check out on a node today, if there is one."""
+        """The rule that disables a check on a node today, if any."""
         rule = self.disabled.get(check)
         return rule if rule and rule.holds(self.today) and (not rule.nodes or node in rule.nodes) else None
 
     def read(self, result: Result) -> Result:
-        """A result as the site reads it: its verdict, of which its message then speaks, and whose it is.
+        """A result after the policy is applied: its verdict, a message that fits it, and its contact.
 
-        The rule for a check stands before that for its owner.
+        A rule for a check takes precedence over one for its owner.
         """
         if result.verdict.is_finding:
             result = replace(result, team=self.team_of(result))
@@ -117,7 +117,7 @@ class Policy:
         return result if read == said else with_findings(result, grouped(read))
 
     def team_of(self, result: Result) -> str:
-        """Whose a finding is, for people: as the site says, the skill where those are at home, else a word."""
+        """Who owns a finding, for people: the site's contact, else the skill where skills are used, else the team."""
         contact = self.owners.get(result.owner) or self.owners.get(result.team)
         if contact:
             return contact.words
@@ -125,7 +125,7 @@ class Policy:
 
 
 def _read(finding: Finding, rules: Iterable[tuple[str, Mapping[Verdict, Verdict]]]) -> Finding:
-    """A finding as the last of these rules that speaks of its verdict reads it."""
+    """A finding with the verdict of the last of these rules that applies."""
     read = finding
     for key, verdicts in rules:
         verdict = verdicts.get(finding.verdict)

@@ -1,7 +1,7 @@
-"""Records: classes of named values that never change. A start that loads two hundred of them is not slower for it.
+"""Records: immutable classes of named values that are cheap to define; a start loads two hundred of them.
 
-To its users, and to the functions of `dataclasses`, a record is a dataclass that is frozen and has slots. What those
-generate and compile anew for each class, all records share.
+To users and to the functions of `dataclasses`, a record is a frozen dataclass with slots. All records share the methods
+that `dataclasses` would generate and compile for each class.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_: object) -> Callable[[Any], Any]:
-        """Only type checkers read it."""
+        """Read by type checkers only."""
         return lambda decorator: decorator
 
 
@@ -27,7 +27,7 @@ NO_DEFAULT = object()
 
 
 class Default:
-    """What a value is where nobody gives it, made anew for each record; whether it is shown, and compared."""
+    """A default value, created anew for each record; whether it is in the repr, and compared."""
 
     __slots__ = ("compare", "make", "repr")
 
@@ -38,13 +38,13 @@ class Default:
 
 
 def field(*, default_factory: Callable[[], Any], repr: bool = True, compare: bool = True) -> Any:  # noqa: A002
-    """A value that is made anew for each record where nobody gives it."""
+    """Declare a default that is created anew for each record."""
     return Default(default_factory, repr, compare)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(kind: type[T]) -> type[T]:
-    """Make a record of a class that says its values by annotations, those without a default first."""
+    """Turn a class into a record; its values are its annotations, those without a default first."""
     inherited = getattr(kind, "__match_args__", ())
     own = tuple(name for name in vars(kind).get("__annotations__", {}) if name not in inherited)
     names = (*inherited, *own)
@@ -64,7 +64,7 @@ def record(kind: type[T]) -> type[T]:
 
 
 def replace(data: T, **changes: Any) -> T:
-    """The same record with other values for some names."""
+    """A copy of the record with some values replaced."""
     kind: Any = type(data)
     values = {name: getattr(data, name) for name in kind.__match_args__}
     return kind(**{**values, **changes})  # type: ignore[no-any-return]
@@ -82,12 +82,12 @@ def is_record(kind: type) -> bool:
 
 
 def required(kind: type) -> tuple[str, ...]:
-    """The names of those of a record's values that have no default."""
+    """The names of a record's values that have no default."""
     return tuple(name for name in names_of(kind) if name not in kind._defaults)  # type: ignore[attr-defined] # noqa: SLF001
 
 
 def as_json(value: Any) -> Any:
-    """A record as a dictionary, and so those in its lists."""
+    """A record as a dictionary, including records in its lists."""
     if isinstance(value, (list, tuple)):
         return [as_json(entry) for entry in value]
     if not is_record(type(value)):
@@ -96,12 +96,12 @@ def as_json(value: Any) -> Any:
 
 
 def _is(default: object, said: str) -> bool:
-    """Whether a value with that default is shown (`repr`), or compared (`compare`)."""
+    """Whether a value with that default is in the repr (`repr`), or compared (`compare`)."""
     return bool(getattr(default, said)) if isinstance(default, Default) else True
 
 
 def _getter(names: tuple[str, ...]) -> Any:
-    """A function that takes the values of a record, as a tuple, which is no method of it."""
+    """A function that returns a record's values as a tuple, without becoming a method."""
     if len(names) > 1:
         return attrgetter(*names)
     get = attrgetter(*names) if names else None
@@ -116,7 +116,7 @@ def _init(self: Any, *values: Any, **named: Any) -> None:
 
 
 def _all_values(kind: Any, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-    """All values in their order, with those that nobody gave. Raises TypeError."""
+    """All values in order, with defaults filled in. Raises TypeError."""
     names: tuple[str, ...] = kind.__match_args__
     if len(values) > len(names):
         raise TypeError(f"{kind.__name__} has {len(names)} values, and {len(values)} were given")
@@ -124,7 +124,7 @@ def _all_values(kind: Any, values: tuple[Any, ...], named: dict[str, Any]) -> tu
         try:
             return kind._of_named(named)  # type: ignore[no-any-return] # noqa: SLF001
         except KeyError:
-            pass  # one of them is no name of its values, which is said below
+            pass  # an unknown name, reported below
     whole = list(values)
     for name in names[len(values) :]:
         value = named.pop(name, NO_DEFAULT)
@@ -177,10 +177,10 @@ METHODS: Mapping[str, Callable[..., Any]] = {
 
 
 class _Fields:
-    """What the functions of `dataclasses` ask a class for: made when one of them does."""
+    """Provides the attributes that `dataclasses` functions read, created on first use."""
 
     def __get__(self, _of: object, kind: Any) -> Any:
-        import dataclasses  # costs more than all records of a prolog
+        import dataclasses  # importing it costs more than all records of a prolog
 
         def declared(name: str) -> Any:
             default = kind._defaults.get(name, dataclasses.MISSING)  # noqa: SLF001

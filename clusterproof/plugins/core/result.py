@@ -1,4 +1,4 @@
-"""What a check found, each thing with its own verdict; and what it says of a node or cluster with all of them."""
+"""The result of a check on a node or cluster, and its findings, each with its own verdict."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SUBSYSTEMS = ("node", "gpu", "neuron", "network", "host", "storage", "software",
 SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
 
 REACHABLE = "node.reachable"  # the check that says whether a node was reached
-# Causes are kept in files of results, and told apart there by later versions: these never change.
-UNREACHABLE = "unreachable: "  # begins the cause of whatever is not known of a node that could not be reached
-NOT_RECORDED = "no file records"  # begins the cause of whatever is not known of a run as none of its files has it
-INTERRUPTED = "the run was interrupted"  # the cause of whatever was chosen and is not evaluated
-ACTIONS = (  # what a failed check asks for, the gravest first; the last where its remedy names none
+# Causes are stored in result files and compared by later versions: never change these texts.
+UNREACHABLE = "unreachable: "  # prefix of the cause for everything unknown about a node that could not be reached
+NOT_RECORDED = "no file records"  # prefix of the cause for what is unknown because none of a run's files has it
+INTERRUPTED = "the run was interrupted"  # cause of whatever was selected but not evaluated
+ACTIONS = (  # what a failed check asks for, the most severe first; the last if its remedy names none
     "replace",
     "reset or reboot",
     "fix configuration",
@@ -32,18 +32,18 @@ ACTIONS = (  # what a failed check asks for, the gravest first; the last where i
 OF_HARDWARE = ACTIONS[:2]
 
 OF_A_PAIR = "pair"  # subject of checks that run for each pair of nodes that was measured
-ALL_PAIRS = "pairs"  # stands in the place of their names where none was measured
+ALL_PAIRS = "pairs"  # replaces the pair's names where none was measured
 OF_A_RUN = ("run", "rank")  # subjects of checks of a training run, which `--run` names
 OF_THE_CLUSTER = ("cluster", "file_system")  # subjects of checks that run once for the cluster, not on each node
-OF_A_MEMBER = "k8s_node"  # of those that run on each node, by what the control plane reports of it
+OF_A_MEMBER = "k8s_node"  # subject of checks that run on each node, evaluated from what the control plane reports of it
 OF_NO_NODE = frozenset({OF_A_PAIR, *OF_A_RUN, *OF_THE_CLUSTER})
 
 
 @record
 class Finding:
-    """One thing that a check says: `message` reads `observed; expected …`, and holds for each of the devices.
+    """One thing that a check found: `message` reads `observed; expected …` and applies to each of the devices.
 
-    `action` is what a failure asks for, in a word or two; `cause` as of `Result`.
+    `action` is what a failure asks for, in a word or two; `cause` as in `Result`.
     """
 
     verdict: Verdict
@@ -59,7 +59,7 @@ class Finding:
 
 
 def grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings, worst first, safe to show; what is said alike of several devices is one finding of all of them."""
+    """The findings, worst first, escaped; findings with the same text are merged over their devices."""
     devices: dict[Finding, list[str]] = {}
     for finding in findings:
         alike = Finding(finding.verdict, finding.message, (), finding.cause, finding.action)
@@ -76,7 +76,7 @@ def _names(devices: Iterable[str]) -> tuple[str, ...]:
 
 
 def in_lines(findings: Sequence[Finding]) -> str:
-    """A line for each of them that says something; one of another verdict than the first begins with its own."""
+    """A line for each finding with a message; one whose verdict is not the first's is prefixed with it."""
     lines = (
         line if finding.verdict is findings[0].verdict else f"{finding.verdict.value}: {line}"
         for finding in findings
@@ -86,19 +86,19 @@ def in_lines(findings: Sequence[Finding]) -> str:
 
 
 def devices_of(findings: Sequence[Finding], verdict: Verdict) -> tuple[str, ...]:
-    """The devices of which findings of this verdict speak."""
+    """The devices that findings with this verdict name."""
     return tuple(dict.fromkeys(name for finding in findings if finding.verdict is verdict for name in finding.devices))
 
 
 def split_message(message: str) -> tuple[str, str]:
-    """`observed; expected …` as its two halves; the second is empty where the message has none."""
+    """Split `observed; expected …` in two; the second part is empty if the message has none."""
     observed, _, expected = message.partition("; expected ")
     return observed, expected
 
 
 @record
 class Measured:
-    """One number that a run measured of a node, as `busbw` in `GB/s`; the history keeps it."""
+    """One number that a run measured on a node, such as `busbw` in `GB/s`; stored in the history."""
 
     name: str
     node: str
@@ -110,13 +110,13 @@ class Measured:
 class Result:
     """One verdict with everything that a person or a program needs to act on it.
 
-    `subject` is what the check looks at one by one (node, gpu, efa_device, …), `devices` those of them that the verdict
-    speaks of ("GPU 3", "rdmap79s0", "/fsx"); `observed` and `expected` are the two halves of `message`; `cause` is the
-    same text wherever many results have one cause ("unreachable: refused"): reports fold those that are incomplete;
-    `team` is whose a finding is, for people;
-    `action` is the remedy in a word or two ("replace"), of failures only;
-    `since_last` is new, still or gone, against the last run of a history; empty where it was fine and is;
-    `findings` has one by one, worst first, what `message` says line by line; none where all is well.
+    `subject` is what the check looks at one by one (node, gpu, efa_device, …), `devices` those the verdict is about
+    ("GPU 3", "rdmap79s0", "/fsx"); `observed` and `expected` are the two halves of `message`; `cause` is the same text
+    for all results with one cause ("unreachable: refused"), by which reports fold incomplete results;
+    `team` is who owns a finding, for people;
+    `action` is the remedy in a word or two ("replace"), for failures only;
+    `since_last` is new, still or gone, compared to the last run in a history; empty if it was and is fine;
+    `findings` are the parts of `message`, worst first; empty if all is well.
     """
 
     check: str  # the stable id, e.g. gpu.no_uncorrected_ecc
@@ -146,7 +146,7 @@ class Result:
 
     @property
     def by_verdict(self) -> tuple[Result, ...]:
-        """This result once for each verdict among its findings, the worst first, each with what has that verdict."""
+        """Split the result by the verdicts of its findings, the worst first."""
         verdicts = dict.fromkeys(finding.verdict for finding in self.findings)
         if len(verdicts) < 2:
             return (self,)
@@ -162,12 +162,12 @@ class Result:
 
     @property
     def is_of_cluster(self) -> bool:
-        """Whether it is about the cluster as a whole; `node` then is the cluster's name."""
+        """Whether it is about the whole cluster; `node` then is the cluster's name."""
         return self.subject in OF_THE_CLUSTER
 
     @property
     def is_of_pair(self) -> bool:
-        """Whether it is about two nodes together; `node` then is `gpu1~gpu7`."""
+        """Whether it is about a pair of nodes; `node` then is `gpu1~gpu7`."""
         return self.subject == OF_A_PAIR
 
     @property
@@ -182,12 +182,12 @@ class Result:
 
     @property
     def is_of_unreachable(self) -> bool:
-        """Whether its node was not reached, which is why there is no more to say."""
+        """Whether it only says that its node was not reached."""
         return self.cause.startswith(UNREACHABLE)
 
     @property
     def unreached(self) -> Unreached | None:
-        """Why its node was not reached; None where it was."""
+        """Why its node was not reached; None if it was."""
         return _UNREACHED.get(self.cause)
 
     @property
@@ -197,16 +197,16 @@ class Result:
 
     @property
     def is_evaluated(self) -> bool:
-        """Whether the check was called; it was not where the run ended before."""
+        """Whether the check was called; false if the run ended before."""
         return self.cause != INTERRUPTED
 
     @property
     def says_unreachable(self) -> bool:
-        """Whether it is the one check that says so of the node: all others of it have nothing to add."""
+        """Whether this is the one result that reports an unreachable node; the node's other results add nothing."""
         return self.check == REACHABLE and self.is_of_unreachable
 
     def to_json(self) -> dict[str, Any]:
-        """The whole record (reports/result.schema.json), as `--results` writes it of a fail or a concern."""
+        """The whole record (reports/result.schema.json), as `--results` writes it for a fail or a concern."""
         record: dict[str, Any] = {name: getattr(self, name) for name in _NAMES}
         record["verdict"] = self.verdict.value
         record["devices"] = list(self.devices)
@@ -216,7 +216,7 @@ class Result:
 
 
 def why_unreachable(unreached: Unreached) -> str:
-    """The cause of whatever is not known of a node that was not reached: `unreachable: host key`."""
+    """The cause shared by all results of a node that was not reached: `unreachable: host key`."""
     return f"{UNREACHABLE}{unreached.value.replace('_', ' ')}"
 
 
@@ -224,12 +224,12 @@ _UNREACHED = {why_unreachable(unreached): unreached for unreached in Unreached}
 
 
 def gravest(actions: Iterable[str]) -> str:
-    """The one that stands first in ACTIONS, or one that only a site knows; empty where there is none."""
+    """The first of these in the order of ACTIONS, or one that only a site knows; empty if there are none."""
     return min(actions, key=lambda action: ACTIONS.index(action) if action in ACTIONS else 0, default="")
 
 
 def with_findings(result: Result, findings: tuple[Finding, ...]) -> Result:
-    """The result that says these, `grouped`: the first is the worst, and has its verdict, cause and devices."""
+    """The result with these findings, `grouped`: the first is the worst and sets verdict, cause and devices."""
     first = findings[0]
     observed, expected = split_message(first.line.partition("\n")[0])
     return replace(
@@ -247,7 +247,7 @@ def with_findings(result: Result, findings: tuple[Finding, ...]) -> Result:
 
 
 def from_json(record: dict[str, Any]) -> Result:
-    """The inverse of `Result.to_json`; also of schema 1, which had no findings one by one."""
+    """The inverse of `Result.to_json`; also reads schema 1, which had no list of findings."""
     fields = {name: value for name, value in record.items() if name in _NAMES}
     fields["verdict"] = Verdict(fields["verdict"])
     fields["devices"] = tuple(fields["devices"])

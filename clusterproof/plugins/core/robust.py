@@ -1,4 +1,4 @@
-"""Location and spread of a few numbers, some of which are far off; Python's own module costs a prolog too much."""
+"""Robust location and spread of a few numbers with outliers; importing `statistics` would delay a prolog."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterable, Sequence
 from math import exp, log, sqrt
 
 _MAD_TO_SIGMA = 1.4826  # of a normal distribution
-_HODGES_LEHMANN = 1.05  # its standard error on normal noise, times that of the mean
-MAX_VALUES = 64  # above, a plain median is as good and does not cost their square
+_HODGES_LEHMANN = 1.05  # its standard error on normal noise, relative to the mean's
+MAX_VALUES = 64  # above this, a plain median is as good without the quadratic cost
 
 
 def median(values: Iterable[float]) -> float:
-    """The middle one of the values, or the mean of the two in the middle. Raises IndexError where there is none."""
+    """The median. Raises IndexError for no values."""
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def spread(values: Sequence[float]) -> float:
-    """The standard deviation that the middle of these values suggests (MAD); 0.0 of fewer than two."""
+    """The standard deviation estimated from the median absolute deviation (MAD); 0.0 for fewer than two values."""
     if len(values) < 2:
         return 0.0
     middle = median(values)
@@ -26,14 +26,14 @@ def spread(values: Sequence[float]) -> float:
 
 
 def spread_above(values: Sequence[float]) -> float:
-    """The same of the values above the middle alone: what is far below does not widen it; 0.0 of fewer than two."""
+    """The same from the values above the median only, so that low outliers do not widen it; 0.0 for fewer than two."""
     middle = median(values)
     above = [value - middle for value in values if value > middle]
     return _MAD_TO_SIGMA * median(above) if above else 0.0
 
 
 def weighed_median(values: Sequence[float], weights: Sequence[int]) -> float:
-    """The median of values of which each is there so often."""
+    """The median of values with counts."""
     whole, at, below = sum(weights), 0, 0.0
     is_middle = False
     for value, weight in sorted(zip(values, weights, strict=True)):
@@ -47,7 +47,7 @@ def weighed_median(values: Sequence[float], weights: Sequence[int]) -> float:
 
 
 def weighed_spread(values: Sequence[float], weights: Sequence[int]) -> float:
-    """As `spread`, of values of which each is there so often."""
+    """As `spread`, for values with counts."""
     if len(values) < 2:
         return 0.0
     middle = weighed_median(values, weights)
@@ -55,7 +55,7 @@ def weighed_spread(values: Sequence[float], weights: Sequence[int]) -> float:
 
 
 def location(values: Sequence[float]) -> float:
-    """The Hodges-Lehmann estimate: the median of all means of two. Two of eight values may be far off."""
+    """The Hodges-Lehmann estimate: the median of all pairwise means. Tolerates two outliers in eight values."""
     if len(values) > MAX_VALUES:
         return median(values)
     ordered = sorted(values)
@@ -63,12 +63,12 @@ def location(values: Sequence[float]) -> float:
 
 
 def location_error(count: int, sigma: float) -> float:
-    """The standard error of `location` of so many values."""
+    """The standard error of `location` for so many values."""
     return _HODGES_LEHMANN * sigma / sqrt(max(count, 1))
 
 
 def share(effect: float) -> float:
-    """The share of the normal bandwidth that a difference of logarithms means: log(0.93) → 0.93."""
+    """Convert a difference of logarithms to a share of the normal bandwidth: log(0.93) → 0.93."""
     return exp(effect)
 
 

@@ -1,4 +1,4 @@
-"""Reads an inventory's files strictly: an unknown key, a wrong type or a wrong number is one clear line."""
+"""Strict parsing of an inventory's files: an unknown key, wrong type or invalid number is a one-line error."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
     from typing import Any
 
-EXPECTED = ("gpus", "nvlinks", "nvswitch", "efa", "ib", "trays")  # what `expect` may count
+EXPECTED = ("gpus", "nvlinks", "nvswitch", "efa", "ib", "trays")  # keys of `expect`
 MAX_PARTS = 100  # of a key
-MAX_WORD = 1_000  # characters of a key, or of a number
+MAX_WORD = 1_000  # characters of a key or a number
 _QUOTED = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")
 _BETWEEN = re.compile(r"[,\[\]{}=]")
 MAX_FILE_BYTES = 64 * 1024 * 1024  # of an inventory; 100,000 nodes take about 20 MB
@@ -35,15 +35,15 @@ _EXPECTATION = re.compile(r"\s*([^=\s]+)\s*=\s*([0-9]{1,6})\s*")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """` (did you mean …?)`, or nothing where no known word is near."""
-    from difflib import get_close_matches  # few words are wrong
+    """` (did you mean …?)`, or empty if no known word is close."""
+    from difflib import get_close_matches  # rarely needed
 
     close = get_close_matches(word, list(known), n=1)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
 def parse_expect(text: str) -> dict[str, int]:
-    """The numbers of `--expect gpus=8,efa=32`; nothing for an empty text. Raises InventoryError."""
+    """Parse `--expect gpus=8,efa=32`; an empty text gives nothing. Raises InventoryError."""
     expected: dict[str, int] = {}
     for part in text.split(",") if text else []:
         match = _EXPECTATION.fullmatch(part)
@@ -67,8 +67,8 @@ def read_text(
 ) -> str:
     """The whole text of a file; `expected` says what it should have been.
 
-    Raises InventoryError; NotOwnError where it is to be one's own, and is not.
-    """
+    Raises InventoryError; NotOwnError if the file must be the caller's own and is not.
+    Raises OSError; NotOwnError if the file must be the caller's own and is not."""
     try:
         text = read_whole(path, most_bytes, below, is_own=is_own).decode("utf-8-sig")
     except NotOwnError:
@@ -82,7 +82,7 @@ def read_text(
 
 
 def parse_toml(text: str, name: str, described: str = "") -> dict[str, Any]:
-    """What a text of TOML says; `name` is its file's, `described` the document that has its form.
+    """Parse TOML; `name` is the file's name, `described` the document that describes its format.
 
     Raises InventoryError.
     """
@@ -102,7 +102,7 @@ def parse_toml(text: str, name: str, described: str = "") -> dict[str, Any]:
 
 
 def _is_endless(line: str) -> bool:
-    """Whether a line has a key of so many parts, or a number of so many digits, that no parser of TOML ends soon."""
+    """Whether a line has a key with so many parts, or a number with so many digits, that TOML parsers take forever."""
     if len(line) <= MAX_PARTS:
         return False
     bare = _QUOTED.sub('""', line).partition("#")[0]
@@ -111,20 +111,20 @@ def _is_endless(line: str) -> bool:
 
 @record
 class Table:
-    """One table of a file, and where it stands (`cluster.toml [ssh]`). Each method raises InventoryError."""
+    """One table of a file, and its place in it (`cluster.toml [ssh]`). Each method raises InventoryError."""
 
     where: str
     values: Mapping[str, object]
 
     @classmethod
     def of(cls, where: str, value: object) -> Table:
-        """`value` as a table."""
+        """Require `value` to be a table."""
         if not isinstance(value, Mapping):
             raise InventoryError(f"{where} is {_kind(value)}; expected a table")
         return cls(where, value)
 
     def only(self, *keys: str) -> None:
-        """Reject a key that is not known: mostly a slip of the pen, which would silently change nothing."""
+        """Reject unknown keys: mostly typos, which would silently have no effect."""
         for key in self.values:
             if key not in keys:
                 raise InventoryError(
@@ -132,7 +132,7 @@ class Table:
                 )
 
     def text(self, key: str, default: str | None = "") -> str:
-        """A text without control characters; a default of None makes it due."""
+        """A text without control characters; required if the default is None."""
         value = self.values.get(key, default)
         if value is None:
             raise InventoryError(f"{self.where} has no {key}; expected one")
@@ -152,18 +152,18 @@ class Table:
         return value
 
     def flag(self, key: str) -> bool:
-        """True or false; false where nothing is said."""
+        """True or false; false if missing."""
         value = self.values.get(key, False)
         if not isinstance(value, bool):
             raise InventoryError(f"{self.where}: {key} is {_kind(value)}; expected true or false")
         return value
 
     def table(self, key: str) -> Table:
-        """A table; an empty one where nothing is said."""
+        """A table; empty if missing."""
         return Table.of(f"{self.where} [{key}]", self.values.get(key, {}))
 
     def tables(self, key: str) -> list[Table]:
-        """A list of tables, counted from 1 in messages."""
+        """A list of tables, numbered from 1 in messages."""
         value = self.values.get(key, [])
         if not isinstance(value, list):
             raise InventoryError(f"{self.where}: {key} is {_kind(value)}; expected a list of tables, [[{key}]]")
@@ -184,5 +184,5 @@ def _known_expectation(name: str, where: str) -> None:
 
 
 def _kind(value: object) -> str:
-    """The type of a value, in words for people."""
+    """The type of a value, in words."""
     return _WORDS.get(type(value), f"a {type(value).__name__}")

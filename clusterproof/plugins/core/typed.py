@@ -1,6 +1,6 @@
-"""What typing offers, to type checkers alone: a prolog, before each job, does without its import.
+"""What typing offers, for type checkers only: a prolog runs before each job and avoids its import.
 
-To programs these names are nothing: `Generic[T]` is a plain class, and `overload` leaves its function as it is.
+At run time these are empty: `Generic[T]` is a plain class, and `overload` returns its function unchanged.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 else:
 
     class Generic:
-        """A class of any type."""
+        """Stands for typing.Generic."""
 
         def __class_getitem__(cls, _of):
             """The class itself."""
             return cls
 
     class Protocol:
-        """What a type has to have."""
+        """Stands for typing.Protocol."""
 
     Any = Literal = NoReturn = TypeAlias = Generic
 
     def TypeVar(name, *_kinds, **_bound):  # noqa: N802 - as in typing
-        """Its name."""
+        """Returns the name."""
         return name
 
     def overload(function):
-        """The function."""
+        """Returns the function."""
         return function

@@ -1,4 +1,4 @@
-"""The five verdicts, and how a check says what it found: as it ends, or while it goes on."""
+"""The five verdicts, and how a check reports findings: by ending, or along the way."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from clusterproof.plugins.core.typed import NoReturn
 
 
 class Verdict(str, Enum):
-    """What a check says of a node. The value is the word in every report.
+    """What a check concludes about a node. The value is the word used in every report.
 
-    `letter` is for grids and progress lines; `rank` is 0 for the worst. Incomplete outranks a concern: what was not
-    read may be worse.
+    `letter` is for grids and progress lines; `rank` is 0 for the worst. Incomplete outranks a concern: what could not
+    be read may be worse.
     """
 
     PASS = "pass", ".", 3
@@ -26,7 +26,7 @@ class Verdict(str, Enum):
     rank: int
 
     def __new__(cls, word: str, letter: str = "", rank: int = 0) -> Verdict:
-        """One of them; each is asked for its letter and rank in every run some million times."""
+        """Create a member with plain attributes: letter and rank are read millions of times in a run."""
         verdict = str.__new__(cls, word)
         verdict._value_ = word
         verdict.letter = letter
@@ -35,20 +35,20 @@ class Verdict(str, Enum):
 
     @property
     def is_finding(self) -> bool:
-        """Whether somebody is to look at it."""
+        """Whether somebody should look at it."""
         return self not in (Verdict.PASS, Verdict.NOT_APPLICABLE)
 
-    __hash__ = str.__hash__  # an enumeration's own is slow, and verdicts are looked up as often
+    __hash__ = str.__hash__  # Enum's own hash is slow, and verdicts are looked up often
 
 
-PROVEN = frozenset({Verdict.PASS, Verdict.CONCERN})  # without one of these nothing was checked, and nothing is fit
-EXIT_FAILED, EXIT_INCOMPLETE = 1, 10  # exit codes by the worst verdict; pytest's own end at 6
+PROVEN = frozenset({Verdict.PASS, Verdict.CONCERN})  # without one of these nothing was checked, so nothing is fit
+EXIT_FAILED, EXIT_INCOMPLETE = 1, 10  # exit codes by the worst verdict; pytest's own go up to 6
 
 
 class Failed(AssertionError):  # noqa: N818 - an outcome, as its siblings are
-    """A failure with more to it than its message.
+    """A failure with details beyond its message.
 
-    `action` is what it asks for, where that is not what the check's remedy names; `cause` as of `Incomplete`.
+    `action` is what it asks for, if it differs from the check's remedy; `cause` as in `Incomplete`.
     """
 
     def __init__(self, message: str, action: str = "", cause: str = "") -> None:
@@ -58,7 +58,7 @@ class Failed(AssertionError):  # noqa: N818 - an outcome, as its siblings are
 
 
 class Concern(Exception):  # noqa: N818 - an outcome, not an error
-    """Worth a look; does not gate. `cause` as of `Incomplete`."""
+    """Worth a look; does not gate. `cause` as in `Incomplete`."""
 
     def __init__(self, message: str, cause: str = "") -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ class Concern(Exception):  # noqa: N818 - an outcome, not an error
 class Incomplete(Exception):  # noqa: N818
     """It could not be measured. Never a pass, and never by itself a reason to drain.
 
-    `cause` is the same text wherever many checks have one cause, so that reports fold them into one line.
+    `cause` is the same text for all checks with one cause, so that reports fold them into one line.
     """
 
     def __init__(self, message: str, cause: str = "") -> None:
@@ -81,7 +81,7 @@ class NotApplicable(Exception):  # noqa: N818
 
 
 class Several(Exception):  # noqa: N818
-    """More than one of these, in the order in which a check said them."""
+    """More than one of these, in the order in which the check reported them."""
 
     def __init__(self, outcomes: tuple[BaseException, ...]) -> None:
         super().__init__("\n".join(str(outcome) for outcome in outcomes))
@@ -89,46 +89,46 @@ class Several(Exception):  # noqa: N818
 
 
 def fail(message: str, action: str = "", cause: str = "") -> NoReturn:
-    """End the check, or the part of it, as `assert` does; `action` stands for that of the check's remedy."""
+    """End the check, or its current part, as `assert` does; `action` overrides that of the check's remedy."""
     raise Failed(message, action, cause)
 
 
 def concern(message: str) -> NoReturn:
-    """End the check, or the part of it: this is worth a look. The message reads `observed; expected …`."""
+    """End the check, or its current part: this is worth a look. The message reads `observed; expected …`."""
     raise Concern(message)
 
 
 def incomplete(message: str, cause: str = "") -> NoReturn:
-    """End the check, or the part of it: the evidence for a verdict is missing; say what would supply it."""
+    """End the check, or its current part: evidence is missing; say what would supply it."""
     raise Incomplete(message, cause)
 
 
 def not_applicable(message: str) -> NoReturn:
-    """End the check, or the part of it: say why the question makes no sense on this node."""
+    """End the check, or its current part: say why it does not apply to this node."""
     raise NotApplicable(message)
 
 
 def fail_if(seen: object, message: str, action: str = "", cause: str = "") -> None:
-    """Where `seen` holds, say that this failed, as `fail` does, and go on."""
+    """If `seen` is true, report a failure as `fail` does, and continue."""
     _evaluated(Failed(message, action, cause) if seen else None)
 
 
 def concern_if(seen: object, message: str, cause: str = "") -> None:
-    """Where `seen` holds, say that this is worth a look, as `concern` does, and go on."""
+    """If `seen` is true, report a concern as `concern` does, and continue."""
     _evaluated(Concern(message, cause) if seen else None)
 
 
 class Part:
-    """`with part:` however this part of a check ends is kept as what it found, and the check goes on after it.
+    """`with part:` records however this part of a check ends, and the check continues after it.
 
-    A fact that cannot be read leaves that part incomplete, and nothing else.
+    An unreadable fact leaves only that part incomplete.
     """
 
     def __enter__(self) -> None:
         """Begin."""
 
     def __exit__(self, _kind: object, outcome: BaseException | None, _trace: TracebackType | None) -> bool:
-        """Keep how it ended. Where nobody records, and for what is no outcome of a check, it is raised."""
+        """Record the outcome. Raises it if nothing is recording, or if it is no outcome of a check."""
         recording = _recording.get()
         if recording is None or not (outcome is None or isinstance(outcome, Exception)):
             return False
@@ -140,7 +140,7 @@ part = Part()
 
 
 class Recording:
-    """`with Recording() as said:` what a check says meanwhile without ending."""
+    """`with Recording() as said:` collects what a check reports without ending."""
 
     def __init__(self) -> None:
         self.outcomes: list[BaseException] = []
@@ -154,13 +154,13 @@ class Recording:
         _recording.reset(self._token)
 
     def add(self, outcome: BaseException | None) -> None:
-        """Keep what a part of the check came to; None where it found nothing."""
+        """Record the outcome of a part of the check; None if it found nothing."""
         self.is_evaluated = self.is_evaluated or not isinstance(outcome, NotApplicable)
         if outcome is not None:
             self.outcomes.append(outcome)
 
     def take(self, last: BaseException | None) -> list[BaseException]:
-        """Everything that was said until the check ended so, and begin anew; empty where it passed."""
+        """Return everything recorded up to this end of the check, and reset; empty if it passed."""
         if last is None and not self.outcomes:
             self.is_evaluated = False
             return []

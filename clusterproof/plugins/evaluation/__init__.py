@@ -1,1 +1,1 @@
-"""Checks as data, and how a verdict on a node comes about; needs no pytest."""
+"""Checks as data, and their evaluation to verdicts; needs no pytest."""

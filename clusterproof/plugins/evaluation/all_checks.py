@@ -1,4 +1,4 @@
-"""The packaged checks, as data, with an example of what each finds: for documents, `clusterproof explain` and tests."""
+"""The packaged checks as data, with an example finding of each: for documents, `clusterproof explain` and tests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def all_checks() -> dict[str, Check]:
 
 @cache
 def node_checks() -> dict[str, Check]:
-    """The checks that run on each node and need nothing but what the node reports."""
+    """The checks that run on each node and need only what the node reports."""
     return {
         name: check
         for name, check in all_checks().items()
@@ -48,8 +48,8 @@ def _of_file(path: Path) -> Iterator[Check]:
 
 
 def marks_on_check(check: Check) -> list[Mark | pytest.Mark]:
-    """The marks of a check's function, then those of its file."""
-    module = SimpleNamespace(**inspect.unwrap(check.function).__globals__)  # also where it is in no sys.modules
+    """The marks of a check's function, then those of its module."""
+    module = SimpleNamespace(**inspect.unwrap(check.function).__globals__)  # works even if it is not in sys.modules
     return [*marks_on(check.function), *marks_on(module)]
 
 
@@ -77,7 +77,7 @@ EXAMPLES = Path(__file__).with_name("examples.json")
 
 
 def example_of(check: str) -> str:
-    """`GPU 1: uncorrected ECC errors: 14 in DRAM; expected 0`; empty where there is none."""
+    """`GPU 1: uncorrected ECC errors: 14 in DRAM; expected 0`; empty if there is no example."""
     return _examples().get(check, "")
 
 

@@ -1,4 +1,4 @@
-"""A check: a test function about one node, its devices, the cluster or a pair, and what is known before it runs."""
+"""A check: a test function for a node, its devices, the cluster or a pair, and its properties known before it runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pytest
 
 # The argument of a light check says what it is called for: once for the node, or once for each of its devices. A check
-# of devices may ask for the node besides.
+# of devices may also ask for the node.
 SUBJECTS: dict[str, Callable[[Node], Iterable[Any]]] = {
     "node": lambda node: (node,),
     "gpu": lambda node: node.gpus,
@@ -29,7 +29,7 @@ SUBJECTS: dict[str, Callable[[Node], Iterable[Any]]] = {
     "nvme": lambda node: node.nvme_controllers,
     "neuron_device": lambda node: node.neuron_devices,
 }
-# Or for two nodes that were measured together.
+# The same for two nodes that were measured together.
 SUBJECTS_OF_PAIR: dict[str, Callable[[Any], Iterable[Any]]] = {"pair": lambda pair: pair.subjects}
 
 
@@ -39,7 +39,7 @@ def _file_systems(cluster: Any) -> Iterable[Any]:
     return file_systems(cluster)
 
 
-# Once for the cluster, or for each thing that the cluster has; or for one node of it, as its control plane has that.
+# Once for the cluster, for each thing that the cluster has, or for each node as its control plane reports it.
 SUBJECTS_OF_CLUSTER: dict[str, Callable[[Any], Iterable[Any]]] = {
     "cluster": lambda cluster: (cluster,),
     "file_system": _file_systems,
@@ -48,7 +48,7 @@ SUBJECTS_OF_CLUSTER: dict[str, Callable[[Any], Iterable[Any]]] = {
 # Once for a training run, or for each of its ranks.
 SUBJECTS_OF_RUN: dict[str, Callable[[Any], Iterable[Any]]] = {"run": lambda run: (run,), "rank": lambda run: run.ranks}
 ALL_SUBJECTS = {**SUBJECTS, **SUBJECTS_OF_PAIR, **SUBJECTS_OF_CLUSTER, **SUBJECTS_OF_RUN}
-WHOLE = ("node", "cluster", "run")  # what has no devices beside it
+WHOLE = ("node", "cluster", "run")  # subjects that are a whole, not a device of one
 UNLABELLED = (*WHOLE, *SUBJECTS_OF_PAIR, OF_A_MEMBER)
 DEVICES = {
     "gpu": "NVIDIA GPU",
@@ -64,11 +64,11 @@ DEVICES = {
     "neuron_device": "Neuron device",
     "rank": "rank",
 }
-COUNTED = {"gpu": "gpus", "efa_device": "efa"}  # devices of which a node is expected to have a number
+COUNTED = {"gpu": "gpus", "efa_device": "efa"}  # devices whose number a node's expectations state
 
 
-class Owner(Protocol):
-    """A node, a pair of nodes, or the cluster: what a result is about."""
+class CheckOwner(Protocol):
+    """What a result is about: a node, a pair of nodes, or the cluster."""
 
     @property
     def name(self) -> str:
@@ -85,67 +85,67 @@ class Owner(Protocol):
 
 @record
 class Check:
-    """A light check and what is known of it before it runs."""
+    """A light check and what is known about it before it runs."""
 
     function: Callable[..., object]
     subject: str
-    wants_owner: bool  # its node or its cluster, besides the device
+    wants_owner: bool  # whether it takes its node or cluster besides the device
     route: Route
     path: str
     line: int
 
     @property
     def collectors(self) -> frozenset[str]:
-        """The collectors of a node that it needs."""
+        """The node collectors that it needs."""
         from clusterproof.plugins.evaluation.needs import node_collectors
 
         return self.needs & node_collectors()
 
     @property
     def control_collectors(self) -> frozenset[str]:
-        """The collectors of the control plane that it needs; a check of a node needs none."""
+        """The control-plane collectors that it needs; none for a check of a node."""
         from clusterproof.plugins.evaluation.needs import control_plane_collectors
 
         return self.needs & control_plane_collectors() if self.is_of_cluster else frozenset()
 
     @property
     def needs(self) -> frozenset[str]:
-        """The collectors that it reads, and `pairwise` where it goes by measurements of pairs."""
+        """The collectors that it reads, and `pairwise` if it uses measurements of pairs."""
         if self.is_of_run or self.is_of_pair:
             return frozenset()
-        from clusterproof.plugins.evaluation.needs import needs_of  # a prolog knows it from the index
+        from clusterproof.plugins.evaluation.needs import needs_of  # a prolog reads it from the index
 
         return needs_of(self.route.check, self.subject, self.function)
 
     @property
     def is_of_cluster(self) -> bool:
-        """Whether the control plane is asked for it: it is run once for the cluster, or is of a member."""
+        """Whether it uses control-plane evidence: run once for the cluster, or for each member."""
         return self.is_of_member or self.subject in OF_THE_CLUSTER
 
     @property
     def is_of_member(self) -> bool:
-        """Whether it is run on each node, by what the control plane reports about it."""
+        """Whether it runs for each node, on what the control plane reports about it."""
         return self.subject == OF_A_MEMBER
 
     @property
     def is_of_run(self) -> bool:
-        """Whether it is run once for the training run that `--run` names."""
+        """Whether it runs once for the training run that `--run` names."""
         return self.subject in OF_A_RUN
 
     @property
     def is_of_pair(self) -> bool:
-        """Whether it is run for each pair of nodes that was measured."""
+        """Whether it runs for each measured pair of nodes."""
         return self.subject in SUBJECTS_OF_PAIR
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether pairs of nodes are to be measured for it."""
+        """Whether it needs pairs of nodes to be measured."""
         return self.is_of_pair or "pairwise" in self.needs
 
 
 def check_of(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> Check:
-    """The check that a test function is; `is_light` must hold for it."""
-    import inspect  # slow to import, and not needed for a check that is in the index
+    """Make the check of a test function; `is_light` must hold for it."""
+    import inspect  # slow to import, and not needed for a check from the index
 
     parameters = tuple(inspect.signature(function).parameters)
     subject = next((name for name in parameters if name not in WHOLE), parameters[0])
@@ -161,7 +161,7 @@ def check_of(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) 
 
 
 def is_light(function: Callable[..., Any]) -> bool:
-    """Whether a function asks for nothing but a node, or its devices one by one, or both; or so of the cluster."""
+    """Whether a function takes only a node, its devices one by one, or both; or the like for a cluster, pair or run."""
     from inspect import signature
 
     parameters = signature(function).parameters.keys()
@@ -174,7 +174,7 @@ def is_light(function: Callable[..., Any]) -> bool:
 
 
 def subjects_of(check: Check, owner: Any) -> Iterable[Any]:
-    """What the check is called for, one by one. Raises Incomplete, NotApplicable."""
+    """The subjects that the check is called for. Raises Incomplete, NotApplicable."""
     return ALL_SUBJECTS[check.subject](owner)
 
 
@@ -182,7 +182,7 @@ NO_VERDICT = "what it returns is not a verdict; expected an assert"
 
 
 def call(check: Check, subject: Any, owner: Any) -> None:
-    """Call the test function for one subject; its verdict is how it ends."""
+    """Call the test function for one subject; it returns or raises its verdict."""
     arguments = {check.subject: subject}
     if check.wants_owner:
         arguments[_OWNERS.get(check.subject, "node")] = owner.cluster if check.subject == OF_A_MEMBER else owner

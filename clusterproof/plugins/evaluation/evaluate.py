@@ -1,4 +1,4 @@
-"""How a verdict comes about: a check is called for each of its subjects, and the worst of what it found holds."""
+"""Evaluates a check: calls it for each of its subjects; the worst finding is the verdict."""
 
 from __future__ import annotations
 
@@ -19,15 +19,24 @@ from clusterproof.plugins.core.result import (
 )
 from clusterproof.plugins.core.typed import Any, TypeAlias
 from clusterproof.plugins.core.verdict import Concern, Incomplete, NotApplicable, Recording, Several, Verdict
-from clusterproof.plugins.evaluation.check import COUNTED, DEVICES, UNLABELLED, Check, Owner, call, subjects_of
+from clusterproof.plugins.evaluation.check import (
+    COUNTED,
+    DEVICES,
+    SUBJECTS_OF_RUN,
+    UNLABELLED,
+    Check,
+    CheckOwner,
+    call,
+    subjects_of,
+)
 from clusterproof.plugins.evaluation.routing import Route
 from clusterproof.plugins.evidence.gpu.facts_node import HIDDEN
 from clusterproof.plugins.evidence.node import Node
 
-Examined: TypeAlias = tuple[list[Finding], float]  # what a check says of its subjects, and the seconds that it took
+Examined: TypeAlias = tuple[list[Finding], float]  # a check's findings on its subjects, and the seconds that it took
 
 
-def verdict_on(policy: Policy, check: Check, owner: Owner, examined: Examined | None = None) -> Result:
+def verdict_on(policy: Policy, check: Check, owner: CheckOwner, examined: Examined | None = None) -> Result:
     """What a check says of a node, as the site's policy reads it; `examined` where it already was."""
     rule = policy.disables(check.route.check, owner.name)
     if rule:
@@ -35,7 +44,7 @@ def verdict_on(policy: Policy, check: Check, owner: Owner, examined: Examined | 
     return policy.read(evaluate(check, owner, examined))
 
 
-def verdicts_on(policy: Policy, check: Check, owner: Owner) -> list[Result]:
+def verdicts_on(policy: Policy, check: Check, owner: CheckOwner) -> list[Result]:
     """The same, device by device: a result for each that is not well or not evaluated, else one for all of them."""
     rule = policy.disables(check.route.check, owner.name)
     if rule:
@@ -50,12 +59,12 @@ def verdicts_on(policy: Policy, check: Check, owner: Owner) -> list[Result]:
     ]
 
 
-def evaluate(check: Check, owner: Owner, examined: Examined | None = None) -> Result:
+def evaluate(check: Check, owner: CheckOwner, examined: Examined | None = None) -> Result:
     """Run a check on a node, a pair of them, or the cluster: one result, as bad as the worst of its devices."""
     return _result(check.route, check.subject, owner, *(examined or examine(check, owner)))
 
 
-def examine(check: Check, owner: Owner) -> Examined:
+def examine(check: Check, owner: CheckOwner) -> Examined:
     """Call a check for each of its subjects. Where all of them pass that is ALL_PASSED, however many there are."""
     started = time.perf_counter()
     findings = _findings(check, owner)
@@ -63,19 +72,19 @@ def examine(check: Check, owner: Owner) -> Examined:
     return ALL_PASSED if is_well else findings, time.perf_counter() - started
 
 
-def not_run(check: Check, owner: Owner, why: str) -> Result:
+def not_run(check: Check, owner: CheckOwner, why: str) -> Result:
     """The result of a check that is not to be run: not applicable, and why."""
     return _result(check.route, check.subject, owner, [Finding(Verdict.NOT_APPLICABLE, why)], 0.0)
 
 
-def result_of(about: Route, node: Owner, outcome: BaseException | None, seconds: float) -> Result:
+def result_of(about: Route, node: CheckOwner, outcome: BaseException | None, seconds: float) -> Result:
     """The result of a test that pytest itself ran, from how it ended."""
     outcomes = outcome.outcomes if isinstance(outcome, Several) else (outcome,)
     findings = [Finding(Verdict.PASS) if outcome is None else _finding((), outcome) for outcome in outcomes]
     return _result(about, "node", node, findings, seconds)
 
 
-def _findings(check: Check, owner: Owner) -> list[Finding]:
+def _findings(check: Check, owner: CheckOwner) -> list[Finding]:
     with Recording() as recording:
         try:
             subjects = list(subjects_of(check, owner))
@@ -83,41 +92,43 @@ def _findings(check: Check, owner: Owner) -> list[Finding]:
             if not subjects:
                 return [_of_nothing(check.subject, owner), *unlisted]
             unseen = _unseen(check.subject, owner)
-        except Exception as ended:  # whatever a node reported costs its own checks at most
+        except Exception as ended:  # bad data from a node affects at most its own checks
             return [_finding((), outcome) for outcome in recording.take(ended)]
         findings = [finding for subject in subjects for finding in _examine(check, subject, owner, recording)]
     return [*findings, *unlisted, *unseen]
 
 
-def _unseen(subject: str, owner: Owner) -> list[Finding]:
-    """That there are GPUs which the probe was not let at: what holds for the others is no pass."""
+def _unseen(subject: str, owner: CheckOwner) -> list[Finding]:
+    """That there are GPUs which the probe was not let at, or files of a run: what holds for the others is no pass."""
+    if subject in SUBJECTS_OF_RUN and (unread := getattr(owner, "unread", "")):
+        return [Finding(Verdict.INCOMPLETE, unread, cause=unread)]
     if subject != "gpu" or not isinstance(owner, Node) or not owner.hidden_gpus:
         return []
     return [Finding(Verdict.INCOMPLETE, owner.hidden_gpus, cause=HIDDEN)]
 
 
-def _of_nothing(subject: str, owner: Owner) -> Finding:
+def _of_nothing(subject: str, owner: CheckOwner) -> Finding:
     """What a check of devices says where there is none: incomplete where there should be some."""
     try:
         expected = owner.expected(COUNTED[subject]) if isinstance(owner, Node) and subject in COUNTED else 0
     except Incomplete:
-        expected = 0  # unknown: then none is no loss, and the check that counts them is incomplete itself
+        expected = 0  # unknown: then it is not applicable, and the check that counts devices is incomplete itself
     if expected:
         message = f"no {DEVICES[subject]} answers; expected {expected}"
         return Finding(Verdict.INCOMPLETE, message, cause=f"no {DEVICES[subject]} answers")
     return Finding(Verdict.NOT_APPLICABLE, f"no {DEVICES[subject]} on this {_owner_word(owner)}")
 
 
-def _owner_word(owner: Owner) -> str:
+def _owner_word(owner: CheckOwner) -> str:
     return "node" if isinstance(owner, Node) else "cluster"
 
 
-def _examine(check: Check, subject: Any, owner: Owner, recording: Recording) -> list[Finding]:
+def _examine(check: Check, subject: Any, owner: CheckOwner, recording: Recording) -> list[Finding]:
     """What a check found of one subject, in the order in which it says it."""
     ended: BaseException | None = None
     try:
         call(check, subject, owner)
-    except _endings() as outcome:  # whatever a check raises is a finding; its own crash is incomplete
+    except _endings() as outcome:  # whatever a check raises is a finding; a crash makes it incomplete
         ended = outcome
     outcomes = recording.take(ended)
     if not outcomes:
@@ -135,7 +146,7 @@ def _endings() -> tuple[type[BaseException], ...]:
 
 
 def _words_of_pytest() -> tuple[type[BaseException], ...]:
-    """`pytest.skip` and `pytest.fail`: where pytest is not imported, no check ends by them."""
+    """The exceptions of `pytest.skip` and `pytest.fail`; none if pytest is not imported."""
     pytest = sys.modules.get("pytest")
     return (pytest.skip.Exception, pytest.fail.Exception) if pytest else ()
 
@@ -143,7 +154,7 @@ def _words_of_pytest() -> tuple[type[BaseException], ...]:
 def _label(subject: Any) -> str:
     try:
         return str(subject.label)
-    except Exception:  # a name that the node did not report, or not as a text
+    except Exception:  # a name that the node did not report, or not as text
         return "a device without a name"
 
 
@@ -165,7 +176,7 @@ def _finding(devices: tuple[str, ...], ended: BaseException) -> Finding:
 
 
 def _meant(ended: BaseException) -> str:
-    """The fact that was probably meant, where a check asks for one that does not exist."""
+    """The fact that was probably meant, if a check asks for one that does not exist."""
     if not isinstance(ended, AttributeError) or not ended.name:
         return ""
     from clusterproof.plugins.core.strict import nearest
@@ -174,12 +185,12 @@ def _meant(ended: BaseException) -> str:
 
 
 def assertion_message(failed: AssertionError) -> str:
-    """The words of an assert, without the explanation that pytest's rewriting appends."""
+    """The message of an assert, without the explanation that pytest's rewriting appends."""
     text = str(failed)
     return text.split("\nassert ", 1)[0] or text
 
 
-def _result(about: Route, subject: str, node: Owner, findings: list[Finding], seconds: float) -> Result:
+def _result(about: Route, subject: str, node: CheckOwner, findings: list[Finding], seconds: float) -> Result:
     if isinstance(node, Node):
         about = about.to(node.target.address)
     result = Result(
@@ -215,14 +226,14 @@ def _result(about: Route, subject: str, node: Owner, findings: list[Finding], se
 
 
 def _of_unreached(findings: list[Finding]) -> list[Finding]:
-    """What is said of a node that was not reached: that, once; what else is missing of it says nothing more."""
+    """The finding on a node that was not reached: only that, because other gaps add nothing."""
     why = [finding for finding in findings if finding.cause.startswith(UNREACHABLE)]
     others = [finding for finding in findings if finding.verdict is not Verdict.INCOMPLETE]
     return [*others, *why] if why else findings
 
 
 def _with(result: Result, findings: list[Finding], action: str) -> Result:
-    """The result with what was found; a failure that names no action asks for that of the remedy."""
+    """The result with its findings; a failure that names no action gets the remedy's."""
     notable = [
         replace(finding, action=finding.action or action) if finding.verdict is Verdict.FAIL else finding
         for finding in findings

@@ -1,6 +1,6 @@
-"""What is known of the packaged checks without a look at them: `checks.json`, which this file makes when it is run.
+"""The index of the packaged checks, `checks.json`, read without importing them; running this file makes it.
 
-Where the checks, or the facts that they read, are no longer those of which it was made, it is not believed.
+It is ignored if the checks, or the facts that they read, have changed since it was made.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib import import_module
 from clusterproof.plugins.core.marks import Mark
 from clusterproof.plugins.core.record import names_of
 
-ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
+ALWAYS = frozenset({"boot", "platform"})  # reported by every node, whatever is checked
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
     from typing import Any
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 PACKAGE = os.path.realpath(f"{__file__}/../../..")
 FILE = f"{PACKAGE}/plugins/evaluation/checks.json"
-MADE_OF = ("checks", "plugins/evidence")  # folders: the checks, and what determines which collectors they need
-ON_FUNCTION = ("by_hand", "remedied_by", "over_ssm")  # what of a route is no text
+MADE_OF = ("checks", "plugins/evidence")  # folders: the checks, and the code that determines which collectors they need
+ON_FUNCTION = ("by_hand", "remedied_by", "over_ssm")  # the parts of a route that are not text
 NODE = "node"  # the subsystem whose checks come first
-INSTALLED_S = 60.0  # what was written so soon after the index came with it
+INSTALLED_S = 60.0  # files written this soon after the index were installed with it
 
 
 class Stale(Exception):  # noqa: N818 - an outcome: the index is to be made again
-    """The index is not of the checks that lie here."""
+    """The index does not match the checks."""
 
 
 def read_index(file: str | os.PathLike[str] = FILE, occasions: Collection[str] = ()) -> dict[str, Entry]:
-    """The entry of every packaged check, or of each that is marked for one of these, by its id. Raises Stale."""
+    """The entry of each packaged check, or of those with one of these marks, by id. Raises Stale."""
     words = [b'"%s"' % occasion.encode() for occasion in occasions]
     try:
         with open(file, "rb") as opened:
             begin, *lines, end = opened.read().strip().split(b"\n")
         made = json.loads(begin + end)
-        # Most of what the lines say is needed by no prolog.
+        # A prolog needs few of the lines.
         chosen = (line.rstrip(b",") for line in lines if not words or any(word in line for word in words))
         entries: dict[str, Entry] = json.loads(b"{%s}" % b",".join(chosen))
     except (OSError, ValueError):
@@ -53,12 +53,12 @@ def read_index(file: str | os.PathLike[str] = FILE, occasions: Collection[str] =
 
 
 def make_index() -> dict[str, Entry]:
-    """The same from the checks themselves, of which every one is loaded: some tenths of a second."""
+    """Make the index by importing every check: takes some tenths of a second."""
     from clusterproof.plugins.evaluation.all_checks import all_checks, marks_on_check, occasions
     from clusterproof.plugins.evaluation.routing import Route
 
     checks = all_checks()
-    order = sorted(checks, key=lambda name: checks[name].route.subsystem != NODE)  # as a run of pytest has them
+    order = sorted(checks, key=lambda name: checks[name].route.subsystem != NODE)  # the order of a pytest run
     return {
         name: {
             "module": checks[name].function.__module__,
@@ -76,22 +76,22 @@ def make_index() -> dict[str, Entry]:
 
 
 def of_occasions(index: Mapping[str, Entry], occasions: Collection[str]) -> dict[str, Entry]:
-    """The entries of the checks that are marked for one of these."""
+    """The entries of the checks that have one of these marks."""
     return {name: entry for name, entry in index.items() if not set(occasions).isdisjoint(entry["occasions"])}
 
 
 def collectors_of(entries: Iterable[Entry]) -> frozenset[str]:
-    """The collectors of a node that they need."""
+    """The node collectors that they need."""
     return frozenset(collector for entry in entries for collector in entry["collectors"])
 
 
 def marks_of(entry: Entry) -> list[Mark]:
-    """The marks of its function, then those of its file."""
+    """The marks of its function, then those of its module."""
     return [Mark(name, tuple(args)) for name, *args in entry["marks"]]
 
 
 def read_check(entry: Entry, path: str) -> Check:
-    """What is known of a check before its file, at `path`, is imported: it may be spoken of, and not called."""
+    """A check from its entry, without importing its file at `path`: it can be described but not called."""
     from clusterproof.plugins.evaluation.check import Check
     from clusterproof.plugins.evaluation.needs import unloaded
     from clusterproof.plugins.evaluation.routing import Route
@@ -100,7 +100,7 @@ def read_check(entry: Entry, path: str) -> Check:
 
 
 def load(entry: Entry) -> Check:
-    """The check that an entry is of; its file is imported."""
+    """The check of an entry; its file is imported."""
     from clusterproof.plugins.evaluation.check import Check
     from clusterproof.plugins.evaluation.routing import Route
 
@@ -112,7 +112,7 @@ def load(entry: Entry) -> Check:
 
 
 def signature() -> int:
-    """A number that changes with the files of which the index is made."""
+    """A number that changes with the contents of the files that the index is made from."""
     checksum = 0
     for folder in MADE_OF:
         for entry in sorted(_files(f"{PACKAGE}/{folder}"), key=lambda entry: entry.path):
@@ -122,14 +122,14 @@ def signature() -> int:
 
 
 def outline() -> tuple[int, float]:
-    """A number that changes with their names and sizes, and when the last of them was written (s since 1970)."""
+    """A number that changes with their names and sizes, and the time of the last change (s since 1970)."""
     files = [(entry.name, entry.stat()) for folder in MADE_OF for entry in _files(f"{PACKAGE}/{folder}")]
     names = sorted(f"{name} {stat.st_size}" for name, stat in files)
     return zlib.crc32("\n".join(names).encode()), max((stat.st_mtime for _, stat in files), default=0.0)
 
 
 def _is_untouched(known: object, file: str | os.PathLike[str]) -> bool:
-    """Whether they look as they did when the index was written: then they need not be read."""
+    """Whether they look unchanged since the index was written, so that they need not be read."""
     names, last = outline()
     return names == known and last <= os.stat(file).st_mtime + INSTALLED_S
 
@@ -144,7 +144,7 @@ def _files(folder: str) -> Iterator[os.DirEntry[str]]:
 
 
 def written() -> str:
-    """The text of the file, a line for each check."""
+    """The text of the file, one line per check."""
     lines = (f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in make_index().items())
     return f'{{"of": {signature()}, "outline": {outline()[0]}, "checks": {{\n' + ",\n".join(lines) + "\n}}\n"
 

@@ -1,4 +1,4 @@
-"""What one check reads: recorded of a packaged one, declared by another author's, else everything there is."""
+"""The evidence that a check reads: recorded for packaged checks, declared by other authors, else everything."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from clusterproof.plugins.core.result import OF_A_MEMBER, OF_THE_CLUSTER
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.evidence.fact import LOADING, OF_A_JOB, ONLY_CAPTURED
 
-FILE = Path(__file__).with_name("needs.json")  # `scripts/generate needs` makes it: it watches checks at work
+FILE = Path(__file__).with_name("needs.json")  # made by `scripts/generate needs`, which observes the checks
 CHECKS = Path(__file__).resolve().parents[2] / "checks"  # those that are packaged
-PAIRWISE = "pairwise"  # stands among the collectors for pairs of nodes, which are measured
+PAIRWISE = "pairwise"  # listed among the collectors; stands for measurements of pairs of nodes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,8 +23,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def reads(*collectors: str) -> Callable[[F], F]:
     """Declare which collectors a check reads, besides its device; `pairwise` stands for measurements of pairs.
 
-    A check that declares nothing gets all evidence but those measurements and what is asked where a job runs. The
-    values of one's own collectors are always there. Raises ValueError for what is no collector's name.
+    A check that declares nothing gets all evidence except those measurements and what is only collected during a job.
+    The values of a site's own collectors are always available. Raises ValueError for an unknown collector.
     """
     known = {PAIRWISE, *node_collectors(), *control_plane_collectors()}
     for name in collectors:
@@ -40,14 +40,14 @@ def reads(*collectors: str) -> Callable[[F], F]:
 
 @cache
 def recorded() -> Mapping[str, frozenset[str]]:
-    """The collectors that are read, by the id of a packaged check, and by the name of a device."""
+    """The collectors read, by id of a packaged check and by kind of device."""
     document: Mapping[str, list[str]] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     return {name: frozenset(collectors) for name, collectors in document.items()}
 
 
-@cache  # asked for each item of a run
+@cache  # called for each item of a run
 def needs_of(check: str, subject: str, function: Callable[..., Any]) -> frozenset[str]:
-    """What a check of this id and subject reads, `pairwise` among it where it goes by pairs."""
+    """The collectors that a check of this id and subject reads; includes `pairwise` if it uses pairs."""
     if _is_packaged(function):
         return recorded().get(
             check, control_plane_collectors() if subject in (*OF_THE_CLUSTER, OF_A_MEMBER) else node_collectors()
@@ -59,7 +59,7 @@ def needs_of(check: str, subject: str, function: Callable[..., Any]) -> frozense
 
 
 def unloaded(**_: object) -> NoReturn:
-    """Stands for the function of a check whose file is not imported yet."""
+    """Placeholder for the function of a check whose file is not yet imported."""
     raise LookupError("the file of this check was not imported")
 
 
@@ -69,7 +69,7 @@ def _is_packaged(function: Callable[..., Any]) -> bool:
 
 @cache
 def node_collectors() -> frozenset[str]:
-    """Every collector of a node, including those that load it and those that only captures have."""
+    """Every collector of a node, including those that put load on it and those that only captures have."""
     from clusterproof.plugins.agent.program import collector_names
 
     return ONLY_CAPTURED.union(collector_names(), LOADING)

@@ -1,4 +1,4 @@
-"""Where a finding goes: from the marks and words of a check to its owner, its remedy and how to see it by hand."""
+"""Where a finding goes: a check's owner, remedy and command to reproduce it, from its marks and docstring."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def evidence(command: str) -> Callable[[F], F]:
-    """Say with which command a person sees the same by hand, on the node."""
+    """Set the command that shows a person the same on the node."""
 
     def attach(function: F) -> F:
         function.__evidence__ = command  # type: ignore[attr-defined]
@@ -32,7 +32,7 @@ def evidence(command: str) -> Callable[[F], F]:
 
 
 def by_hand(command_of: Callable[[Any], str]) -> Callable[[F], F]:
-    """Say that another command may show the same, by how this very node or pair was asked; empty: the usual one."""
+    """Set a function that returns a different command for this node or pair; empty: the usual one."""
 
     def attach(function: F) -> F:
         function.__by_hand__ = command_of  # type: ignore[attr-defined]
@@ -42,7 +42,7 @@ def by_hand(command_of: Callable[[Any], str]) -> Callable[[F], F]:
 
 
 def remedied_by(remedy_of: Callable[[Any], str]) -> Callable[[F], F]:
-    """Say that the remedy depends on the node; empty: the usual one."""
+    """Set a function that returns a different remedy for this node; empty: the usual one."""
 
     def attach(function: F) -> F:
         function.__remedied_by__ = remedy_of  # type: ignore[attr-defined]
@@ -52,7 +52,7 @@ def remedied_by(remedy_of: Callable[[Any], str]) -> Callable[[F], F]:
 
 
 def over_ssm(owner: str, command: str) -> Callable[[F], F]:
-    """Say whose the check is, and what shows the same by hand, where a node is reached through Systems Manager."""
+    """Set the owner of the check and the command that shows the same, for nodes reached through Systems Manager."""
 
     def attach(function: F) -> F:
         function.__over_ssm__ = (owner, command)  # type: ignore[attr-defined]
@@ -63,7 +63,7 @@ def over_ssm(owner: str, command: str) -> Callable[[F], F]:
 
 @record
 class Route:
-    """What reports say of a check, whatever its verdict."""
+    """What reports state about a check, whatever its verdict."""
 
     check: str
     title: str
@@ -75,12 +75,12 @@ class Route:
     section: str
     subsystem: str
     team: str = ""
-    by_hand: Callable[[Any], str] | None = None  # the command, where it depends on how a node or pair was asked
+    by_hand: Callable[[Any], str] | None = None  # the command, where it depends on how a node or pair was reached
     remedied_by: Callable[[Any], str] | None = None  # the remedy, where it depends on the node
-    over_ssm: tuple[str, str] | None = None  # the owner and the command of a node that Systems Manager reaches
+    over_ssm: tuple[str, str] | None = None  # owner and command for a node reached through Systems Manager
 
     def shown_by(self, owner: Any) -> str:
-        """The command that shows the same by hand."""
+        """The command that shows the same on this node or pair."""
         return (self.by_hand(owner) if self.by_hand else "") or self.evidence
 
     def remedy_for(self, owner: Any) -> str:
@@ -96,11 +96,11 @@ class Route:
         )
 
 
-_SSM_TARGET = Pattern(rf"{INSTANCE_ID}|sagemaker-cluster:\S+")  # an instance of EC2, a node of HyperPod
+_SSM_TARGET = Pattern(rf"{INSTANCE_ID}|sagemaker-cluster:\S+")  # an EC2 instance, a HyperPod node
 
 
 def route(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> Route:
-    """The route of a check. A third party's check needs none of the marks: what is not said stays empty."""
+    """The route of a check. A third party's check needs no marks: missing values stay empty."""
     marks = list(marks)
     owner = next((mark for mark in marks if mark.name in owners()), None)
     owner_row = owners()[owner.name] if owner else None
@@ -127,8 +127,8 @@ def route(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> 
 
 
 def words(function: Callable[..., Any]) -> tuple[str, str, str, str]:
-    """A check's docstring as title (first line), meaning, action and remedy (the paragraph `Remedy (action): …`)."""
-    from inspect import getdoc  # a prolog has the words from the index
+    """Split a docstring into title (first line), meaning, action and remedy (the paragraph `Remedy (action): …`)."""
+    from inspect import getdoc  # a prolog has the texts from the index
 
     title, *rest = [" ".join(block.split()) for block in re.split(r"\n\s*\n", getdoc(function) or "")]
     match = next(filter(None, map(_REMEDY.fullmatch, rest)), None)

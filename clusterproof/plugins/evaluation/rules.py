@@ -1,4 +1,4 @@
-"""The rules of a check, read off its source: when it says what, in the words that it says it in."""
+"""Extracts a check's rules from its source: which verdict it gives when, in its own messages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.catalog.log_forms import LogForm, log_forms
 from clusterproof.plugins.evidence import group
 
-# Modules whose functions say what is wrong.
+# Modules whose functions report findings.
 SAYING = (
     "clusterproof.checks.",
     "clusterproof.plugins.evidence.perf.comparison",
     "clusterproof.plugins.evidence.perf.facts",
     "clusterproof.plugins.evidence.host.facts",
 )
-SAID_BY = {  # the verdict, and the place of the message among what the function is given
+SAID_BY = {  # the verdict, and the position of the message among the function's arguments
     "fail": ("fail", 0),
     "fail_if": ("fail", 1),
     "concern": ("concern", 0),
@@ -31,22 +31,22 @@ SAID_BY = {  # the verdict, and the place of the message among what the function
     "not_applicable": ("not applicable", 0),
 }
 ELLIPSIS = "…"
-IN_A_GROUP = "… differs; expected as on most nodes of its group"  # what is compared is named at run time
-NAMED_THEN = "…; expected …"  # observed and expected are put together at run time
+IN_A_GROUP = "… differs; expected as on most nodes of its group"  # the compared value is named at run time
+NAMED_THEN = "…; expected …"  # observed and expected are composed at run time
 WHY_NOT = "for a reason that the finding names"
-DEPTH = 3  # of functions of the same package that a check calls, and they call
+DEPTH = 3  # how many calls within the same package are followed from a check
 
 
 @dataclass(frozen=True, order=True)
 class Rule:
-    """One sentence that a check can say; what differs from node to node is `…` in it."""
+    """One message that a check can give; variable parts are `…`."""
 
     verdict: str
     sentence: str
 
 
 def rules(function: Callable[..., Any]) -> list[Rule]:
-    """What a check can say, in the order of its source."""
+    """A check's messages, in source order."""
     sources = list(_sources(function, DEPTH))
     given = _given([tree for tree, _ in sources])
     rules = [rule for tree, called in sources for rule in _rules_in(tree, _Scope(called, _assigned(tree), given))]
@@ -54,7 +54,7 @@ def rules(function: Callable[..., Any]) -> list[Rule]:
 
 
 def _readable(sentence: str) -> str:
-    """The sentence with one sign for each gap; where it is nothing else, that it is another each time."""
+    """The message with one ellipsis for each gap; NAMED_THEN if nothing else is left."""
     joined = re.sub("…+", "…", sentence)
     return joined if re.search(r"\w", joined) else WHY_NOT
 
@@ -69,14 +69,14 @@ def thresholds_of(function: Callable[..., Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Scope:
-    """A function, and what stands behind the names in it: its variables, and what its callers give it."""
+    """A function and what its names refer to: its variables, and its callers' arguments."""
 
     function: Callable[..., Any]
     assigned: Mapping[str, list[ast.expr]]
     given: Mapping[str, list[ast.Call]]
 
     def behind(self, name: str) -> list[ast.expr]:
-        """The expressions that a name can stand for; none where they are unknown."""
+        """The expressions that a name can refer to; none if unknown."""
         if name in self.assigned:
             return self.assigned[name]
         parameters = list(inspect.signature(self.function).parameters)
@@ -86,7 +86,7 @@ class _Scope:
         return [call.args[index] for call in self.given.get(self.function.__name__, ()) if len(call.args) > index]
 
     def sentences(self, words: ast.expr, depth: int = DEPTH) -> Iterator[str]:
-        """What a message can be, each way in which it is put together."""
+        """The texts that a message can have."""
         if isinstance(words, ast.IfExp):
             yield from self.sentences(words.body, depth)
             yield from self.sentences(words.orelse, depth)
@@ -98,14 +98,14 @@ class _Scope:
             yield self._compared(words) if found == ELLIPSIS else found
 
     def _compared(self, words: ast.expr) -> str:
-        """What is said where all of a message is put together at run time."""
+        """The texts of a message that is entirely composed at run time."""
         called = words.func.id if isinstance(words, ast.Call) and isinstance(words.func, ast.Name) else ""
         is_of_group = inspect.unwrap(self.function).__globals__.get(called) is group.in_words
         return IN_A_GROUP if is_of_group else NAMED_THEN
 
 
 def _assigned(tree: ast.AST) -> dict[str, list[ast.expr]]:
-    """What a function's variables are set to."""
+    """The values that a function's variables are assigned."""
     expressions: dict[str, list[ast.expr]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -114,7 +114,7 @@ def _assigned(tree: ast.AST) -> dict[str, list[ast.expr]]:
 
 
 def _given(trees: Iterable[ast.AST]) -> dict[str, list[ast.Call]]:
-    """The calls of functions, by their names."""
+    """Calls of functions, by function name."""
     calls: dict[str, list[ast.Call]] = {}
     for tree in trees:
         for node in ast.walk(tree):
@@ -124,7 +124,7 @@ def _given(trees: Iterable[ast.AST]) -> dict[str, list[ast.Call]]:
 
 
 def _sources(function: Callable[..., Any], depth: int) -> Iterator[tuple[ast.AST, Callable[..., Any]]]:
-    """The syntax of a function and of those that it names and that say something too."""
+    """The syntax trees of a function and of those it refers to that report findings too."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     yield tree, function
     if not depth:
@@ -156,12 +156,12 @@ def _rules_in(tree: ast.AST, scope: _Scope) -> Iterator[Rule]:
 
 
 def _says_lines(node: ast.AST) -> TypeGuard[ast.Call]:
-    """Whether this says what lines of the kernel log mean (`wording.say`)."""
+    """Whether this call reports findings on kernel log lines (`wording.say`)."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "say"
 
 
 def _of_lines(check: ast.expr, expected: ast.expr) -> Iterator[Rule]:
-    """What forms of the kernel log's lines mean that a check evaluates."""
+    """The messages for the kernel log patterns that a check evaluates."""
     for form in _forms_of(check):
         if not form.event:
             meaning = re.sub(r"\{\w+\}", ELLIPSIS, form.meaning) or ELLIPSIS
@@ -177,7 +177,7 @@ def _is_failure(raised: ast.expr) -> bool:
 
 
 def sentence(message: ast.expr) -> str:
-    """The words of a message; whatever is put into it is an ellipsis."""
+    """The text of a message; inserted values become an ellipsis."""
     if isinstance(message, ast.Constant):
         return str(message.value)
     if isinstance(message, ast.JoinedStr):

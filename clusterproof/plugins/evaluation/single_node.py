@@ -1,4 +1,4 @@
-"""What checks say of one node's evidence alone: an agent asks whether it is as before, a gate whether it fails so."""
+"""What checks find in one node's evidence alone: agents detect changes with it, gates failures."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from clusterproof.plugins.evidence.node import HEALTH_CHECK, Node
 from clusterproof.plugins.evidence.nodes import nodes
 
 OCCASIONS = ("prolog", "epilog")
-WRITTEN = (Verdict.FAIL, Verdict.INCOMPLETE)  # of which a condition's status comes
+WRITTEN = (Verdict.FAIL, Verdict.INCOMPLETE)  # the verdicts that determine a condition's status
 
 
 def findings_digest(policy: Policy, expected: Target) -> Callable[[NodeEvidence], str]:
-    """What makes one word of evidence: the same while each check finds the same of the same devices.
+    """A digest of a node's findings: unchanged as long as each check finds the same on the same devices.
 
-    `expected` is what the node should be, whatever it is called.
+    `expected` is what the node should have; its name does not matter.
     """
     checks = [load(entry) for entry in of_occasions(_index(), OCCASIONS).values()]
 
@@ -44,7 +44,7 @@ def findings_digest(policy: Policy, expected: Target) -> Callable[[NodeEvidence]
 
 
 def fails_alone(node: Node, names: Collection[str]) -> bool:
-    """Whether one of these packaged checks fails by what the node itself reported, whatever is beside it."""
+    """Whether one of these packaged checks fails on what the node itself reported, regardless of other nodes."""
     cluster = Cluster("local", "local", (node.target,))
     alone = nodes(cluster, {node.name: node.evidence}, node.occasion, node.policy, node.since)[node.name]
     checks = (load(_index()[name]) for name in names if name in _index())

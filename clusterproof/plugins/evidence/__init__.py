@@ -1,1 +1,1 @@
-"""What a node reported, typed; reading what it could not report raises Incomplete."""
+"""A node's evidence as typed facts; reading what it could not report raises Incomplete."""

@@ -1,4 +1,4 @@
-"""The cluster as a whole: what AWS, Slurm and Kubernetes report about it, and its nodes."""
+"""A cluster's evidence: what AWS, Slurm and Kubernetes report about it, and its nodes."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster
 
 SLURM_COLLECTOR = "slurm"
-NOT_OF_AWS = OF_KUBERNETES | {SLURM_COLLECTOR}  # all others of a control plane are
-OF_HYPERPOD = frozenset({"hyperpod", "hyperpod_nodes", "zones"})  # collectors that are asked about its clusters alone
+NOT_OF_AWS = OF_KUBERNETES | {SLURM_COLLECTOR}  # all other control-plane collectors are
+OF_HYPERPOD = frozenset({"hyperpod", "hyperpod_nodes", "zones"})  # collectors for HyperPod clusters only
 
 
 def is_of_instances(collectors: frozenset[str]) -> bool:
-    """Whether collectors of AWS are asked about EC2 instances too, and not about HyperPod's clusters alone."""
+    """Whether AWS collectors apply to EC2 instances too, not only to HyperPod clusters."""
     return bool(collectors - OF_HYPERPOD - NOT_OF_AWS)
 
 
 def why_not_asked(cluster: Cluster, collectors: frozenset[str]) -> str:
-    """Why the cluster has no control plane to ask for collectors; empty where it has, or may turn out to have one."""
+    """Why the cluster has no control plane for these collectors; empty if it has, or may turn out to have one."""
     if collectors > NOT_OF_AWS:
-        return ""  # of a check that did not declare what it reads
+        return ""  # a check that did not declare what it reads
     if not OF_KUBERNETES.isdisjoint(collectors):
         return "" if is_of_kubernetes(cluster) else f"{cluster.name} is not a Kubernetes cluster"
     if collectors == {SLURM_COLLECTOR}:
@@ -74,7 +74,7 @@ def why_not_asked(cluster: Cluster, collectors: frozenset[str]) -> str:
 
 @record
 class Member:
-    """A node that is validated: its name, its group, and EC2's name of its instance type."""
+    """A checked node: its name, its group, and EC2's name of its instance type."""
 
     name: str
     group: str
@@ -83,16 +83,16 @@ class Member:
 
 @record
 class ClusterFacts:
-    """A cluster that AWS, Slurm or Kubernetes knows.
+    """A cluster known to AWS, Slurm or Kubernetes.
 
-    A fact raises Incomplete where its control plane did not report it, NotApplicable where it has no meaning.
+    A fact raises Incomplete if the control plane did not report it, NotApplicable if it is meaningless.
     """
 
     cluster: Cluster
     evidence: NodeEvidence
     nodes: Mapping[str, Node]
     policy: Policy = NO_POLICY
-    instances: Instances | None = None  # where only the nodes themselves say whether they are of AWS
+    instances: Instances | None = None  # if only the nodes themselves can tell whether they are in AWS
     facts: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -102,21 +102,21 @@ class ClusterFacts:
 
     @property
     def type_name(self) -> str:
-        """A cluster has no instance type of its own."""
+        """Empty: a cluster has no instance type of its own."""
         return ""
 
     @property
     def gpu_uuids(self) -> tuple[str, ...]:
-        """Nor GPUs."""
+        """Empty: a cluster has no GPUs of its own."""
         return ()
 
     @property
     def collectors(self) -> Mapping[str, Collected]:
-        """What the control plane answered, by collector."""
+        """The control plane's answers, by collector."""
         return self.evidence.collectors
 
     def collector(self, name: str) -> Collected:
-        """One collector's answer. Raises NotApplicable without whom to ask or a key, and as `require_instances`."""
+        """One collector's answer. Raises NotApplicable without a control plane or a key, and as `require_instances`."""
         collector = self.evidence.collectors.get(name) or Collected(Status.NOT_ASKED)
         why = why_not_asked(self.cluster, frozenset({name}))
         if why and collector.status is Status.NOT_ASKED:
@@ -129,17 +129,17 @@ class ClusterFacts:
 
     @property
     def if_denied(self) -> str:
-        """Nothing: what AWS, Slurm or Kubernetes refuses names the right that is missing."""
+        """Empty: a refusal by AWS, Slurm or Kubernetes names the missing permission."""
         return ""
 
     def require_instances(self) -> None:
-        """Raise NotApplicable where AWS was not queried, for no node is an instance; Incomplete where none says so."""
+        """Raise NotApplicable if AWS was not queried because no node is an instance; Incomplete if unknown."""
         if self.instances:
             self.instances.require()
 
     @property
     def catalog(self) -> Catalog:
-        """The catalogue, with the rows of the site's policy in their place."""
+        """The catalogue with the site's overrides."""
         return Catalog.of(self.policy)
 
     def threshold(self, name: str) -> float:
@@ -148,17 +148,17 @@ class ClusterFacts:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """The nodes that are validated, as the inventory has them."""
+        """The checked nodes, from the inventory."""
         targets = self.cluster.targets
         return tuple(Member(target.name, target.group, target.instance_type.removeprefix("ml.")) for target in targets)
 
     @property
     def is_hyperpod(self) -> bool:
-        """Whether SageMaker owns the nodes; else they are EC2 instances of the account."""
+        """Whether SageMaker manages the nodes; else they are EC2 instances of the account."""
         return is_of_hyperpod(self.cluster)
 
     def require_hyperpod(self) -> None:
-        """Raise NotApplicable where it is not a HyperPod cluster."""
+        """Raise NotApplicable unless it is a HyperPod cluster."""
         if not self.is_hyperpod:
             raise NotApplicable(f"{self.name} is not a HyperPod cluster")
 
@@ -180,13 +180,13 @@ class ClusterFacts:
 
     slurm = collected_as("slurm", SlurmCluster)
 
-    # As Kubernetes has it
+    # From Kubernetes
 
     @collected_by(NODES)
     def kubernetes_nodes(self, nodes: CollectorData) -> tuple[KubernetesNode, ...]:
-        """Those of its nodes that Kubernetes lists. Raises Incomplete."""
+        """Its nodes in Kubernetes. Raises Incomplete."""
         now = asked_at(nodes.value, NODES)
-        # Of nodes that a person described one by one, each has its own time.
+        # nodes that were described one by one each have their own time
         return tuple(
             KubernetesNode(entry, asked_at(entry, NODES) if "asked_at" in entry else now)
             for entry in nodes.get("nodes", objects)
@@ -194,7 +194,7 @@ class ClusterFacts:
 
     @collected_by(PODS)
     def kubernetes_pods(self, pods: CollectorData) -> tuple[KubernetesPod, ...]:
-        """The pods on its nodes, and those that wait for accelerators. Raises Incomplete."""
+        """The pods on its nodes, and those waiting for accelerators. Raises Incomplete."""
         now = asked_at(pods.value, PODS)
         if pods.get("is_cut", flag):
             raise Incomplete("there are more pods than were read", cause="there are more pods than were read")
@@ -202,12 +202,12 @@ class ClusterFacts:
 
     @collected_by()
     def kubernetes_members(self) -> Mapping[str, MemberNode]:
-        """Each node as Kubernetes has it and as it reports itself, by its name. Raises Incomplete, NotApplicable."""
+        """Each node with its state in Kubernetes and its own evidence, by name. Raises Incomplete, NotApplicable."""
         return {member.label: member for member in member_nodes(self.kubernetes_nodes, self.nodes)}
 
     @collected_by()
     def pods_by_node(self) -> Mapping[str, list[KubernetesPod]]:
-        """The same by the node that they are on, as Kubernetes calls it. Raises Incomplete."""
+        """The pods by node, under its Kubernetes name. Raises Incomplete."""
         by_node: dict[str, list[KubernetesPod]] = {}
         for pod in self.kubernetes_pods:
             by_node.setdefault(pod.node, []).append(pod)
@@ -215,7 +215,7 @@ class ClusterFacts:
 
     @collected_by()
     def daemon_sets_of_groups(self) -> Mapping[str, Counter[tuple[str, str]]]:
-        """On how many nodes of each group a daemon set has a pod, by its name and role. Raises Incomplete."""
+        """The number of nodes of each group with a daemon set's pod, by its name and role. Raises Incomplete."""
         by_group: dict[str, Counter[tuple[str, str]]] = {}
         for node in self.kubernetes_nodes:
             pods = self.pods_by_node.get(node.name, ())
@@ -224,7 +224,7 @@ class ClusterFacts:
 
     @collected_by()
     def taints_of_groups(self) -> Mapping[str, Counter[tuple[str, str]]]:
-        """How many nodes of each group have a taint, by its key and effect. Raises Incomplete."""
+        """The number of nodes of each group with a taint, by its key and effect. Raises Incomplete."""
         by_group: dict[str, Counter[tuple[str, str]]] = {}
         for node in self.kubernetes_nodes:
             by_group.setdefault(node.group, Counter()).update({(taint.key, taint.effect) for taint in node.taints})
@@ -241,17 +241,17 @@ class ClusterFacts:
 
     @collected_by(QUEUES)
     def kueue_flavors_left_out(self, queues: CollectorData) -> int:
-        """How many more flavors Kueue has that were not looked at. Raises Incomplete."""
+        """How many more flavors Kueue has. Raises Incomplete."""
         return queues.get("left_out", optional(whole)) or 0  # None in older recordings
 
     @collected_by(STORAGE)
     def kubernetes_storage(self, storage: CollectorData) -> KubernetesStorage:
-        """Its volume claims, and what serves them. Raises Incomplete."""
+        """Its volume claims, and related storage objects. Raises Incomplete."""
         return storage_of(storage)
 
     @collected_by()
     def drivers_of_groups(self) -> Mapping[str, Counter[str]]:
-        """With how many nodes of each group a CSI driver has registered. Raises Incomplete."""
+        """The number of nodes of each group on which a CSI driver is registered. Raises Incomplete."""
         by_group: dict[str, Counter[str]] = {}
         for node in self.kubernetes_nodes:
             by_group.setdefault(node.group, Counter()).update(self.kubernetes_storage.drivers.get(node.name, ()))

@@ -1,4 +1,4 @@
-"""A few bytes exchanged between RDMA devices of two nodes: what came of each exchange, and what all of them say."""
+"""Exchanges of a few bytes between RDMA devices of two nodes: each result, and overall findings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from clusterproof.plugins.evidence.host.facts_hardware import in_ranges
 
-MAX_RAILS = 128  # of two nodes with 64 ports each, none of which are on one rail
+MAX_RAILS = 128  # for two nodes with 64 ports each, without a common rail
 _PLACE = re.compile(r"[0-9A-Za-z:._-]{0,40}/\d{1,3}|", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The device of a pair's first node, `a`, with the one of its rail on the second, `b`.
+    """The device of a pair's first node, `a`, with that of the same rail on the second, `b`.
 
     `rail` counts a node's devices in the order of the PCI bus, from 0. `problem` is empty where the bytes came back. A
     device is empty where that node has none on the rail: then nothing was exchanged. `apart` is why the programs of
@@ -48,7 +48,7 @@ class Exchange:
 
 
 def exchange_of(record: Mapping[str, Any]) -> Exchange:
-    """One as a recording has it. Raises KeyError, ValueError."""
+    """Parse an exchange of a recording. Raises KeyError, ValueError."""
     rail, texts = record["rail"], [record[name] for name in ("a", "b", "problem", "apart")]
     if type(rail) is not int or not 0 <= rail < MAX_RAILS or len(record) != 2 + len(texts):
         raise ValueError(f"{rail!r:.40} is not the rail of an exchange")
@@ -59,7 +59,7 @@ def exchange_of(record: Mapping[str, Any]) -> Exchange:
 
 
 def places_of(values: object) -> tuple[str, str]:
-    """Of the devices of an exchange. Raises ValueError."""
+    """The devices of an exchange. Raises ValueError."""
     if isinstance(values, list) and len(values) == 2 and all(isinstance(entry, str) for entry in values):
         a, b = values
         if _PLACE.fullmatch(a) and _PLACE.fullmatch(b):
@@ -68,7 +68,7 @@ def places_of(values: object) -> tuple[str, str]:
 
 
 def shown(exchanges: Iterable[Exchange], text: Callable[[str], str]) -> tuple[Exchange, ...]:
-    """The same; `text` is what may be shown of a text."""
+    """The same, redacted by `text`."""
     return tuple(
         replace(
             exchange, a=text(exchange.a), b=text(exchange.b), problem=text(exchange.problem), apart=text(exchange.apart)
@@ -78,27 +78,27 @@ def shown(exchanges: Iterable[Exchange], text: Callable[[str], str]) -> tuple[Ex
 
 
 class MeshKind(str, Enum):
-    """What of the network does not carry anything."""
+    """Which part of the network does not work."""
 
-    DEVICE = "device"  # of a node, whose others do
-    NODE = "node"  # none of its devices does
-    RAIL = "rail"  # no pair does on it, or hardly any
+    DEVICE = "device"  # one of a node, whose others work
+    NODE = "node"  # none of its devices works
+    RAIL = "rail"  # no pair works on it, or hardly any
     SWITCH = "switch"  # devices of several nodes on one rail: what they share
     ALL = "all"  # no device of any node
-    CUT = "cut"  # two sides, each of which is well inside
-    PARTLY = "partly"  # a device that reaches some partners and not others
-    PATH = "path"  # between two devices that are well with others
-    ONCE = "once"  # an exchange that failed, and succeeded when it was made again
-    GAP = "gap"  # a node lacks a device that others have, or nobody else has one
-    APART = "apart"  # the programs of two nodes did not meet
-    OPEN = "open"  # too few partners to tell
+    CUT = "cut"  # two sides, each of which works internally
+    PARTLY = "partly"  # a device that reaches some partners but not others
+    PATH = "path"  # between two devices that work with others
+    ONCE = "once"  # an exchange that failed, and succeeded when repeated
+    GAP = "gap"  # a node lacks a device that others have, or has one that nobody else has
+    APART = "apart"  # the programs of two nodes did not connect
+    OPEN = "open"  # too few partners to decide
 
 
 @dataclass(frozen=True, slots=True)
 class MeshFinding:
-    """One fault, or what cannot be told. `nodes` are those whose check says it; `words` what was observed.
+    """One fault, or an open question. `nodes` are those whose check reports it; `words` the observation.
 
-    `links` are pairs of nodes that might be tried again, of a path that failed.
+    `links` are pairs of nodes to retry, of a path that failed.
     """
 
     kind: MeshKind
@@ -115,7 +115,7 @@ def in_words(rails: Sequence[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MeshOfNode:
-    """What the exchanges say of one node: with how many others any was made, and each finding that names it."""
+    """One node's exchanges: the number of partners, and each finding that names it."""
 
     partners: int
     findings: tuple[MeshFinding, ...] = ()

@@ -1,4 +1,4 @@
-"""What a node is expected to be: its instance type, and the numbers that follow from it."""
+"""What a node is expected to have: its instance type, and the numbers that follow from it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 
-EC2 = "Amazon EC2"  # the vendor that the firmware of an instance names
+EC2 = "Amazon EC2"  # the vendor in an instance's firmware
 UNKNOWN_TYPE = "instance type unknown"
-OF_ITS_OWNER = ("memory_mib", "vcpus", "nvme")  # what machines outside EC2 are ordered with
-WITHOUT_NVLINKS = {"nvswitch": False, "nvswitches": 0}  # what `nvlinks=0` says besides
-WITHOUT_GPUS = {"nvlinks_per_gpu": 0, **WITHOUT_NVLINKS}  # what `gpus=0` says besides
+OF_ITS_OWNER = ("memory_mib", "vcpus", "nvme")  # configurable on machines outside EC2
+WITHOUT_NVLINKS = {"nvswitch": False, "nvswitches": 0}  # implied by `nvlinks=0`
+WITHOUT_GPUS = {"nvlinks_per_gpu": 0, **WITHOUT_NVLINKS}  # implied by `gpus=0`
 
 
 class UnknownType(Incomplete):
-    """Nothing says of which type it is."""
+    """Its type is unknown."""
 
 
 @collected_by()
 def instance_type(node: Node) -> str:
-    """Its EC2 instance type, by the inventory, its metadata service or DMI; elsewhere which machine (`DGX H100`).
+    """Its EC2 instance type, from the inventory, metadata service or DMI; elsewhere the machine (`DGX H100`).
 
     Raises Incomplete where it is unknown.
     """
@@ -50,7 +50,7 @@ def instance_type(node: Node) -> str:
 
 
 def _unknown(node: Node, what: str = "") -> UnknownType:
-    """That its type is unknown; `what` is the number that would do in its place."""
+    """The exception for an unknown type; `what` is the number that would be sufficient instead."""
     by_slurm = f"set instance_type in slurm.toml, or {what or '[expect]'}{' under [expect]' * bool(what)} in a policy"
     by_hand = f"give --instance-type or --expect{f' {what}=N' * bool(what)}"
     return UnknownType(f"the instance type is unknown; {by_slurm if node.drains else by_hand}", cause=UNKNOWN_TYPE)
@@ -71,7 +71,7 @@ resource_config = collected_as("resource_config", ResourceConfig)
 
 @collected_by()
 def instance_type_by_metadata(node: Node) -> str:
-    """Its instance type as EC2's metadata service reports it; empty where that does not."""
+    """Its instance type according to EC2's metadata service; empty if unknown."""
     try:
         return node.metadata.identity.instance_type
     except (Incomplete, NotApplicable):
@@ -86,7 +86,7 @@ def instance_id(node: Node) -> str:
 
 @collected_by()
 def type_row(node: Node) -> InstanceType:
-    """Its row of the catalogue of instance types. Raises Incomplete where it is in none."""
+    """Its row in the catalogue of instance types. Raises Incomplete if there is none."""
     row = node.catalog.instance_type(node.instance_type)
     if row is None and node.is_build_host:
         nothing = InstanceType(name=node.instance_type, source="")
@@ -105,7 +105,7 @@ def type_row(node: Node) -> InstanceType:
 
 
 def _near_type(name: str) -> str:
-    """` (did you mean …?)`, by the types of the same family."""
+    """` (did you mean …?)`, from the types of the same family."""
     from clusterproof.plugins.core.strict import nearest  # few types are unknown
 
     family = name.partition(".")[0]
@@ -114,14 +114,14 @@ def _near_type(name: str) -> str:
 
 @collected_by()
 def is_build_host(node: Node) -> bool:
-    """Whether an image is gated on a machine that only builds it: an EC2 type of a family without accelerators."""
+    """Whether an image is checked on a machine that only builds it: an EC2 type without accelerators."""
     return node.occasion == "ami" and node.platform.vendor == EC2 and node.catalog.accelerators(node.instance_type) == 0
 
 
 def expected(node: Node, what: str) -> int:
-    """How many `gpus`, `efa` or `nvlinks` (per GPU) it should have. Raises Incomplete where that is unknown.
+    """How many `gpus`, `efa` or `nvlinks` (per GPU) it should have. Raises Incomplete if unknown.
 
-    EFA may or may not be attached to an instance, so the most that its type can have is not expected.
+    EFA may or may not be attached to an instance, so its type's maximum is not expected.
     """
     if what in node.target.expect:
         return node.target.expect[what]
@@ -135,7 +135,7 @@ def expected(node: Node, what: str) -> int:
 
 @collected_by()
 def nvlinks_due(node: Node) -> int | None:
-    """How many active NVLinks each of its GPUs should have; None where that is unknown."""
+    """How many active NVLinks each of its GPUs should have; None if unknown."""
     try:
         return expected(node, "nvlinks")
     except Incomplete:
@@ -144,7 +144,7 @@ def nvlinks_due(node: Node) -> int | None:
 
 @collected_by()
 def is_outside_ec2(node: Node) -> bool:
-    """Whether the firmware names another vendor, and nobody gave it an EC2 type: only EC2 has EFA."""
+    """Whether the firmware names another vendor, and no EC2 type was given: only EC2 has EFA."""
     return not node.target.instance_type and node.platform.vendor not in ("", EC2)
 
 
@@ -182,12 +182,12 @@ boot = collected_as("boot", Boot)
 
 @collected_by()
 def same_machine(node: Node) -> tuple[str, ...]:
-    """The other nodes of its group that are the same machine, by the id of its boot; none where that is unknown."""
+    """Other nodes of its group that are the same machine, by boot id; none if unknown."""
     shared = node.group.shared("boot ids", _boot_ids)
     return tuple(name for boot_id in _boot_ids(node) for name in shared.get(boot_id, ()) if name != node.name)
 
 
 def _boot_ids(node: Node) -> list[str]:
-    """The id of its boot, where it is known."""
+    """Its boot id, if known."""
     boots = [reading["boot"] for reading in [readings(node, "boot")[0]] if reading]
     return [of["boot_id"] for boot in boots if (of := readings(boot, "boot_id")[0]).get("boot_id")]

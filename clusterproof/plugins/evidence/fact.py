@@ -1,4 +1,4 @@
-"""A fact about a node: its collectors, how it is decoded, and how many devices of a kind a node is believed to have."""
+"""Defines facts: the collectors that a fact reads, and how their data is decoded."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Any, Generic, Protocol, TypeVar, overload
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.field import NEVER_READ, Decode, every, objects, read, table
+from clusterproof.plugins.evidence.field import NEVER_READ, Decode, every, objects, read, table, value_of
 
 T = TypeVar("T")
 Devices = TypeVar("Devices", bound=Sized)
 
-# Collectors that only captures have: the probe neither asks the scheduler nor runs jobs.
+# Collectors that only captures have: the probe neither queries the scheduler nor runs jobs.
 ONLY_CAPTURED = frozenset({"nccl_tests", "slurm_node"})
-# What is asked of a job where it runs: device files are opened and libraries loaded, where -m names job alone.
+# Collectors for a node with a running job: they open device files and load libraries, only if -m names job.
 OF_A_JOB = frozenset({"container"})
-# And those that load the hardware: nodes are asked for them in a second pass.
+# Collectors that load the hardware: they run in a second pass.
 LOADING = frozenset(
     {
         *("dcgm_diag", "efa_loopback", "fs_bandwidth", "gpu_bandwidth", "gpu_gemm", "nccom", "node_busbw"),
@@ -35,10 +35,10 @@ _WHY = {
     Status.UNCOLLECTED: "was not collected",
     Status.NOT_ASKED: "was not requested",
 }
-UNFINISHED = (Status.TIMED_OUT, Status.STUCK, Status.BROKE)  # what it had sent by then is known
+UNFINISHED = (Status.TIMED_OUT, Status.STUCK, Status.BROKE, Status.DENIED)  # what it had sent by then is known
 EXPECTED = "; expected "
 SAME_CHOICE = "; expected a run, or a recording of one, with the same -m and -k"
-NOT_COLLECTED = "evidence was not collected"  # one gap of a capture, however many commands it lacks
+NOT_COLLECTED = "evidence was not collected"  # one cause for a whole capture, however many commands it lacks
 
 GPUS = "GPUs"
 PCI_DEVICES = "PCI devices"
@@ -49,19 +49,19 @@ DISKS = "NVMe controllers"
 MEMORY_CONTROLLERS = "memory controllers"
 NEURON_DEVICES = "Neuron devices"
 MOST: Mapping[str, int] = {
-    GPUS: 64,  # NVIDIA's driver knows 32 in a machine (NV_MAX_DEVICES in its nvlimits.h)
+    GPUS: 64,  # NVIDIA's driver supports 32 in a machine (NV_MAX_DEVICES in its nvlimits.h)
     NEURON_DEVICES: 64,  # the largest machine has 16
-    SWITCHES: 256,  # as many as there are numbers of buses in a segment
+    SWITCHES: 256,  # the number of buses in a segment
     NICS: 1024,  # a port has up to some hundreds of virtual functions
     INTERFACES: 1024,
     DISKS: 1024,
-    MEMORY_CONTROLLERS: 1024,  # some dozens to a socket
-    PCI_DEVICES: 4096,  # all of these, with their functions
+    MEMORY_CONTROLLERS: 1024,  # some dozens per socket
+    PCI_DEVICES: 4096,  # including functions
 }
 
 
 def believed(devices: Devices, kind: str) -> Devices:
-    """The devices of one kind of MOST. Raises Incomplete where there are more than any machine has."""
+    """The devices of one kind in MOST. Raises Incomplete for more than any machine has."""
     if len(devices) > MOST[kind]:
         seen = f"{len(devices):,} {kind} were reported; expected at most {MOST[kind]:,}"
         raise Incomplete(seen, cause=f"more {kind} were reported than a machine has")
@@ -69,67 +69,67 @@ def believed(devices: Devices, kind: str) -> Devices:
 
 
 def believed_each(kind: Callable[[dict[str, Any]], T], of: str) -> Callable[[object], tuple[T, ...]]:
-    """A decoder of records that are a list of JSON objects, of one kind of MOST."""
+    """A decoder for a list of JSON objects, of one kind in MOST."""
     decode = every(kind)
     return lambda data: believed(decode(data), of)
 
 
 @record
 class CollectorData:
-    """What one collector returned: a JSON object, whose values are read one by one."""
+    """One collector's JSON object, whose values are decoded one by one."""
 
     value: Mapping[str, Any]
     collector: str = ""
 
     def get(self, key: str, decode: Decode[T]) -> T:
         """One value of it. Raises Incomplete, NotApplicable."""
-        return read(self.value.get(key), decode, f"{self.collector}: {key}")
+        return value_of(self.value, key, decode, f"{self.collector}: {key}")
 
 
 class Absent(Incomplete):
-    """What a collector reads does not exist on the node. Incomplete, unless the fact knows better."""
+    """What a collector reads does not exist on the node: incomplete, unless the fact decides otherwise."""
 
 
 class EvidenceSource(Protocol):
-    """A node: where collectors are found and facts are kept."""
+    """A node as facts need it: its collectors' data, and a cache of its facts."""
 
     @property
     def evidence(self) -> NodeEvidence:
-        """All that came back from it."""
+        """All its evidence."""
 
     def collector(self, name: str) -> Collected:
-        """One collector's answer. Raises Incomplete where the node was not reached."""
+        """One collector's answer. Raises Incomplete if the node was not reached."""
 
     @property
     def collectors(self) -> Mapping[str, Collected]:
-        """The answers of all collectors. Raises Incomplete where the node was not reached."""
+        """The answers of all collectors. Raises Incomplete if the node was not reached."""
 
     @property
     def if_denied(self) -> str:
-        """What to do where a collector was denied, as the end of a sentence; empty where its own message says it."""
+        """What to do if a collector was denied, as the end of a sentence; empty if its own message says it."""
 
     @property
     def facts(self) -> dict[Any, Any]:
-        """Facts already read, with the exceptions of those that could not be."""
+        """Cached facts, including the exceptions of unreadable ones."""
 
 
 class Fact(Generic[T]):
-    """A property of a node, read once; what could not be read raises the same Incomplete every time."""
+    """A cached property of a node; one that could not be read raises the same Incomplete every time."""
 
     def __init__(self, collectors: tuple[str, ...], decode: Callable[..., T], uncaptured: str = "") -> None:
         self.collectors = collectors
         self.decode = decode
-        self.uncaptured = uncaptured  # why it has no meaning where the evidence has no such collector
+        self.uncaptured = uncaptured  # why it is not applicable if the evidence lacks the collector
         self.__doc__ = decode.__doc__
 
         self.name = ", ".join(collectors)
-        self.key: object = self  # under which a node keeps it
+        self.key: object = self  # its key in a node's cache
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = self.key = name
 
     def of(self, node: EvidenceSource) -> T:
-        """The fact of a node, where it stands alone and is not a property. Raises Incomplete, NotApplicable."""
+        """The fact of a node, for a fact that is not a property. Raises Incomplete, NotApplicable."""
         return self.__get__(node, type(node))
 
     @overload
@@ -155,13 +155,13 @@ class Fact(Generic[T]):
                 node, *(answer_of(name, node.collector(name), node.if_denied) for name in self.collectors)
             )
         except (Incomplete, NotApplicable) as unread:
-            return _again(unread)  # without the frames that it has passed, and all that they hold
+            return _again(unread)  # without the traceback, and everything it references
         except Exception as broke:  # a node can send anything: what cannot be decoded is incomplete
             return Incomplete(*_not_understood(self.name, broke))
 
 
 def _again(unread: T) -> T:
-    """The same exception once more, as `copy` makes it, whose import would cost each prolog more than all of these."""
+    """A copy of the exception; importing `copy` would take a prolog longer than all of these."""
     reduced: Any = unread.__reduce__()
     kind, values, *state = reduced
     made = kind(*values)
@@ -170,7 +170,7 @@ def _again(unread: T) -> T:
 
 
 def _not_understood(name: str, broke: Exception) -> tuple[str, str]:
-    """The message and the cause of a fact that could not be decoded."""
+    """Message and cause for a fact that could not be decoded."""
     cause = f"{name.replace('_', ' ')} could not be understood: {type(broke).__name__}"
     return f"{cause}: {str(broke)[:200]} ({place_of(broke)})", cause
 
@@ -180,7 +180,7 @@ def _is_captured(collector: Collected | None) -> bool:
 
 
 def collected_by(*collectors: str) -> Callable[[Callable[..., T]], Fact[T]]:
-    """Make a fact of a method that takes what these collectors returned, in this order."""
+    """Make a fact from a method that takes these collectors' values, in this order."""
 
     def fact(decode: Callable[..., T]) -> Fact[T]:
         return Fact(collectors, decode)
@@ -189,7 +189,7 @@ def collected_by(*collectors: str) -> Callable[[Callable[..., T]], Fact[T]]:
 
 
 def collected_as(collector: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[T]:
-    """Make a fact of all that one collector returned, as a class that reads its values."""
+    """Make a fact from a collector's whole value, as a class that reads it."""
 
     def decode(_node: EvidenceSource, answer: CollectorData) -> T:
         return kind(answer.value)
@@ -199,7 +199,7 @@ def collected_as(collector: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact
 
 
 def captured_as(collector: str, kind: Callable[[Mapping[str, Any]], T], what: str) -> Fact[T]:
-    """Make a fact of one of ONLY_CAPTURED; not applicable where no `what` (`log of dcgmi diag`) was captured.
+    """Make a fact from one of ONLY_CAPTURED; not applicable if no `what` (`log of dcgmi diag`) was captured.
 
     Raises ValueError.
     """
@@ -211,9 +211,9 @@ def captured_as(collector: str, kind: Callable[[Mapping[str, Any]], T], what: st
 def list_collected_as(
     collector: str, key: str, kind: Callable[[Mapping[str, Any]], T], of: str = ""
 ) -> Fact[tuple[T, ...]]:
-    """Make a fact of a list that one collector returned, as a class that reads each entry's values.
+    """Make a fact from a list returned by a collector, as a class that reads each entry.
 
-    `of` is what they are, of MOST, where a machine has only so many.
+    `of` is their kind in MOST, if a machine's number is limited.
     """
 
     def decode(_node: EvidenceSource, answer: CollectorData) -> tuple[T, ...]:
@@ -225,27 +225,35 @@ def list_collected_as(
 
 
 def _with_unread(value: Mapping[str, Any], why: str) -> dict[str, Any]:
-    """What a collector returned before it ended: in each list, behind what it came to, the names of the rest."""
+    """What a collector returned before it ended: in each list, its results are followed by the names of the rest."""
     lists = {key: (value[key], value[f"all_{key}"]) for key in value if f"all_{key}" in value}
     unread = {key: [{**name, NEVER_READ: why} for name in names[len(read) :]] for key, (read, names) in lists.items()}
-    return {**value, **{key: [*value[key], *rest] for key, rest in unread.items()}}
+    return {**value, **{key: [*value[key], *rest] for key, rest in unread.items()}, NEVER_READ: why}
+
+
+def _is_of_some(collector: Collected) -> bool:
+    """Whether what a collector sent before its end is worth reading: one that was denied each device says so itself."""
+    if collector.status is not Status.DENIED:
+        return bool(collector.value)
+    value = collector.value if isinstance(collector.value, dict) else {}
+    return any(NEVER_READ not in entry for key in value if f"all_{key}" in value for entry in value[key])
 
 
 def answer_of(name: str, collector: Collected, if_denied: str = "") -> CollectorData:
-    """What a collector returned, if only before it hung; `if_denied` ends the message where access was denied.
+    """What a collector returned, possibly before it hung; `if_denied` ends the message if access was denied.
 
     Raises Absent, Incomplete.
     """
     if collector.status is Status.READ:
         return CollectorData(read(collector.value, table, name), name)
-    if collector.status in UNFINISHED and collector.value:
+    if collector.status in UNFINISHED and _is_of_some(collector):
         why = collector.detail or _WHY[collector.status]
         return CollectorData(_with_unread(read(collector.value, table, name), why), name)
     detail = f" ({collector.detail[:300]})" if collector.detail else ""
     if collector.status is Status.ABSENT:
         raise Absent(f"{name}: not on this node{detail}", cause=f"{name} is not on the node")
     why = _WHY[collector.status]
-    says_it = EXPECTED in collector.detail  # what would help, in the collector's own words
+    says_it = EXPECTED in collector.detail  # the collector's own message says what would help
     to_do = {Status.DENIED: "" if says_it else if_denied, Status.NOT_ASKED: SAME_CHOICE}.get(collector.status, "")
     cause = NOT_COLLECTED if collector.status is Status.UNCOLLECTED else f"{name} {why}"
     raise Incomplete(f"{name}: {why}{detail}{to_do}", cause=cause)

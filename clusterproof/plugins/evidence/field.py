@@ -1,4 +1,4 @@
-"""Typed reading of what a device reported: one descriptor per value, decoded when it is read."""
+"""Typed fields of a reported JSON object: one descriptor for each value, decoded when it is read."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Thing = TypeVar("Thing")
 Otherwise = TypeVar("Otherwise")
 Decode: TypeAlias = Callable[[object], T]
 
-MAX_TEXT = 2_000  # characters of one value; what a healthy node reports is far shorter
+MAX_TEXT = 2_000  # characters of a value; healthy nodes report far shorter ones
 TOO_LARGE = 10**24  # for any count, size or time
 _SPACE = Pattern(r"\s")
 MAX_OUTPUT = 300_000  # characters of a tool's output; the probe sends at most 256 KiB
-NEVER_READ = "never_read"  # the key of why all else is unknown of a device, before which its collector ended
-UNCAPTURED = "UNCOLLECTED"  # the error in place of what no captured file has
+NEVER_READ = "never_read"  # the key for why everything else is unknown about a device that the collector did not reach
+UNCAPTURED = "UNCOLLECTED"  # the error for what no captured file contains
 UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "DEPRECATED"})
 
 
 class Device(Protocol):
-    """Anything with the JSON object that was reported of it."""
+    """Any object with the JSON object that was reported of it."""
 
     @property
     def data(self) -> Mapping[str, Any]:
@@ -33,18 +33,18 @@ class Device(Protocol):
 
 @record
 class Reported:
-    """What a node, or a service, reported of one thing as a JSON object: its values are Fields, decoded when read."""
+    """A JSON object that a node or service reported; its values are Fields, decoded when they are read."""
 
     data: Mapping[str, Any]
 
 
 class Field(Generic[T]):
-    """One value of a device. Reading it raises Incomplete or NotApplicable where the node could not report it."""
+    """One value of a device. Reading it raises Incomplete or NotApplicable if the node could not report it."""
 
     def __init__(self, decode: Callable[[object], T], key: str = "", where: str = "") -> None:
         self.decode = decode
         self.key = key
-        self.where = where  # what messages call it; else its key
+        self.where = where  # its name in messages; else its key
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.key = self.key or name
@@ -58,35 +58,32 @@ class Field(Generic[T]):
         if device is None:
             return self
         data = device.data.get(self.key)
-        if data is None and (why := device.data.get(NEVER_READ)):
-            raise Incomplete(
-                f"{self.where} was not read ({str(why)[:300]})",
-                cause="devices behind one that did not answer were not read",
-            )
+        if data is None:
+            require_read(device.data, self.where)
         try:
             return self.decode(data)
-        except Exception:  # which `read` has words for
+        except Exception:  # `read` has a message for it
             return read(data, self.decode, self.where)
 
 
 def known(fact: Callable[[], T], otherwise: Otherwise) -> T | Otherwise:
-    """A fact that a check goes on without: where it cannot be read, that part is incomplete, and another stands in."""
+    """An optional fact of a check: if it is unreadable, that part is incomplete, and a default is used."""
     with part:
         return fact()
     return otherwise
 
 
 def each(things: Iterable[Thing], fact: Callable[[Thing], T]) -> Iterator[T]:
-    """The fact of each thing of which it can be read; of the others that part of the check is incomplete."""
+    """The fact for each item for which it is readable; others make that part of the check incomplete."""
     for thing in things:
         with part:
             yield fact(thing)
 
 
 def readings(device: object, *names: str) -> tuple[dict[str, Any], list[Incomplete | NotApplicable]]:
-    """Those of a device's values that could be read, and why the others could not.
+    """A device's readable values, and why the others are not.
 
-    For a check that looks at several values: a fault in one of them outranks another that could not be read.
+    For a check of several values: a fault in one takes precedence over another that is unreadable.
     """
     reported: dict[str, Any] = {}
     unread: list[Incomplete | NotApplicable] = []
@@ -99,17 +96,32 @@ def readings(device: object, *names: str) -> tuple[dict[str, Any], list[Incomple
 
 
 def require(unread: Iterable[Incomplete | NotApplicable]) -> None:
-    """Raise the first Incomplete of `readings`, else the first NotApplicable, if there is one."""
+    """Raise the first Incomplete of `readings`, else the first NotApplicable, if any."""
     for why in sorted(unread, key=lambda why: isinstance(why, NotApplicable)):
         raise why
 
 
 class Unreadable(Incomplete):
-    """The node asked for a value, and was answered by an error."""
+    """The node tried to read the value and got an error."""
+
+
+def require_read(data: Mapping[str, Any], what: str) -> None:
+    """Raise Incomplete where what lacks in these values was never read, and say why."""
+    if why := data.get(NEVER_READ):
+        cause = "devices that failed, and those behind one that hung, were not read"
+        raise Incomplete(f"{what} was not read ({str(why)[:300]})", cause=cause)
+
+
+def value_of(data: Mapping[str, Any], key: str, decode: Decode[T], where: str = "") -> T:
+    """Decode one of these values, which messages call `where` or by its key. Raises Incomplete, NotApplicable."""
+    value = data.get(key)
+    if value is None:
+        require_read(data, where or key)
+    return read(value, decode, where or key)
 
 
 def read(data: object, decode: Callable[[object], T], where: str) -> T:
-    """Decode one value that may be an error object. Raises Incomplete, NotApplicable."""
+    """Decode a value that may be an error object. Raises Incomplete, NotApplicable."""
     try:
         return decode(data)
     except (Incomplete, NotApplicable):
@@ -129,14 +141,14 @@ def read(data: object, decode: Callable[[object], T], where: str) -> T:
 
 
 def whole(data: object) -> int:
-    """A whole number of at most 24 digits; a boolean is none. Raises TypeError."""
+    """A whole number of at most 24 digits, but no boolean. Raises TypeError."""
     if type(data) is not int or not -TOO_LARGE < data < TOO_LARGE:
         raise TypeError
     return data
 
 
 def number(data: object) -> float:
-    """A number that is neither infinite nor none at all. Raises TypeError."""
+    """A finite number. Raises TypeError."""
     if isinstance(data, bool) or not isinstance(data, (int, float)) or not abs(data) < TOO_LARGE:
         raise TypeError
     return float(data)
@@ -157,12 +169,12 @@ def text(data: object) -> str:
 
 
 def word(data: object) -> str:
-    """The name that a process has given itself, as one word: it is no sentence about a job, a user or a GPU."""
+    """The name that a process has given itself, as one word, so that it cannot imitate a sentence."""
     return _SPACE.sub("_", text(data))
 
 
 def output(data: object) -> str:
-    """What a tool printed, whole: at most MAX_OUTPUT characters. Raises TypeError, ValueError."""
+    """A tool's complete output: at most MAX_OUTPUT characters. Raises TypeError, ValueError."""
     if not isinstance(data, str):
         raise TypeError
     if len(data) > MAX_OUTPUT:
@@ -171,7 +183,7 @@ def output(data: object) -> str:
 
 
 def optional(decode: Callable[[object], T]) -> Callable[[object], T | None]:
-    """What `decode` reads, or None where the node reported null."""
+    """The result of `decode`, or None if the node reported null."""
 
     def decode_optional(data: object) -> T | None:
         return None if data is None else decode(data)
@@ -197,7 +209,7 @@ def every(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ..
 
 
 def at_least_one(entries: list[T], what: str) -> list[T]:
-    """A list that cannot be empty where everything was reported. Raises Incomplete."""
+    """A list that cannot be empty if everything was reported. Raises Incomplete."""
     if not entries:
         raise Incomplete(f"no {what} was reported; expected at least one", cause=f"no {what} was reported")
     return entries
@@ -211,7 +223,7 @@ def table(data: object) -> dict[str, Any]:
 
 
 def values(data: object) -> list[object]:
-    """A list of anything; each entry is to be read by itself. Raises TypeError."""
+    """A list of anything; entries are decoded individually. Raises TypeError."""
     if not isinstance(data, list):
         raise TypeError
     return data

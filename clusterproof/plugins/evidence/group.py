@@ -1,4 +1,4 @@
-"""The nodes that are meant to be alike, what most of them have, and who differs."""
+"""Groups of nodes that should be alike: what most of them have, and which differ."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from clusterproof.plugins.evidence.field import each
 
 T = TypeVar("T")
 N = TypeVar("N", bound="Member")
-ABSENT = "none"  # the word for what a node does not have
-Values = Mapping[str, str | None]  # by name; None: unknown of this node
+ABSENT = "none"  # the word for a value that a node lacks
+Values = Mapping[str, str | None]  # by name; None: unknown for this node
 
 
 class Member(Protocol):
@@ -28,22 +28,22 @@ class Member(Protocol):
 
     @property
     def group(self) -> Group[Any]:
-        """The nodes that are meant to be like it, and itself."""
+        """The nodes that should be like it, including itself."""
 
     def threshold(self, name: str) -> float:
-        """A number of the catalogue or of the site's policy."""
+        """A threshold from the catalogue or the site's policy."""
 
 
 @record
 class Difference:
-    """One value in which a node differs from its group; `usual` is empty where no value has a majority."""
+    """A value in which a node differs from its group; `usual` is empty if no value has a majority."""
 
     name: str
     own: str
     usual: str
     alike: int
     reporting: int
-    others: str = ""  # where there is no majority: `A on 2, B on gpu007`
+    others: str = ""  # without a majority: `A on 2, B on gpu007`
 
     @property
     def observed(self) -> str:
@@ -59,7 +59,7 @@ class Difference:
 
 @record
 class Usual:
-    """The most frequent value of the nodes that report one, and how many of them have it."""
+    """The most frequent value among nodes that report one, and how many have it."""
 
     value: str
     alike: int
@@ -73,7 +73,7 @@ class Usual:
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> Usual:
-        """From the value that each node reports, by the node's name."""
+        """From the reported values, by node name."""
         counter = Counter(values.values())
         value, alike = max(counter.items(), key=lambda item: item[1], default=("", 0))
         only = {value: name for name, value in values.items() if counter[value] == 1}
@@ -83,11 +83,11 @@ class Usual:
 
 @record
 class Median:
-    """The middle of what so many nodes measure."""
+    """The median of a measurement over so many nodes."""
 
     value: float
     nodes: int
-    is_comparable: bool  # whether there are enough of them for one to be compared with the others
+    is_comparable: bool  # whether there are enough nodes to compare one with the others
 
 
 class Group(Generic[N]):
@@ -98,7 +98,7 @@ class Group(Generic[N]):
     def __init__(self, nodes: Iterable[N] = (), catalog: Catalog = PACKAGED, *, is_part: bool = False) -> None:
         self.nodes = list(nodes)
         self.catalog = catalog
-        self.is_part = is_part  # whether the inventory is known to have nodes that the run does not
+        self.is_part = is_part  # whether the inventory is known to have more nodes than the run
         self.common: dict[str, frozenset[str]] = {}
         self.counted: dict[str, Mapping[str, Counter[str]]] = {}
         self.measured: dict[str, Mapping[str, Median]] = {}
@@ -108,9 +108,9 @@ class Group(Generic[N]):
         self.computed: dict[str, Any] = {}
 
     def most(self, what: str, read: Callable[[N], Iterable[str]]) -> frozenset[str]:
-        """What more than half of its nodes report under `what`; nothing in a group too small to have a majority.
+        """What more than half of its nodes report under `what`; empty in a group too small for a majority.
 
-        A node that reports none counts on neither side.
+        Nodes that report nothing do not count.
         """
         if what not in self.common:
             self.common[what] = self._most(read)
@@ -120,7 +120,7 @@ class Group(Generic[N]):
         counts: Counter[str] = Counter()
         reporting = 0
         for node in self.nodes:
-            with suppress(Exception), Recording():  # what one node reported costs no other its verdict
+            with suppress(Exception), Recording():  # one node's bad data must not affect others
                 counts.update(set(read(node)))
                 reporting += 1
         if reporting < self.catalog.threshold("group.minimum_nodes"):
@@ -129,9 +129,9 @@ class Group(Generic[N]):
         return frozenset(entry for entry, count in counts.items() if count > majority)
 
     def shared(self, what: str, read: Callable[[N], Iterable[str]]) -> Mapping[str, tuple[str, ...]]:
-        """What more than one of its nodes report under `what`, each with the names of those that do.
+        """What several of its nodes report under `what`, with their names.
 
-        A node that reports none does not count.
+        Nodes that report nothing do not count.
         """
         if what not in self.owners:
             owners: dict[str, list[str]] = {}
@@ -143,18 +143,18 @@ class Group(Generic[N]):
         return self.owners[what]
 
     def once(self, what: str, compute: Callable[[Group[N]], T]) -> T:
-        """What is computed of all its nodes, the first time that somebody asks."""
+        """A value computed from all its nodes, on first use."""
         if what not in self.computed:
             self.computed[what] = compute(self)
         return self.computed[what]  # type: ignore[no-any-return]
 
     def keep(self, nodes: Iterable[N]) -> None:
-        """Have these nodes instead, and forget those that were."""
+        """Replace the group's nodes, and forget the old ones."""
         self.nodes = list(nodes)
         self.computed.clear()
 
     def medians(self, what: str, read: Callable[[N], Mapping[str, float]]) -> Mapping[str, Median]:
-        """The median of what its nodes measure, by the measurement's name. A node without one does not count."""
+        """The median of each measurement, by name. Nodes without one do not count."""
         if what not in self.measured:
             by_name: dict[str, list[float]] = {}
             for node in self.nodes:
@@ -168,14 +168,14 @@ class Group(Generic[N]):
         return self.measured[what]
 
     def counts(self, what: str, read: Callable[[N], Values]) -> Mapping[str, Counter[str]]:
-        """How many nodes report each value, by the value's name. A node that reports none does not count."""
+        """How many nodes report each value, by name. Nodes that report none do not count."""
         if what not in self.counted:
             by_name = _by_name(self.values(what, read), absent=None)
             self.counted[what] = {name: Counter(values.values()) for name, values in by_name.items()}
         return self.counted[what]
 
     def values(self, what: str, read: Callable[[N], Values]) -> Mapping[str, Values]:
-        """What each of its nodes reports under `what`, by the node's name; those that report nothing are left out."""
+        """What each of its nodes reports under `what`, by node name, without those that report nothing."""
         if what not in self.read:
             self.read[what] = {}
             for node in self.nodes:
@@ -184,7 +184,7 @@ class Group(Generic[N]):
         return self.read[what]
 
     def usual(self, what: str, read: Callable[[N], Values], absent: str | None = ABSENT) -> Mapping[str, Usual]:
-        """What most of its nodes report, by the value's name. A node that reports none does not count."""
+        """What most of its nodes report, by name. Nodes that report none do not count."""
         if what not in self.usuals:
             by_name = _by_name(self.values(what, read), absent)
             self.usuals[what] = {name: Usual.of(values) for name, values in by_name.items()}
@@ -196,11 +196,11 @@ def differences(
 ) -> tuple[Difference, ...]:
     """The values in which a node differs from most of its group, or of `among`; `what` names the set of values.
 
-    A value that a node lacks is not there: leave it out, or say None where it could not be read. `absent` is what such
-    a node has instead; with None only the nodes that have the value are compared. Raises what `read` raises for this
-    node, and NotApplicable where there is nothing to compare with.
+    Leave out a value that a node lacks, or return None if it could not be read. `absent` is what such a node has
+    instead; with None only nodes with the value are compared. Raises what `read` raises for this node, and
+    NotApplicable if there is nothing to compare with.
     """
-    own = read(node)  # once more than the group did: what cannot be read of this node is for its own check to say
+    own = read(node)  # repeated for this node, whose own check reports what is unreadable
     usual = (among or node.group).usual(what, read, absent)
     least = int(node.threshold("group.compared_nodes"))
     reporting = max((common.reporting for common in usual.values()), default=0)
@@ -212,7 +212,7 @@ def differences(
 
 
 def differing(node: N, what: str, read: Callable[[N], Values]) -> tuple[Difference, ...]:
-    """The same of the nodes that have the value; nothing in a group too small to compare, where more is evaluated."""
+    """The same for nodes that have the value; empty in a group too small to compare, for checks that evaluate more."""
     try:
         return differences(node, what, read, absent=None)
     except NotApplicable:
@@ -220,7 +220,7 @@ def differing(node: N, what: str, read: Callable[[N], Values]) -> tuple[Differen
 
 
 def usual_of(node: N, what: str, read: Callable[[N], Values], name: str, absent: str | None = ABSENT) -> Usual | None:
-    """What more than half of its group, and more than one node, report under a name; None where nothing is."""
+    """What more than half of its group, and more than one node, report under a name; None if there is no such value."""
     usual = node.group.usual(what, read, absent).get(name)
     if usual is None or usual.reporting < int(node.threshold("group.compared_nodes")):
         return None
@@ -230,7 +230,7 @@ def usual_of(node: N, what: str, read: Callable[[N], Values], name: str, absent:
 def in_words(deviations: Iterable[Difference]) -> str:
     """The differences as a message: `kernel A, driver B; expected X as on 15 of 16 nodes, Y as on …`.
 
-    What is expected of several is said once.
+    An expectation shared by several is stated once.
     """
     deviations = tuple(deviations)
     expected = ", ".join(dict.fromkeys(deviation.expected for deviation in deviations))
@@ -238,7 +238,7 @@ def in_words(deviations: Iterable[Difference]) -> str:
 
 
 def compared(thing: T, values: Mapping[str, Callable[[T], str | None]]) -> Values:
-    """Each of these values of a thing; None where it could not be read, and that part of the check is incomplete."""
+    """Each of these values of an item; None for an unreadable one, which makes that part of the check incomplete."""
     return {**dict.fromkeys(values), **dict(each(values.items(), lambda value: (value[0], value[1](thing))))}
 
 

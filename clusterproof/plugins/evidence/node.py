@@ -1,4 +1,4 @@
-"""A node of the cluster: what it was expected to be, and everything it reported, typed."""
+"""A node of the cluster: its expectations, and its evidence as typed facts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _slurm_nodes(captured: Mapping[str, Any]) -> SlurmNodes:
 
 @record
 class Node:
-    """One node. A fact raises Incomplete where the node could not report it, NotApplicable where it has no meaning."""
+    """One node. A fact raises Incomplete if the node could not report it, NotApplicable if it is meaningless there."""
 
     target: Target
     evidence: NodeEvidence
@@ -80,7 +80,8 @@ class Node:
     def collectors(self) -> Mapping[str, Collected]:
         """The answers of all collectors. Raises Incomplete where the node was not reached."""
         if self.evidence.unreached:
-            raise Incomplete(self.why_unreached, cause=self.why_unreached)
+            why = self.why_unreached
+            raise Incomplete(f"{why}: {self.evidence.detail}" if self.evidence.detail else why, cause=why)
         return self.evidence.collectors
 
     def collector(self, name: str) -> Collected:

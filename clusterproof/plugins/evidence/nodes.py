@@ -1,4 +1,4 @@
-"""The nodes of a run, each beside those of its group and all others."""
+"""The nodes of a run, each with the others of its group and all others."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Nodes together: what one measurement of a pair or a group brought, what all come to, and what is one node's."""
+"""Measurements between nodes: single results of pairs and groups, overall findings, and those on one node."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from enum import Enum
@@ -17,7 +17,7 @@ RDMA_MESH = "rdma_mesh"  # the meter that measures no bandwidth
 
 
 class Failure(str, Enum):
-    """A kind of failure that says nothing of a network, as journals have it; all others are of no kind."""
+    """A kind of failure that says nothing about the network; other failures have no kind."""
 
     NO_PROGRAM = "no program"  # a node does not have the meter's
     NO_RDMA = "no RDMA"  # neither node has any RDMA hardware
@@ -25,9 +25,18 @@ class Failure(str, Enum):
     APART = "apart"  # the ranks of one job did not become one: what to do, the launcher knows
 
 
+_PHRASES = {  # of versions before journals had kinds: these words never change
+    "is not installed: looked": Failure.NO_PROGRAM,
+    "is not a program here": Failure.NO_PROGRAM,
+    "no RDMA device on either node": Failure.NO_RDMA,
+    "by no fault of its own": Failure.NOT_AT_FAULT,
+    "the ranks did not find each other": Failure.APART,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One run. `busbw_gb_per_s` (10^9 bytes a second) is None where the run failed, and `problem` then says why.
+    """One run. `busbw_gb_per_s` (10^9 bytes a second) is None if it failed, with the reason in `problem`.
 
     `size_bytes` is the message's; `is_correct` is None where results were not compared with the right ones. `network`
     is what the run itself proves of the network that it used ("efa, 32 devices", "Socket", "eth0"), empty where it
@@ -58,6 +67,13 @@ class Reading:
         """Whether it brought what it was made for."""
         return self.busbw_gb_per_s is not None or bool(self.exchanges)
 
+    @staticmethod
+    def failure_in(record: Mapping[str, str]) -> Failure | None:
+        """The kind of a failure in a journal; older journals have only words. Raises ValueError."""
+        if "failure" in record:
+            return Failure(record["failure"]) if record["failure"] else None
+        return next((kind for phrase, kind in _PHRASES.items() if phrase in record.get("problem", "")), None)
+
 
 MAX_GB_PER_S = 100_000.0  # no network and no NVLink domain comes near it
 
@@ -69,7 +85,7 @@ def is_believable(gb_per_s: float | None) -> bool:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Pair:
-    """Two nodes, in the order of their names: use `pair`."""
+    """Two nodes, ordered by name: use `pair`."""
 
     a: str
     b: str
@@ -98,7 +114,7 @@ def pair(node: str, other: str) -> Pair:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Three nodes or more, in the order in which their ranks are numbered."""
+    """At least three nodes, in the order of their ranks."""
 
     nodes: tuple[str, ...]
 
@@ -131,7 +147,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredGroup:
-    """One group that was measured, and what its bandwidths (10^9 bytes a second) are compared with.
+    """A measured group, and the bandwidths (10^9 bytes a second) that it is compared with.
 
     `others_gb_per_s` is usual for the other groups of its size, `smallest` are the smallest groups' size and what is
     usual for them, `floor_gb_per_s` is known of so many nodes; None where there is nothing to compare with.
@@ -148,7 +164,7 @@ class MeasuredGroup:
 
 
 class Kind(str, Enum):
-    """The kind of fault."""
+    """The kind of a fault: of a node, a link, a place, …"""
 
     SLOW_NODE = "slow node"
     FAILING_NODE = "failing node"
@@ -163,7 +179,7 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How much slower than normal (0.07 is 7 %), from how many measurements.
+    """How much slower than normal (0.07 is 7 %), and the number of measurements.
 
     `low` and `high` hold the truth 19 times in 20; `confidence` is the chance that no healthy node of the run looks so.
     """
@@ -197,7 +213,7 @@ class PairFault:
 
 
 class Between(Protocol):
-    """Everything that a run measured between nodes."""
+    """All measurements between the nodes of a run."""
 
     def of_node(self, node: str) -> PairsOfNode:
         """What was measured of a node. Raises Incomplete, and NotApplicable for a node that belongs to no job."""
@@ -205,7 +221,7 @@ class Between(Protocol):
 
 @dataclass(frozen=True)
 class PairsOfNode:
-    """What was measured of one node, with all its partners."""
+    """The measurements of one node with all its partners."""
 
     measured: tuple[Measurement, ...]
     if_none: Incomplete | NotApplicable  # why nothing was

@@ -1,4 +1,4 @@
-"""Forms of output that a person may have collected, and values out of text that nobody has checked."""
+"""Formats of output that a person may have collected, and strict parsing of untrusted text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clusterproof.plugins.core.errors import ClusterproofError
 
 
 class CaptureError(ClusterproofError, ValueError):
-    """A text of a known form that cannot be understood; the message says what is wrong with it."""
+    """A text of a known form that cannot be read; the message says why."""
 
 
 def no_line(_line: str) -> bool:
@@ -33,7 +33,7 @@ def one(_text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One form of output, recognised by its text alone: a file's name does not count.
+    """A format of output, recognized by its text alone, whatever the file's name.
 
     Texts come decoded, with \\n at the end of lines, and without ANSI escapes, prompts and typed command lines. A file
     with the outputs of several commands is cut at prompts and at lines that `begins` recognises; every form that

@@ -1,4 +1,4 @@
-"""A recorded run, and the form of its folder.
+"""A recorded run, and the layout of its folder.
 
 `DIR/cluster.json` names the nodes; `DIR/nodes/` holds one file of evidence for each, in the form of
 `clusterproof.plugins.core.evidence.to_json`.

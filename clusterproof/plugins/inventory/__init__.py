@@ -1,4 +1,4 @@
-"""`--cluster X`: what X may be, and how X turns into a cluster; who knows the nodes has a file."""
+"""`--cluster X`: resolves X to a cluster; one file for each source of nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AS_FILE = "the name is that of a file here; for a HyperPod cluster called so, gi
 def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
     """The cluster that X names.
 
-    `options` are settings of the command line (`user`, `identity_file`, …): they outrank the inventory's own.
+    `options` are command-line settings (`user`, `identity_file`, …), which override the inventory's own.
     Raises InventoryError.
     """
     for kind in KINDS:
@@ -42,7 +42,7 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
 def narrow(cluster: Cluster, nodes: str = "", exclude: str = "") -> Cluster:
     """The cluster with only `nodes` and without `exclude`: nodesets; empty ones change nothing.
 
-    Raises InventoryError where one names a stranger, nothing is left, or another author's inventory has a name twice.
+    Raises InventoryError for an unknown node, an empty result, or duplicate names from a third-party inventory.
     """
     kept = each_once(cluster.targets, f"{cluster.name:.80}")
     if nodes:
@@ -61,7 +61,7 @@ def with_expectations(
 ) -> Cluster:
     """The cluster with the command line's instance type and expectations (`gpus=8,efa=32`) for every node.
 
-    The command line outranks the inventory, and that the policy. Raises InventoryError.
+    The command line overrides the inventory, and that the policy. Raises InventoryError.
     """
     numbers = parse_expect(expect)
     return replace(
@@ -77,7 +77,7 @@ def with_expectations(
     )
 
 
-OF_AWS = ("region", "profile")  # options that say where in AWS
+OF_AWS = ("region", "profile")  # options that locate it in AWS
 
 
 def _resolve(kind: Kind, rest: str, options: Mapping[str, str]) -> Cluster:
@@ -85,7 +85,7 @@ def _resolve(kind: Kind, rest: str, options: Mapping[str, str]) -> Cluster:
     load: Callable[[str, Mapping[str, str]], Cluster]
     load = getattr(importlib.import_module(f"clusterproof.plugins.{module}"), function)
     cluster = load(rest, options)
-    if "region" not in cluster.settings:  # no cluster of AWS becomes one by an option
+    if "region" not in cluster.settings:  # an option alone makes no AWS cluster
         options = {name: value for name, value in options.items() if name not in OF_AWS}
     return replace(cluster, settings={**cluster.settings, **options})
 
@@ -116,7 +116,7 @@ def _members(cluster: Cluster, text: str, option: str) -> frozenset[str]:
 
 
 def _hint(text: str) -> str:
-    """What a person who wrote `text` may have meant."""
+    """What a user who typed `text` may have meant."""
     if not text.strip():
         return " is empty"
     if os.path.isdir(text):  # noqa: PTH112

@@ -15,7 +15,7 @@ from clusterproof.plugins.core.cluster import INSTANCE_ID, Cluster, InventoryErr
 INSTANCE = re.compile(INSTANCE_ID)
 TAG = re.compile(r"tag:(?P<key>[^=]{1,128})=(?P<value>.{0,256})")
 FORMS = "ec2:tag:Key=Value or ec2:i-0123456789abcdef0,…"
-THERE = ["pending", "running", "stopping", "stopped"]  # states; what was terminated is listed for an hour, and is gone
+THERE = ["pending", "running", "stopping", "stopped"]  # states; terminated instances are still listed for an hour
 EFA_INTERFACES = ("efa", "efa-only")  # kinds of network interfaces that have an EFA device
 
 
@@ -73,7 +73,7 @@ def _cluster(name: str, account: Account, instances: list[Mapping[str, Any]]) ->
 
 
 def efa_attached(instance: Mapping[str, Any]) -> int | None:
-    """How many network interfaces of an instance, as DescribeInstances shows it, are EFA's; None where none says."""
+    """How many network interfaces of an instance in DescribeInstances are EFA's; None if none is listed."""
     kinds = [
         interface["InterfaceType"]
         for interface in instance.get("NetworkInterfaces", ())
@@ -83,7 +83,7 @@ def efa_attached(instance: Mapping[str, Any]) -> int | None:
 
 
 def _target(instance: Mapping[str, Any]) -> Target:
-    """The name is that of the tag Name, else of the private DNS, else the id."""
+    """Named by its tag Name, else by its private DNS name, else by its id."""
     tags = {str(tag["Key"]): str(tag["Value"]) for tag in instance.get("Tags", ())}
     dns = str(instance.get("PrivateDnsName", "")).partition(".")[0]
     return Target(
@@ -96,7 +96,7 @@ def _target(instance: Mapping[str, Any]) -> Target:
 
 
 def named_apart(targets: tuple[Target, ...]) -> tuple[Target, ...]:
-    """Each once, called by what ends its address where others have its name: Name tags often are all alike."""
+    """Unique names: nodes with duplicate names, as is common with Name tags, get the last part of their address."""
     by_id = {target.address.rpartition("_")[2]: target for target in targets}
     taken = Counter(name for own_id, target in by_id.items() for name in {target.name, own_id})
     return tuple(

@@ -1,6 +1,6 @@
-"""Clusters that are read from disk or named: `FILE.toml` (docs/inventory.md), `local`, this machine, and `ssh:…`.
+"""Clusters read from disk or named: `FILE.toml` (docs/inventory.md), `local`, this machine, and `ssh:…`.
 
-`replay:DIR`, `demo` and `capture:PATH` are what was recorded, or collected by hand, at another time.
+`replay:DIR`, `demo` and `capture:PATH` are clusters recorded, or collected by hand, at another time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _connection(head: Table) -> str:
 
 
 def _ssh_settings(ssh: Table, folder: Path) -> dict[str, str]:
-    """The connection's settings; files are looked for beside the inventory."""
+    """The connection's settings; relative files are next to the inventory."""
     ssh.only("user", "port", *_SSH_FILES, "accept_new_host_keys")
     settings = {"user": _user(ssh), "port": str(_port(ssh) or "")}
     for key in _SSH_FILES:
@@ -99,7 +99,7 @@ def _names(group: Table) -> tuple[str, ...]:
 
 
 def _particular(target: Target, node: Table) -> Target:
-    """What a node's own table says outranks its group."""
+    """A node's own table overrides its group."""
     node.only("address", *_OF_A_NODE)
     address = node.text("address")
     if address and not is_address(address):
@@ -141,7 +141,7 @@ MAX_PORT = 65535
 
 
 def local(_rest: str, _options: Mapping[str, str]) -> Cluster:
-    """One target, named as this machine names itself; of how many, nobody says."""
+    """One target, named after this machine; its size is unknown."""
     this_machine = Target(name=socket.gethostname() or "localhost")
     return Cluster(name="local", connection="local", targets=(this_machine,), is_part=True)
 
@@ -193,11 +193,11 @@ def demo(_rest: str, _options: Mapping[str, str]) -> Cluster:
 
 
 def capture(rest: str, _options: Mapping[str, str]) -> Cluster:
-    """The nodes whose outputs lie in a folder or a file. Raises InventoryError."""
+    """The nodes whose outputs are in a folder or a file. Raises InventoryError."""
     if not rest:
         raise InventoryError(f"--cluster 'capture:' names no folder; expected capture:PATH, {FORM}")
     path = Path(rest).expanduser()
-    from clusterproof.plugins.captures.collection import read_layout  # many forms: only captures need them
+    from clusterproof.plugins.captures.collection import read_layout  # many formats: only captures need them
     from clusterproof.plugins.captures.several import is_of_kubernetes
 
     try:

@@ -21,8 +21,8 @@ NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:(?P<region>[a-z0-9-]+):\d{12}:cluster/(?P<id>[a-z0-9]{12})")
 PAGE = 100
 VIA = ("auto", "controller", "nodes", "kubernetes")
-MAX_BY_SESSIONS = 32  # nodes; at 3 sessions a second more of them take longer than one srun from the controller
-# Where the API does not report a group's role: what the documentation and its examples call such groups.
+MAX_BY_SESSIONS = 32  # nodes; at 3 sessions a second, more take longer than one srun from the controller
+# If the API does not report a group's role: the group names used in the documentation and its examples.
 _BY_NAME = (("Controller", re.compile(r"controller|head-?node", re.I)), ("Login", re.compile(r"login", re.I)))
 _NOT_FOUND = ("ResourceNotFound", "ResourceNotFoundException")
 _LEFT_OUT = ("Controller", "Login")
@@ -72,9 +72,9 @@ def _cluster(account: Account, text: str) -> Cluster:
 
 
 def _by_connection(cluster: Cluster, via: str) -> Cluster:
-    """The cluster with a session for each node, or one to the controller that fans out with srun.
+    """The cluster with a session for each node, or one session to the controller, which uses srun.
 
-    Nodes that Slurm starts nothing on get a session of their own in either case. Raises InventoryError.
+    Nodes on which Slurm starts nothing get their own session in either case. Raises InventoryError.
     """
     if via not in VIA:
         raise InventoryError(
@@ -95,7 +95,7 @@ def _by_connection(cluster: Cluster, via: str) -> Cluster:
 
 
 def _by_pods(cluster: Cluster) -> Cluster:
-    """The cluster through its EKS cluster, where a node is called after its instance. Raises InventoryError."""
+    """The cluster through its EKS cluster, where nodes are named after instances. Raises InventoryError."""
     if KUBERNETES not in cluster.settings:
         raise InventoryError(
             f"--via kubernetes: HyperPod cluster {cluster.name} is not orchestrated by EKS; expected --via auto"
@@ -108,7 +108,7 @@ def _by_pods(cluster: Cluster) -> Cluster:
 
 
 def _orchestrator(description: Mapping[str, Any]) -> Mapping[str, str]:
-    """The setting that names the EKS cluster, where there is one."""
+    """The setting that names the EKS cluster, if there is one."""
     arn = str((description.get("Orchestrator") or {}).get("Eks", {}).get("ClusterArn", ""))
     return {KUBERNETES: f"eks:{arn.rpartition('/')[2]}"} if arn else {}
 
@@ -150,7 +150,7 @@ def _notes(roles: Counter[str]) -> list[str]:
 
 
 def _unknown(account: Account, text: str) -> str:
-    """One line for a name that no cluster of the region has."""
+    """The error for a name that no cluster in the region has."""
     where = f"no HyperPod cluster {text!r:.80} in {account.region}"
     try:
         known = [str(row["ClusterName"]) for row in account.listed("sagemaker", "list_clusters", "ClusterSummaries")]

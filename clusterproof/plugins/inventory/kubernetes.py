@@ -1,4 +1,4 @@
-"""`--cluster k8s:CONTEXT[/SELECTOR]`, `k8s:in-cluster` and `eks:NAME`: nodes that Kubernetes knows, reached by pods."""
+"""`k8s:CONTEXT[/SELECTOR]`, `k8s:in-cluster` and `eks:NAME`: nodes of Kubernetes, reached by pods."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from clusterproof.plugins.transport.kubernetes.report_cache import KEEP, handed_
 FORMS = "k8s:CONTEXT, k8s:CONTEXT/LABEL=VALUE, k8s:CONTEXT/job:NAMESPACE/NAME, k8s:in-cluster or eks:NAME"
 OF_JOB = "job:"
 IN_CLUSTER = "in-cluster"
-CONNECTIONS = ("kubernetes", "agents")  # a pod for each node of a run; the agents of a gate, which are there
-# What a node with accelerators says of itself; the labels stay where its device plugin has died.
+CONNECTIONS = ("kubernetes", "agents")  # a pod per node of a run; a gate's existing agents
+# How a node with accelerators is recognized; labels remain even if its device plugin has died.
 RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-.*)|aws\.amazon\.com/neuron.*|vpc\.amazonaws\.com/efa|amd\.com/gpu")
 LABELS = (
     "nvidia.com/gpu.present",
@@ -35,7 +35,7 @@ LABELS = (
 
 
 def k8s(rest: str, options: Mapping[str, str]) -> Cluster:
-    """The nodes of a context of the user's kubeconfig, or of the cluster that this runs in. Raises InventoryError."""
+    """The nodes in a context of the user's kubeconfig, or of the cluster that this runs in. Raises InventoryError."""
     shown = f"--cluster {'k8s:' + rest!r:.160}"
     try:
         context, selector = _parts(rest)
@@ -61,7 +61,7 @@ def eks(rest: str, options: Mapping[str, str]) -> Cluster:
 
 
 def _by_connection(cluster: Cluster, options: Mapping[str, str]) -> Cluster:
-    """The cluster by a pod for each node, or by the agents that are on its nodes. Raises InventoryError."""
+    """The cluster with a pod for each node, or through the agents on its nodes. Raises InventoryError."""
     via = options.get("via", CONNECTIONS[0])
     if via not in CONNECTIONS:
         raise InventoryError(
@@ -71,7 +71,7 @@ def _by_connection(cluster: Cluster, options: Mapping[str, str]) -> Cluster:
 
 
 def access_to(text: str, options: Mapping[str, str]) -> Mapping[str, str]:
-    """How the API server of a `k8s:…` or `eks:NAME` is reached, whatever nodes it has. Raises InventoryError."""
+    """Access to the API server of a `k8s:…` or `eks:NAME`, whatever nodes it has. Raises InventoryError."""
     word, _, rest = text.partition(":")
     try:
         if word == "k8s":
@@ -85,7 +85,7 @@ def access_to(text: str, options: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _parts(rest: str) -> tuple[str, str]:
-    """Context and selector; EKS's own names of contexts have a slash too. Raises KubernetesError."""
+    """Context and selector; EKS context names contain a slash too. Raises KubernetesError."""
     context, slash, selector = rest.partition("/")
     if context == IN_CLUSTER or not slash:
         return rest if not slash else context, selector
@@ -111,7 +111,7 @@ def _cluster(shown: str, name: str, settings: Mapping[str, str], selector: str, 
 
 
 def _cluster_of_job(shown: str, name: str, settings: Mapping[str, str], selector: str) -> Cluster:
-    """The nodes on which the pods of a job are, also those that Kubernetes has no more; raises as above."""
+    """The nodes of a job's pods, including those that Kubernetes no longer has; raises as above."""
     job = selector.removeprefix(OF_JOB)
     if not selector.startswith(OF_JOB):
         raise InventoryError(f"{shown}: a job's nodes are those of its pods; expected no labels beside it")
@@ -137,7 +137,7 @@ def _made(name: str, settings: Mapping[str, str], nodes: Sequence[ApiNode], kept
 
 
 def has_accelerators(node: ApiNode) -> bool:
-    """Whether a node has GPUs, Neuron devices or EFA, or should: by its resources, its labels or its instance type."""
+    """Whether a node has, or should have, GPUs, Neuron devices or EFA: by resources, labels or instance type."""
     return (
         any(RESOURCES.fullmatch(name) for name in node.capacity)
         or any(node.labels.get(label, "false") not in ("false", "0", "") for label in LABELS)
@@ -146,7 +146,7 @@ def has_accelerators(node: ApiNode) -> bool:
 
 
 def target_of(node: ApiNode) -> Target:
-    """A node; its address is EC2's id, where the node is an instance of the account."""
+    """The target for a node; its address is EC2's id if the node is one of the account's instances."""
     is_of_account = bool(node.instance_id) and not node.name.startswith("hyperpod-")
     return Target(
         name=node.name,

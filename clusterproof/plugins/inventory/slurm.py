@@ -1,4 +1,4 @@
-"""`--cluster slurm:[PARTITION | NODESET | job:ID]`: nodes that Slurm knows, reached by one srun."""
+"""`--cluster slurm:[PARTITION | NODESET | job:ID]`: nodes known to Slurm, reached by one srun."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from clusterproof.plugins.transport.srun.places import TAKING_STEPS
 
 FORM = "slurm:, slurm:PARTITION, slurm:NODESET or slurm:job:ID"
 VIA = "controller, nodes, or ssh:[user@]HOST[:port]"
-_SHOWN = 5  # kinds of nodes that are left out, in the header
+_SHOWN = 5  # kinds of omitted nodes in the header
 
 
 def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
-    """The nodes of a partition, a nodeset or a job; of the job that this is run in, or the default partition.
+    """The nodes of a partition, a nodeset or a job; else of the job that this runs in, or the default partition.
 
-    Options: `via` says where Slurm's commands are, `include_drained` keeps nodes that take no jobs. Raises
+    Options: `via` locates Slurm's commands, `include_drained` keeps nodes that take no jobs. Raises
     InventoryError.
     """
     via = options.get("via", "controller")
@@ -57,7 +57,7 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
 
 
 def _asked_slurm(settings: Mapping[str, str], shown: str) -> tuple[SlurmCluster, SlurmJobs]:
-    """What Slurm reports on the host that the settings name. Raises InventoryError."""
+    """What Slurm reports on the configured host. Raises InventoryError."""
     try:
         collectors = ask_slurm(submit_host(settings), Limits(), (COLLECTOR, JOBS))
         return SlurmCluster(answer_of(COLLECTOR, collectors[COLLECTOR]).value), SlurmJobs(
@@ -70,7 +70,7 @@ def _asked_slurm(settings: Mapping[str, str], shown: str) -> tuple[SlurmCluster,
 
 
 def _chosen(cluster: SlurmCluster, jobs: SlurmJobs, rest: str) -> tuple[str, Sequence[SlurmNode]]:
-    """What it is called, and its nodes. Raises InventoryError."""
+    """The cluster's name, and its nodes. Raises InventoryError."""
     shown = f"--cluster {'slurm:' + rest!r:.90}"
     nodes = {node.name: node for node in cluster.nodes}
     if not rest and jobs.job:
@@ -114,7 +114,7 @@ def _known(nodes: Mapping[str, SlurmNode], names: Iterable[str], shown: str) -> 
 
 
 def _target(node: SlurmNode) -> Target:
-    """A node; its instance type where a feature of it is one, as ParallelCluster has it."""
+    """The target for a node; its instance type if a feature names one, as in ParallelCluster."""
     known = instance_types()
     named = [feature.removeprefix("ml.") for feature in node.features]
     return Target(

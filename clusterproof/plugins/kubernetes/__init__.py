@@ -1,6 +1,6 @@
-"""Kubernetes' API: access to a cluster, and what it reports of its nodes, pods and daemon sets.
+"""The Kubernetes API: access to a cluster, and what it reports about nodes, pods and daemon sets.
 
-Here: what an API server says of a request that it does not grant, in one line of its own words, and what kind it is of.
+This module: errors of an API server, each one line in its own words, and classified.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import printable
 
-HOST = "/host"  # where a pod of ours has the host's files
+HOST = "/host"  # the mount point of the host's files in our pods
 
 
 TOO_MANY = 429
-MAX_WORDS = 600  # of what the server says
-# Of a webhook, which may give any status (400 where it gives none); of a policy (422); of a webhook that is dead (500).
+MAX_WORDS = 600  # of the server's message
+# From a webhook, with any status (400 by default); from a policy (422); from a failing webhook (500).
 OF_ADMISSION = re.compile(r"\bdenied (?:the )?request\b|\bfailed calling webhook\b")
-FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"  # whose priority level had no room
+FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"  # whose priority level was full
 
 
 class KubernetesError(ClusterproofError):
-    """A request without a result. `status` is HTTP's, 0 where there was no answer; `reason` is Kubernetes'."""
+    """A failed request. `status` is HTTP's, 0 if there was no answer; `reason` is Kubernetes'."""
 
     def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
         super().__init__(message)
@@ -33,11 +33,11 @@ class KubernetesError(ClusterproofError):
 
 
 class KubernetesDenied(KubernetesError):  # noqa: N818 - what it is
-    """The user is not known (401), or lacks the permission (403 by RBAC)."""
+    """The user is unknown (401), or lacks the permission (403 from RBAC)."""
 
 
 class KubernetesRefused(KubernetesError):  # noqa: N818 - what it is
-    """Admission refused an object: PodSecurity, a webhook, a policy, a quota, or a webhook that does not answer."""
+    """An admission controller refused an object: PodSecurity, a webhook, a policy, a quota."""
 
 
 def decoded(content: bytes) -> Mapping[str, Any]:
@@ -52,7 +52,7 @@ def decoded(content: bytes) -> Mapping[str, Any]:
 
 
 def error_of(response: Any, body: bytes, path: str) -> KubernetesError:
-    """What a response that is no good one says."""
+    """The error for an unsuccessful response."""
     try:
         resource = decoded(body)
     except KubernetesError:
@@ -65,7 +65,7 @@ def error_of(response: Any, body: bytes, path: str) -> KubernetesError:
 
 
 def error_of_status(status: int, resource: Mapping[str, Any], path: str) -> KubernetesError:
-    """The same of its status, and of the object `Status` that came with it."""
+    """The error for its status and `Status` object."""
     text = printable(" ".join(str(resource.get("message") or "no more is said").split()), MAX_WORDS)
     reason = printable(str(resource.get("reason") or ""), 60)
     message = f"{status} {reason}".strip() + f": {text}"
@@ -82,5 +82,5 @@ def error_of_status(status: int, resource: Mapping[str, Any], path: str) -> Kube
 
 
 def words_of(problem: Exception) -> str:
-    """A failure of the connection, in one line."""
+    """A connection error, in one line."""
     return printable(" ".join(str(problem).split()) or type(problem).__name__, 300)

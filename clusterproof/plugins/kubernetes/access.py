@@ -1,7 +1,7 @@
-"""The ways into a cluster: a context of the user's kubeconfig, the account of the pod that this runs in, or EKS's API.
+"""Access to a cluster: a context of the user's kubeconfig, the service account of this pod, or EKS's API.
 
-The official client reads kubeconfigs, runs exec plugins and knows proxies; it is an extra, imported here alone. A pod
-needs none of that, and the image is half as large without it.
+The official client reads kubeconfigs, runs exec plugins and supports proxies; it is an extra, imported only here. In a
+pod it is not needed, which halves the image.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from clusterproof.plugins.aws import Account, AwsError
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 
-SETTING = "kubernetes"  # of a cluster: `context:NAME` (the current one where it is empty), `in-cluster`, `eks:NAME`
-# Without the second word, pip takes a client that wants a newer python-dateutil than botocore does, or seeks for hours.
+SETTING = "kubernetes"  # of a cluster: `context:NAME` (empty: the current one), `in-cluster`, `eks:NAME`
+# Without the second package, pip selects one that conflicts with botocore's python-dateutil, or searches for hours.
 MISSING = "Kubernetes needs its client, which is not installed: pip install kubernetes 'python-dateutil<3'"
 EKS_NAME = re.compile(r"[0-9A-Za-z][\w-]{0,99}", re.ASCII)
-CONNECTIONS = 128  # kept open at most: one for each node that is visited, by default 64
-ACCOUNT, TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount"), "token"  # what a kubelet gives each pod
-TOKEN_S = 600.0  # EKS takes a token for 15 minutes
-ASKED_S = 5.0  # between looks whether credentials are still those: the client reads a file and the environment for each
+CONNECTIONS = 128  # maximum kept open: one for each node that is visited, by default 64
+ACCOUNT, TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount"), "token"  # mounted by the kubelet in each pod
+TOKEN_S = 600.0  # EKS accepts a token for 15 minutes
+ASKED_S = 5.0  # between checks for changed credentials: the client reads a file and the environment each time
 
 
 def open_api(settings: Mapping[str, str]) -> Api:
-    """The API of the cluster that these settings name. Raises KubernetesError, AwsError."""
+    """The API of the cluster in these settings. Raises KubernetesError, AwsError."""
     access, _, name = settings.get(SETTING, "context:").partition(":")
     if access == "in-cluster":
         return _in_cluster()
@@ -41,17 +41,17 @@ def open_api(settings: Mapping[str, str]) -> Api:
 
 
 def contexts() -> tuple[list[str], str]:
-    """The contexts of the user's kubeconfig, and which is the current one. Raises KubernetesError."""
+    """The contexts of the user's kubeconfig, and the current one. Raises KubernetesError."""
     config = _client("config")
     try:
         entries, current = config.list_kube_config_contexts(_kubeconfig())
-    except Exception as problem:  # ConfigException, and what YAML and the file system raise
+    except Exception as problem:  # ConfigException, and errors from YAML and the file system
         raise KubernetesError(f"the kubeconfig: {_line(problem)}; expected one (KUBECONFIG, ~/.kube/config)") from None
     return [str(context["name"]) for context in entries], str((current or {}).get("name", ""))
 
 
 def _kubeconfig() -> str:
-    """As kubectl finds it; the client itself looks once, when it is imported."""
+    """Its location, as kubectl determines it; the client itself only does so on import."""
     return os.environ.get("KUBECONFIG") or "~/.kube/config"
 
 
@@ -80,7 +80,7 @@ def _no_context(name: str, why: str) -> KubernetesError:
 
 @contextmanager
 def _logged() -> Iterator[list[str]]:
-    """What the client logs as an error inside the block: where an exec plugin fails, it goes on without credentials."""
+    """Errors that the client logs inside the block: if an exec plugin fails, it continues without credentials."""
     errors: list[str] = []
     handler = logging.Handler(logging.ERROR)
     handler.emit = lambda record: errors.append(_line(record.getMessage()))  # type: ignore[method-assign]
@@ -92,7 +92,7 @@ def _logged() -> Iterator[list[str]]:
 
 
 def _in_cluster() -> Api:
-    """By the account of the pod that this runs in. Raises KubernetesError."""
+    """Access with this pod's service account. Raises KubernetesError."""
     from urllib3 import PoolManager
 
     try:
@@ -110,10 +110,10 @@ def _in_cluster() -> Api:
 
 
 def _token() -> str:
-    """The header of a pod's account; the kubelet writes a new token before the old one ends. Raises KubernetesError."""
+    """The header with the pod's token; the kubelet renews it before it expires. Raises KubernetesError."""
     try:
         return f"Bearer {(ACCOUNT / TOKEN).read_text().strip()}"
-    except (OSError, ValueError) as problem:  # also of a file that is no text
+    except (OSError, ValueError) as problem:  # or the file is no text
         raise _lost(problem) from None
 
 
@@ -122,7 +122,7 @@ def _lost(problem: object) -> KubernetesError:
 
 
 def _eks(name: str, account: Account) -> Any:
-    """As `aws eks update-kubeconfig` and `aws eks get-token` do it, without either. Raises AwsError."""
+    """Access as by `aws eks update-kubeconfig` and `aws eks get-token`, without either. Raises AwsError."""
     account.require_credentials()
     resource = account.call("eks", "describe_cluster", name=name)["cluster"]
     if not resource.get("endpoint"):
@@ -151,7 +151,7 @@ def _eks(name: str, account: Account) -> Any:
 
 
 def _renewed(token: Callable[[], str]) -> Callable[[Any], None]:
-    """What puts a token into a configuration, and a new one when it is old."""
+    """A hook that sets a token in a configuration, and renews it when it is old."""
     known = kept_for(TOKEN_S, token)
 
     def renew(configuration: Any) -> None:
@@ -179,7 +179,7 @@ def _opened(configuration: Any) -> Api:
 
 
 def _as_lenient_as_kubectl(pools: type[Any]) -> type[Any]:
-    """Python 3.13 refuses certificates with no key identifiers, as of older EKS clusters."""
+    """Python 3.13 rejects certificates without key identifiers, such as those of older EKS clusters."""
     from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
     class Connection(pools.ConnectionCls):  # type: ignore[misc, name-defined]
@@ -197,7 +197,7 @@ def _as_lenient_as_kubectl(pools: type[Any]) -> type[Any]:
 
 
 def kept_for(seconds: float, ask: Callable[[], str]) -> Callable[[], str]:
-    """What returns the kept answer for so long, and then asks again; not thread-safe."""
+    """A function that caches an answer for so long; not thread-safe."""
     known, until = "", 0.0
 
     def answer() -> str:
@@ -210,7 +210,7 @@ def kept_for(seconds: float, ask: Callable[[], str]) -> Callable[[], str]:
 
 
 def _client(module: str) -> Any:
-    """`kubernetes.client` or `kubernetes.config`. Raises KubernetesError where the extra is not installed."""
+    """`kubernetes.client` or `kubernetes.config`. Raises KubernetesError if the extra is not installed."""
     try:
         import kubernetes
         import kubernetes.client

@@ -1,4 +1,4 @@
-"""One API server: requests with retries, listings by page, logs and watches; each error one line of its own words."""
+"""One API server: requests with retries, paged listings, logs and watches; errors are one line in its own words."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from clusterproof.plugins.kubernetes import KubernetesError as KubernetesError
 from clusterproof.plugins.kubernetes import KubernetesRefused as KubernetesRefused
 
 CONNECT_S, READ_S = 10.0, 30.0
-RETRY_S = 30.0  # a server that says "later" is asked again for so long
+RETRY_S = 30.0  # how long to retry a server that says "later"
 PAGE = 500
 MAX_PAGES = 1000  # of one listing: 500,000 objects
 MAX_BYTES = 64 * 1024 * 1024  # of one page
 LATER = (TOO_MANY, 500, 502, 503, 504)
-REPEATABLE = ("GET", "PATCH")  # twice is as once: a patch of ours says what is to be, or holds for one version alone
+REPEATABLE = ("GET", "PATCH")  # safe to repeat: our patches set a state, or apply to one version only
 DRAIN_BYTES = 65536
 JSON = "application/json"
 READ_BYTES = 65536
 MAX_LINE_BYTES = 4 * 1024 * 1024  # of an event; etcd holds no larger object
 NOT_FOUND = 404
-TIMEOUT = "Timeout"  # the reason where a request was taken and not answered in time
-ASKED: Counter[str] = Counter()  # requests of this process: `GET 200`; `GET 0` where there was no answer
+TIMEOUT = "Timeout"  # the reason if a request was accepted but not answered in time
+ASKED: Counter[str] = Counter()  # requests by this process: `GET 200`; `GET 0` without an answer
 _COUNTING = threading.Lock()
 
 
 class Api:
-    """An API server as one user sees it. Safe to use from several threads.
+    """An API server as one user sees it. Thread-safe.
 
-    `send` is urllib3's `PoolManager.request`; `authorization` gives the header, anew for each request.
+    `send` is urllib3's `PoolManager.request`; `authorization` returns the header for each request.
     """
 
     def __init__(self, url: str, send: Callable[..., Any], authorization: Callable[[], str] = str) -> None:
@@ -44,26 +44,26 @@ class Api:
         self._send = send
         self._authorization = authorization
         self._has_answered = False
-        self._lock = threading.Lock()  # exec plugins are run one at a time
+        self._lock = threading.Lock()  # exec plugins must run one at a time
 
     def get(self, path: str, **query: object) -> Mapping[str, Any]:
         """One object, or one page. Raises KubernetesError."""
         return decoded(self._request("GET", path, query, None, RETRY_S))
 
     def get_once(self, path: str, within_s: float, **query: object) -> Mapping[str, Any]:
-        """One object, asked for once; whoever waits asks again. Raises KubernetesError, also after so long."""
+        """One object, without retries; the caller retries. Raises KubernetesError, also after so long."""
         return decoded(self._request("GET", path, query, None, 0.0, within_s=within_s))
 
     def create(self, path: str, body: object) -> Mapping[str, Any]:
-        """Create an object; what the server made of it. Raises KubernetesError."""
+        """Create an object; returns the result. Raises KubernetesError."""
         return decoded(self._request("POST", path, {}, body, RETRY_S))
 
     def patch(self, path: str, body: object, kind: str, **query: object) -> Mapping[str, Any]:
-        """Change an object by a patch of this kind; what it is then. Raises KubernetesError (409: it was changed)."""
+        """Apply a patch of this type; returns the result. Raises KubernetesError (409: it was changed)."""
         return decoded(self._request("PATCH", path, query, body, RETRY_S, kind=kind))
 
     def patch_unread(self, path: str, body: object, kind: str) -> None:
-        """The same, where nobody asks what it is then. Raises KubernetesError."""
+        """The same, without reading the result. Raises KubernetesError."""
         self._request("PATCH", path, {}, body, RETRY_S, kind=kind)
 
     def delete(self, path: str, **query: object) -> None:
@@ -71,14 +71,14 @@ class Api:
         self._request("DELETE", path, query, None, RETRY_S)
 
     def listed(self, path: str, **query: object) -> Iterator[Mapping[str, Any]]:
-        """The objects of all pages. Raises KubernetesError, also in the middle."""
+        """The objects of all pages. Raises KubernetesError, also halfway."""
         for page in self.pages(path, query):
             yield from page.get("items") or ()
 
     def pages(
         self, path: str, query: Mapping[str, object], read: Callable[[bytes], Mapping[str, Any]] = decoded
     ) -> Iterator[Mapping[str, Any]]:
-        """The pages of a listing, as `read` makes them of their bodies. Raises KubernetesError, also in the middle."""
+        """The pages of a listing, each body parsed by `read`. Raises KubernetesError, also halfway."""
         after = ""
         for _ in range(MAX_PAGES):
             query = {"limit": PAGE, **query} | ({"continue": after} if after else {})
@@ -97,13 +97,13 @@ class Api:
         within_s: float = READ_S + CONNECT_S,
         **query: object,
     ) -> bytes:
-        """A body as it is, at most so much of it. Raises KubernetesError, also where nothing comes for so long."""
+        """A raw body, at most so many bytes. Raises KubernetesError, also if nothing arrives for so long."""
         return self._request("GET", path, query, None, retry_s, most_bytes, within_s=within_s)
 
     def watch(self, path: str, timeout_s: float, **query: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The events of a watch (`ADDED`, …, with the object) until the server ends it. Raises KubernetesError.
 
-        An event `ERROR`, as of a resource version that is too old (410), is raised too.
+        An event `ERROR`, as for a resource version that is too old (410), is raised too.
         """
         query = {**query, "watch": "true", "timeoutSeconds": max(1, int(timeout_s))}
         with self.stream(path, timeout_s, **query) as stream:
@@ -116,7 +116,7 @@ class Api:
 
     @contextmanager
     def stream(self, path: str, quiet_s: float, **query: object) -> Iterator[Stream]:
-        """What comes at `path` for as long as the block runs, or until nothing has come for so long.
+        """A stream of `path` that is open during the block, or until nothing has arrived for so long.
 
         Raises KubernetesError.
         """
@@ -139,7 +139,7 @@ class Api:
         kind: str = JSON,
         within_s: float = READ_S + CONNECT_S,
     ) -> bytes:
-        """The body of a good answer; one that says "later" is asked again. Raises KubernetesError."""
+        """The body of a successful response; retries if the server says "later". Raises KubernetesError."""
         until = time.monotonic() + retry_s
         attempt = 0
         while True:
@@ -149,7 +149,7 @@ class Api:
                 attempt += 1
                 if not self._has_answered or time.monotonic() + 2**attempt > until:
                     raise
-                time.sleep(2**attempt)  # an API server that is started anew
+                time.sleep(2**attempt)  # an API server that is restarting
                 continue
             try:
                 if response.status < 300:
@@ -158,7 +158,7 @@ class Api:
                 problem = error_of(response, _read(response, DRAIN_BYTES), path)
             except KubernetesError:
                 raise
-            except Exception as broken:  # urllib3's, in the middle of a body
+            except Exception as broken:  # urllib3's, within a body
                 raise KubernetesError(
                     f"{self.url}: the answer broke off: {words_of(broken)}", reason=_reason(broken)
                 ) from None
@@ -173,7 +173,7 @@ class Api:
     def _response(
         self, method: str, path: str, query: Mapping[str, object], body: object, within_s: float, kind: str = JSON
     ) -> Any:
-        """Raises KubernetesError where there is no answer."""
+        """Raises KubernetesError if there is no answer."""
         with self._lock:
             authorization = self._authorization()
         headers = {"Accept": "application/json, */*", "User-Agent": "clusterproof"}
@@ -238,23 +238,23 @@ def _wait_s(response: Any, attempt: int) -> float:
 
 
 class Stream:
-    """One response, as it comes. `close` may be called from any thread, and wakes who reads."""
+    """A streamed response. `close` may be called from any thread, and wakes the reader."""
 
     def __init__(self, response: Any) -> None:
         self._response = response
         self._is_closed = False
 
     def pieces(self) -> Iterator[bytes]:
-        """What comes, until the server ends it or it is closed. Raises KubernetesError where it breaks."""
+        """The data until the server ends it or it is closed. Raises KubernetesError if the connection breaks."""
         try:
             while not self._is_closed and (piece := self._response.read1(READ_BYTES)):
                 yield piece
-        except Exception as problem:  # urllib3's, of a connection that breaks
+        except Exception as problem:  # urllib3's, if the connection breaks
             if not self._is_closed:
                 raise KubernetesError(f"broke off: {words_of(problem)}") from None
 
     def lines(self) -> Iterator[bytes]:
-        """The same by lines. Raises KubernetesError, also for a line that has no end."""
+        """The same by lines. Raises KubernetesError, also for an endless line."""
         rest = b""
         for piece in self.pieces():
             *whole, rest = (rest + piece).split(b"\n")
@@ -263,14 +263,14 @@ class Stream:
             yield from (line for line in whole if line.strip())
 
     def close(self) -> None:
-        """End it."""
+        """End the stream."""
         self._is_closed = True
-        with suppress(Exception):  # it has ended already, or urllib3 is older than 2.3 and knows no such end
+        with suppress(Exception):  # it has ended already, or urllib3 is older than 2.3 and does not support it
             self._response.shutdown()
 
 
 def first_version(api: Api, group: str, versions: Iterable[str], kind: str) -> list[Mapping[str, Any]] | None:
-    """The objects of a kind by the first version that the cluster serves; None where it serves none.
+    """The objects of a kind in the first version that the cluster serves; None if it serves none.
 
     Raises KubernetesError.
     """

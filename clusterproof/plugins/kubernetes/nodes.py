@@ -1,6 +1,6 @@
-"""Nodes as the API server has them: typed, bounded, and only what somebody reads; and the values of its JSON.
+"""Nodes from the API server: typed, bounded, with only the fields in use; and accessors for JSON values.
 
-What is malformed is treated as missing.
+Malformed values are treated as missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
 _BINARY = {f"{letter}i": 1024.0 ** (power + 1) for power, letter in enumerate("KMGTPE")}
 MOST = 1_000  # entries of one list or table of an object
 LONGEST = 1_000  # characters of one text
-NODES_AT_ONCE = 100  # of a listing: with 20 kB each, and ten times as much once it is decoded
+NODES_AT_ONCE = 100  # in a listing: each has 20 kB, and ten times as much when decoded
 
 
 def parts(resource: object) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
@@ -30,7 +30,7 @@ def parts(resource: object) -> tuple[Mapping[str, Any], Mapping[str, Any], Mappi
 
 
 def table(resource: object) -> Mapping[str, Any]:
-    """An object of JSON; an empty one where it is something else."""
+    """A JSON object; empty for any other value."""
     return resource if isinstance(resource, dict) else {}
 
 
@@ -45,22 +45,22 @@ def tables(resource: object) -> list[Mapping[str, Any]]:
 
 
 def text(resource: object) -> str:
-    """A text, made safe and bounded; empty where it is something else."""
+    """A text, escaped and bounded; empty for any other value."""
     return printable(resource, LONGEST) if isinstance(resource, str) else ""
 
 
 def texts(resource: object) -> Mapping[str, str]:
-    """A table of texts; thousands of objects have the same labels, which are kept once."""
+    """A table of texts; thousands of objects have the same labels, which are stored once."""
     return {intern(text(key)): intern(text(str(value))) for key, value in list(table(resource).items())[:MOST]}
 
 
 def number(resource: object) -> int:
-    """A whole number; 0 where it is something else."""
+    """A whole number; 0 for any other value."""
     return resource if isinstance(resource, int) and not isinstance(resource, bool) else 0
 
 
 def quantity(text_value: str) -> int | str:
-    """A quantity (`8`, `10Gi`, `500m`) as a whole number of bytes or devices; as it is where it is none."""
+    """A quantity (`8`, `10Gi`, `500m`) as a whole number of bytes or devices; unchanged if it is none."""
     match = _QUANTITY.fullmatch(text_value)
     if not match:
         return text_value
@@ -77,7 +77,7 @@ GROUP_LABELS = (
     "cloud.google.com/gke-nodepool",
 )
 OF_INSTANCE_TYPE = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-# What labels a node that is no machine: a pod runs elsewhere, and none of ours starts there.
+# Labels of a node that is no machine: pods run elsewhere, and ours do not start there.
 OF_VIRTUAL = {"eks.amazonaws.com/compute-type": "fargate", "type": "virtual-kubelet"}
 OF_SYSTEM = ("kubernetes.io/os", "beta.kubernetes.io/os")
 OF_ZONE = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
@@ -86,7 +86,7 @@ OF_REGION = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io
 
 @record
 class Condition:
-    """One condition of a node: `status` is True, False or Unknown; `since` and `heard` as Kubernetes writes times."""
+    """One condition of a node: `status` is True, False or Unknown; `since` and `heard` in Kubernetes' time format."""
 
     kind: str
     status: str
@@ -107,7 +107,7 @@ class Taint:
 
 @record
 class Image:
-    """One that lies on a node, by all of its names."""
+    """An image on the node, with all of its names."""
 
     names: tuple[str, ...]
     size_bytes: int
@@ -115,7 +115,7 @@ class Image:
 
 @record
 class ApiNode:
-    """A node as the API server has it; quantities as they stand there (`8`, `2Gi`)."""
+    """A node from the API server; quantities in original notation (`8`, `2Gi`)."""
 
     name: str
     labels: Mapping[str, str]
@@ -123,7 +123,7 @@ class ApiNode:
     allocatable: Mapping[str, str]
     conditions: tuple[Condition, ...]
     taints: tuple[Taint, ...]
-    images: tuple[Image, ...]  # unless they were left out
+    images: tuple[Image, ...]  # unless omitted
     is_cordoned: bool
     provider_id: str
     created: str
@@ -141,12 +141,12 @@ class ApiNode:
 
     @property
     def instance_type(self) -> str:
-        """EC2's name of it, or another cloud's; empty where no label has it."""
+        """EC2's name of it, or another cloud's; empty without a label."""
         return _first(self.labels, OF_INSTANCE_TYPE).removeprefix("ml.")
 
     @property
     def without_host(self) -> str:
-        """Why there is no Linux host to look at: `virtual` or `of Windows`; empty where there is one."""
+        """Why there is no Linux host to probe: `virtual` or `of Windows`; empty if there is one."""
         if any(self.labels.get(label) == value for label, value in OF_VIRTUAL.items()):
             return "virtual"
         system = self.info.get("operatingSystem") or _first(self.labels, OF_SYSTEM) or "linux"
@@ -169,14 +169,14 @@ class ApiNode:
 
     @property
     def instance_id(self) -> str:
-        """EC2's id, out of `aws:///us-west-2a/i-…`; of a HyperPod node the one in its name. Empty elsewhere."""
+        """EC2's id, from `aws:///us-west-2a/i-…`; for a HyperPod node the one in its name. Otherwise empty."""
         last = self.provider_id.rpartition("/")[2] if self.provider_id.startswith("aws:") else ""
         ids = (word for word in (last, self.name.removeprefix("hyperpod-")) if INSTANCE.fullmatch(word))
         return next(ids, "")
 
 
 def nodes(api: Api, selector: str = "", name: str = "", with_images: bool = True) -> list[ApiNode]:
-    """The nodes with these labels, the one of that name, or all. Raises KubernetesError."""
+    """The nodes with these labels, with that name, or all. Raises KubernetesError."""
     query: dict[str, object] = {"limit": NODES_AT_ONCE, **({"labelSelector": selector} if selector else {})}
     if name:
         query["fieldSelector"] = f"metadata.name={name}"
@@ -184,7 +184,7 @@ def nodes(api: Api, selector: str = "", name: str = "", with_images: bool = True
 
 
 def node_of(resource: object, with_images: bool = True) -> ApiNode:
-    """A node from the API's JSON; what is malformed is treated as missing. Its images, up to 50, are most of it."""
+    """Parse a node; malformed values are treated as missing. Its images, up to 50, are most of its data."""
     metadata, spec, status = parts(resource)
     return ApiNode(
         name=text(metadata.get("name")),

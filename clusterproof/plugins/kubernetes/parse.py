@@ -1,4 +1,4 @@
-"""Nodes as `kubectl describe node` prints them, in the form of the collector `k8s_nodes`."""
+"""Parses `kubectl describe node`, into the form of the collector `k8s_nodes`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from clusterproof.plugins.kubernetes.collectors.k8s_nodes import entry
 from clusterproof.plugins.kubernetes.nodes import node_of
 
 MAX_NODES = 4_096
-FIRST_YEAR = 1970  # a time that nobody has set is of the year 1
+FIRST_YEAR = 1970  # an unset time has the year 1
 MAX_LINES = 5_000  # of one node; its pods and events are hundreds
-MAX_BEFORE = 5  # lines above the first node: in what goes on for longer it may be a user's who prints one
+MAX_BEFORE = 5  # lines above the first node: after more, a user's output may imitate one
 DESCRIBED = re.compile(r"^Name:[ \t]{1,60}([A-Za-z0-9][\w.-]{0,252})\nRoles?:", re.MULTILINE | re.ASCII)
 KUBELETS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 
@@ -44,19 +44,19 @@ _INFO = {
 
 
 def is_described(text: str) -> bool:
-    """Whether it is what `kubectl describe node` prints."""
+    """Whether this is output of `kubectl describe node`."""
     return bool(DESCRIBED.search(text) and nodes_in(text.split("\n")))
 
 
 def begins_events(line: str, below: str) -> bool:
-    """Whether events stand from here on. Whoever may write one may give it a text of several lines."""
+    """Whether events begin here. Whoever may create one may give it a text of several lines."""
     return line == _EVENTS and bool(_OF_EVENTS.match(below))
 
 
 def nodes_in(lines: Sequence[str]) -> dict[str, list[str]]:
-    """The lines of each node in one output, of up to one more than MAX_NODES.
+    """The lines of each node in one output, up to MAX_NODES plus one.
 
-    What looks like a node behind events, or in a journal as it is exported, may be a user's words.
+    What looks like a node after events, or in an exported journal, may be users' text.
     """
     by_node: dict[str, list[str]] = {}
     name, before, is_of_users = "", 0, False
@@ -77,7 +77,7 @@ def nodes_in(lines: Sequence[str]) -> dict[str, list[str]]:
 
 
 def read(text: str) -> Mapping[str, object]:
-    """The collector `k8s_nodes`, of each node as far as it goes. Raises CaptureError."""
+    """Parse each node into the form of the collector `k8s_nodes`, as far as possible. Raises CaptureError."""
     nodes = [_node(name, lines) for name, lines in nodes_in(text.split("\n")).items()]
     if not nodes:
         raise CaptureError("kubectl describe names no node")
@@ -85,7 +85,7 @@ def read(text: str) -> Mapping[str, object]:
 
 
 def has_more(text: str) -> bool:
-    """Whether anything but events stands behind the events of a node, or of something else that kubectl describes."""
+    """Whether anything but events follows the events of a node or another object."""
     lines = text.split("\n") if f"\n{_EVENTS}\n" in text else []
     below = itertools.dropwhile(lambda number: not begins_events(*lines[number : number + 2]), range(len(lines) - 1))
     return any(lines[number][:1].strip() for number in itertools.islice(below, 1, None))
@@ -97,8 +97,8 @@ def refuse(_text: str) -> Mapping[str, object]:
 
 
 def _node(name: str, lines: Sequence[str]) -> dict[str, Any]:
-    """One node. What may be cut is left out: the last of it, and of conditions of which some could not be read those
-    that say that all is well.
+    """Parse a node. Leaves out what may be cut: its last part, and healthy conditions if some conditions are
+    unreadable.
     """
     shown = _by_key(lines[:MAX_LINES])
     last = next(reversed(shown), "")
@@ -139,7 +139,7 @@ def _node(name: str, lines: Sequence[str]) -> dict[str, Any]:
 
 
 def _by_key(lines: Iterable[str]) -> dict[str, list[str]]:
-    """The lines below each key that stands at the margin, what is beside it first."""
+    """The lines below each unindented key, beginning with the rest of its own line."""
     shown: dict[str, list[str]] = {}
     below: list[str] = []
     for line in lines:
@@ -154,7 +154,7 @@ def _by_key(lines: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _without_heading(shown: Mapping[str, list[str]]) -> list[str]:
-    """The conditions of a node whose line `Conditions:` somebody has cut out; annotations and pods are not read."""
+    """The conditions of a node whose line `Conditions:` was cut out; annotations and pods are not read."""
     return [
         line
         for key, below in shown.items()
@@ -165,7 +165,7 @@ def _without_heading(shown: Mapping[str, list[str]]) -> list[str]:
 
 
 def _terms(shown: Mapping[str, list[str]], key: str) -> list[str]:
-    """What stands beside a key and below it, a word a line; nothing where it says `<none>`."""
+    """What follows a key and stands below it, one item per line; empty for `<none>`."""
     return [word for line in shown.get(key, ()) if (word := line.strip()) and not word.startswith("<")]
 
 
@@ -184,7 +184,7 @@ def _condition(line: str) -> dict[str, str] | None:
 
 
 def is_bad(condition: Mapping[str, str]) -> bool:
-    """Whether a condition says that something is wrong."""
+    """Whether a condition reports a problem."""
     kind, status = condition["type"], condition["status"]
     if kind == "Ready":
         return status != "True"
@@ -192,7 +192,7 @@ def is_bad(condition: Mapping[str, str]) -> bool:
 
 
 def _utc(time: str) -> str:
-    """A time as the API writes it; empty where it is none, or was never set."""
+    """A time in the API's format; empty if invalid, or never set."""
     try:
         moment = datetime.strptime(time, "%a, %d %b %Y %H:%M:%S %z").astimezone(timezone.utc)
     except (ValueError, OverflowError):
@@ -201,7 +201,7 @@ def _utc(time: str) -> str:
 
 
 def seconds(time: str) -> float:
-    """Seconds since 1970; 0 where it is none."""
+    """Seconds since 1970; 0 if invalid."""
     return datetime.strptime(time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp() if time else 0.0
 
 

@@ -1,6 +1,6 @@
-"""Nodes as `kubectl get nodes` lists them, as a table, JSON or YAML, in the form of the collector `k8s_nodes`.
+"""Parses `kubectl get nodes` as a table, JSON or YAML, into the form of the collector `k8s_nodes`.
 
-Numbers in YAML are left as text, as quantities are.
+Numbers in YAML stay text, because quantities are text.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _JSON = re.compile(r'\s{0,80}\{(?=[\s\S]{0,20000}"kind": ?"(?:Node|NodeList|List
 _YAML = re.compile(r"\s{0,80}(?:---\n)?apiVersion: v1\n(?=[\s\S]{0,2000000}^(?:  )?kind: Node$)", re.MULTILINE)
 _EVENTS = re.compile(r"(?:NAMESPACE {2,80})?LAST SEEN {2,40}(?:TYPE {2,40})?(?:COUNT {2,40})?REASON {2,80}OBJECT\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-NOT_TRUE = "not True"  # what the table tells of Ready: False or Unknown
-# What the table does not show of a node.
+NOT_TRUE = "not True"  # Ready in the table: False or Unknown
+# What the table does not show.
 UNSHOWN = ("capacity", "allocatable", "taints", "labels")
 
 
 def listed_in(text: str) -> dict[str, str]:
-    """What one output says of each node, of up to one more than MAX_NODES; none where it is no such list.
+    """The nodes in one output, up to MAX_NODES plus one; none if it is no such list.
 
-    Only at its beginning a table or JSON is kubectl's: further down they may be a user's words.
+    A table or JSON only counts at the beginning: further down it may be users' text.
     """
     if TABLE.match(text):
         head = text.lstrip().partition("\n")[0]
@@ -58,7 +58,7 @@ def is_table(text: str) -> bool:
 
 
 def read_table(text: str) -> Mapping[str, object]:
-    """The collector `k8s_nodes`: which are not ready or cordoned. That the others are well is not to be seen in it."""
+    """The collector `k8s_nodes`: nodes not ready or cordoned. The table does not prove that others are healthy."""
     return {NODES: {"asked_at": 0.0, "nodes": [_of_row(*row) for row in _ROW.findall(text)[:MAX_NODES]]}}
 
 
@@ -74,12 +74,12 @@ def _of_row(name: str, status: str, cordon: str, version: str) -> dict[str, Any]
 
 
 def is_json(text: str) -> bool:
-    """Whether it is `kubectl get nodes -o json`, of one node or of several."""
+    """Whether it is `kubectl get nodes -o json`, for one or several nodes."""
     return bool(_JSON.match(text)) and '"Node"' in text
 
 
 def read_json(text: str) -> Mapping[str, object]:
-    """The collector `k8s_nodes`, as the API has it. Raises CaptureError."""
+    """The collector `k8s_nodes`, from the API's form. Raises CaptureError."""
     nodes = list(map(_of_resource, _resources(document_in(text))[:MAX_NODES]))
     if not nodes:
         raise CaptureError("its JSON lists no node")
@@ -91,24 +91,24 @@ def _of_resource(resource: Mapping[str, Any]) -> dict[str, Any]:
     heard = [condition.heard for condition in node.conditions if _TIME.fullmatch(condition.heard)]
     try:
         asked_at = seconds(max(heard, default=""))
-    except ValueError:  # the 31st of a month without one
+    except ValueError:  # for example the 31st of a month without one
         asked_at = 0.0
     return {**entry(node), "asked_at": asked_at}
 
 
 def _resources(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The nodes in what kubectl printed."""
+    """The nodes in kubectl's output."""
     items = [document] if document.get("kind") == "Node" else objects(document.get("items"))
     return [item for item in items if item.get("kind") == "Node"]
 
 
 def is_yaml(text: str) -> bool:
-    """Whether it is `kubectl get nodes -o yaml`, of one node or of several."""
+    """Whether it is `kubectl get nodes -o yaml`, for one or several nodes."""
     return bool(_YAML.match(text))
 
 
 def read_yaml(text: str) -> Mapping[str, object]:
-    """The collector `k8s_nodes`, as the API has it. Raises CaptureError."""
+    """The collector `k8s_nodes`, from the API's form. Raises CaptureError."""
     nodes = list(map(_of_resource, _resources(_yaml_in(text))[:MAX_NODES]))
     if not nodes:
         raise CaptureError("its YAML lists no node")
@@ -116,8 +116,8 @@ def read_yaml(text: str) -> Mapping[str, object]:
 
 
 def _yaml_in(text: str) -> dict[str, Any]:
-    """What kubectl printed. Of a node whose last lines are missing conditions that are well prove nothing: others may
-    be missing, too.
+    """The nodes in kubectl's output. If a node's last lines are missing, healthy conditions prove nothing: others may
+    be missing too.
     """
     printed = document(text)
     if not isinstance(printed, dict):
@@ -151,13 +151,13 @@ FORMS = (
 )
 
 
-MAX_VALUES = 2_000_000  # an alias counts each time
+MAX_VALUES = 2_000_000  # each use of an alias counts
 WORDS = ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:null")
-TAGS = (*WORDS, "tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map", None)  # None refuses others
+TAGS = (*WORDS, "tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map", None)  # None: no others
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Takes nothing but booleans and null for more than a text."""
+    """Resolves only booleans and null; everything else stays text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
         letter: [(tag, pattern) for tag, pattern in resolvers if tag in WORDS]
@@ -167,7 +167,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def document(text: str) -> object:
-    """The first document of a text. Raises CaptureError."""
+    """The first document in a text. Raises CaptureError."""
     loader = _Loader(text)
     try:
         data = loader.get_data()
@@ -182,7 +182,7 @@ def document(text: str) -> object:
 
 
 def _count(data: Any) -> None:
-    """Raises CaptureError where there is more than a cluster has to say: aliases make much of little."""
+    """Raises CaptureError for more values than a cluster can have: aliases expand quickly."""
     left, count = [data], 0
     while left:
         value = left.pop()

@@ -1,4 +1,4 @@
-"""Pods as the API server has them, and a job by its name: typed, bounded, and only what somebody reads."""
+"""Pods from the API server, and a job by name: typed, bounded, with only the fields in use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clusterproof.plugins.kubernetes.nodes import entries, number, parts, table,
 
 @record
 class Container:
-    """One container of a pod; `waiting` and `ended` are the runtime's reasons, empty where it is neither."""
+    """One container of a pod; `waiting` and `ended` are the runtime's reasons, else empty."""
 
     name: str
     image: str
@@ -35,7 +35,7 @@ class Container:
 
 @record
 class Pod:
-    """A pod; `deleted` is since when it is being deleted, `owner` who made it (`DaemonSet/kube-proxy`)."""
+    """A pod; `deleted` is since when it is being deleted, `owner` its creator (`DaemonSet/kube-proxy`)."""
 
     namespace: str
     name: str
@@ -48,17 +48,21 @@ class Pod:
     owner: str
     labels: Mapping[str, str]
     containers: tuple[Container, ...]
-    disruption: str  # who ends it and why, where that is known: the message of DisruptionTarget
-    scheduled: str  # why it is not, where it is not: the message of PodScheduled
+    disruption: str  # who ends it and why, if known: the message of DisruptionTarget
+    scheduled: str  # why it is not scheduled: the message of PodScheduled
     is_ready: bool = False
-    ready: str = ""  # since when it is or is not, as Kubernetes writes times
-    controller: str = ""  # the uid of the object that made it, and removes it
-    hostname: str = ""  # what its programs take for their host's; empty where that is the node's
-    meant: str = ""  # of a DaemonSet's pod: the node that it is for, also before it is there
+    ready: str = ""  # since when it is or is not ready, in Kubernetes' time format
+    controller: str = ""  # the uid of the object that created it, and removes it
+    hostname: str = ""  # the host name in its programs; empty if that is the node's
+    meant: str = ""  # for a DaemonSet's pod: its intended node, even before it is scheduled
+
+    def container(self, name: str) -> Container | None:
+        """The container of that name: webhooks add others."""
+        return next((container for container in self.containers if container.name == name), None)
 
 
 def pods(api: Api, namespace: str = "", node: str = "", selector: str = "") -> list[Pod]:
-    """The pods of a namespace, of a node, with these labels; empty is any. Raises KubernetesError."""
+    """The pods of a namespace or node with these labels; empty means any. Raises KubernetesError."""
     query = {"labelSelector": selector} if selector else {}
     if node:
         query["fieldSelector"] = f"spec.nodeName={node}"
@@ -66,17 +70,17 @@ def pods(api: Api, namespace: str = "", node: str = "", selector: str = "") -> l
     return [pod_of(resource) for resource in api.listed(f"/api/v1{where}/pods", **query)]
 
 
-ITEMS = b'"items":['  # of a listing: its objects are behind it, and how it goes on is before it
+ITEMS = b'"items":['  # of a listing: its objects follow, and its continuation precedes
 
 
 class PodPages:
-    """Pods that are listed again and again: of a page whose pods are byte by byte as before, none is decoded."""
+    """Lists pods repeatedly: pages whose bytes are unchanged are not decoded again."""
 
     def __init__(self) -> None:
         self._before: Mapping[bytes, list[Pod]] = {}
 
     def listed(self, api: Api, namespace: str, selector: str) -> list[Pod]:
-        """The pods of a namespace with these labels, as they are now. Raises KubernetesError."""
+        """The current pods of a namespace with these labels. Raises KubernetesError."""
         now: dict[bytes, list[Pod]] = {}
 
         def read(content: bytes) -> Mapping[str, Any]:
@@ -94,7 +98,7 @@ class PodPages:
 
 
 def pod_of(resource: object) -> Pod:
-    """A pod out of the API's JSON."""
+    """Parse a pod."""
     metadata, spec, status = parts(resource)
     states = {text(container.get("name")): container for container in tables(status.get("containerStatuses"))}
     references = tables(metadata.get("ownerReferences"))
@@ -129,7 +133,7 @@ def pod_of(resource: object) -> Pod:
 
 
 def _meant(spec: Mapping[str, Any]) -> str:
-    """As the controller of DaemonSets says it to the scheduler."""
+    """The node that the DaemonSet controller tells the scheduler."""
     affinity = table(table(spec.get("affinity")).get("nodeAffinity"))
     required = table(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
     fields = [field for term in tables(required.get("nodeSelectorTerms")) for field in tables(term.get("matchFields"))]
@@ -138,7 +142,7 @@ def _meant(spec: Mapping[str, Any]) -> str:
 
 
 def _hostname(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
-    """As the kubelet makes it of what is written there."""
+    """The host name that the kubelet derives from the spec."""
     return text(spec.get("hostname")) or text(metadata.get("name"))[:63].rstrip("-.")
 
 
@@ -162,25 +166,25 @@ def _container(spec: Mapping[str, Any], state: Mapping[str, Any]) -> Container:
 
 
 OF_JOB = "batch.kubernetes.io/job-name"
-LABELS = (  # by which pods say whose they are; who makes other jobs for its own comes before these
+LABELS = (  # labels of pods with their job's name; kinds that create other jobs come before those
     "jobset.sigs.k8s.io/jobset-name",  # JobSet, and so Kubeflow's TrainJob
     "training.kubeflow.org/job-name",  # PyTorchJob, MPIJob and the others of Kubeflow's training operator
     "volcano.sh/job-name",
     OF_JOB,
-    "job-name",  # Job, also before Kubernetes 1.27
+    "job-name",  # Job, also for Kubernetes before 1.27
 )
 NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
 FORM = "NAMESPACE/NAME of a Job, JobSet, PyTorchJob, MPIJob, TrainJob or Volcano's Job"
 OVER = ("Complete", "Failed")  # conditions of a Job
 ENDED = ("Succeeded", "Failed")  # phases of a pod
-ABSENT_S = 60.0  # without a pod that runs: a controller that begins a job anew has made others until then
+ABSENT_S = 60.0  # without a running pod: a controller that restarts a job has created others by then
 MAX_PLACES = 20_000
-SOME = 8  # names that are shown
+SOME = 8  # names shown
 
 
 @record
 class TrainingJob:
-    """A job, and the label that its pods have."""
+    """A job, and the label of its pods."""
 
     namespace: str
     name: str
@@ -188,12 +192,12 @@ class TrainingJob:
 
     @property
     def selector(self) -> str:
-        """What selects its pods."""
+        """The label selector of its pods."""
         return f"{self.label}={self.name}"
 
 
 def job_named(api: Api, text: str) -> tuple[TrainingJob, Sequence[Pod]]:
-    """The job `NAMESPACE/NAME`, and those of its pods that are on nodes. Raises KubernetesError where none is."""
+    """The job `NAMESPACE/NAME`, and its scheduled pods. Raises KubernetesError if there is none."""
     namespace, _, name = text.partition("/")
     if not (NAME.fullmatch(namespace) and NAME.fullmatch(name)):
         raise KubernetesError(f"{text!r:.120} is not a Kubernetes job; expected {FORM}")
@@ -216,7 +220,7 @@ def _alive(there: Iterable[Pod]) -> list[Pod]:
 
 
 class JobState:
-    """The state of a job; `moved` is called with nodes that are new to it. `places`: nodes by hosts."""
+    """The state of a job; calls `moved` with nodes that are new to it. `places`: nodes by host."""
 
     def __init__(
         self,
@@ -234,7 +238,7 @@ class JobState:
         self._placed(began)
 
     def __call__(self) -> str:
-        """Ask: `running`, or empty where it is over. Raises KubernetesError."""
+        """The current state: `running`, or empty once over. Raises KubernetesError."""
         if self._job.label == OF_JOB and self._is_over():
             return ""
         alive = _alive(pods(self._api, self._job.namespace, selector=self._job.selector))
@@ -248,13 +252,13 @@ class JobState:
         return "running" if self._clock() - self._seen < ABSENT_S else ""
 
     def _placed(self, alive: Iterable[Pod]) -> None:
-        """Keep where pods are; not more of them than any job has at once and after."""
+        """Remember where pods are, up to a limit."""
         for pod in alive:
             if pod.hostname and len(self.places) < MAX_PLACES:
                 self.places[pod.hostname] = pod.node if self.places.get(pod.hostname, pod.node) == pod.node else ""
 
     def _is_over(self) -> bool:
-        """Whether the Job itself says so; whoever may not read it goes by its pods. Raises KubernetesError."""
+        """Whether the Job itself reports its end; without permission for it, judges by pods. Raises KubernetesError."""
         path = f"/apis/batch/v1/namespaces/{self._job.namespace}/jobs/{self._job.name}"
         self._is_reported = False
         try:

@@ -1,4 +1,4 @@
-"""The golden manifest of an image: the words of its rules, what a node says of the parts that it has rows for.
+"""The golden manifest of an image: its rule words, and what a node reports for each of its rows.
 
 It is part of a policy: a rule by name in each of its tables. `compose` writes one from a good machine.
 """
@@ -43,12 +43,12 @@ SERVICE = (
     "alias",
 )
 SIZES = ("cpus", "memory_gib", "gpus", "efa", "nvme_disks", "root_gib", "dev_shm_gib")
-FABRIC_MANAGER = "fabric_manager"  # a component whose version its own program prints
+FABRIC_MANAGER = "fabric_manager"  # a component with its version from its own program
 
 GPU, EFA, NEURON = "NVIDIA GPU", "EFA device", "Neuron device"
 IB, RDMA = "InfiniBand or RoCE device", "RDMA device"
 DRIVERS = ("driver", "efa", "gdrcopy", "neuron_driver", "ofed")  # components that show their version once loaded
-DEVICE_OF: Mapping[str, str] = {  # what must be attached before a driver, a module or a service shows itself at work
+DEVICE_OF: Mapping[str, str] = {  # what must be attached before a driver, module or service can work
     **dict.fromkeys(("driver", "gdrcopy", "gdrdrv", "nvidia", "nvidia_uvm", "nvidia_peermem", "nvidia_fs"), GPU),
     **dict.fromkeys(("nvidia-fabricmanager", "nvidia-persistenced", "nvidia-dcgm", "dcgm"), GPU),
     **dict.fromkeys(("neuron_driver", "neuron"), NEURON),
@@ -59,12 +59,12 @@ DEVICE_OF: Mapping[str, str] = {  # what must be attached before a driver, a mod
 
 
 def listed(rule: str) -> list[str]:
-    """The words of a rule that has several: `active, enabled`."""
+    """The words of a rule with several: `active, enabled`."""
     return [word.strip() for word in rule.split(",")]
 
 
 def component(name: str) -> str:
-    """A component by the name that the probe has for it: `EFA-installer` is `efa_installer`."""
+    """A component by the probe's name: `EFA-installer` is `efa_installer`."""
     return name.lower().replace("-", "_")
 
 
@@ -72,7 +72,7 @@ KIB_PER_GIB = 1024 * 1024
 
 
 def version_of(node: Node, component: str) -> str | None:
-    """A component's version; None where the node does not have it. Raises Incomplete."""
+    """A component's version; None if the node lacks it. Raises Incomplete."""
     if component == FABRIC_MANAGER:
         return fabric_manager(node)
     version = node.software.version(component)
@@ -82,7 +82,7 @@ def version_of(node: Node, component: str) -> str | None:
 
 
 def fabric_manager(node: Node) -> str | None:
-    """Fabric manager's version by its own program; None where there is none. Raises Incomplete."""
+    """Fabric manager's version from its own program; None if there is none. Raises Incomplete."""
     try:
         output = node.fabric_manager_version.output
     except Absent:
@@ -94,7 +94,7 @@ def fabric_manager(node: Node) -> str | None:
 
 
 def state_of_module(node: Node, name: str) -> str:
-    """Whether a kernel module is loaded, installed for the kernel that runs, or absent. Raises Incomplete."""
+    """Whether a kernel module is loaded, installed for the running kernel, or absent. Raises Incomplete."""
     if name in node.modules:
         return LOADED
     return INSTALLED if name in node.image.modules else ABSENT
@@ -114,7 +114,7 @@ def state_of_library(node: Node, name: str) -> str:
 
 
 def state_of_file(library: Library) -> str:
-    """`whole`, what is wrong with one of a library's files, or empty where that may not be known."""
+    """`whole`, what is wrong with one of a library's files, or empty if unknown."""
     if library.dangles:
         return f"{library.label} leads nowhere"
     record, _ = readings(library, "bytes")
@@ -124,7 +124,7 @@ def state_of_file(library: Library) -> str:
 
 
 def states_of_service(node: Node, name: str) -> list[str]:
-    """What systemd says of a service: `active`, `enabled`; or `absent`. Raises Incomplete."""
+    """What systemd reports for a service: `active`, `enabled`; or `absent`. Raises Incomplete."""
     service = node.services.get(name)
     if service is None:
         raise Incomplete(f"systemd was not asked about {name}")
@@ -149,7 +149,7 @@ def size_of(node: Node, name: str) -> int:
 
 
 def size_of_mount(node: Node, path: str) -> int:
-    """How large a file system is, in GiB. Raises Incomplete."""
+    """The size of a file system, in GiB. Raises Incomplete."""
     mount = node.mount_at(path)
     if mount is None or mount.total_kib is None:
         raise Incomplete(f"{path} does not report its size", cause="not reported by the node")
@@ -157,7 +157,7 @@ def size_of_mount(node: Node, path: str) -> int:
 
 
 def unattached(node: Node, name: str) -> str:
-    """Why a driver, module or service cannot be seen at work here: its device is not attached. Raises Incomplete."""
+    """Why a driver, module or service cannot work here: its device is not attached. Raises Incomplete."""
     device = DEVICE_OF.get(name)
     if device is None or is_attached(node, device):
         return ""
@@ -181,7 +181,7 @@ MANIFEST_TABLES = ("manifest", "versions", "modules", "libraries", "services", "
 
 
 def manifest_of(table: Table) -> dict[str, Any]:
-    """The fields of a policy that a manifest fills. Raises InventoryError."""
+    """The policy fields for a manifest. Raises InventoryError."""
     about = table.table("manifest")
     about.only("made_of", "made_on", "instance_type")
     return {
@@ -195,7 +195,7 @@ def manifest_of(table: Table) -> dict[str, Any]:
 
 
 def _rows(table: Table, names: Collection[str], read: Callable[[str], object]) -> dict[str, str]:
-    """A table's rules by name; `names` are those that mean something, where not all do."""
+    """A table's rules by name; `names` are the valid names, if limited."""
     for name in table.values if names else ():
         if name not in names:
             raise InventoryError(

@@ -1,4 +1,4 @@
-"""The golden manifest of machines known to be good: what they have in common and did not report, written as TOML."""
+"""Composes a golden manifest from known good machines: common values, and what was not reported, as TOML."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from clusterproof.plugins.manifest import (
 COMPONENTS = tuple(
     dict.fromkeys([*(row[0] for row in FILES), *LIBRARIES.values(), "cuda_compat", FABRIC_MANAGER, *PACKAGES])
 )
-RUNTIMES = ("containerd", "docker", "enroot", "pyxis")  # an image that has one more than it should is another image
-UNWANTED_MODULES = ("nouveau",)  # it takes the GPUs before NVIDIA's driver can
-NOT_OF_IMAGE = ("lustre",)  # loaded by what somebody mounts, which the image does not do
-ALIASES = {"chronyd": "chrony", "sshd": "ssh"}  # one service by two names, where both are installed
-DIFFER_WITH_ROOM = ("memory_gib", "root_gib", "dev_shm_gib")  # more of it is no fault
+RUNTIMES = ("containerd", "docker", "enroot", "pyxis")  # an image with an additional one is a different image
+UNWANTED_MODULES = ("nouveau",)  # it claims the GPUs before NVIDIA's driver can
+NOT_OF_IMAGE = ("lustre",)  # loaded by mounts, which are not part of the image
+ALIASES = {"chronyd": "chrony", "sshd": "ssh"}  # one service with two names, where both are installed
+DIFFER_WITH_ROOM = ("memory_gib", "root_gib", "dev_shm_gib")  # more is no fault
 HEAD = """\
 # Golden manifest of a machine image: clusterproof check local -m ami --policy THIS_FILE
 # It is a policy (docs/policy.md), so thresholds, exceptions and mounts of yours may stand here as well. What each rule
@@ -59,12 +59,12 @@ ABOUT = {
 # Of the instance type above; on another they are not applicable.""",
 }
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-MAX_REASON = 160  # characters of why something is left out
+MAX_REASON = 160  # characters of the reason for an omission
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The rows of a manifest by table, each a rule by name; `unknown` are the names left out, by the reason."""
+    """The rows of a manifest by table, each a rule by name; `unknown` are omitted names, by reason."""
 
     made_of: tuple[str, ...]
     instance_type: str
@@ -73,7 +73,7 @@ class Manifest:
 
 
 def manifest_of(nodes: Sequence[Node]) -> Manifest:
-    """The manifest of nodes that answered, at least one."""
+    """The manifest of at least one node that answered."""
     types = {node.type_name for node in nodes}
     made = Manifest(tuple(node.name for node in nodes), types.pop() if len(types) == 1 else "")
     _fill(made, "versions", COMPONENTS, nodes, version_value, version_rule)
@@ -95,7 +95,7 @@ def _fill(
     value_of: Callable[[Node, str], str],
     rule: Callable[[str, list[str]], str],
 ) -> None:
-    """Fill one table; a name whose rule is empty says nothing of the image, and is left out without a word."""
+    """Fill one table; a name with an empty rule is omitted silently."""
     rows: dict[str, str] = {}
     unknown: dict[str, list[str]] = {}
     for name in names:
@@ -118,7 +118,7 @@ def version_value(node: Node, name: str) -> str:
 
 
 def module_value(node: Node, name: str) -> str:
-    """A module's state; what could only be seen with its device says so. Raises Incomplete, NotApplicable."""
+    """A module's state; reports if that requires its device. Raises Incomplete, NotApplicable."""
     state = state_of_module(node, name)
     if state != LOADED and (why := unattached(node, name)) and state != INSTALLED:
         raise NotApplicable(why)
@@ -126,7 +126,7 @@ def module_value(node: Node, name: str) -> str:
 
 
 def library_value(node: Node, name: str) -> str:
-    """A library's state. Raises Incomplete, and NotApplicable where it is broken: no rule asks for that."""
+    """A library's state. Raises Incomplete, and NotApplicable if it is broken: no rule may require that."""
     state = state_of_library(node, name)
     if state not in (WHOLE, ABSENT):
         raise NotApplicable(f"{state} on {node.name}")
@@ -134,7 +134,7 @@ def library_value(node: Node, name: str) -> str:
 
 
 def service_value(node: Node, name: str) -> str:
-    """What systemd says of a service; `absent` of its second name. Raises Incomplete, NotApplicable."""
+    """What systemd reports for a service; `absent` for its second name. Raises Incomplete, NotApplicable."""
     states = states_of_service(node, name)
     if name in ALIASES and states_of_service(node, ALIASES[name]) == states:
         return ABSENT
@@ -145,7 +145,7 @@ def service_value(node: Node, name: str) -> str:
 
 
 def version_rule(name: str, values: list[str]) -> str:
-    """`== X`, a range where the nodes differ, or `absent`; nothing for what most images are without."""
+    """`== X`, a range if the nodes differ, or `absent`; empty for what most images lack."""
     if ABSENT in values:
         return ABSENT if set(values) == {ABSENT} and name in RUNTIMES else _alike(values, ABSENT)
     if len(set(values)) == 1:
@@ -156,7 +156,7 @@ def version_rule(name: str, values: list[str]) -> str:
 
 
 def module_rule(name: str, values: list[str]) -> str:
-    """What the image must have of a module."""
+    """The state that the image must have for a module."""
     if name in UNWANTED_MODULES:
         return "" if LOADED in values else NOT_LOADED
     if ABSENT in values:
@@ -165,12 +165,12 @@ def module_rule(name: str, values: list[str]) -> str:
 
 
 def one_rule(_name: str, values: list[str]) -> str:
-    """What all nodes say alike; nothing of what none has."""
+    """The value common to all nodes; empty if none has it."""
     return _alike(values, ABSENT)
 
 
 def size_rule(name: str, values: list[str]) -> str:
-    """`== N`, or `>= N` of what there may be more of."""
+    """`== N`, or `>= N` if more is allowed."""
     least, most = min(map(int, values)), max(map(int, values))
     if name in DIFFER_WITH_ROOM:
         return f">= {least}"
@@ -178,7 +178,7 @@ def size_rule(name: str, values: list[str]) -> str:
 
 
 def _alike(values: list[str], nothing: str) -> str:
-    """What all say, empty where that is nothing. Raises NotApplicable where they differ."""
+    """The common value, empty if it is. Raises NotApplicable if values differ."""
     if len(set(values)) > 1:
         raise NotApplicable(f"the nodes differ: {', '.join(sorted(set(values)))}")
     return "" if values[0] == nothing else values[0]
@@ -211,7 +211,7 @@ def _table(manifest: Manifest, name: str) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """A text as TOML's basic string, whatever a node put into it."""
+    """A text as TOML's basic string, safe for any node-supplied text."""
     return json.dumps(printable(text, 200), ensure_ascii=False)
 
 

@@ -1,7 +1,7 @@
-"""The words of a command line: `--opt WORD` means `--opt=WORD`, also where pytest would not take the two words so.
+"""Rewrites a command line: `--opt WORD` becomes `--opt=WORD` where pytest would misinterpret the separate word.
 
-Pytest looks for its configuration before it knows our options: the folder of a path that exists would become the root
-of the run, whose configuration and conftest.py are others. And a word that begins with a dash is an option to it.
+Pytest looks for its configuration before it knows our options: the folder of an existing path would become the run's
+root, with other people's configuration and conftest.py. And a word that begins with a dash would be an option.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def restart_joined(arguments: Sequence[str]) -> None:
-    """Start the program anew with one word for each option where two would mislead pytest.
+    """Restart the program with rewritten arguments if pytest would misinterpret them.
 
-    Only where these are the words of the command line: what a program gives to `pytest.main` stays as it is.
+    Only if these are the process's own arguments: those passed to `pytest.main` are not changed.
     """
     own_arguments = list(arguments)
     joined = joined_options(own_arguments)
@@ -35,7 +35,7 @@ def restart_joined(arguments: Sequence[str]) -> None:
 
 
 def joined_options(words: Sequence[str]) -> list[str]:
-    """The words of a command line, an option of ours and the word behind it as one where two mislead: `--opt=WORD`."""
+    """The arguments, with an option of ours and its value joined where needed: `--opt=WORD`."""
     groups = (*table.GROUPS.values(), *perf_table.GROUPS.values())
     valued = {option.flag: option for group in groups for option in group if option.has_value}
     joined: list[str] = []
@@ -49,7 +49,7 @@ def joined_options(words: Sequence[str]) -> list[str]:
 
 
 def misleads(word: str) -> bool:
-    """Whether pytest would go by the folder of this word: it is a path that exists, and no file of this folder."""
+    """Whether pytest would use the folder of this word: an existing path, other than a file in this folder."""
     try:
         return os.path.exists(word) and not (os.path.isfile(word) and os.path.dirname(word) in ("", "."))  # noqa: PTH110, PTH113, PTH120 - Path costs every run more
     except ValueError:  # a null byte
@@ -67,7 +67,7 @@ _REPEATED = tuple(
 
 
 def command_of(config: pytest.Config) -> tuple[str, ...]:
-    """The words that ask for the same cluster in the same way: program, options, `-m`, and the tests named."""
+    """The words that select the same cluster in the same way: program, options, `-m`, and named tests."""
     program = Path(sys.argv[0]).name
     words = [program if program in ("pytest", "clusterproof") else "pytest"]
     for option in _REPEATED:
@@ -91,5 +91,5 @@ def _words(option: Option, value: Any) -> list[str]:
         return []
     text = f"{value:g}" if isinstance(value, float) else str(value)
     names_file = str(option.more.get("metavar", "")).startswith(("FILE", "DIR", "PATH"))
-    misleads = names_file or text.startswith("-")  # pytest takes the one for a test, the other for an option
+    misleads = names_file or text.startswith("-")  # pytest takes the former for a test, the latter for an option
     return [f"{option.flag}={text}"] if misleads else [option.flag, text]

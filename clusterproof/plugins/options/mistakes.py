@@ -1,7 +1,7 @@
-"""A mistake on the command line of a run is one line: what was observed, and what was probably meant.
+"""Reports a usage error in one line: what was observed, and what was probably meant.
 
-It may have the name of another's file, or words of it, and steers no terminal. Pytest would put its usage before the
-mistake and folders behind it. Its own runs keep that.
+The message may quote another user's file, so it is escaped. Pytest would print its usage before the error and paths
+after it; runs without a cluster keep that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FLAGS = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let pytest's parser answer a mistake in one line, and help as this command."""
+    """Make pytest's parser report errors in one line, and print help as this command."""
     optparser: ArgumentParser = parser.optparser
 
     def refuse(message: str) -> NoReturn:
@@ -38,13 +38,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_parse() -> Generator[None, Any, Any]:
-    """Read the options; a mistake steers no terminal. Raises pytest.UsageError."""
+    """Parse the options; escape errors. Raises pytest.UsageError."""
     return (yield from _shown())
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main() -> Generator[None, Any, Any]:
-    """Run; a mistake that is seen only then steers no terminal either. Raises pytest.UsageError."""
+    """Run; escape errors that only occur then. Raises pytest.UsageError."""
     return (yield from _shown())
 
 
@@ -56,7 +56,7 @@ def _shown() -> Generator[None, Any, Any]:
 
 
 def in_one_line(message: str, parser: ArgumentParser) -> str:
-    """What argparse says of a mistake, in our words."""
+    """Reword argparse's error."""
     if message.startswith(_UNKNOWN):
         word = message.removeprefix(_UNKNOWN).split()[0].partition("=")[0]
         near = nearest(word, dict.fromkeys(_FLAGS.findall(parser.format_help())))

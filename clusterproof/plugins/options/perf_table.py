@@ -1,4 +1,4 @@
-"""The options of what loads the hardware: nodes one by one, and pairs of them."""
+"""The options for load on single nodes, and for pairs of nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clusterproof.plugins.options.table import Option
 QUICK, FULL = "quick", "full"
 DOUBLING, ALL = "doubling", "all"
 FEWEST_NODES = 3  # of a group: two are a pair
-# These have tables of their own elsewhere, which are not imported: every run of pytest would pay for that.
+# Other modules have tables of these, which are not imported: that would slow every run of pytest.
 LOADS = (
     "dcgm_diag",
     "gpu_bandwidth",

@@ -1,4 +1,4 @@
-"""What the command line may not say of load and of pairs of nodes, whatever nodes these are."""
+"""Validates the options for load and pairs, independent of the nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def check_loads(option: Options) -> None:
-    """Refuse numbers and paths of load that make no sense. Raises pytest.UsageError."""
+    """Reject invalid numbers and paths for load. Raises pytest.UsageError."""
     for flag, value, least in (
         ("--fs-size", option.fs_size, LEAST_MIB),
         ("--fs-at-once", option.fs_at_once, 1),
@@ -38,7 +38,7 @@ def check_loads(option: Options) -> None:
 
 
 def timeouts(text: str) -> dict[str, float]:
-    """The deadlines of `--load-timeout` by collector, "" for all. Raises pytest.UsageError."""
+    """The deadlines in `--load-timeout` by collector, "" for all. Raises pytest.UsageError."""
     seconds_by_collector: dict[str, float] = {}
     for word in filter(None, text.split(",")):
         collector, _, number = word.rpartition("=")
@@ -53,7 +53,7 @@ def timeouts(text: str) -> dict[str, float]:
 
 
 def check_pair_options(option: Options) -> None:
-    """Refuse what makes no sense, in any run. Raises pytest.UsageError."""
+    """Reject invalid combinations, in any run. Raises pytest.UsageError."""
     for flag, value, least in (
         ("--pairs-at-once", option.pairs_at_once, 1),
         ("--pair-timeout", option.pair_timeout, 1),
@@ -75,7 +75,7 @@ def check_pair_options(option: Options) -> None:
 
 
 def _check_words(flag: str, text: str) -> None:
-    """Refuse words that no shell could take apart. Raises pytest.UsageError."""
+    """Reject words that a shell could not split. Raises pytest.UsageError."""
     try:
         shlex.split(text)
     except ValueError as problem:
@@ -83,7 +83,7 @@ def _check_words(flag: str, text: str) -> None:
 
 
 def named_pairs(text: str) -> tuple[tuple[str, str], ...]:
-    """The pairs of `--pairs`; none where it names none. Raises pytest.UsageError."""
+    """The pairs in `--pairs`; none if it names none. Raises pytest.UsageError."""
     return () if text in (QUICK, FULL) else tuple(_named(text))
 
 
@@ -96,7 +96,7 @@ def _named(text: str) -> Iterable[tuple[str, str]]:
 
 
 def check_groups(text: str) -> None:
-    """Refuse what `--groups` does not take. Raises pytest.UsageError."""
+    """Reject invalid values of `--groups`. Raises pytest.UsageError."""
     sizes = text.split(",") if text not in ("", DOUBLING, ALL) else []
     if not all((re.fullmatch(r"\d{1,5}", size) and int(size) >= FEWEST_NODES) or size == ALL for size in sizes):
         raise pytest.UsageError(
@@ -105,7 +105,7 @@ def check_groups(text: str) -> None:
 
 
 def budget_s(text: str) -> float:
-    """The seconds of `--pairs-budget`. Raises pytest.UsageError."""
+    """`--pairs-budget` in seconds. Raises pytest.UsageError."""
     try:
         return seconds_of(text)
     except ValueError as problem:
@@ -113,7 +113,7 @@ def budget_s(text: str) -> float:
 
 
 def size_bytes(text: str) -> int:
-    """The bytes of `--meter-size`, 0 where it is not given. Raises pytest.UsageError."""
+    """`--meter-size` in bytes, 0 if not given. Raises pytest.UsageError."""
     size = re.fullmatch(r"(\d{1,15})([KMG]?)", text.upper())
     if text and (not size or not int(size[1])):
         raise pytest.UsageError(f"--meter-size is {text!r:.40}; expected bytes, or a number with K, M or G")
@@ -121,7 +121,7 @@ def size_bytes(text: str) -> int:
 
 
 def environment(text: str) -> dict[str, str]:
-    """The variables of `--meter-env`. Raises pytest.UsageError."""
+    """The variables in `--meter-env`. Raises pytest.UsageError."""
     try:
         variables = [word.partition("=") for word in shlex.split(text)]
     except ValueError as problem:

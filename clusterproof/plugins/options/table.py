@@ -1,4 +1,4 @@
-"""The suite's command line: every option in one table, grouped for `--help`. Every run of pytest reads this."""
+"""All options of the suite in one table, grouped for `--help`. Every run of pytest reads this."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.core.kinds import forms
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its flag, its words for `--help`, and what argparse needs to know besides."""
+    """One option: its flag, its help, and argparse's parameters."""
 
     flag: str
     words: str
@@ -19,25 +19,25 @@ class Option:
 
     @property
     def dest(self) -> str:
-        """What its value is called in `config.option`."""
+        """The name of its value in `config.option`."""
         return self.flag.removeprefix("--").replace("-", "_")
 
     @property
     def has_value(self) -> bool:
-        """Whether a word follows it."""
+        """Whether it takes a value."""
         return self.more.get("action") != "store_true"
 
     @property
     def takes_dashes(self) -> bool:
-        """Whether that word may begin with a dash: it is for another program's command line."""
+        """Whether the value may begin with a dash: it is another program's argument."""
         return self.more.get("metavar") == "WORDS"
 
 
 class Joined(argparse.Action):
-    """Takes what is given twice together, joined by a comma, as clush takes `-w`."""
+    """Joins repeated values with a comma, as clush does for `-w`."""
 
     def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _flag: Any = None) -> None:
-        """Add it to what came before."""
+        """Append a value."""
         before = getattr(namespace, self.dest, None)
         setattr(namespace, self.dest, f"{before},{values}" if before else values)
 

@@ -1,4 +1,4 @@
-"""What the command line may not say."""
+"""Validates the command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_options(option: Options) -> None:
-    """Refuse empty values and numbers that make no sense. Raises pytest.UsageError."""
+    """Reject empty values and invalid numbers. Raises pytest.UsageError."""
     _check_none_is_empty(option)
     for flag, value, least in (
         ("--fanout", option.fanout, 1),
@@ -56,7 +56,7 @@ def check_options(option: Options) -> None:
 
 
 def _check_none_is_empty(option: Options) -> None:
-    """Refuse an empty value, as of a variable that is not set: `--nodes "$NODES"` would mean every node."""
+    """Reject an empty value, as from an unset variable: `--nodes "$NODES"` would mean every node."""
     for options in (*table.GROUPS.values(), *perf_table.GROUPS.values()):
         for argument in options:
             value = getattr(option, argument.dest, None)
@@ -66,14 +66,14 @@ def _check_none_is_empty(option: Options) -> None:
 
 
 def check_root(config: pytest.Config) -> None:
-    """Refuse a run that pytest began in another folder than the one it is started in. Raises pytest.UsageError.
+    """Reject a run whose root is not the folder it is started in. Raises pytest.UsageError.
 
-    Pytest looks for its configuration before it knows our options: the file of `--history FILE`, once it is there, is
-    a test to it, by whose folder it goes. Then what pytest.toml says here does not hold, and anything may be collected.
-    `argv.restart_joined` prevents that on a command line; not in PYTEST_ADDOPTS, nor where a program calls pytest.main.
+    Pytest looks for its configuration before it knows our options: an existing file of `--history FILE` looks like a
+    test, whose folder becomes the root. Then this folder's pytest.toml is ignored, and anything may be collected.
+    `argv.restart_joined` prevents that on a command line; not in PYTEST_ADDOPTS, nor for calls of pytest.main.
     """
     own_ini = config.invocation_params.dir / "pytest.toml"
-    are_named = config.args_source is pytest.Config.ArgsSource.ARGS  # the tests: then none are looked for
+    are_named = config.args_source is pytest.Config.ArgsSource.ARGS  # named tests: then none are searched for
     if is_file(own_ini) and config.inipath is None and config.option.inifilename is None and not are_named:
         raise pytest.UsageError(
             f"pytest took a path of the command line for a test and did not read {own_ini}; "
@@ -82,7 +82,7 @@ def check_root(config: pytest.Config) -> None:
 
 
 def check_namespace(name: str) -> None:
-    """Refuse what CloudWatch would. Raises pytest.UsageError."""
+    """Reject namespaces that CloudWatch would reject. Raises pytest.UsageError."""
     if not _NAMESPACE.fullmatch(name):
         raise pytest.UsageError(
             f"--cloudwatch is {name!r:.80}; expected a namespace of letters, digits and . - _ / # :, not of AWS/…"
@@ -90,7 +90,7 @@ def check_namespace(name: str) -> None:
 
 
 def _check_gate(option: Options) -> None:
-    """Refuse options of a gate without what they are for. Raises pytest.UsageError."""
+    """Reject gate options without a gate. Raises pytest.UsageError."""
     for flag in ("k8s_max_tainted", "k8s_startup_taint", "k8s_evidence", "k8s_keep"):
         if getattr(option, flag) is not None and not option.k8s_gate:
             raise pytest.UsageError(f"--{flag.replace('_', '-')} is for the gate; expected --k8s-gate with it")
@@ -99,7 +99,7 @@ def _check_gate(option: Options) -> None:
 
 
 def _check_history(option: Options) -> None:
-    """Refuse what has no meaning with a history. Raises pytest.UsageError."""
+    """Reject options that make no sense with a history. Raises pytest.UsageError."""
     if option.history and option.redact:
         raise pytest.UsageError(
             "--history with --redact: redacted names differ from run to run; expected one of the two"
@@ -107,7 +107,7 @@ def _check_history(option: Options) -> None:
 
 
 def _check_files(option: Options) -> None:
-    """Refuse, before a node is asked, files that cannot be written, or are to be read and not there."""
+    """Reject, before nodes are asked, output files that cannot be written, and missing input files."""
     if option.report and option.no_report:
         raise pytest.UsageError("--report with --no-report: expected one of the two")
     if option.keep is not None and option.keep < 1:
@@ -132,7 +132,7 @@ def _check_files(option: Options) -> None:
 
 
 def check_recording(option: Options) -> None:
-    """Refuse a folder that is read itself, or has what a reader of the redacted evidence is not to see.
+    """Reject a folder that is also read, or contains what readers of redacted evidence must not see.
 
     Raises pytest.UsageError.
     """
@@ -147,7 +147,7 @@ def check_recording(option: Options) -> None:
 
 
 def _check_report_url(option: Options) -> None:
-    """Refuse what no page can be linked below. Raises pytest.UsageError."""
+    """Reject what cannot be a page's base URL. Raises pytest.UsageError."""
     if not re.fullmatch(r"https?://[^\s?#]+", option.report_url or ""):
         raise pytest.UsageError(f"--report-url is {option.report_url!r:.80}; expected http(s)://… without ? and #")
     if option.no_report:
@@ -155,7 +155,7 @@ def _check_report_url(option: Options) -> None:
 
 
 def why_not_made(path: Path, *, as_folder: bool) -> str:
-    """Why a file or folder cannot be written or made, in words; empty where it can, or a full disk is in the way."""
+    """Why a file or folder cannot be created, in words; empty if it can, or if the disk is full."""
     try:
         there = next(parent for parent in (path, *path.absolute().parents) if _is_there(parent))
         if is_folder(there) != (as_folder or there != path):
@@ -169,7 +169,7 @@ def why_not_made(path: Path, *, as_folder: bool) -> str:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether it is there, if only as a link. Raises OSError where that cannot be known."""
+    """Whether it exists, if only as a link. Raises OSError if that cannot be determined."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -178,7 +178,7 @@ def _is_there(path: Path) -> bool:
 
 
 def window_minutes(text: str) -> int:
-    """The minutes of `--fsx-window`. Raises pytest.UsageError."""
+    """`--fsx-window` in minutes. Raises pytest.UsageError."""
     number, unit = text[:-1], text[-1:]
     minutes = int(number) * _MINUTES[unit] if _IS_NUMBER(number) and unit in _MINUTES else 0
     if not _LEAST_WINDOW <= minutes <= _MAX_WINDOW:
@@ -187,7 +187,7 @@ def window_minutes(text: str) -> int:
 
 
 def log_cursor(text: str) -> tuple[str, int, float]:
-    """The cursor of `--log-cursor`. Raises pytest.UsageError."""
+    """The cursor in `--log-cursor`. Raises pytest.UsageError."""
     if not text:
         return NO_CURSOR
     match = _CURSOR.fullmatch(text)
@@ -198,7 +198,7 @@ def log_cursor(text: str) -> tuple[str, int, float]:
 
 _CURSOR = re.compile(r"([0-9a-f-]{1,64}):(-1|[0-9]{1,18}):([0-9]{1,12}(?:\.[0-9]{1,9})?)")
 _MINUTES = {"m": 1, "h": 60, "d": 24 * 60}
-_LEAST_WINDOW = 15  # minutes: the rule of sustained load looks at so many together
-_MAX_WINDOW = 15 * 24 * 60  # CloudWatch keeps points of one minute so long
+_LEAST_WINDOW = 15  # minutes: the rule for sustained load needs as many
+_MAX_WINDOW = 15 * 24 * 60  # CloudWatch keeps one-minute points for so long
 _IS_NUMBER = re.compile(r"[0-9]{1,6}").fullmatch
-_NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._/#-][A-Za-z0-9._/#:-]{0,254}")  # of CloudWatch
+_NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._/#-][A-Za-z0-9._/#:-]{0,254}")  # as in CloudWatch

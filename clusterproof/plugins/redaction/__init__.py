@@ -1,6 +1,6 @@
-"""What `--redact` keeps: values of which the kind is known to be harmless. Everything else becomes a word.
+"""What `--redact` keeps: values of kinds known to be harmless. Everything else is replaced by a placeholder.
 
-Here: the words that identify nothing, those of the suite, of drivers and tools; and shapes that name nothing.
+This module: words that identify nothing, from the suite, drivers and tools; and harmless forms of text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2]
 FOLDERS = ("plugins", "checks", "reports")
-# Names in examples of the suite's own docstrings.
+# Names in examples in the suite's own docstrings.
 _NAMES = frozenset(
     ("oyuutbev", "abcdefgh", "abcdef", "abcde", "hydra", "hodges", "lehmann", "sunilpp", "ville", "adai", "nebius")
 )
@@ -20,12 +20,12 @@ _WORD = re.compile(r"[A-Za-z]{2,}")
 _PARTS = re.compile(r"(?<![\w.@/:-])[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)+(?![\w@-])")
 _PATH = re.compile(r"(?<![\w.<)\]}])(?:/[A-Za-z_][\w.+-]*)+")
 _CATALOGUED = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[.-][A-Za-z0-9]+)*")  # of products: H100, p5.48xlarge
-_DIGITS = re.compile(r"\d{2}|\d.*\d")  # as many digits as an example of a host has
+_DIGITS = re.compile(r"\d{2}|\d.*\d")  # as many digits as a host name in an example
 
 
 @cache
 def words() -> frozenset[str]:
-    """Every word, in small letters: also those of several parts, as `nvidia-smi`, that are known as a whole."""
+    """Every word, in lower case; also hyphenated ones that are known as a whole, such as `nvidia-smi`."""
     _, single, several, *_ = _listed()
     listed_words = [*single.split(), *several.split()]
     text = _sources()
@@ -36,7 +36,7 @@ def words() -> frozenset[str]:
 
 @cache
 def folders() -> frozenset[str]:
-    """The parts of every path that the suite's own files name: `/opt/amazon/efa` has three."""
+    """The components of every path in the suite's own files: `/opt/amazon/efa` has three."""
     parts = {part for path in _PATH.findall(_sources()) for part in path.split("/")}
     parts.update(_listed()[3].split())
     return frozenset(part.rstrip(".") for part in parts if not re.search(r"\d{3}", part)) - _NAMES
@@ -48,7 +48,7 @@ def _catalogue() -> str:
 
 @cache
 def accounts() -> frozenset[str]:
-    """Accounts and programs that are called so everywhere."""
+    """Accounts and programs with the same name everywhere."""
     return frozenset(_listed()[4].split())
 
 
@@ -62,7 +62,7 @@ def _listed() -> list[str]:
     return Path(__file__).with_name("words.txt").read_text(encoding="utf-8").split("\n\n")
 
 
-# Whole forms of the kernel's, of which the numbers would not be kept by themselves.
+# Complete kernel expressions whose numbers would not be kept by themselves.
 FORMS = re.compile(
     r"\b(?:Bank \d{1,4}|TSC|ADDR|MISC|SYND|IPID|STATUS|TIME):? (?:0x)?[0-9a-f]{1,16}\b"
     r"|\bsegfault at [0-9a-f]{1,16} ip [0-9a-f]{1,16} sp [0-9a-f]{1,16} error [0-9a-f]{1,8}\b"
@@ -82,12 +82,12 @@ _NUMBER = re.compile(
     rf"|\d{{1,9}}(?:\.\d{{1,9}})?(?:{_UNITS})|\d{{1,15}}(?:[kKMGTP]?i?[bB](?:/s|ps)?|Hz|[nmuµ]s(?:ec)?))",
     re.IGNORECASE,
 )
-_HEXADECIMAL = re.compile(  # of at most 32 bits, and what is an address of the kernel's own memory
+_HEXADECIMAL = re.compile(  # of at most 32 bits, and addresses in the kernel's own memory
     r"0x0*_?(?:[0-9a-f]{1,4}_)?[0-9a-f]{1,8}|0xffff[0-9a-f]{12}|0{3}[0-9a-f]{5}|0{8,9}[0-9a-f]{7,8}|ffff[89a-f][0-9a-f]{11}",
     re.IGNORECASE,
 )
 _BUS = r"(?:(?:[0-9a-f]{4}|0000[0-9a-f]{4}):)"
-_PLACE = re.compile(  # PCI addresses as sysfs, NVML and the driver write them, and hidden ones
+_PLACE = re.compile(  # PCI addresses as written by sysfs, NVML and the driver, and hidden ones
     r"(?:PCI:)?(?:x{4}:)?x{2}:[0-9a-fx]{2}(?:\.[0-7x])?|PCI:x{2,12}|"
     rf"(?:PCI:)?{_BUS}?[0-9a-f]{{2}}:[0-9a-f]{{2}}\.[0-7]|(?:PCI:)?{_BUS}[0-9a-f]{{2}}:[0-9a-f]{{2}}|pci[0-9a-f]{{4}}:[0-9a-f]{{2}}",
     re.IGNORECASE,
@@ -131,12 +131,12 @@ _LIBRARY = re.compile(
     r"|torch(?:_cuda|_cpu|_python)?|python\d\.\d{1,2})\.so(?:\.\d{1,4}){0,4}"
 )
 _OF_CPUS = r"\d{1,5}(?:-\d{1,5})?"
-HARDWARE = re.compile(  # ids of PCI, microcode, VBIOS and firmware, taints of a module, lists of CPUs
+HARDWARE = re.compile(  # ids of PCI, microcode, VBIOS and firmware, module taints, CPU lists
     rf"(?i:[0-9a-f]{{4}}|[0-9a-f]{{6}}|efa\d?|0x[0-9a-f]{{1,8}}|[0-9a-f]{{2}}(?:\.[0-9a-f]{{2}}){{4}})"
     rf"|[A-Z]{{1,5}}|{_OF_CPUS}(?:,{_OF_CPUS}){{0,127}}|\d{{1,4}}(?:\.\d{{1,5}}){{1,2}}"
 )
 _ACCOUNT_DIGITS = 12  # of an AWS account's id
-_LARGE_PART = 100  # of an address, and of no version of four parts
+_LARGE_PART = 100  # of an IP address, but of no four-part version
 _LONGEST_SIZE = 16  # digits
 _LOCAL = frozenset({"127.0.0.1", "0.0.0.0", "::1", "::", "localhost"})  # noqa: S104 - identify nothing
 _ZEROS = re.compile(r"[0-]{8,36}|00(?::00){5,19}|169\.254(?:\.\d{1,3}){2}")
@@ -151,14 +151,14 @@ _AWS_HOST = re.compile(r"(?:ip|ec2)(?:-\d{1,3}){4}(?!\d)")
 
 
 def is_harmless(word: str) -> bool:
-    """Whether a word without blanks has a shape that identifies nothing."""
+    """Whether a word without blanks has a form that identifies nothing."""
     if any(shape.fullmatch(word) for shape in _SHAPES) or word in _LOCAL:
         return True
     return word.isascii() and word.isdecimal() and len(word) <= _LONGEST_SIZE and not int(word) % 65536
 
 
 def is_device(word: str) -> bool:
-    """Whether a kernel calls a device so, by itself."""
+    """Whether it is a device name that kernels assign by themselves."""
     return bool(_DEVICE.fullmatch(word) or _PLACE.fullmatch(word) or TYPE.fullmatch(word))
 
 
@@ -172,17 +172,17 @@ def is_surely_address(text: str) -> bool:
 
 
 def is_common(name: str) -> bool:
-    """Whether an account or a program is called so everywhere."""
+    """Whether an account or a program has this name everywhere."""
     return name.strip("<>").lower() in accounts() or bool(_NUMBERED.fullmatch(name))
 
 
 def is_of_version(part: str) -> bool:
-    """Whether a part of a version, between two that are neither letter nor digit, is harmless."""
+    """Whether a component of a version is harmless."""
     return bool(_OF_VERSION.fullmatch(part)) and not _MAC.fullmatch(part)
 
 
 def is_of_capitals(word: str, known: Collection[str]) -> bool:
-    """Whether it is a constant of a driver's: HUBCLIENT_CE0, FBPA12, with known words in it alone."""
+    """Whether it is a driver's constant: HUBCLIENT_CE0, FBPA12, consisting of known words."""
     if not word.isupper():
         return False
     parts = re.split(r"[_.-]", word)
@@ -198,7 +198,7 @@ def _named(part: str) -> str:
 
 
 def kind_of(name: str) -> str:
-    """What a name is called that stands by itself in a text."""
+    """The placeholder's kind for a name that stands by itself in a text."""
     if name.isdecimal():
         return "account" if len(name) == _ACCOUNT_DIGITS else "number"
     if _HEX.fullmatch(name):
@@ -208,7 +208,7 @@ def kind_of(name: str) -> str:
 
 _HEX = re.compile(r"(?:0x)?(?=[\da-f_]*\d)[\da-f_]{5,32}", re.IGNORECASE)
 _MAC = re.compile(r"[0-9a-f]{12}", re.IGNORECASE)
-_FLAVOURS = (  # of kernels, distributions, drivers and their states: the only words that a version has
+_FLAVOURS = (  # of kernels, distributions, drivers and their states: the only words in versions
     *("aarch64", "aws", "amzn", "amazon", "azure", "cloud", "common", "default", "fips", "gcp", "generic", "gke"),
     *("hwe", "ibm", "lowlatency", "lts", "noarch", "oracle", "realtime", "rt", "server", "tegra", "x86_64"),
     *("centos", "debian", "el", "fc", "linux", "rhel", "rocky", "sles", "suse", "ubuntu"),

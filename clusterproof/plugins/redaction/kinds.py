@@ -1,4 +1,4 @@
-"""Of what kind each value of the evidence is, as declared in kinds.toml, or in redaction.toml beside its collector."""
+"""The kind of each value in the evidence, declared in kinds.toml, or in redaction.toml next to its collector."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ ANY = "*"
 
 @dataclass
 class ValueKind:
-    """A place in a collector's value: the kind of what stands there, and the places within it by key."""
+    """A position in a collector's value: its kind, and positions within it by key."""
 
     kind: str = ""
     within: dict[str, ValueKind] = field(default_factory=dict)
-    is_own: bool = False  # the node's own name, rather than another's
+    is_own: bool = False  # the node's own name, not another's
 
     def at(self, key: str) -> ValueKind:
-        """The place under a key, or a list of its names; one without a kind where nothing is declared."""
+        """The position for a key, or a list of its names; without a kind if nothing is declared."""
         return self.within.get(key) or self.within.get(key.removeprefix("all_")) or self.within.get(ANY) or _NOWHERE
 
 
@@ -30,17 +30,17 @@ _NOWHERE = ValueKind()
 
 
 def schema_of(collector: str) -> ValueKind:
-    """The place of a collector's whole value."""
+    """The position of a collector's whole value."""
     return _schemas().get(collector, _NOWHERE)
 
 
 def collectors() -> tuple[str, ...]:
-    """The collectors of which anything is declared."""
+    """The collectors with declarations."""
     return tuple(collector for collector in _schemas() if collector != "probe")
 
 
 def keys() -> frozenset[str]:
-    """Every key of which anything is declared, in any collector."""
+    """Every key with a declaration, in any collector."""
     return frozenset(key for schema in _schemas().values() for key in _keys(schema))
 
 

@@ -1,4 +1,4 @@
-"""What names one thing in a text: the forms of addresses, serials and ids, and the names of hosts."""
+"""Recognizes names in a text: the forms of addresses, serial numbers and ids, and host names."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from dataclasses import dataclass
 
 
 class Names:
-    """Names that are replaced wherever they stand in a text: as a whole, or as a part between `.`, `_` and `-`.
+    """Names that are replaced anywhere in a text: as a whole, or as a part between `.`, `_` and `-`.
 
-    A host's name takes its domain with it, and is the same in capital and small letters.
+    A host name includes its domain, and is not case-sensitive.
     """
 
     def __init__(self) -> None:
         self._words: dict[str, str] = {}
-        self._first: set[str] = set()  # the first part of each: most of a text's words end here
-        self._most_pieces = 0  # of one name, its separators counted
-        self._odd: list[str] = []  # names with blanks or slashes in them, which are no token
+        self._first: set[str] = set()  # the first part of each: rejects most words of a text early
+        self._most_pieces = 0  # of one name, including separators
+        self._odd: list[str] = []  # names with blanks or slashes, which are no tokens
 
     def add(self, name: str, word: str) -> None:
-        """Let `word` stand for `name` from now on; a name that has its word keeps it."""
+        """Replace `name` by `word` from now on; a name with a word keeps it."""
         key = name.lower()
         if key in self._words:
             return
@@ -32,10 +32,10 @@ class Names:
             self._first.add(pieces[0])
             self._most_pieces = max(self._most_pieces, len(pieces))
         else:
-            insort(self._odd, re.escape(name), key=lambda odd: -len(odd))  # one may begin with another
+            insort(self._odd, re.escape(name), key=lambda odd: -len(odd))  # one may be a prefix of another
 
     def replaced(self, text: str) -> str:
-        """The text with every name's word in its place."""
+        """The text with every name replaced."""
         if self._odd:
             whole = rf"(?<![^\W_])(?:{'|'.join(self._odd)})(?![^\W_])"
             text = re.sub(whole, lambda match: self._words[match[0].lower()], text)
@@ -54,7 +54,7 @@ class Names:
         return "".join(replaced)
 
     def _longest(self, pieces: list[str], at: int) -> tuple[str, int]:
-        """The word for the longest name that begins with piece `at`, or the piece itself; and where it ends."""
+        """The replacement for the longest name that begins with piece `at`, or the piece itself; and its end."""
         if pieces[at].lower() in self._first:
             for behind in range(at + min(self._most_pieces, len(pieces) - at), at, -2):
                 word = self._words.get("".join(pieces[at:behind]).lower())
@@ -66,10 +66,10 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class NamePattern:
-    """One form of name: its pattern, and whether a match is a name at all (a version looks like an address).
+    """One form of name: its pattern, and whether a match really is a name (a version looks like an address).
 
-    Where the pattern has a group `label`, that stands before the name and stays. One that `is_sure` is an address also
-    where versions are expected.
+    A group `label` in the pattern precedes the name and is kept. One that `is_sure` is an address even where
+    versions are expected.
     """
 
     kind: str
@@ -84,26 +84,26 @@ def name_in(match: re.Match[str]) -> str:
 
 
 def is_not_zero(match: re.Match[str]) -> bool:
-    """Whether an id is one: nothing but zeros names nothing."""
+    """Whether it is a real id: all zeros identify nothing."""
     return bool(name_in(match).strip("0:-_"))
 
 
 def is_address_v4(match: re.Match[str]) -> bool:
-    """Whether four numbers are an address that names a host: they are, unless the word before says a version."""
+    """Whether four numbers are a host's address: yes, unless the preceding word says a version."""
     if _VERSION_BEFORE.search(match.string, max(0, match.start() - 40), match.start()):
         return False
     return _names_a_host(match[0])
 
 
 def is_of_numbers(match: re.Match[str]) -> bool:
-    """Whether four numbers or more begin with an address: `10.1.2.3.53` is one with its port."""
+    """Whether four or more numbers begin with an address: `10.1.2.3.53` is one with its port."""
     four = _FIRST_V4.match(match[0])
     is_version = _VERSION_BEFORE.search(match.string, max(0, match.start() - 40), match.start())
     return bool(four) and (not is_version or match.string[match.start() - 1] in "vV") and _names_a_host(match[0])
 
 
 def is_surely_address(match: re.Match[str]) -> bool:
-    """Whether any four of these numbers are an address and of no version: by their size, or by what is around them."""
+    """Whether four of these numbers are certainly an address and no version: by size, or by context."""
     parts = [int(part) for part in match[0].split(".")]
     fours = [parts[at : at + 4] for at in range(len(parts) - 3)]
     is_of_host = _HOST_BEFORE.search(match.string, 0, match.start()) or _HOST_BEHIND.match(match.string, match.end())
@@ -116,7 +116,7 @@ def is_surely_address(match: re.Match[str]) -> bool:
 
 
 def is_large_or_private(match: re.Match[str]) -> bool:
-    """Whether four numbers with `-` between them are an address, which smaller ones need not be."""
+    """Whether four numbers joined by `-` are an address, which smaller ones need not be."""
     parts = [int(part) for part in match[0].split("-")]
     return max(parts) >= _LARGE_PART or parts[0] == _PRIVATE
 
@@ -127,7 +127,7 @@ def _names_a_host(numbers: str) -> bool:
 
 
 def is_address_v6(match: re.Match[str]) -> bool:
-    """Whether hexadecimal groups are an IPv6 address that names a host."""
+    """Whether hexadecimal groups are a host's IPv6 address."""
     try:
         address = ipaddress.IPv6Address(name_in(match))
     except ValueError:
@@ -136,7 +136,7 @@ def is_address_v6(match: re.Match[str]) -> bool:
 
 
 def is_distinctive(name: str) -> bool:
-    """Whether a name can be replaced wherever it stands, for it is none of the words that texts are made of."""
+    """Whether a name is unusual enough to be replaced anywhere."""
     if len(name) < _SHORTEST or name.lower() in _WORDS or _VOCABULARY.fullmatch(name):
         return False
     return not _NUMBERS.fullmatch(name) or len(name) >= _SHORTEST_NUMBER or _ADDRESS_V4.fullmatch(name) is not None
@@ -145,15 +145,15 @@ def is_distinctive(name: str) -> bool:
 _TOKEN = re.compile(r"[^\W_]+(?:[._-]+[^\W_]+)*")
 _SEPARATORS = re.compile(r"([._-]+)")
 _DOMAIN = re.compile(r"(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]*", re.IGNORECASE)
-_MAX_LABELS = 20  # of a domain, its separators counted
-_SHORTEST = 4  # characters of a host name that no text has by chance
+_MAX_LABELS = 20  # of a domain, including separators
+_SHORTEST = 4  # characters of a host name that does not occur in texts by chance
 _SHORTEST_NUMBER = 8  # characters of a serial number
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _ADDRESS_V4 = re.compile(rf"(?<![\w.])(?:{_OCTET}\.){{3}}{_OCTET}(?!\.?\w)")
 _FIRST_V4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}(?!\d)")
 _NUMBERS_V4 = re.compile(r"(?<!\d)\d{1,3}(?:\.\d{1,3}){3,}(?!\d)")
-_LARGE_PART = 100  # of an address, and of no version of four parts
-_PRIVATE = 10  # the first part of most addresses
+_LARGE_PART = 100  # of an IP address, but of no four-part version
+_PRIVATE = 10  # first number of most private addresses
 _HOST_BEFORE = re.compile(r"(?:@|//|::ffff:)\Z", re.IGNORECASE)
 _HOST_BEHIND = re.compile(r":\d|%|/\d|\.(?:sh|service|timer|socket|conf|log|local|internal)\b")
 _VERSION_BEFORE = re.compile(
@@ -161,7 +161,7 @@ _VERSION_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _NUMBERS = re.compile(r"[\d._-]+")
-_VOCABULARY = re.compile(  # words of evidence that have a digit, as a host name has
+_VOCABULARY = re.compile(  # words of evidence with digits, like host names
     r"(?:uverbs|rdmap|mlx|nvme|efa|eth|xid|pid|dev|cpu)[\d_snp]*|(?:ml\.)?[a-z]{1,3}\d[a-z-]*\.(?:\d*xlarge|large|metal\S*)",
     re.IGNORECASE,
 )
@@ -178,9 +178,7 @@ version worker zombies
 _WORDS = frozenset(_COMMON.split())
 
 _HEX = "[0-9a-fA-F]"
-_LABEL = (
-    rf"(?<![\w:.])(?P<label>(?!{_HEX}{{1,4}}:)[\w.-]{{1,40}}:)?"  # `addr:` before groups that have colons themselves
-)
+_LABEL = rf"(?<![\w:.])(?P<label>(?!{_HEX}{{1,4}}:)[\w.-]{{1,40}}:)?"  # `addr:` before groups that contain colons
 FORMS = (
     NamePattern("arn", re.compile(r"\barn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:\d{12}:[\w+=,.@:/*-]*[\w*]")),
     NamePattern(
@@ -188,7 +186,7 @@ FORMS = (
         re.compile(rf"(?<![0-9A-Za-z]){_HEX}{{8}}(?:[-_]{_HEX}{{4}}){{3}}[-_]{_HEX}{{12}}(?![0-9A-Za-z])"),
         is_not_zero,
     ),
-    NamePattern("account", re.compile(r"(?<!\d)\d{4}-\d{4}-\d{4}(?!\d)"), is_not_zero),  # as AWS's console shows it
+    NamePattern("account", re.compile(r"(?<!\d)\d{4}-\d{4}-\d{4}(?!\d)"), is_not_zero),  # the format of AWS's console
     NamePattern("id", re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{64}|[0-9a-f]{32})(?![0-9A-Za-z])")),
     NamePattern("key", re.compile(r"\b(?:SHA256:[0-9A-Za-z+/]{43}|MD5(?::[0-9a-f]{2}){16})")),
     NamePattern("mac", re.compile(rf"{_LABEL}(?:{_HEX}{{2}}:){{5,19}}{_HEX}{{2}}(?![\w:])"), is_not_zero),
@@ -233,12 +231,12 @@ FORMS = (
 
 
 def has_form(name: str) -> bool:
-    """Whether a name holds an address or an id."""
+    """Whether a name contains an address or an id."""
     return any(match and form.is_name(match) for form in FORMS for match in [form.pattern.search(name)])
 
 
 def host_places(names: set[str]) -> re.Pattern[str]:
-    """These names where only a host's can stand: behind `host `, `@` or `//`; before ` kernel:`, `:/` or a port."""
+    """These names where only a host's can be: after `host `, `@` or `//`; before ` kernel:`, `:/` or a port."""
     either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     behind = rf"(?:(?<=\bhost )|(?<=\bto )|(?<=@)|(?<=//))(?:{either})(?![\w-])"
     before = rf"(?<![\w.:-])(?:{either})(?= kernel:|:/|:\d{{2,5}}(?![\w.:]))"

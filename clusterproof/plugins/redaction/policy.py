@@ -1,4 +1,4 @@
-"""A site's policy without names: as checks are evaluated by it, and as its file is handed on."""
+"""Redacts a site's policy: for evaluating checks, and as a file to share."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _VERSIONS = "versions"
 _OF_VERSIONS = (_VERSIONS, "sizes")  # tables of rules with numbers
 
 
-Shown: TypeAlias = Callable[[str], str]  # what may be shown of a text
+Shown: TypeAlias = Callable[[str], str]  # redacts a text
 
 
 def without_names(policy: Policy, text: Shown, type_: Shown, version: Shown) -> Policy:
-    """The same rules; `type_` is for the name of an instance type, `version` for a rule about one."""
+    """The same rules; `type_` redacts the name of an instance type, `version` a rule about one."""
     types = [replace(row, name=type_(name)) for name, row in policy.instance_types.items()]
     return replace(
         policy,
@@ -39,7 +39,7 @@ def without_names(policy: Policy, text: Shown, type_: Shown, version: Shown) -> 
 
 
 def file_without_names(record: Mapping[str, Any], text: Shown, type_: Shown, version: Shown) -> str:
-    """The file as TOML, without its comments."""
+    """The file as TOML, without comments."""
     return as_toml({key: _table(key, value, text, type_, version) for key, value in record.items()})
 
 
@@ -53,7 +53,7 @@ def _table(name: str, section: Any, text: Shown, type_: Shown, version: Shown) -
 
 
 def in_all_texts(value: Any, change: Shown) -> Any:
-    """The same value with every text changed."""
+    """The same value with every text redacted."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -87,5 +87,5 @@ def _plain(value: Any) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """As JSON has it: numbers, booleans and texts are the same in TOML, but for DEL."""
+    """JSON and TOML agree on numbers, booleans and texts, except for DEL."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

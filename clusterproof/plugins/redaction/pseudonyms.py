@@ -1,4 +1,4 @@
-"""The words that stand for names: each name always has the same one, wherever it stands."""
+"""Placeholders for names: each name always gets the same one, wherever it occurs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.redaction.naming import FORMS, Names, has_form, host_p
 from clusterproof.plugins.redaction.wording import BEGIN, END, Wording, marked, unmarked
 
 _NO_NAME = re.compile(r"[0-]*|none|n/a|unknown|not specified", re.IGNORECASE)
-_LOGIN = re.compile(  # where the words of a failed log-in name a host, also one that only ssh_config knows
+_LOGIN = re.compile(  # where a failed login names a host, even one that only ssh_config knows
     r"(\bjump host |\bno route to |\bssh-keyscan (?:-p \d+ )?)([A-Za-z0-9][\w.-]*)"
     r"|(?<![\w.-])()((?=[\d_.-]*[A-Za-z])[A-Za-z0-9][\w.-]*)(?=\]?:\d{1,5}\b| does not resolve)"
 )
@@ -21,21 +21,21 @@ _CASELESS = ("address", "host", "uuid", "mac", "guid", "arn", "account", "instan
 
 
 class Pseudonyms:
-    """The words of one run. What is known of a name must be said before a text that has it is asked for."""
+    """The placeholders of one run. Names must be registered before texts that contain them are redacted."""
 
     def __init__(self) -> None:
-        self._words: dict[str, str] = {}  # by name; by name in small letters, where those mean the same
+        self._words: dict[str, str] = {}  # by name; in lower case if the name is not case-sensitive
         self._counts: Counter[str] = Counter()
-        self._structured = Names()  # names that hold an address or an id, as ip-10-1-2-3 does
+        self._structured = Names()  # names that contain an address or an id, such as ip-10-1-2-3
         self._plain = Names()
-        self._hosts: set[str] = set()  # names that are known to be of hosts, in small letters
-        self._common: set[str] = set()  # hosts called `a` or `node`: replaced where only a host can stand
+        self._hosts: set[str] = set()  # known host names, in lower case
+        self._common: set[str] = set()  # hosts called `a` or `node`: only replaced where only a host can be
         self._common_places = re.compile(r"(?!)")
         self._wording = Wording(self.word)
         self._done: dict[tuple[str, bool], str] = {}  # many nodes report the same texts
 
     def know_host(self, name: str, word: str) -> None:
-        """Let a word stand for a host: by its whole name, and by its first label."""
+        """Register a host: its full name, and its first label."""
         label = name.split(".")[0]
         for known in (name, label) if label and not label.isdecimal() else (name,):
             is_taken = self._words.get(known.lower(), word) != word and known.lower() in self._hosts
@@ -50,7 +50,7 @@ class Pseudonyms:
                 self._common_places = host_places(self._common)
 
     def know(self, name: str, kind: str) -> None:
-        """Let a word stand for a name wherever it stands, if it is no common word and no version, which others have."""
+        """Register a name for replacement anywhere, unless it is a common word or a version."""
         if (
             is_distinctive(name)
             and not _VERSION.fullmatch(name)
@@ -60,17 +60,17 @@ class Pseudonyms:
             self._plain.add(name, marked(self.word(kind, name)))
 
     def know_as(self, name: str, word: str) -> None:
-        """Let this word stand for a name wherever it stands."""
+        """Replace a name by this word anywhere."""
         if is_distinctive(name) and not has_form(name):
             self._plain.add(name, marked(word))
 
     def forget(self) -> None:
-        """Look at every text again: more names are known."""
+        """Forget cached texts, because more names are known."""
         self._done.clear()
         self._wording.forget()
 
     def text(self, text: str, has_addresses: bool = True, is_login: bool = False) -> str:
-        """A text without names. Where it has no addresses, four numbers are a version."""
+        """A text without names. If it contains no addresses, four numbers are a version."""
         if is_login:
             return self._kept(text, has_addresses, is_login)
         known = self._done.get((text, has_addresses))
@@ -79,27 +79,27 @@ class Pseudonyms:
         return known
 
     def version(self, text: str) -> str:
-        """A version, of which the numbers stay."""
+        """A version, whose numbers are kept."""
         if any(map(str.isspace, text)):
             return self.text(text, has_addresses=False)
         marked_text = self._marked(_unmarkable(text), has_addresses=False)
         return self._wording.kept(marked_text) if BEGIN in marked_text else self._wording.version(marked_text)
 
     def name(self, kind: str, value: str) -> str:
-        """The word for what names one thing, whatever it looks like."""
+        """The placeholder for a name, whatever its form."""
         if not value or _NO_NAME.fullmatch(value):
             return value
         text = self._marked(_unmarkable(value), has_addresses=True)
         return unmarked(self._wording.kept(text)) if BEGIN in text else self.word(kind, value)
 
     def word(self, kind: str, name: str) -> str:
-        """The word for a name: always the same one."""
+        """The placeholder for a name: always the same one."""
         small = name.lower()
         key = (
             small.replace("_", "-") if kind == "uuid" else small if kind in _CASELESS or small in self._words else name
         )
         if kind in ("address", "host") and key not in self._words and not key[:1].isdecimal():
-            key = key.split(".")[0]  # a host is the same with its domain and without
+            key = key.split(".")[0]  # a host is the same with and without its domain
         if key not in self._words:
             self._counts[kind] += 1
             self._words[key] = _new_word(kind, self._counts[kind], name)
@@ -114,7 +114,7 @@ class Pseudonyms:
         return self._wording.kept(marked_text)
 
     def _marked(self, text: str, has_addresses: bool) -> str:
-        """The text with a word, marked as one, in the place of every known name and of what has the form of one."""
+        """The text with marked placeholders for known names and for anything in the form of a name."""
         text = self._structured.replaced(text)
         for form in FORMS:
             if has_addresses or form.is_sure or form.kind != "address":
@@ -137,7 +137,7 @@ class Pseudonyms:
 def _new_word(kind: str, number: int, name: str) -> str:
     if kind == "uuid":
         return f"00000000-0000-0000-0000-{number:012x}"
-    if kind == "number":  # where a number stands, programs expect one
+    if kind == "number":  # programs expect a number there
         return str(900_000_000 + number)
     if kind == "hex":
         return f"0x{number:08x}" if name[:2] in ("0x", "0X") else f"{number:08x}"
@@ -145,5 +145,5 @@ def _new_word(kind: str, number: int, name: str) -> str:
 
 
 def _unmarkable(text: str) -> str:
-    """The text without what marks words."""
+    """The text without the characters used as marks."""
     return text.replace(BEGIN, "\ufffd").replace(END, "\ufffd")

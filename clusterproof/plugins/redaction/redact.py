@@ -1,4 +1,4 @@
-"""`--redact`: the same evidence without the names of things; each name always becomes the same word."""
+"""`--redact`: replaces names in the evidence; each name always gets the same placeholder."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from clusterproof.plugins.redaction.pseudonyms import Pseudonyms
 
 _SERVER = re.compile(r"(?:([A-Za-z0-9][\w.-]*):|//([A-Za-z0-9][\w.-]*))/.*")  # server:/export, //server/share
 _LUSTRE = re.compile(r".*@\w+:/([\w-]+).*")
-CLUSTER = "cluster"  # the word for any cluster
-_KEPT = ("region", "arn", "partition", "ec2")  # settings that say what kind of a cluster it is
+CLUSTER = "cluster"  # the placeholder for any cluster
+_KEPT = ("region", "arn", "partition", "ec2")  # settings that describe the kind of cluster
 _ARN = re.compile(r"arn:[a-z-]+:sagemaker:[a-z0-9-]+:(?P<account>\d{12}):cluster/(?P<id>[a-z0-9]+)")
 _INSTANCE = re.compile(rf"\b{INSTANCE_ID}$")
-_OF_TEXT = ("", "text", "number", "version", "hardware", "symbol")  # kinds of place that hold no name
-PRINTED = "output"  # the key of what a program printed
-_LARGEST = 10**8  # of a number whose kind is not declared
+_OF_TEXT = ("", "text", "number", "version", "hardware", "symbol")  # kinds of value that contain no names
+PRINTED = "output"  # the key of a program's output
+_LARGEST = 10**8  # of a number without a declared kind
 
 
 class Redaction:
-    """One run's words for names. `cluster` is the cluster as everybody but the connection sees it, `policy` the policy.
+    """One run's redaction. `cluster` is the cluster as displayed, `policy` the policy.
 
-    What one node calls itself stands in the log of another: nothing is rewritten before every node's names are known.
+    A node's name may occur in another node's log: nothing is redacted before all nodes' names are known.
     """
 
     def __init__(self, cluster: Cluster, policy: Policy = NO_POLICY) -> None:
@@ -55,12 +55,12 @@ class Redaction:
             targets=tuple(map(self._target, cluster.targets)),
             settings={
                 **{key: self.text(cluster.settings[key]) for key in _KEPT if key in cluster.settings},
-                **({"submit_host": "local"} if "submit_host" in cluster.settings else {}),  # that there is one
+                **({"submit_host": "local"} if "submit_host" in cluster.settings else {}),  # only that there is one
                 **({"kubernetes": "context:"} if "kubernetes" in cluster.settings else {}),
             },
             notes=tuple(map(self.text, cluster.notes)),
         )
-        self.of_policy: dict[str, str] = {}  # what of the policy became what, for workers
+        self.of_policy: dict[str, str] = {}  # replacements in the policy, for workers
         noted = self._noted
         self.policy = without_names(policy, noted(self.text), noted(self.type_word), noted(self.version))
 
@@ -72,7 +72,7 @@ class Redaction:
 
     @contextmanager
     def rewriting(self, keep: Callable[[NodeEvidence], None]) -> Iterator[Callable[[NodeEvidence], None]]:
-        """Yield what takes a node's evidence; at the end, even of a stopped run, `keep` gets it without names."""
+        """Yield a function that takes a node's evidence; at the end, even if interrupted, `keep` gets it redacted."""
         learned: list[NodeEvidence] = []
 
         def learn(evidence: NodeEvidence) -> None:
@@ -86,7 +86,7 @@ class Redaction:
                 keep(self.evidence(evidence))
 
     def learn(self, evidence: NodeEvidence) -> None:
-        """Take note of the names that a node reports: its own, its hardware's and its file servers'."""
+        """Register the names that a node reports: its own, its hardware's and its file servers'."""
         self._pseudonyms.forget()
         for name, collector in evidence.collectors.items():
             self._learn(collector.value, schema_of(name), evidence.node)
@@ -115,7 +115,7 @@ class Redaction:
                 self._pseudonyms.know(value, schema.kind)
 
     def evidence(self, evidence: NodeEvidence) -> NodeEvidence:
-        """One node's evidence without names."""
+        """One node's evidence, redacted."""
         return replace(
             evidence,
             node=self._nodes[evidence.node],
@@ -125,7 +125,7 @@ class Redaction:
         )
 
     def of_control_plane(self, evidence: NodeEvidence) -> NodeEvidence:
-        """What the control plane reported about the cluster, without names; every node has been learned before."""
+        """The control plane's evidence, redacted; every node must have been registered before."""
         self._pseudonyms.forget()
         for name, collector in evidence.collectors.items():
             self._learn(collector.value, schema_of(name), "")
@@ -148,7 +148,7 @@ class Redaction:
         }
 
     def _target(self, target: Target) -> Target:
-        """The node as reports see it, without how to reach it."""
+        """The node as displayed, without how to reach it."""
         return Target(
             name=self._nodes[target.name],
             group=self._pseudonyms.name("group", target.group),
@@ -157,7 +157,7 @@ class Redaction:
         )
 
     def type_word(self, name: str) -> str:
-        """An instance type, as it is where everybody has it, else a word for it."""
+        """An instance type, unchanged if it is a public one, else a placeholder."""
         if not name or name.lower() in words() or TYPE.fullmatch(name):
             return name
         self._pseudonyms.know(name, "type")
@@ -182,7 +182,7 @@ class Redaction:
         return value
 
     def _printed(self, value: Any, schema: ValueKind) -> Any:
-        """What a program printed: a line that is a JSON object has the schema of the collector's own value."""
+        """A program's output: a line that is a JSON object has the schema of the collector's own value."""
         if not isinstance(value, str):
             return self._value(value, schema.at(PRINTED))
         kept, text = "", ""
@@ -194,7 +194,7 @@ class Redaction:
         return kept + self._replaced(text, schema.at(PRINTED).kind)
 
     def _document(self, line: str, schema: ValueKind) -> str:
-        """A line that is a JSON object, without names; empty where it is none, or too deep."""
+        """A line that is a JSON object, redacted; empty if it is none, or nested too deeply."""
         try:
             document = json.loads(line) if line.startswith("{") else None
             return json.dumps(self._value(document, schema)) if isinstance(document, dict) else ""
@@ -221,7 +221,7 @@ class Redaction:
         return self._pseudonyms.name(kind, text)
 
     def _know_cluster(self, cluster: Cluster) -> None:
-        """Let words stand for the cluster, its account and its instances, which are in the addresses of its nodes."""
+        """Register the cluster, its account and its instances, which occur in the nodes' addresses."""
         arn = _ARN.fullmatch(cluster.settings.get("arn", ""))
         for name in (cluster.name, arn["id"] if arn else ""):
             self._pseudonyms.know_as(name, CLUSTER)
@@ -237,14 +237,14 @@ _NOWHERE = ValueKind()
 
 
 def _prefix(names: list[str]) -> str:
-    """What a redacted node is called: nothing that a node of the cluster could itself be called."""
+    """The prefix of redacted nodes' names: no node of the cluster may have such a name."""
     taken = [name.lower() for name in names]
     free = (word for word in ("node", "machine") if not any(re.match(rf"{word}\W?\d", name) for name in taken))
     return next(free, "redacted")
 
 
 def named(value: Any, keys: Collection[str], key: str = "") -> Iterator[tuple[str, str]]:
-    """Every text under one of these keys, with its key; also those of a list there."""
+    """Every text under one of these keys, with its key; also in lists."""
     if isinstance(value, str):
         if value and key in keys:
             yield key, value

@@ -1,4 +1,4 @@
-"""A text word by word: what the suite, the kernel and its drivers say stays, everything else becomes a word."""
+"""Redacts a text word by word: words of the suite, the kernel and drivers stay, all others are replaced."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 from clusterproof.plugins import redaction
 from clusterproof.plugins.redaction import folders, words
 
-Word = Callable[[str, str], str]  # the word for a name, by its kind
+Word = Callable[[str, str], str]  # the placeholder for a name and kind
 
-# What has its word already stands between these two, in which no text has a part.
+# Marks around placeholders; they do not occur in texts.
 BEGIN, END = "\ue000", "\ue001"
 _MARKED = re.compile(f"{BEGIN}[^{BEGIN}{END}]*{END}")
 
@@ -20,19 +20,19 @@ _EDGES = re.compile(r"([.:@+~%#_-]*)(.*?)([.:@+~%#_/-]*)", re.DOTALL)
 _BETWEEN = re.compile(r"([:@#%+]+)")
 _IN_VERSION = re.compile(r"([\W_]+)")
 _HOMES = ("home", "Users", "users", "user")
-_NAMED = re.compile(  # a value that names something, whatever words it is made of
+_NAMED = re.compile(  # a value that is a name, whatever its words
     r"(\b(?:user|user ?name|login|owner|bucket|job(?: ?name)?|comm|name|hostname|account|project|tenant|team)"
     r"\s?[=:]\s?[\"'`]?|\b(?:log-in|login|log in) as |\b(?:as|for) user )"
     rf"([^\s,;\"'`)\]}}{BEGIN}{END}]+)",
     re.IGNORECASE,
 )
-_CONFIDED = re.compile(  # … and one that does so behind a blank too, where it has a digit
+_CONFIDED = re.compile(  # … and also after a blank, if it contains a digit
     r"((?:\b|_)(?:credentials|secret(?:file)?|password|passwd|token|serial(?: number)?|s/n|ppin|asset tag)"
     r"(?:\s?[=:]\s?|\s)[\"'`]?)"
     rf"((?=[^\s]*\d|[^\s,;]*[=:])[^\s,;\"'`)\]}}{BEGIN}{END}]+|(?<=[=:])[^\s,;\"'`)\]}}{BEGIN}{END}]+)",
     re.IGNORECASE,
 )
-_PROCESS = re.compile(  # where the kernel names a process, of whatever letters
+_PROCESS = re.compile(  # where the kernel names a process, in any script
     r"(\bprocess \d{1,10} \()([^()]{1,64})(?=\))|(\btask )(.{1,64}?)(?=:\d{1,10} blocked)|(\bComm: )(\S{1,64})"
     rf"|(\A(?:traps: )?)([^\[\]{BEGIN}]{{1,64}}?)(?=\[\d{{1,10}}\]:? (?:segfault|general protection))"
     r"|(\bs! \[)([^\]]{1,80}?)(?=:\d{1,10}\])|(\bKilling )(.{1,64}?)(?=:\d{1,10} due)"
@@ -47,18 +47,18 @@ _LUSTRE = re.compile(
 
 
 class Wording:
-    """What is kept of texts, by one run's words for names."""
+    """Redacts the words of texts, with one run's placeholders."""
 
     def __init__(self, word: Word) -> None:
         self._word = word
         self._known: dict[str, str] = {}
 
     def forget(self) -> None:
-        """Look at every piece again: more names are known."""
+        """Forget cached pieces, because more names are known."""
         self._known.clear()
 
     def kept(self, text: str) -> str:
-        """A text of which the names that are known are marked already."""
+        """A text in which known names are already marked."""
         text = redaction.FORMS.sub(lambda match: marked(match[0]), text)
         text = _PROCESS.sub(lambda match: self._in_place(match, "process"), text)
         text = _CONFIDED.sub(lambda match: match[1] + self._named("secret", match[2]), text)
@@ -68,7 +68,7 @@ class Wording:
         return unmarked(text)
 
     def version(self, text: str) -> str:
-        """A version, part by part: its numbers stay, and of its words those that are known."""
+        """A version: its numbers stay, and known words."""
         if redaction.is_surely_address(text):
             return self._word("address", text)
         return "".join(
@@ -147,7 +147,7 @@ class Wording:
 
 
 def marked(word: str) -> str:
-    """A word that stays as it is."""
+    """Mark a word that stays as it is."""
     return f"{BEGIN}{word}{END}"
 
 

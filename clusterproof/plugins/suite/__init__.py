@@ -1,1 +1,1 @@
-"""How pytest meets a cluster."""
+"""The pytest plugin for runs over a cluster."""

@@ -1,4 +1,4 @@
-"""Tests × nodes → items: light ones where a test asks for nothing but a node or its devices."""
+"""Collects tests × nodes as items: light ones if a test takes only a node or its devices."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from clusterproof.plugins.suite.state import CLUSTER, PAIRWISE, TRAINING_RUN
 if TYPE_CHECKING:
     from clusterproof.plugins.evaluation.index import Entry
 
-EVERY_NODE = ""  # stands in the place of their names until all is collected
-# Hooks of other authors' plugins that may look at a test function while it is collected.
+EVERY_NODE = ""  # stands for the names of all nodes until collection is complete
+# Hooks with which other plugins may inspect a test function during collection.
 _HOOKS = (
     "pytest_pycollect_makemodule",
     "pytest_pycollect_makeitem",
@@ -31,13 +31,13 @@ _HOOKS = (
     "pytest_collection_modifyitems",
 )
 INDEXED: pytest.StashKey[Mapping[str, Mapping[str, Entry]]] = pytest.StashKey()
-# Marks that only pytest's own protocol honours: a test that carries one runs by that.
+# Marks that only pytest's own protocol honours: tests with one of them run by that protocol.
 _ONLY_PYTEST_HONOURS = frozenset({"parametrize", "skip", "skipif", "xfail", "usefixtures"})
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> Any:
-    """Collect a function whose one argument is a node or its device as one light item per node."""
+    """Collect a function whose only argument is a node or its device as one light item per node."""
     if not (isinstance(collector, pytest.Module) and _is_check(collector, name, obj)):
         return None
     check = check_of(obj, [*marks_of_pytest(obj), *collector.iter_markers()])  # type: ignore[arg-type]
@@ -45,14 +45,14 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
 
 
 def items_for(item: CheckItem) -> list[CheckItem]:
-    """Its check on everything that it is about; one item stands for all nodes until they differ."""
+    """The items of a check for all its subjects; one item stands for all nodes until they differ."""
     config, check = item.config, item.check
     cluster = config.stash[CLUSTER]
     if check.is_of_run:
         run = config.stash.get(TRAINING_RUN, None)
         return [item.on(run.name)] if run else []
     if not cluster.targets:
-        return []  # a training run is evaluated on its own
+        return []  # a training run is evaluated by itself
     if check.is_of_pair:
         return pair_items(item)
     if check.is_of_cluster and (not check.is_of_member or item.why_not_asked):
@@ -63,13 +63,13 @@ def items_for(item: CheckItem) -> list[CheckItem]:
 
 
 class IndexedFile(pytest.Module):
-    """A file of packaged checks, as the index knows them: it is imported once one of them is chosen."""
+    """A file of packaged checks from the index: it is imported once one of them is selected."""
 
-    entries: Mapping[str, Entry]  # by the check's id, in the order of the file
+    entries: Mapping[str, Entry]  # by check id, in the order of the file
     loaded: dict[str, Check]
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """Its checks; by pytest's own protocol where a fixture of another author takes part."""
+        """Its checks as light items, or by pytest's own protocol if a third-party fixture is involved."""
         names = {name for entry in self.entries.values() for name in (entry["subject"], *WHOLE)}
         if _is_any_of_others(self, names):
             return super().collect()
@@ -85,14 +85,14 @@ class IndexedFile(pytest.Module):
         )
 
     def load(self, check: Check) -> Check:
-        """The check itself, for what the index knows of it."""
+        """The imported check for an entry of the index."""
         if check.route.check not in self.loaded:
             self.loaded[check.route.check] = load(self.entries[check.route.check])
         return self.loaded[check.route.check]
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> IndexedFile | None:
-    """Collect a file of packaged checks from the index, where it is of what lies here and nobody else looks at them."""
+    """Collect a file of packaged checks from the index if that is current and no other plugin inspects the checks."""
     entries = _indexed(parent.config).get(str(module_path.resolve()))
     if entries is None:
         return None
@@ -102,7 +102,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 def _indexed(config: pytest.Config) -> Mapping[str, Mapping[str, Entry]]:
-    """The entries of the packaged checks by file; none where every file is to be imported."""
+    """The entries of the packaged checks by file; none if every file must be imported."""
     if INDEXED not in config.stash:
         files: dict[str, dict[str, Entry]] = {}
         with suppress(Stale):
@@ -114,7 +114,7 @@ def _indexed(config: pytest.Config) -> Mapping[str, Mapping[str, Entry]]:
 
 
 def load_chosen(items: Iterable[pytest.Item]) -> None:
-    """Import the files of the checks that were chosen."""
+    """Import the files of the selected checks."""
     for item in items:
         file = item.parent
         if isinstance(item, CheckItem) and isinstance(file, IndexedFile) and item.check.function is unloaded:
@@ -122,24 +122,24 @@ def load_chosen(items: Iterable[pytest.Item]) -> None:
 
 
 def node_items(item: CheckItem) -> list[CheckItem]:
-    """Its check on each node."""
+    """The items of a check for each node."""
     return [item.on(target.name) for target in item.config.stash[CLUSTER].targets]
 
 
 def pair_items(item: CheckItem) -> list[CheckItem]:
-    """Its check on each pair that was measured; one that stands for all until it is known which they are."""
+    """The items of a check for each measured pair; one item stands for all until the pairs are known."""
     run = item.config.stash.get(PAIRWISE, None)
     names = [pair.name for pair in run.pairs] if run else []
     return [item.on(name) for name in names or [ALL_PAIRS]]
 
 
 def with_every_node(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """The items, those that stand for every node replaced by one for each."""
+    """The items, with those that stand for every node replaced by one per node."""
     return _expanded(items, lambda item: item.node_name == EVERY_NODE, node_items)
 
 
 def with_measured_pairs(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """The items, those that stand for all pairs replaced by one for each that was measured."""
+    """The items, with those that stand for all pairs replaced by one per measured pair."""
     return _expanded(items, lambda item: item.check.is_of_pair and item.node_name == ALL_PAIRS, pair_items)
 
 
@@ -155,7 +155,7 @@ def _expanded(
 
 
 def expand_pairs(session: pytest.Session) -> None:
-    """Now it is known which pairs there are: a test for each."""
+    """Replace placeholder items by one per pair, now that the pairs are known."""
     made = with_measured_pairs(session.items)
     session.testscollected += len(made) - len(session.items)
     session.items[:] = made
@@ -170,14 +170,14 @@ def _is_check(collector: pytest.Module, name: str, obj: object) -> bool:
 
 
 def _needs_fixtures(collector: pytest.Module, function: Callable[..., Any]) -> bool:
-    """Whether a fixture that is not ours takes part: one of a device's name, which then wins, or an autouse one."""
+    """Whether a third-party fixture is involved: one with a device's name, which wins, or an autouse one."""
     manager = collector.session._fixturemanager  # noqa: SLF001 - pytest has no public name for it
     info = manager.getfixtureinfo(collector, function, None)  # type: ignore[arg-type] # a module will do
     return any(not is_ours(made) for every in info.name2fixturedefs.values() for made in every)
 
 
 def _is_any_of_others(file: pytest.Module, names: Iterable[str]) -> bool:
-    """Whether a fixture that is not ours has one of these names, or takes part in every test of a file."""
+    """Whether a third-party fixture has one of these names, or applies to every test of a file."""
     manager = file.session._fixturemanager  # noqa: SLF001 - pytest has no public name for it
     always = manager.getfixtureinfo(file, None, None).name2fixturedefs  # type: ignore[arg-type] # a module will do
     named = [manager.getfixturedefs(name, file) or () for name in names]
@@ -185,7 +185,7 @@ def _is_any_of_others(file: pytest.Module, names: Iterable[str]) -> bool:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give a test that asks for `node` and more one item of pytest's own per node."""
+    """Parametrize a test that takes `node` and more with one pytest item per node."""
     if not asks_for_node(metafunc.definition) or _parametrizes_node(metafunc):
         return
     names = [target.name for target in metafunc.config.stash[CLUSTER].targets]
@@ -193,6 +193,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _parametrizes_node(metafunc: pytest.Metafunc) -> bool:
-    """Whether the test brings nodes of its own."""
+    """Whether the test parametrizes `node` itself."""
     marks = metafunc.definition.iter_markers("parametrize")
     return any("node" in str(mark.args[0] if mark.args else mark.kwargs.get("argnames")) for mark in marks)

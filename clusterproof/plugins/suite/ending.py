@@ -1,4 +1,4 @@
-"""How a run ends: by a signal or before its checks did, with which exit code, and where nobody takes what it prints."""
+"""How a run ends: signals, early ends, exit codes, and output that can no longer be written."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
 
 
-AT_ONCE_FROM = 3  # signals, and the process goes at once
+AT_ONCE_FROM = 3  # signals, after which the process exits at once
 INTERRUPTED = 2
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NAMES = tuple(number.name for number in _ENDS)
 
 
 class Signals:
-    """The plugin object that handles signals from the start of the session until pytest is done."""
+    """Plugin that handles signals from the start of the session until pytest is done."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.signals = 0
@@ -38,16 +38,16 @@ class Signals:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Listen, before the first node is asked."""
+        """Install the handlers before the first node is asked."""
         if threading.current_thread() is not threading.main_thread():
-            return  # only there may it be said what a signal does
+            return  # signal handlers can only be set in the main thread
         for number in _ENDS:
-            is_left = signal.getsignal(number) is signal.SIG_IGN  # as by nohup
+            is_left = signal.getsignal(number) is signal.SIG_IGN  # ignored, as under nohup
             if not is_left and not (self.config.option.usepdb and number is signal.SIGINT):
                 self.before[number] = signal.signal(number, self.handle)
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """End the run as Ctrl-C does; once it ends, only say that reports are written; give up at the next signal.
+        """End the run as Ctrl-C does; while it ends, say that reports are being written; exit at the next signal.
 
         Raises KeyboardInterrupt.
         """
@@ -60,35 +60,35 @@ class Signals:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Any:
-        """From now on nothing more is evaluated: the reports are allowed to finish."""
+        """From now on nothing more is evaluated, and the reports may finish."""
         self.is_finishing = True
         return (yield)
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
-        """Leave signals to who had them."""
+        """Restore the previous handlers."""
         sys.stdout.flush()
         for number, handler in self.before.items():
             signal.signal(number, handler)
 
 
 class EarlyInterrupt:
-    """Whether Ctrl-C ended a run so early that no summary says so: while its cluster was looked up, say."""
+    """Whether Ctrl-C ended a run before its summary could say so, for example while the cluster was looked up."""
 
     def __init__(self) -> None:
         self.is_unsaid = False
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note it; pytest says itself what else it was ended by."""
+        """Record it; pytest itself reports other reasons."""
         self.is_unsaid = is_by_signal(excinfo.value)
 
     def pytest_sessionfinish(self) -> None:
-        """Leave it to the summary."""
+        """The summary reports it."""
         self.is_unsaid = False
 
 
 def why_it_ended(session: pytest.Session, raised: BaseException | None) -> str:
-    """What ended a run before its checks did; `raised` is what pytest was interrupted by."""
+    """Why a run ended before all its checks did; `raised` is the exception that interrupted pytest."""
     if is_by_signal(raised):
         return f"{raised if str(raised) in _NAMES else 'KeyboardInterrupt'} ended the run"
     if session.shouldfail:
@@ -102,17 +102,17 @@ def why_it_ended(session: pytest.Session, raised: BaseException | None) -> str:
 
 
 def is_by_signal(raised: BaseException | None) -> bool:
-    """Whether Ctrl-C or another signal interrupted pytest, and not pytest itself."""
+    """Whether Ctrl-C or another signal interrupted the run, rather than pytest itself."""
     return type(raised) is KeyboardInterrupt
 
 
 EXIT_UNCHECKED = int(pytest.ExitCode.NO_TESTS_COLLECTED)  # 5: no check was selected, or none of them applies
-EXIT_UNWRITTEN = 11  # what `--k8s-gate` was to write could not be, or not all of it
+EXIT_UNWRITTEN = 11  # `--k8s-gate` could not write everything
 BY_VERDICTS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
 
 def is_by_failures(session: pytest.Session, raised: BaseException | None) -> bool:
-    """Whether `-x` or `--maxfail` ended the run: verdicts decide then, also where workers let pytest say otherwise."""
+    """Whether `-x` or `--maxfail` ended the run: then verdicts decide the code, even if xdist reports otherwise."""
     is_usual = session.exitstatus in (*BY_VERDICTS, pytest.ExitCode.INTERRUPTED)
     return is_usual and bool(session.shouldfail) and not is_by_signal(raised)
 
@@ -120,7 +120,7 @@ def is_by_failures(session: pytest.Session, raised: BaseException | None) -> boo
 def exit_code(verdicts: Counter[Verdict], option: Options, *, broken: int, is_others: bool) -> int:
     """0 nothing failed, 1 a failure, 10 nothing failed but something is incomplete; policies may change that.
 
-    5 where no check applies: what was not checked is not fit.
+    5 if no check applies: what was not checked is not fit.
     """
     if broken or verdicts[Verdict.FAIL]:
         return EXIT_FAILED
@@ -133,24 +133,24 @@ def exit_code(verdicts: Counter[Verdict], option: Options, *, broken: int, is_ot
 
 
 def code_so_far(session: pytest.Session) -> int:
-    """The exit code, as far as reports have been written: a full disk that kept one of them from it ends the run."""
+    """The exit code so far; an error if a full disk kept a report from being written."""
     is_full = FULL in session.config.stash and session.exitstatus != pytest.ExitCode.INTERNAL_ERROR
     return INTERRUPTED if is_full else int(session.exitstatus)
 
 
 def exit_code_of_cut(code: int, *, by_failures: bool) -> int:
-    """The code of a run that was cut: no success, whatever may be ignored."""
+    """The exit code of an interrupted run: never success, whatever policies ignore."""
     if not by_failures:
         return INTERRUPTED
     return code if code in (EXIT_FAILED, EXIT_INCOMPLETE) else EXIT_FAILED
 
 
 class FailSafeStream:
-    """A text stream that falls silent where the one behind it can take no more; all else of it is unchanged."""
+    """A text stream that discards output once the underlying stream fails, and otherwise passes everything on."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self.problem: OSError | None = None  # a disk without room for the rest; a reader who went away is none
+        self.problem: OSError | None = None  # a full disk; a reader that went away is no problem
 
     def write(self, text: str) -> int:
         """Write, or drop it."""
@@ -161,14 +161,14 @@ class FailSafeStream:
             return len(text)
 
     def flush(self) -> None:
-        """Flush, or drop what is left."""
+        """Flush, or discard what is left."""
         try:
             self._stream.flush()
         except OSError as problem:
             self._fall_silent(problem)
 
     def _fall_silent(self, problem: OSError) -> None:
-        """Lead the descriptor to nothing: else Python complains of what it holds back when it ends."""
+        """Redirect the descriptor to /dev/null: otherwise Python complains about buffered output at exit."""
         if problem.errno in NO_ROOM:
             self.problem = problem
         nothing = os.open(os.devnull, os.O_WRONLY)
@@ -176,7 +176,7 @@ class FailSafeStream:
         os.close(nothing)
 
     def end(self, config: pytest.Config) -> None:
-        """Say where somebody still reads it that not all was written, for want of room: the run ends by that."""
+        """Report on standard error that a full disk cut the output, which makes the run fail."""
         self.flush()
         if self.problem:
             note_full(config, self.problem)

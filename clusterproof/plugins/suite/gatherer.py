@@ -1,4 +1,4 @@
-"""Asks: every node once, and the control plane of its cluster, each in the way of the cluster's own."""
+"""Asks every node once, and the cluster's control plane."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ _OF_KUBERNETES = (
     "k8s_keep",
     "k8s_perf_image",
 )  # options that are its settings
-UNNAMED_S = 30.0  # for AWS to answer about nodes that were named without it: nobody waits for it there
+UNNAMED_S = 30.0  # for AWS to answer about nodes that an inventory without AWS names: it may be unreachable
 
 
 @dataclass(slots=True)
 class Discovered:
-    """What AWS is asked about, as nodes report it: the file systems that they mount, and which instances they are."""
+    """What nodes report that AWS is asked about: the file systems that they mount, and their instance ids."""
 
     mounted: set[Source] = field(default_factory=set)
     instances: Instances = field(default_factory=Instances)
 
     def before(self, keep: Callable[[NodeEvidence], None]) -> Callable[[NodeEvidence], None]:
-        """`keep`, which takes note first."""
+        """A callback that records the node, then calls `keep`."""
 
         def note(evidence: NodeEvidence) -> None:
             self.mounted.update(sources_of(evidence))
@@ -62,32 +62,32 @@ class Discovered:
 
 
 class Gatherer:
-    """How a run asks the nodes of a cluster, and its control plane."""
+    """Asks the nodes of a cluster, and its control plane, for a run."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
         self.config = config
         self.cluster = cluster
         policy = policy_of(config)
-        self.checkpoints, self.mounts = policy.checkpoints, policy.mounts  # as the nodes know them
+        self.checkpoints, self.mounts = policy.checkpoints, policy.mounts  # sent to the nodes
 
     @cached_property
     def captured(self) -> tuple[Understood, ...]:
-        """What the files of a capture hold for each node, read once; empty where the cluster is not a capture."""
+        """The files of a capture for each node, read once; empty if the cluster is not a capture."""
         if self.cluster.connection != "capture":
             return ()
-        from clusterproof.plugins.captures.collection import read_capture  # many forms: only captures need them
+        from clusterproof.plugins.captures.collection import read_capture  # many formats: only captures need them
 
         return read_capture(Path(self.cluster.settings["capture"]), self.cluster, collector_names())
 
     def nodes(self, collectors: frozenset[str], loads: frozenset[str], keep: Callable[[NodeEvidence], None]) -> None:
-        """Hand every node's answer to `keep`, as it comes; where nothing is asked of them, no node is.
+        """Pass every node's answer to `keep` as it arrives; nodes are not contacted if nothing is asked of them.
 
-        Raises pytest.UsageError where they cannot be asked.
+        Raises pytest.UsageError if they cannot be asked.
         """
         if not collectors:
             return
         if self.cluster.connection == "replay":
-            with frozen_afterwards(self.config):  # it stays to the end, and JSON has no cycles
+            with frozen_afterwards(self.config):  # evidence lives to the end, and JSON has no cycles
                 for evidence in replayed(Path(self.cluster.settings["recording"]), self.cluster):
                     keep(evidence)
             return
@@ -119,7 +119,7 @@ class Gatherer:
             load_nodes(self.config, self.cluster, self.connection(), self.limits(), loads, answered, keep)
 
     def control_plane(self, collectors: frozenset[str], discovered: Discovered) -> NodeEvidence:
-        """What AWS, Slurm and Kubernetes report about the cluster, and AWS about the file systems its nodes mount."""
+        """What AWS, Slurm and Kubernetes report about the cluster, and AWS about the file systems that nodes mount."""
         if self.cluster.connection == "replay":
             return read_control_plane(Path(self.cluster.settings["recording"]), self.cluster.name)
         if self.cluster.connection == "capture":
@@ -134,13 +134,13 @@ class Gatherer:
         if SLURM_COLLECTOR in collectors and is_of_slurm(self.cluster):
             answers |= ask_slurm(submit_host(self.cluster.settings), self.limits())
         if of_kubernetes and is_of_kubernetes(self.cluster):
-            from clusterproof.plugins.kubernetes.collectors import ask  # few clusters are Kubernetes'
+            from clusterproof.plugins.kubernetes.collectors import ask  # few clusters run Kubernetes
 
             answers |= ask(self.cluster, of_kubernetes)
         return replace(evidence, collectors=answers)
 
     def _aws(self, collectors: frozenset[str], discovered: Discovered) -> NodeEvidence:
-        """What AWS reports about its cluster, or one whose nodes have turned out to be instances; else nothing."""
+        """What AWS reports about its cluster, or about nodes that turned out to be EC2 instances; else nothing."""
         if is_of_aws(self.cluster):
             return self._from_aws(self.cluster, collectors, discovered, aws.COLLECTOR_S)
         instances, option = discovered.instances, self.config.option
@@ -158,7 +158,7 @@ class Gatherer:
             account = Account(settings.get("region", ""), settings.get("profile", ""))
             account.require_credentials()
         except AwsError as problem:
-            was_named = is_of_aws(self.cluster) or settings.get("profile")  # else no AWS credentials are expected
+            was_named = is_of_aws(self.cluster) or settings.get("profile")  # otherwise no AWS credentials are expected
             status = Status.BROKE if was_named or problem.code != NO_CREDENTIALS else Status.NOT_ASKED
             return NodeEvidence(cluster.name, dict.fromkeys(collectors, Collected(status, detail=str(problem))))
         window = str(window_minutes(self.config.option.fsx_window))
@@ -166,12 +166,12 @@ class Gatherer:
         return aws.ask(account, replace(cluster, settings={**settings, **further_settings}), collectors, timeout_s)
 
     def connection(self) -> Connection:
-        """What reaches the nodes: a third party's, or the one that the cluster names."""
+        """The connection to the nodes: a third party's, or the one that the cluster names."""
         connection = self.config.hook.pytest_cluster_connection(config=self.config, cluster=self.cluster)
         return adopted(connection) if connection else connection_for(self.cluster.connection)
 
     def _further_collectors(self) -> list[Path]:
-        """Files of third parties, each a collector of the probe."""
+        """Third-party files, each a collector of the probe."""
         files = self.config.hook.pytest_cluster_collectors(config=self.config)
         return [Path(path) for paths in files for path in paths]
 
@@ -188,11 +188,11 @@ class Gatherer:
         )
 
     def _is_in_image(self) -> bool:
-        """Whether the probe runs beside the host's files, and not among them."""
+        """Whether the probe runs in an image, with the host's files in a subfolder."""
         return self.cluster.connection == "kubernetes" and bool(self.config.option.k8s_image)
 
     def limits(self) -> Limits:
-        """How many nodes at once, how long, and what else the command line says of connections."""
+        """The connection's limits and settings from the command line."""
         option = self.config.option
         settings = dict(self.cluster.settings)
         if option.accept_new_host_keys:

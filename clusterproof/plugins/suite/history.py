@@ -1,4 +1,4 @@
-"""A run and its history: every result is marked with what it is since the last run, and the run is added at its end."""
+"""Compares a run with its history: marks what is new, still there or gone, and adds the run at its end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class HistoryReporter:
-    """The plugin object. A file that cannot be written is a warning, and changes no verdict."""
+    """The plugin object. A history that cannot be written is a warning, and changes no verdict."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], path: Path) -> None:
         self.config = config
@@ -47,11 +47,11 @@ class HistoryReporter:
             self.warning = f"no comparison with the last run: {problem}"
 
     def marked(self, result: Result) -> Result:
-        """A result that says what it is since the last run, where there is one."""
+        """A result marked with its change since the last run, if there is one."""
         return marked(result, self.before) if self.last and not self._is_partial(result) else result
 
     def _is_partial(self, result: Result) -> bool:
-        """Whether it comes of a few pairs only, which say nothing of what other runs found."""
+        """Whether it is from a few pairs only, which cannot confirm what other runs found."""
         between = self.config.stash.get(PAIRWISE, None)
         if between is None or not between.is_partial:
             return False
@@ -60,7 +60,7 @@ class HistoryReporter:
         return result.check in evaluated_by_pairs()
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Add the run, now that its exit code is decided."""
+        """Add the run once its exit code is decided."""
         results = [result for result in self.results if not self._is_partial(result)]
         if not any(result.is_evaluated for result in results):
             return
@@ -92,7 +92,7 @@ class HistoryReporter:
         return list(measured_between(between))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what changed, where that was asked for, and what went wrong."""
+        """Print changes, if requested, and problems."""
         for line in self._lines():
             terminalreporter.write_line(line)
         if self.warning:
@@ -104,9 +104,9 @@ class HistoryReporter:
 
 
 def history_of(option: Options, cluster: Cluster, where: Path) -> Path | None:
-    """The file that `--history` names, else the one beside the cluster's runs; None where the run keeps none.
+    """The file that `--history` names, else the one next to the cluster's runs; None if the run keeps none.
 
-    Raises pytest.UsageError where a comparison was asked for, and there is none to compare with.
+    Raises pytest.UsageError if a comparison was requested and there is nothing to compare with.
     """
     if option.history:
         return Path(option.history)

@@ -1,4 +1,4 @@
-"""Items of a run: the light one, a check on one node without what pytest keeps in items; and what any item is about."""
+"""The items of a run: light ones for checks of a node, without pytest's fixtures; and the subject of any item."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.core.marks import marks_of_pytest
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
-from clusterproof.plugins.evaluation.check import SUBJECTS, Check, Owner, call, subjects_of
+from clusterproof.plugins.evaluation.check import SUBJECTS, Check, CheckOwner, call, subjects_of
 from clusterproof.plugins.evaluation.evaluate import Examined, not_run, verdict_on
 from clusterproof.plugins.evaluation.routing import Route, route
 from clusterproof.plugins.evidence.cluster import ClusterFacts, why_not_asked
@@ -27,17 +27,17 @@ from clusterproof.plugins.suite.state import (
     policy_of,
 )
 
-# What pytest gives every item, and hardly anybody asks of a light one: 600,000 of them would take 1 GB for it.
+# Attributes of every pytest item that light items create on demand: for 600,000 items they would take 1 GB.
 _OF_PYTEST = frozenset(
     {"keywords", "own_markers", "extra_keyword_matches", "stash", "_store", "_report_sections", "user_properties"}
 )
 
 
 class CheckItem(pytest.Item):
-    """A check on one node: one report where pytest's own items have three, and no fixtures.
+    """A check of one node: one report instead of pytest's three, and no fixtures.
 
-    It holds only what distinguishes it from others. Its name and id are made whenever they are asked for, and what
-    pytest keeps in an item from then on.
+    It stores only what distinguishes it from others. Its name and id are computed on demand, and so is what pytest
+    stores in an item.
     """
 
     __slots__ = (
@@ -51,7 +51,7 @@ class CheckItem(pytest.Item):
         "node_name",
         "raised",
     )
-    evaluated: Result | None  # where it ran by pytest's own protocol
+    evaluated: Result | None  # set if it ran by pytest's own protocol
     raised: BaseException | None
 
     def __init__(
@@ -87,22 +87,22 @@ class CheckItem(pytest.Item):
             return f"{self.function_name}[{self.node_name}]"
         if name == "_nodeid":
             return self.nodeid
-        if name == "_id":  # of pytest from 9.1 on: taken apart at `[`, else `--lf` does not know it
+        if name == "_id":  # of pytest from 9.1 on: split at `[`, else `--lf` does not recognize it
             return type(self.collector._id).parse(self.nodeid)  # noqa: SLF001
         raise AttributeError(name)
 
     @property
     def nodeid(self) -> str:
-        """Its id: the file, the function and the node."""
+        """The pytest id: file, function and node."""
         return self.kept_id or f"{self.collector.nodeid}::{self.function_name}[{self.node_name}]"
 
     def keep_id(self) -> None:
-        """Return the very same text from now on, whenever the id is asked for."""
+        """From now on return the identical string object whenever the id is read."""
         self.kept_id = self.nodeid
 
     def on(self, node_name: str) -> CheckItem:
         """The same check on another node."""
-        item = CheckItem.__new__(CheckItem)  # what pytest does around this takes twice as long, for 150,000 items
+        item = CheckItem.__new__(CheckItem)  # pytest's constructor takes twice as long, for 150,000 items
         CheckItem.__init__(
             item,
             parent=self.collector,
@@ -114,7 +114,7 @@ class CheckItem(pytest.Item):
         return item
 
     def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[pytest.Item | Any, pytest.Mark]]:
-        """Its marks and those of its parents, without a list of its own where it has none."""
+        """Its marks and those of its parents, without storing a list of its own if it has none."""
         for mark in self.own_markers if self.is_whole else self.marks:
             if name is None or mark.name == name:
                 yield self, mark
@@ -126,18 +126,18 @@ class CheckItem(pytest.Item):
         return self.check.function
 
     def reportinfo(self) -> tuple[str, int, str]:
-        """Where the check stands."""
+        """The location of the check."""
         return self.check.path, self.check.line, self.name
 
     @property
     def location(self) -> tuple[str, int, str]:
-        """Where the check stands, without pytest's search for it: it is asked for 40,000 times."""
+        """The location of the check, without pytest's search for it: it is read 40,000 times."""
         return self.collector.nodeid, self.check.line, self.name
 
     def runtest(self) -> None:
-        """What pytest's own protocol calls for plugins that watch; under `--pdb` the check alone, as it ends.
+        """Called by pytest's own protocol for plugins that observe tests; under `--pdb`, calls the check directly.
 
-        Raises what the check ended with: AssertionError, Incomplete, Concern or NotApplicable.
+        Raises the check's outcome: AssertionError, Incomplete, Concern or NotApplicable.
         """
         if not self.config.option.usepdb:
             self.evaluated = self.result()
@@ -152,23 +152,23 @@ class CheckItem(pytest.Item):
             call(self.check, subject, self.owner)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:  # noqa: ARG002
-        """The check's words: its verdict replaces pytest's own story, which costs 50 ms each."""
+        """The check's message instead of pytest's traceback, which costs 50 ms each."""
         return str(excinfo.value)
 
     @property
-    def owner(self) -> Owner:
+    def owner(self) -> CheckOwner:
         """What the check is about."""
         return owner_of(self.config, self.check, self.node_name)
 
     @property
     def why_not_asked(self) -> str:
-        """Why the cluster has no control plane for the check to look at; empty where it needs none, or has it."""
+        """Why the cluster has no control plane for the check; empty if it needs none, or has it."""
         if not self.check.is_of_cluster:
             return ""
         return why_not_asked(self.config.stash[CLUSTER], self.check.control_collectors)
 
     def result(self, examined: Examined | None = None) -> Result:
-        """What the check says, `examined` where it already was."""
+        """Evaluate the check, or use `examined` if it was called already."""
         why = self.why_not_asked
         if why:
             owner = cluster_of(self.config)
@@ -176,7 +176,7 @@ class CheckItem(pytest.Item):
         return verdict_on(policy_of(self.config), self.check, self.owner, examined)
 
 
-def owner_of(config: pytest.Config, check: Check, name: str) -> Owner:
+def owner_of(config: pytest.Config, check: Check, name: str) -> CheckOwner:
     """What a check is about: the node's facts, the cluster's, a pair's, or a training run's."""
     if check.subject in SUBJECTS:
         return nodes_of(config)[name]
@@ -189,13 +189,13 @@ def owner_of(config: pytest.Config, check: Check, name: str) -> Owner:
     return pair_of(config, name)
 
 
-def subject_of(check: Check, owner: Owner) -> str:
+def subject_of(check: Check, owner: CheckOwner) -> str:
     """What a result is about: where no control plane lists members for a check to look at, the cluster."""
     return "cluster" if check.is_of_member and isinstance(owner, ClusterFacts) else check.subject
 
 
 def ended_as(result: Result) -> BaseException | None:
-    """How pytest's own items end that way, for whoever watches tests run; None: without a word."""
+    """The outcome that pytest's own items would have, for plugins that observe tests; None if passed."""
     if result.verdict is Verdict.FAIL:
         return AssertionError(result.message)
     if result.verdict is Verdict.INCOMPLETE:
@@ -206,7 +206,7 @@ def ended_as(result: Result) -> BaseException | None:
 
 
 def route_of(item: pytest.Item) -> Route | None:
-    """The route of an item, or None where it is not about a node."""
+    """The route of an item, or None if it is not about a node."""
     if isinstance(item, CheckItem):
         return item.check.route
     if not node_name(item):
@@ -235,7 +235,7 @@ def is_ours(made: Any) -> bool:
 
 
 def asks_for_node(item: pytest.Item) -> bool:
-    """Whether a test's `node` is ours: no fixture of another stands before it that does not itself ask for it."""
+    """Whether a test's `node` is ours: not overridden by a fixture that does not itself use ours."""
     info = getattr(item, "_fixtureinfo", None)
     for made in reversed(info.name2fixturedefs.get("node", ()) if info else ()):
         if is_ours(made):

@@ -1,4 +1,4 @@
-"""What pytest makes of verdicts: words and letters, the summary, the exit code; every result kept as it comes."""
+"""Translates verdicts for pytest: words and letters, summary, exit code; stores every result as it arrives."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NONE_HERE = (
     "or --pyargs clusterproof.checks"
 )
 DEFAULT_REPORTCHARS = "fE"  # pytest's own
-NO_LETTERS_ABOVE = 2_000  # results from which on none gets a letter
+NO_LETTERS_ABOVE = 2_000  # number of results above which none gets a letter
 
 _WORDS: dict[Verdict, tuple[str, str, Any]] = {
     Verdict.PASS: ("passed", ".", "PASSED"),
@@ -57,31 +57,31 @@ _WORDS: dict[Verdict, tuple[str, str, Any]] = {
 
 
 class Outcomes:
-    """The plugin object that receives every report of a run, in the process that reports."""
+    """Plugin that receives every report of a run, in the process that reports."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
         self.config = config
         self.cluster = cluster
         self.results: list[Result] = []
-        self.places: dict[str, tuple[str, int]] = {}  # file and line of each check, as pytest has them
+        self.places: dict[str, tuple[str, int]] = {}  # file and line of each check, as pytest reports them
         self.ended: list[tuple[str, str]] = []  # without a verdict, by check and node
-        self.raised: BaseException | None = None  # what pytest was interrupted by
-        self.is_cut = False  # whether something was chosen and is not evaluated
-        self.lost: list[str] = []  # tests whose worker was lost at them, as xdist says it
-        self.broken = 0  # failures that are nobody's verdict: a test of another kind, a collection error
-        self.is_others = False  # whether a test ran that is about no node
+        self.raised: BaseException | None = None  # the exception that interrupted pytest
+        self.is_cut = False  # whether something was selected but not evaluated
+        self.lost: list[str] = []  # tests whose xdist worker crashed, as xdist reports them
+        self.broken = 0  # failures without a verdict: another kind of test, a collection error
+        self.is_others = False  # whether a test ran that is not about a node
         self.is_large = False
-        self.is_silent = False  # whether no verdict gets a letter
+        self.is_silent = False  # whether no letters are printed
         self.evaluating: Evaluating | None = None
-        self.output: FailSafeStream | None = None  # of the terminal
-        self.is_empty = False  # whether no test was chosen
+        self.output: FailSafeStream | None = None  # the terminal's
+        self.is_empty = False  # whether no test was selected
         path = config.option.results
         self.history = history_reporter(config, cluster, self.results)
         self.file = results_file(Path(path)) if path and not config.option.collectonly else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Let in the reporters that the command line asks for: by now their own plugins are there.
+        """Register the reporters that the command line asks for: their own plugins are loaded by now.
 
         Raises pytest.UsageError.
         """
@@ -94,20 +94,20 @@ class Outcomes:
         if reporter:
             log = as_job_log(reporter._tw._file)  # noqa: SLF001 - pytest has no option for it
             self.output = reporter._tw._file = FailSafeStream(log)  # noqa: SLF001
-            reporter.startpath = self.config.rootpath  # files as `checks/gpu/test_memory.py`, wherever it is installed
+            reporter.startpath = self.config.rootpath  # shown as `checks/gpu/test_memory.py`
         if self.history:
             self.config.pluginmanager.register(self.history, "clusterproof-history")
         for name, joining in reporters(self.config, self.cluster, self.results):
             self.config.pluginmanager.register(joining, f"clusterproof-{name}")
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Of a large cluster the findings say more than pages of letters."""
+        """For a large cluster, print findings instead of pages of letters."""
         self.is_empty = not session.items
         self._show_progress(len(session.items))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
-        """The same where workers collect, once the first of them has."""
+        """The same where workers collect, once the first one has."""
         if self.evaluating is None:
             self._show_progress(len(ids))
 
@@ -116,13 +116,13 @@ class Outcomes:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         self.is_silent = self.is_large or is_plain(reporter)
         if self.is_silent and reporter:
-            reporter.showfspath = False  # a line for each file, with nothing behind it
+            reporter.showfspath = False  # it would print a line for each file, with nothing behind it
             if reporter.isatty and self.config.option.verbose >= 0 and not self.config.option.collectonly:
                 self.evaluating = Evaluating(reporter, checks, len(self.cluster.targets))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Any:
-        """Each verdict's own category, letter and word."""
+        """The category, letter and word of each verdict."""
         result = carried_result(report)
         if is_of_lost_worker(report):
             return "interrupted", "" if self.is_silent else "I", ("INTERRUPTED", {"purple": True})
@@ -133,7 +133,7 @@ class Outcomes:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Keep every result, on disk at once where a file was asked for."""
+        """Keep every result, and write it to disk at once if a file was requested."""
         result = carried_result(report)
         if is_of_lost_worker(report):
             self.lost.append(printable(str(report.longrepr)))
@@ -147,15 +147,15 @@ class Outcomes:
 
     @property
     def told(self) -> list[Result]:
-        """The results as people are told them: beside verdicts, that tests broke."""
+        """The results for people: verdicts, and tests that broke."""
         return with_broken(self.results, self.broken, self.cluster.name)
 
     def category(self, result: Result) -> str:
-        """The word under which pytest's terminal counts a result."""
+        """The category in which pytest's terminal counts a result."""
         return _WORDS[result.verdict][0]
 
     def keep(self, report: Any, result: Result) -> None:
-        """Keep a result, and let everybody know who asked for it."""
+        """Keep a result, and pass it to the plugins that want it."""
         result = self.history.marked(result) if self.history else result
         report.clusterproof = result
         if result.check not in self.places:
@@ -171,7 +171,7 @@ class Outcomes:
         self.config.hook.pytest_cluster_result(config=self.config, result=result)
 
     def _write(self) -> None:
-        """Write what is not in the file: one result, and what a signal kept from it."""
+        """Write what is missing in the file: one result, and any that a signal interrupted."""
         if self.file is None:
             return
         try:
@@ -182,25 +182,25 @@ class Outcomes:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Refuse a mark that is misspelt before pytest looks for it."""
+        """Reject a misspelt mark before pytest looks for it."""
         if self.config.option.markexpr:
             from clusterproof.plugins.suite.selection import refuse_misspelt_mark
 
             refuse_misspelt_mark(self.config, items)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file that cannot be collected is a failure of its own."""
+        """Count a file that cannot be collected as a failure."""
         self.broken += report.failed
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note what ends the run: a signal, or pytest itself."""
+        """Record what interrupted the run: a signal, or pytest itself."""
         self.raised = excinfo.value
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
-        """Add what was not evaluated, leave the summary to us where every failure is a verdict, decide the exit code.
+        """Add unevaluated checks, suppress pytest's summary if all failures are verdicts, decide the exit code.
 
-        Behind it all reports are written: what a full disk keeps from one of them is known at their end.
+        Reports are written after this; a full disk that affects one of them is known when they end.
         """
         if self.evaluating:
             self.evaluating.end()
@@ -219,7 +219,7 @@ class Outcomes:
 
     def _add_unevaluated(self, session: pytest.Session) -> None:
         if self.config.option.collectonly or (not self.results and session.exitstatus == pytest.ExitCode.OK):
-            return  # it was to evaluate nothing, as `clusterproof manifest`
+            return  # it does not evaluate, like `clusterproof manifest`
         run: Any = self.config.pluginmanager.get_plugin("clusterproof-session")
         ended = Counter([*((result.check, result.node) for result in self.results), *self.ended])
         for result in run.unevaluated(session, ended, why_it_ended(session, self.raised)):
@@ -237,7 +237,7 @@ class Outcomes:
         return code
 
     def _silence_pytests_own_summary(self) -> None:
-        """Ours says the same in fewer lines, and pytest's is quadratic in failures; who asks for it by `-r` gets it."""
+        """Ours says the same in fewer lines, and pytest's is quadratic in failures; `-r` still shows it."""
         self.config.option.tbstyle = "no"
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter and self.config.option.reportchars == DEFAULT_REPORTCHARS:
@@ -275,7 +275,7 @@ class Outcomes:
         if self.is_empty and not (deselected or self.broken):
             terminalreporter.write_line(NONE_HERE, yellow=True)
         if keyword and self.is_empty and deselected:
-            from clusterproof.plugins.suite.selection import nothing_chosen  # most runs choose something
+            from clusterproof.plugins.suite.selection import nothing_chosen  # most runs select something
 
             terminalreporter.write_line(printable(nothing_chosen(keyword, self.cluster)), yellow=True)
 
@@ -290,7 +290,7 @@ class Outcomes:
 
 
 def results_file(path: Path) -> ResultsFile:
-    """The file of `--results`. Raises pytest.UsageError where it cannot be made."""
+    """The file of `--results`. Raises pytest.UsageError if it cannot be created."""
     try:
         return ResultsFile(path)
     except OSError as problem:

@@ -1,8 +1,8 @@
-"""Large runs on several processors: forked children examine shares of the nodes, ahead of the process that reports.
+"""Large runs on several CPUs: forked children examine shares of the nodes, ahead of the process that reports.
 
-Each child has the evidence as its parent had it, takes a share of the nodes, and sends the findings of checks in the
-order of the items. The parent makes the results, keeps and reports them as ever. What a child did not send in full,
-the parent examines itself: a child that dies costs time, and nothing else.
+Each child inherits the evidence, takes a share of the nodes, and sends the findings of checks in the order of the
+items. The parent makes the results, and stores and reports them as usual. What a child did not send in full, the
+parent examines itself: a child that dies costs only time.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.items import CheckItem
 from clusterproof.plugins.suite.state import nodes_of, policy_of
 
-MIN_ITEMS = 10_000  # below which nothing is forked
-MAX_CHILDREN = 8  # however many processors there are: each has a copy of what it works with
-MIN_GROUP_NODES = 20  # of a group that is compared before the fork
+MIN_ITEMS = 10_000  # below this, nothing is forked
+MAX_CHILDREN = 8  # however many CPUs there are: each child copies what it modifies
+MIN_GROUP_NODES = 20  # groups of at least this size are compared before the fork
 BATCH_ITEMS = 250  # in one message of a child
 TIMEOUT_S = 60.0  # for the next message of a child; its share is then examined without it
-PIPE_BYTES = 1 << 20  # that a child may be ahead: Linux's usual limit
+PIPE_BYTES = 1 << 20  # how far a child may be ahead: Linux's usual limit
 _LENGTH = struct.Struct("=I")
 _TERMINATING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
 class Child:
-    """A forked process, and what it has sent of its items so far."""
+    """A forked process, and the results that it has sent so far."""
 
     def __init__(self, items: Sequence[CheckItem]) -> None:
         self.items = items
-        self.position = 0  # of the item that is asked for next
+        self.position = 0  # of the next item to be read
         self.pid = 0
         self._batch: Iterator[Examined] = iter(())
         self._buffer = b""
         self._read_end, write_end = os.pipe()
-        with suppress(OSError):  # where it may not be as large, the child waits more often
+        with suppress(OSError):  # with a smaller pipe, the child waits more often
             fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         try:
             self._start(write_end)
@@ -57,17 +57,17 @@ class Child:
             os.close(write_end)
 
     def _start(self, write_end: int) -> None:
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _TERMINATING)  # the child is to run no handler of the parent's
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _TERMINATING)  # the child must not run the parent's handlers
         try:
             self.pid = os.fork()
             if self.pid == 0:
-                os.close(self._read_end)  # else its writing would go on after the reader has gone
+                os.close(self._read_end)  # otherwise it would keep writing after the reader has gone
                 _run_child(self.items, write_end, mask)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def examined(self, item: CheckItem) -> Examined | None:
-        """What it sent of an item of its share; None of any other, and where it sends no more."""
+        """The child's result for an item of its share; None for other items, or if it sends no more."""
         if self.position >= len(self.items) or self.items[self.position] is not item:
             return None
         self.position += 1
@@ -79,7 +79,7 @@ class Child:
             left = len(self.items) - self.position + 1
             message = pickle.loads(self._message())  # noqa: S301 - of our own process
             self._batch = iter(_decode(message, min(left, BATCH_ITEMS)))
-        except Exception:  # whatever happened to it, the share is examined all the same
+        except Exception:  # whatever happened to it, the parent examines the rest
             self.end()
         return next(self._batch, None)
 
@@ -88,7 +88,7 @@ class Child:
         return self._read(length)
 
     def _read(self, length: int) -> bytes:
-        """The next so many bytes. Raises EOFError where the child is gone, TimeoutError where it sends nothing."""
+        """The next so many bytes. Raises EOFError if the child is gone, TimeoutError if it sends nothing."""
         poll = select.poll()
         poll.register(self._read_end, select.POLLIN)
         while len(self._buffer) < length:
@@ -102,7 +102,7 @@ class Child:
         return message
 
     def end(self) -> None:
-        """Kill it, wherever it is."""
+        """Kill it, whatever it is doing."""
         self.position = len(self.items)
         if self.pid:
             os.close(self._read_end)
@@ -112,19 +112,19 @@ class Child:
 
 
 class Children:
-    """The children of a run, by the nodes of their shares."""
+    """The child processes of a run, by the nodes of their shares."""
 
     def __init__(self) -> None:
         self.all: list[Child] = []
         self.by_node: dict[str, Child] = {}
 
     def examined(self, item: CheckItem) -> Examined | None:
-        """What a check says of a node, where a child has examined it."""
+        """What a check finds on a node, if a child has examined it."""
         child = self.by_node.get(item.node_name)
         return child.examined(item) if child else None
 
     def start(self, items: Sequence[CheckItem], count: int) -> None:
-        """Give so many children a share each; fewer where the machine has no room for them."""
+        """Start so many children with a share each; fewer if the machine has no room for them."""
         names = list(dict.fromkeys(item.node_name for item in items))
         for number in range(count):
             share = names[number * len(names) // count : (number + 1) * len(names) // count]
@@ -144,7 +144,7 @@ class Children:
 
 @contextmanager
 def children_of(session: pytest.Session | None) -> Iterator[Children]:
-    """Fork children for what they may examine, where the run is large and it can be done; they are gone at the end."""
+    """Fork children if the run is large and forking is possible; kills them at the end."""
     children = Children()
     try:
         if session and len(session.items) >= MIN_ITEMS and (count := _processors()) > 1:
@@ -157,12 +157,12 @@ def children_of(session: pytest.Session | None) -> Iterator[Children]:
 
 
 def _processors() -> int:
-    """How many children may run at once; 0 where this process is not to be forked."""
+    """How many children may run at once; 0 if this process must not fork."""
     return min(len(os.sched_getaffinity(0)), MAX_CHILDREN) if _can_fork() else 0
 
 
 def _can_fork() -> bool:
-    """Whether a copy of this process goes on as if it were alone: no other thread, no tracer, no other's children."""
+    """Whether a copy of this process can continue alone: no other threads, no tracer, no other plugins' children."""
     if sys.platform != "linux" or len(list(Path("/proc/self/task").iterdir())) > 1:
         return False
     monitoring = getattr(sys, "monitoring", None)  # Python 3.12 and newer
@@ -171,7 +171,7 @@ def _can_fork() -> bool:
 
 
 def _items_of_nodes(session: pytest.Session) -> list[CheckItem]:
-    """The items of our own checks that are about one node and to be run: those of others may do more than evaluate."""
+    """The items of our own checks that are about one node and will run: third-party items may do more than evaluate."""
     folder, policy = f"{CHECKS}{os.sep}", policy_of(session.config)
     checks = (item for item in session.items if isinstance(item, CheckItem) and item.check.subject in SUBJECTS)
     own = (item for item in checks if str(item.path).startswith(folder))
@@ -179,7 +179,7 @@ def _items_of_nodes(session: pytest.Session) -> list[CheckItem]:
 
 
 def _compare_groups(items: Iterable[CheckItem], nodes: Mapping[str, Node]) -> None:
-    """Examine one node of each large group: what its nodes are compared with is then known, and not to each child."""
+    """Examine one node of each large group, so that the group's comparison is computed once, before the fork."""
     large = {name: node for name, node in nodes.items() if len(node.group.nodes) >= MIN_GROUP_NODES}
     first = {id(node.group): name for name, node in reversed(large.items()) if not node.evidence.unreached}
     chosen = frozenset(first.values())
@@ -189,9 +189,9 @@ def _compare_groups(items: Iterable[CheckItem], nodes: Mapping[str, Node]) -> No
 
 
 def _run_child(items: Iterable[CheckItem], write_end: int, mask: Iterable[int]) -> None:
-    """What a child does: it examines its items one after the other, and ends without a word to anybody else."""
+    """The child's main function: examines its items in order, and exits without side effects."""
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends the children
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which kills the children
         for number in _TERMINATING - {signal.SIGINT}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -210,13 +210,13 @@ def _write(pipe: int, message: bytes) -> None:
 
 
 def _encode(examined: Examined, alike: dict[tuple[Finding, ...], list[Finding]]) -> Examined | float:
-    """Of what passed, which is most, only the seconds; findings that are `alike` for many nodes are pickled once."""
+    """Encode results: of passes, the usual case, only the seconds; findings `alike` on many nodes only once."""
     findings, seconds = examined
     return seconds if findings is ALL_PASSED else (alike.setdefault(tuple(findings), findings), seconds)
 
 
 def _decode(message: list[Examined | float], count: int) -> list[Examined]:
-    """The inverse of `_encode`, of so many items. Raises ValueError, TypeError where it is not that."""
+    """The inverse of `_encode` for so many items. Raises ValueError, TypeError for invalid data."""
     if len(message) != count:
         raise ValueError(f"{len(message)} items; expected {count}")
     return [(ALL_PASSED, entry) if isinstance(entry, float) else _checked(*entry) for entry in message]

@@ -1,4 +1,4 @@
-"""A run over a cluster: marks and fixtures, what takes part in it, and which checks run, also by a site's policy."""
+"""A run over a cluster: marks, fixtures, plugins, and the selection of checks, including a site's policy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marks and everything that a run over the cluster needs. Raises pytest.UsageError."""
+    """Register the marks and plugins that a run over the cluster needs. Raises pytest.UsageError."""
     if not config.option.redact:
         config.add_cleanup(keep_private())
     for line in mark_lines():
@@ -74,15 +74,20 @@ def pytest_configure(config: pytest.Config) -> None:
     if policy.source:
         config.pluginmanager.register(SitePolicy(config.stash[POLICY]), "clusterproof-policy")
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Signals(config), "clusterproof-stopping")
-        outcomes = Outcomes(config, config.stash[CLUSTER])
-        config.pluginmanager.register(outcomes, "clusterproof-outcomes")
-        if not (config.option.no_report or config.option.collectonly):
-            config.pluginmanager.register(Reporting(config, outcomes), "clusterproof-reporting")
+        _register_controller(config)
+
+
+def _register_controller(config: pytest.Config) -> None:
+    """Register what only the process that reports has, and no xdist worker."""
+    config.pluginmanager.register(Signals(config), "clusterproof-stopping")
+    outcomes = Outcomes(config, config.stash[CLUSTER])
+    config.pluginmanager.register(outcomes, "clusterproof-outcomes")
+    if not (config.option.no_report or config.option.collectonly):
+        config.pluginmanager.register(Reporting(config, outcomes), "clusterproof-reporting")
 
 
 def policy_of_run(config: pytest.Config) -> Policy:
-    """The one that is named or lies here; one that is not read is said. Raises InventoryError."""
+    """The policy named or found in the folder; warns if that is not used. Raises InventoryError."""
     named, folder = config.option.policy, config.invocation_params.dir
     policy = find_policy(named, folder, config.option.cluster or "")
     if named:
@@ -93,7 +98,7 @@ def policy_of_run(config: pytest.Config) -> Policy:
 
 
 def asks_for_training_run(config: pytest.Config) -> bool:
-    """Whether a training run is named, or the recording that is replayed may hold one and `-m` asks for it."""
+    """Whether a training run is named, or the replayed recording may hold one and `-m` asks for it."""
     is_replay = (config.getoption("--cluster") or "").startswith("replay:")
     return bool(config.getoption("--run")) or (is_replay and is_named(config.option.markexpr, "run"))
 
@@ -110,7 +115,7 @@ def resolve_cluster(config: pytest.Config, text: str, policy: Policy) -> Any:
 
 
 def _packaged(text: str, option: Options) -> Cluster:
-    """The cluster that an inventory of our own finds. Raises InventoryError."""
+    """The cluster from one of our own inventories. Raises InventoryError."""
     cluster = resolve(text, inventory_settings(option))
     if option.via and not (is_of_slurm(cluster) or is_of_hyperpod(cluster) or is_of_kubernetes(cluster)):
         raise InventoryError(
@@ -122,7 +127,7 @@ def _packaged(text: str, option: Options) -> Cluster:
 
 
 def _refuse_container(cluster: Cluster, text: str, option: Options) -> None:
-    """Raise InventoryError for a container that nothing would be asked in, or whose answers were taken for a node's."""
+    """Raise InventoryError for a container option without effect, or whose answers would be attributed to the node."""
     by_srun, is_by_srun = begins_container(option.srun_options or ""), cluster.connection == "srun"
     is_of_job = requires(option.markexpr, "job")
     if by_srun and is_of_job and not is_by_srun:
@@ -158,7 +163,7 @@ def inventory_settings(option: Options) -> dict[str, str]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what only runs when `-m` names its occasion, and put the checks of the node itself first."""
+    """Deselect what only runs when `-m` names its occasion, and put the checks of the node itself first."""
     chosen: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
@@ -173,7 +178,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _count_further(config: pytest.Config, items: int) -> None:
-    """Let pytest's terminal say how many items there are, of which it has seen fewer."""
+    """Tell pytest's terminal how many items there are, because it has seen fewer."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter:
         reporter._numcollected += items  # noqa: SLF001 - pytest has no public name for it
@@ -182,31 +187,31 @@ def _count_further(config: pytest.Config, items: int) -> None:
 def is_only_by_name(item: pytest.Item, markexpr: str) -> bool:
     """Whether a test runs only when `-m` names its occasion, and `-m` does not.
 
-    What loads the hardware, what is of an image alone (on a node that people work on it finds their work), and what is
-    asked where a job runs.
+    These are checks that load the hardware, checks of images (on a node in use they would report users' work), and
+    checks of nodes with a running job.
     """
     if not is_of_cluster(item):
-        return False  # another author's test, whose marks mean what they say
+        return False  # a third-party test, whose marks have their plain meaning
     has_another = item.get_closest_marker("preflight")
-    if item.get_closest_marker("perf") and not has_another:  # one that has reads logs then, and loads nothing
+    if item.get_closest_marker("perf") and not has_another:  # then another mark's test reads logs only
         return not is_named(markexpr, "perf")
     only = [name for name in ("ami", "job") if item.get_closest_marker(name)] if not has_another else []
     return bool(only) and not any(is_named(markexpr, name) for name in only)
 
 
 def is_of_cluster(item: pytest.Item) -> bool:
-    """Whether a test is about the cluster: a check, or one that asks for what the suite knows."""
+    """Whether a test is about the cluster: a check, or a test that uses the suite's fixtures."""
     return isinstance(item, CheckItem) or asks_for_node(item) or needs_pairs(item)
 
 
 class SitePolicy:
-    """The plugin object of a run that has a policy."""
+    """The plugin of a run that has a policy."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
-        """What the policy changes, a line each; and where an image is compared with nothing."""
+        """One line per change made by the policy; and a warning if an image is compared with nothing."""
         source = self.policy.source
         is_bare = is_named(config.option.markexpr, "ami") and not self.policy.has_manifest
         bare = [f"policy: {source} has no golden manifest: the image is compared with none (clusterproof manifest)"]
@@ -214,7 +219,7 @@ class SitePolicy:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Refuse rules about nothing; skip the disabled tests that pytest itself runs. Raises pytest.UsageError."""
+        """Reject rules without effect; skip disabled tests that pytest itself runs. Raises pytest.UsageError."""
         named = {*self.policy.disabled, *self.policy.readings}
         if not named:
             return
@@ -262,9 +267,9 @@ def _further_expectations(policy: Policy) -> Iterator[str]:
 
 
 def _packaged_ids() -> frozenset[str]:
-    """The ids of all packaged checks, also of those that this run leaves out."""
+    """The ids of all packaged checks, including those that this run deselects."""
     from clusterproof.plugins.evaluation.all_checks import (
-        all_checks,  # imports every check: only where a rule asks for it
+        all_checks,  # imports every check: only needed if a rule is unknown otherwise
     )
 
     return frozenset(all_checks())

@@ -1,4 +1,4 @@
-"""`--refresh-catalog [REGION]`: holds the catalogue of instance types against EC2's own answer. Changes nothing."""
+"""`--refresh-catalog [REGION]`: compares the catalogue of instance types with EC2's data. Changes nothing."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PERFORMANCE = re.compile(r"(?:(\d{1,4})x )?(\d{1,6})(?:\.0)? Gigabit")
 
 
 class RefreshError(ClusterproofError):
-    """EC2 could not be asked, or answered what cannot be understood; the message is one line."""
+    """EC2 could not be asked, or its answer cannot be understood; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedType:
-    """What EC2 says of an instance type, by the names of the catalogue's fields; None: nothing."""
+    """EC2's data on an instance type, by the catalogue's field names; None: not reported."""
 
     gpus: int
     gpu_model: str | None
@@ -47,7 +47,7 @@ FIELDS = tuple(field.name for field in fields(OfferedType))
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What the catalogue and EC2 say of types, in lines; `compared` counts the types that both know."""
+    """The differences between catalogue and EC2, in lines; `compared` counts the types in both."""
 
     differences: tuple[str, ...]
     missing: tuple[str, ...]
@@ -56,7 +56,7 @@ class Comparison:
 
 
 def refresh_catalog(region: str) -> int:
-    """Compare with EC2 in a region (empty: the configured one), print what differs, and give the exit code."""
+    """Compare with EC2 in a region (empty: the configured one), print the differences, and return the exit code."""
     try:
         if region and not REGION.fullmatch(region):
             raise RefreshError(f"{printable(region, 40)!r} is not a region; expected one such as us-east-1")
@@ -70,7 +70,7 @@ def refresh_catalog(region: str) -> int:
 
 
 def lines(comparison: Comparison, region: str) -> list[str]:
-    """What is printed: one line for each difference, then a summary."""
+    """The output: one line for each difference, then a summary."""
     not_offered = f"; not offered in {region}: {', '.join(comparison.not_offered)}" if comparison.not_offered else ""
     count = len(comparison.differences) + len(comparison.missing)
     summary = f"{comparison.compared} types compared with EC2 in {region}, {count} differences{not_offered}"
@@ -78,7 +78,7 @@ def lines(comparison: Comparison, region: str) -> list[str]:
 
 
 def compare(rows: Mapping[str, InstanceType], offered: Mapping[str, OfferedType]) -> Comparison:
-    """Compare the catalogue's rows with EC2's: fields that EC2 reports, and types with GPUs or Neuron and EFA."""
+    """Compare the catalogue's rows with EC2: fields that EC2 reports, and types with GPUs or Neuron and EFA."""
     both = sorted(rows.keys() & offered.keys())
     return Comparison(
         differences=tuple(line for name in both for line in _differences(rows[name], offered[name])),
@@ -97,7 +97,7 @@ def _differences(row: InstanceType, offered: OfferedType) -> Iterable[str]:
         ours, theirs = getattr(row, name), getattr(offered, name)
         if name == "neuron_devices" and theirs is None:
             continue
-        if ours != theirs and (ours or theirs):  # 0 and not reported are alike
+        if ours != theirs and (ours or theirs):  # 0 and not reported are equal
             yield f"{row.name}: {name} is {_value(ours)} in the catalogue; EC2 has {_value(theirs)}"
 
 
@@ -126,7 +126,7 @@ def types_of_ec2(region: str) -> tuple[dict[str, OfferedType], str]:
 
 
 def offered_type(answer: Mapping[str, Any]) -> OfferedType:
-    """The catalogue's fields out of one of EC2's answers. Raises RefreshError for one that is not understood."""
+    """The catalogue's fields from an EC2 answer. Raises RefreshError if it is invalid."""
     try:
         gpus = answer.get("GpuInfo", {}).get("Gpus", [])
         disks = answer.get("InstanceStorageInfo", {}).get("Disks", [])
@@ -151,6 +151,6 @@ def offered_type(answer: Mapping[str, Any]) -> OfferedType:
 
 
 def _gbps(performance: str) -> int | None:
-    """`8x 100 Gigabit` as a number; None for one that is not fixed, such as `Up to 25 Gigabit`."""
+    """`8x 100 Gigabit` as a number; None if not fixed, such as `Up to 25 Gigabit`."""
     fixed = PERFORMANCE.fullmatch(performance)
     return int(fixed[1] or 1) * int(fixed[2]) if fixed else None

@@ -1,4 +1,4 @@
-"""Pytest's reports of results, with the record that all reports read; of tests that pytest itself runs, too."""
+"""pytest reports with the record of a result, also for tests that pytest runs by its own protocol."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 
 from clusterproof.plugins.core.result import Result, from_json
 from clusterproof.plugins.core.verdict import Recording, Several, Verdict
-from clusterproof.plugins.evaluation.check import NO_VERDICT, Owner
+from clusterproof.plugins.evaluation.check import NO_VERDICT, CheckOwner
 from clusterproof.plugins.evaluation.evaluate import result_of
 from clusterproof.plugins.evaluation.routing import Route
 from clusterproof.plugins.suite.items import CheckItem, node_name, route_of
 from clusterproof.plugins.suite.state import nodes_of, policy_of
 from clusterproof.reports import in_words
 
-ENDED = "clusterproof_ended"  # of a report without a verdict: the check and the node whose test came to its end
-OUT = "Captured stdout call"  # where a concern's words stand, for whoever asks pytest for the output of what passed
+ENDED = "clusterproof_ended"  # of a report without a verdict: the check and node of a test that ended
+OUT = "Captured stdout call"  # section of a concern's message, for pytest options that print the output of passed tests
 
 _OUTCOMES: dict[Verdict, Any] = {
     Verdict.PASS: "passed",
@@ -27,7 +27,7 @@ _OUTCOMES: dict[Verdict, Any] = {
     Verdict.INCOMPLETE: "failed",
     Verdict.NOT_APPLICABLE: "skipped",
 }
-# A failure during set-up is what pytest calls an error: the test itself said nothing.
+# Pytest calls a failure during set-up an error: the test itself concluded nothing.
 _IN_SETUP = (Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE)
 
 
@@ -36,7 +36,7 @@ def report_of(
 ) -> pytest.TestReport:
     """Pytest's report of a result: incomplete is an error of set-up, not applicable a skip, a concern passes.
 
-    `captured` is what the test printed, as pytest's own report has it.
+    `captured` is the test's output, as in pytest's own report.
     """
     report = pytest.TestReport(
         nodeid=_id_of(item),
@@ -58,7 +58,7 @@ def report_of(
 
 
 class KeptReport(pytest.TestReport):
-    """A report that takes next to no memory until it is read whole: then it is made on demand."""
+    """A report that is kept in little memory, and made whole when it is read."""
 
     __slots__ = ("clusterproof", "item", "start")
     clusterproof: Result
@@ -76,7 +76,7 @@ class KeptReport(pytest.TestReport):
         return getattr(report_of(self.item, self.clusterproof, self.start), name)
 
 
-_READ_OF_MOST: dict[str, Callable[[KeptReport], Any]] = {  # and nothing else is, where nothing is wrong
+_READ_OF_MOST: dict[str, Callable[[KeptReport], Any]] = {  # the only attributes read if nothing is wrong
     "outcome": lambda kept: _OUTCOMES[kept.clusterproof.verdict],
     "when": lambda kept: _phase(kept.clusterproof.verdict),
     "_id": lambda kept: _id_of(kept.item),
@@ -85,7 +85,7 @@ _READ_OF_MOST: dict[str, Callable[[KeptReport], Any]] = {  # and nothing else is
 
 
 def teardown_of(item: pytest.Item, result: Result, started: float) -> pytest.TestReport:
-    """A second report of a result: JUnit writes a test case, and pytest-html a row, at the report of its teardown."""
+    """A second report of a result: JUnit writes a test case, and pytest-html a row, on the teardown report."""
     return pytest.TestReport(
         nodeid=_id_of(item),
         location=item.location,
@@ -104,12 +104,12 @@ def _phase(verdict: Verdict) -> Any:
 
 
 def _id_of(item: pytest.Item) -> Any:
-    """The id that pytest has taken apart already, where it does so."""
+    """The id that pytest has split already, if it does."""
     return getattr(item, "_id", None) or item.nodeid
 
 
 def properties(result: Result) -> list[tuple[str, object]]:
-    """What JUnit writes beside every test case, by name."""
+    """The properties that JUnit writes with every test case."""
     return [
         ("pair" if result.is_of_pair else "node", result.node),
         ("check", result.check),
@@ -137,13 +137,13 @@ def carried_result(report: object) -> Result | None:
 
 
 def is_of_lost_worker(report: object) -> bool:
-    """Whether xdist reports a test whose worker was lost: it came to no end, and nothing was found."""
+    """Whether xdist reports a test whose worker crashed: it did not end, and nothing was found."""
     return getattr(report, "when", None) == "???"
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """A test that asks for a node: what it says while it goes on is its verdict too, and what it returns is none.
+    """For a test that asks for a node: what it reports along the way counts, and its return value does not.
 
     Raises that verdict, or Several.
     """
@@ -170,30 +170,30 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Give a test that pytest ran by its own protocol, and that asks for a node, its verdict."""
+    """Set the verdict of a test that pytest ran by its own protocol and that asks for a node."""
     report = yield
     about = _about(item)
     if about is None or (call.when != "call" and call.excinfo is None) or call.when == "teardown":
         return report
     if hasattr(report, "wasxfail"):
         report.__dict__[ENDED] = (about[0].check, about[1].name)
-        return report  # a test marked so is to have pytest's own word
+        return report  # a test with such a mark keeps pytest's outcome
     ended = call.excinfo.value if call.excinfo else None
     policy = policy_of(item.config)
     result = _of_light(item, ended) or policy.read(result_of(about[0], about[1], ended, call.duration))
-    recorded = properties(result)  # JUnit takes them from the report of the teardown
+    recorded = properties(result)  # JUnit takes them from the teardown report
     item.user_properties[:] = [*(entry for entry in item.user_properties if entry[0] not in dict(recorded)), *recorded]
     return report_of(item, result, call.start, report.sections)
 
 
 def _of_light(item: pytest.Item, ended: BaseException | None) -> Result | None:
-    """The result of a light item run by pytest's own protocol, unless another author's plugin ended it otherwise."""
+    """The result of a light item run by pytest's own protocol, unless a third-party plugin ended it otherwise."""
     if not isinstance(item, CheckItem) or item.evaluated is None:
         return None
     return item.evaluated if ended is None or ended is item.raised else None
 
 
-def _about(item: pytest.Item) -> tuple[Route, Owner] | None:
+def _about(item: pytest.Item) -> tuple[Route, CheckOwner] | None:
     """The route of an item and what it is about, or None where that is no node and no cluster."""
     about = route_of(item)
     if about is None:

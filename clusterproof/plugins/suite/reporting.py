@@ -1,4 +1,4 @@
-"""`--report`: keeps a run's results as they come, and writes its reports when it ends."""
+"""`--report`: stores a run's results as they arrive, and writes its reports at the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Reporting:
-    """The plugin object that writes the folder of reports. What goes wrong there is one line; no run fails for it."""
+    """The plugin that writes the report folder. Problems are one line each; they never fail a run."""
 
     def __init__(self, config: pytest.Config, outcomes: Outcomes) -> None:
         self.config = config
@@ -43,14 +43,14 @@ class Reporting:
         self.of_runs = ""
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Note what the command line leaves out."""
+        """Record what the command line deselects."""
         for item in items:
             about = route_of(item)
             if about:
                 self.left_out.setdefault(about.check, about.title)
 
     def pytest_cluster_result(self) -> None:
-        """Keep a verdict, on disk at once; the first one makes the folder."""
+        """Store a verdict on disk at once; the first one creates the folder."""
         if self.problem:
             return
         try:
@@ -61,7 +61,7 @@ class Reporting:
             self._failed(problem)
 
     def made_folder(self) -> Path:
-        """The folder of this run's reports, which is there now. Raises OSError."""
+        """Create the folder of this run's reports if needed. Raises OSError."""
         if self.folder is None:
             from clusterproof.reports.run_folder import folder_of_its_own
 
@@ -73,7 +73,7 @@ class Reporting:
 
     @property
     def page(self) -> str:
-        """Where the page will be: below `--report-url`, else on this machine; empty without one, or without names."""
+        """Where the page will be: below `--report-url`, else a local path; empty if there is none, or if redacted."""
         if self.folder is None or self.problem:
             return ""
         base = self.config.option.report_url
@@ -84,9 +84,9 @@ class Reporting:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write the reports of what was evaluated, also of a run that was stopped."""
+        """Write the reports of what was evaluated, also for an interrupted run."""
         if self.outcomes.results:
-            self.pytest_cluster_result()  # a signal may have kept the last one from it
+            self.pytest_cluster_result()  # a signal may have interrupted the last write
         if self.folder is None or (self.results is None and self.problem):
             return
         from clusterproof.reports.formats import write_report
@@ -100,15 +100,15 @@ class Reporting:
             if not self.config.option.report:
                 point_latest(self.where, self.folder)
                 self.of_runs = self._older_runs()
-        except Exception as problem:  # a report that breaks costs no verdict
+        except Exception as problem:  # a failing report affects no verdict
             self._failed(problem)
 
     def _older_runs(self) -> str:
-        """What became of the reports of older runs, or how much they hold."""
+        """What happened to reports of older runs, or their total size."""
         assert self.folder
         try:
             return _kept(self.config.option.keep, self.folder)
-        except OSError as problem:  # the report of this run is none the worse
+        except OSError as problem:  # this run's report is unaffected
             return f" (older runs: {problem.filename}: {problem.strerror})"
 
     def _run(self, exit_code: int) -> Run:
@@ -141,7 +141,7 @@ class Reporting:
         )
 
     def _sources(self) -> dict[str, tuple[str, int]]:
-        """File and line of each check, as its repository has them; with `--redact` only of packaged ones."""
+        """File and line of each check, relative to its repository; with `--redact` only for packaged ones."""
         try:
             index = read_index()
         except Stale:
@@ -152,7 +152,7 @@ class Reporting:
         return {check: source for check, source in sources.items() if source[0] and source[0].startswith(shown)}
 
     def _past(self) -> Past | None:
-        """This run and those before it; None where no history can be read, which another line says."""
+        """This run and earlier ones; None if the history is unreadable, which is reported separately."""
         from clusterproof.reports.document.trend import MAX_RUNS
         from clusterproof.reports.history import HistoryError
         from clusterproof.reports.history.past import read_past
@@ -168,7 +168,7 @@ class Reporting:
     def _failed(self, problem: Exception) -> None:
         note_full(self.config, problem)
         if self.problem:
-            return  # the first says what is wrong
+            return  # the first line says what is wrong
         if isinstance(problem, OSError) and problem.filename:
             self.problem = f"{problem.filename}: {problem.strerror or problem}"
         else:
@@ -176,7 +176,7 @@ class Reporting:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say where the reports are, or why there are none."""
+        """Print where the reports are, or why there are none."""
         if self.problem:
             warning = f"no report, or not all of it: {printable(self.problem)}"
             terminalreporter.write_line(f"{warning} ({_WAYS_OUT})", yellow=True)
@@ -197,16 +197,16 @@ class Reporting:
 
 
 def source_of(path: str, line: int, entry: Entry | None) -> tuple[str, int]:
-    """Where a check stands, lines counted from 1, of what pytest calls its file and the index knows of its name.
+    """The location of a check, with lines counted from 1, from pytest's file name and the index.
 
-    Pytest names a packaged file from the folder on that the command line gave, or behind a link of the checkout.
+    Pytest names a packaged file relative to the folder on the command line, or through a link of the checkout.
     """
     file = f"{entry['module'].replace('.', '/')}.py" if entry and entry["line"] == line else ""
     return (file if file.endswith(path) else path), line + 1
 
 
 def _compared(evaluated: Collection[str]) -> dict[str, list[str]]:
-    """The names of the thresholds that the rules of a training run compare with."""
+    """The names of the thresholds that a training run's rules compare with."""
     from clusterproof.plugins.evaluation.all_checks import all_checks
     from clusterproof.plugins.evaluation.rules import thresholds_of
 
@@ -215,7 +215,7 @@ def _compared(evaluated: Collection[str]) -> dict[str, list[str]]:
 
 
 def _kept(keep: int | None, folder: Path) -> str:
-    """Remove older runs where `--keep` says so; what to say of them, or of how much they hold. Raises OSError."""
+    """Remove older runs according to `--keep`; returns what to print about them or their size. Raises OSError."""
     from clusterproof.reports.run_folder import remove_all_but, runs_beside, size_bytes
 
     if keep is not None:
@@ -232,5 +232,5 @@ def _kept(keep: int | None, folder: Path) -> str:
 MUCH_BYTES = 1_000_000_000
 KEPT = 20
 _RESULTS = "results.jsonl"
-_PACKAGED = "clusterproof/"  # begins the file of a packaged check
+_PACKAGED = "clusterproof/"  # prefix of a packaged check's file
 _WAYS_OUT = "--report DIR writes elsewhere, --no-report not at all"

@@ -1,4 +1,4 @@
-"""The run loop: a light item has one report where pytest's own has three; most of a large run passes the hooks by."""
+"""The run loop: a light item has one report where pytest's own has three; in large runs most items bypass hooks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Before a worker of xdist runs them."""
+    """In an xdist worker, before it runs items."""
     _keep_ids(session)
 
 
 def _keep_ids(session: pytest.Session) -> None:
-    """Where plugins of others watch tests run, let items keep their ids: allure knows an item by that very object."""
+    """If third-party plugins observe tests, let items keep their ids: allure identifies items by the string object."""
     if uses_pytest_protocol(session.config):
         for item in session.items:
             if isinstance(item, CheckItem):
@@ -38,12 +38,12 @@ def _keep_ids(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Pytest's own loop, but that light items do without the hooks around each test, which would double their cost."""
+    """Like pytest's own loop, but light items skip the per-test hooks, which would double their cost."""
     config = session.config
     elsewhere = config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput")
     if elsewhere or config.option.collectonly or session.testsfailed:
         return None
-    _keep_ids(session)  # of pairs too, which are known only now
+    _keep_ids(session)  # including pairs, which are only known now
     is_large = len(session.items) > MANY
     if is_large:
         freeze(config)  # items and evidence
@@ -58,7 +58,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 def _run_all(session: pytest.Session, is_large: bool, fast_path: FastPath | None, children: Children) -> None:
     is_light = not uses_pytest_protocol(session.config)
-    hooks: dict[pytest.Collector, Any] = {}  # to find those of an item takes as long as to call one
+    hooks: dict[pytest.Collector, Any] = {}  # looking up an item's hooks takes as long as calling one
     for number, item in enumerate(session.items):
         if isinstance(item, CheckItem) and is_light:
             if item.collector not in hooks:
@@ -75,7 +75,7 @@ def _run_all(session: pytest.Session, is_large: bool, fast_path: FastPath | None
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
-    """Run a light item where another plugin runs the loop: in a worker of xdist."""
+    """Run a light item if another plugin runs the loop, as in an xdist worker."""
     if not isinstance(item, CheckItem) or uses_pytest_protocol(item.config):
         return None
     run(item, item.ihook)
@@ -83,14 +83,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
 
 
 def uses_pytest_protocol(config: pytest.Config) -> bool:
-    """Whether light items run by pytest's own protocol: under `--pdb`, and where plugins of others watch tests run."""
+    """Whether light items run by pytest's own protocol: with `--pdb`, and if third-party plugins observe tests."""
     if PYTEST_PROTOCOL not in config.stash:
         config.stash[PYTEST_PROTOCOL] = bool(config.option.usepdb) or any(_watchers(config))
     return config.stash[PYTEST_PROTOCOL]
 
 
 def _watchers(config: pytest.Config) -> Iterator[str]:
-    """The modules of others that hook into how a test runs; every conftest.py is loaded by now."""
+    """Third-party modules that hook into how a test runs; every conftest.py is loaded by now."""
     for name in _RUN_HOOKS:
         for hooked in getattr(config.hook, name).get_hookimpls():
             module = str(hooked.function.__module__)
@@ -98,7 +98,7 @@ def _watchers(config: pytest.Config) -> Iterator[str]:
                 yield module
 
 
-MANY = 2_000  # items from which on pytest's terminal, which keeps every report, is left with little of what is well
+MANY = 2_000  # items above which pytest's terminal, which keeps every report, gets few reports without findings
 _RUN_HOOKS = (
     "pytest_runtest_protocol",
     "pytest_runtest_setup",
@@ -106,14 +106,14 @@ _RUN_HOOKS = (
     "pytest_runtest_teardown",
     "pytest_runtest_makereport",
 )
-# They look at nothing that a light item has.
+# Their hooks ignore everything that a light item has.
 _NOT_WATCHING = ("_pytest", "_hypothesis_pytestplugin", "clusterproof", "xdist", "pytest_html")
 
 
 def run(
     item: CheckItem, hook: Any, is_large: bool = False, fast_path: FastPath | None = None, known: Examined | None = None
 ) -> None:
-    """Evaluate, report once, and once more where a report of its own teardown is waited for."""
+    """Evaluate and report once, and again if a plugin waits for the teardown report."""
     started = time.time()
     if fast_path:
         result = item.result(known)
@@ -137,7 +137,7 @@ def run(
 
 
 def _replace_report(config: pytest.Config, report: pytest.TestReport, instead: pytest.TestReport | None) -> None:
-    """Let pytest's terminal keep another report in the place of one that it has just received, or none."""
+    """Replace, or remove, the report that pytest's terminal has just received."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     for kept in reporter.stats.values() if reporter else ():
         if kept and kept[-1] is report:
@@ -146,30 +146,30 @@ def _replace_report(config: pytest.Config, report: pytest.TestReport, instead: p
 
 NO_FINDING = (Verdict.PASS, Verdict.NOT_APPLICABLE)
 _HOOKS = ("pytest_runtest_logstart", "pytest_runtest_logreport", "pytest_runtest_logfinish")
-# They do nothing about what is well, or only what `FastPath` does in their place.
+# Their hooks do nothing without a finding, or only what `FastPath` does instead.
 _READ_LITTLE = ("clusterproof.", "_pytest.cacheprovider", "_pytest.logging", "_pytest.main", "_pytest.terminal")
 
 
 class FastPath:
-    """Keeps what is well, in the place of what receives reports: the suite's own outcomes, and pytest's terminal."""
+    """Handles results without findings in place of the report hooks: for our outcomes and pytest's terminal."""
 
     def __init__(self, config: pytest.Config, outcomes: Outcomes) -> None:
         reporter = config.pluginmanager.get_plugin("terminalreporter")
         cache = getattr(config, "cache", None)
         self._outcomes = outcomes
         self._stats: dict[str, list[object]] = reporter.stats if reporter else {}
-        self._failed_last = cache.get("cache/lastfailed", {}) if cache else {}  # pytest is to know that it passes now
+        self._failed_last = cache.get("cache/lastfailed", {}) if cache else {}  # pytest must learn that it passes now
 
     @classmethod
     def of(cls, config: pytest.Config) -> FastPath | None:
-        """None where a plugin handles every test, or the terminal prints something for each."""
+        """The fast path; None if a plugin handles every test, or the terminal prints something for each."""
         receivers = [hooked for name in _HOOKS for hooked in getattr(config.hook, name).get_hookimpls()]
         outcomes: Outcomes | None = config.pluginmanager.get_plugin("clusterproof-outcomes")
         has_no_reader = all(str(hooked.function.__module__).startswith(_READ_LITTLE) for hooked in receivers)
         return cls(config, outcomes) if outcomes and outcomes.is_large and has_no_reader else None
 
     def takes(self, item: CheckItem, result: Result, started: float) -> bool:
-        """Keep a result that is well; False where pytest's hooks are to have it, as the first of its kind."""
+        """Handle a result without findings; False if pytest's hooks must have it, as the first of its kind."""
         if result.verdict not in NO_FINDING or (self._failed_last and item.nodeid in self._failed_last):
             return False
         counted = self._stats.get(self._outcomes.category(result))
@@ -181,28 +181,28 @@ class FastPath:
         return True
 
 
-FROZEN_BY_PYTHON = 10_000  # more than Python 3.12 itself has frozen when it starts (375), and less than any program has
+FROZEN_BY_PYTHON = 10_000  # more than Python 3.12 itself freezes at start (375), and fewer than any program has
 _MAY_FREEZE: pytest.StashKey[bool] = pytest.StashKey()
 
 
 def freeze(config: pytest.Config) -> None:
-    """Freeze the objects that there are now, until the run ends.
+    """Freeze all current objects until the run ends.
 
-    Not where another has frozen objects of its own: to unfreeze ours would unfreeze those.
+    Not if somebody else has frozen objects: unfreezing ours would unfreeze those.
     """
     if _MAY_FREEZE not in config.stash:
         config.stash[_MAY_FREEZE] = gc.get_freeze_count() < FROZEN_BY_PYTHON
         if config.stash[_MAY_FREEZE]:
             config.add_cleanup(gc.unfreeze)
             atexit.unregister(gc.freeze)
-            atexit.register(gc.freeze)  # else Python's last scans, as it ends, would take seconds
+            atexit.register(gc.freeze)  # otherwise Python's final collections would take seconds
     if config.stash[_MAY_FREEZE]:
         gc.freeze()
 
 
 @contextmanager
 def frozen_afterwards(config: pytest.Config) -> Iterator[None]:
-    """Look for no cycles meanwhile, nor later in what was made: it has none."""
+    """Suspend garbage collection within the block, and freeze what was created in it, which has no cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""What the command line selects: which checks run, what they need, what is said where none is left, or did not end."""
+"""What the command line selects: which checks run, what they need, and messages if none is selected or ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from _pytest.mark import MarkMatcher
-from _pytest.mark.expression import Expression  # pytest has no public name for what reads -m
+from _pytest.mark.expression import Expression  # pytest has no public API for -m expressions
 
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.policy import words_of
@@ -39,23 +39,23 @@ _OTHERS_ARE_MARKED: pytest.StashKey[bool] = pytest.StashKey()
 
 
 def is_selected(config: pytest.Config, marks: Iterable[pytest.Mark]) -> bool:
-    """Whether `-m` may choose a check with these marks; of one that it leaves out, one item stands for all nodes."""
+    """Whether `-m` may select a check with these marks; one item stands for all nodes of a check that it deselects."""
     if not config.option.markexpr or _marks_may_follow(config):
         return True
     try:
         return _compiled(config.option.markexpr).evaluate(MarkMatcher.from_markers(marks))
     except SyntaxError:
-        return True  # pytest says what is wrong with it
+        return True  # pytest reports the error
 
 
 def are_alike(config: pytest.Config) -> bool:
-    """Whether nothing distinguishes items of one check before all are collected: one stands for them."""
+    """Whether items of a check are indistinguishable until all are collected, so that one stands for them."""
     is_by_name = config.option.keyword or config.option.deselect or any("::" in word for word in config.args)
     return not (is_by_name or any(config.getoption(name, False) for name in _BY_LAST_RUN) or _marks_may_follow(config))
 
 
 def chooses(markexpr: str, names: Collection[str]) -> bool:
-    """Whether `-m` chooses what has marks of these names. Raises SyntaxError."""
+    """Whether `-m` selects a test with these marks. Raises SyntaxError."""
 
     def is_marked(name: str, /, **_: str | int | bool | None) -> bool:
         return name in names
@@ -69,35 +69,35 @@ def _compiled(markexpr: str) -> Expression:
 
 
 def _marks_may_follow(config: pytest.Config) -> bool:
-    """Whether another plugin looks at items before `-m` does, and may mark those of one node."""
+    """Whether another plugin sees items before `-m` does, and may mark individual ones."""
     if _OTHERS_ARE_MARKED not in config.stash:
         config.stash[_OTHERS_ARE_MARKED] = are_others_in(config, _HOOKS)
     return config.stash[_OTHERS_ARE_MARKED]
 
 
 def are_others_in(config: pytest.Config, hooks: Iterable[str]) -> bool:
-    """Whether another author's plugin or conftest takes part in one of these hooks."""
+    """Whether a third-party plugin or conftest implements one of these hooks."""
     hooked_functions = (hooked.function for name in hooks for hooked in getattr(config.hook, name).get_hookimpls())
     return any(not _is_known(function) for function in hooked_functions)
 
 
 def _is_known(function: object) -> bool:
-    """Whether a hook is pytest's, xdist's or the suite's own."""
+    """Whether a hook implementation is pytest's, xdist's or the suite's own."""
     module = str(getattr(function, "__module__", "")).partition(".")[0]
     code = getattr(function, "__code__", None)
     is_ours = code is not None and str(Path(code.co_filename).resolve()).startswith(PACKAGE)
     return is_ours or module in ("_pytest", "clusterproof", "xdist")
 
 
-PLACEMENT = frozenset({"hyperpod_nodes", "zones", "instances", "instance_topology"})  # where nodes stand
-INSTANCE_IDENTITY = frozenset({"imds", "platform"})  # whether they are EC2's, and which
+PLACEMENT = frozenset({"hyperpod_nodes", "zones", "instances", "instance_topology"})  # for locations of nodes
+INSTANCE_IDENTITY = frozenset({"imds", "platform"})  # whether they are EC2 instances, and which
 INSTANCE_TYPE = frozenset(
     {"imds", "platform", "resource_config", "rdma", "nvml", "versions"}
-)  # and of what kind they are
+)  # and of which kind they are
 
 
 def one_of_each(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """The first item of each check that runs, and every other item: what a check needs is the same on each node."""
+    """The first item of each check that runs, and every other item: a check needs the same on each node."""
     first: dict[int, pytest.Item] = {}
     for item in items:
         first.setdefault(id(item.check if isinstance(item, CheckItem) else item), item)
@@ -105,7 +105,7 @@ def one_of_each(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 
 def collectors_of_nodes(items: list[pytest.Item], cluster: Cluster) -> frozenset[str]:
-    """The collectors that nodes are asked for; none where every check is of the cluster and looks at no node."""
+    """The collectors to run on nodes; none if every check is of the cluster and uses no node."""
     collectors = frozenset[str]().union(*(collectors_of(item) for item in items))
     if may_be_on_ec2(cluster) and is_of_instances(collectors_of_control_plane(items, cluster)):
         collectors |= INSTANCE_IDENTITY
@@ -118,7 +118,7 @@ def collectors_of_nodes(items: list[pytest.Item], cluster: Cluster) -> frozenset
 
 
 def collectors_of_control_plane(items: list[pytest.Item], cluster: Cluster) -> frozenset[str]:
-    """What the control plane is asked for, where nodes stand included if pairs of them are measured."""
+    """The control-plane collectors to run; includes nodes' locations if pairs are measured."""
     collectors = frozenset[str]().union(
         *(item.check.control_collectors for item in items if isinstance(item, CheckItem))
     )
@@ -130,7 +130,7 @@ def collectors_of_control_plane(items: list[pytest.Item], cluster: Cluster) -> f
 
 
 def collectors_of(item: pytest.Item) -> frozenset[str]:
-    """The collectors of evidence that an item needs."""
+    """The evidence collectors that an item needs."""
     if isinstance(item, CheckItem):
         return item.check.collectors
     if asks_for_node(item):
@@ -139,7 +139,7 @@ def collectors_of(item: pytest.Item) -> frozenset[str]:
 
 
 def needs_pairs(item: pytest.Item) -> bool:
-    """Whether pairs of nodes are to be measured for an item."""
+    """Whether an item needs pairs of nodes to be measured."""
     if isinstance(item, CheckItem):
         return item.check.needs_pairs
     return PAIRWISE in getattr(item, "fixturenames", ()) or (
@@ -147,16 +147,16 @@ def needs_pairs(item: pytest.Item) -> bool:
     )
 
 
-MAX_NODES = 1_000  # whose names are compared with a word
+MAX_NODES = 1_000  # maximum number of names to compare with a word
 _OPERATORS = frozenset({"and", "or", "not", "True", "False", "None"})
 _WORD = re.compile(r"[^\W\d][\w.\-]*")
-_IN_BRACKETS = re.compile(r"\(\s*\w+\s*=[^()]*\)")  # what is said of a mark: `mark(section="G")`
+_IN_BRACKETS = re.compile(r"\(\s*\w+\s*=[^()]*\)")  # arguments of a mark: `mark(section="G")`
 
 
 def misspelt_mark(markexpr: str, lines: Iterable[str], borne: Collection[str] = ()) -> str:
-    """One clear line where a mark is unknown and another is near; else empty.
+    """An error if a mark is unknown and a known one is similar; else empty.
 
-    `lines` are those by which marks are registered; `borne` are marks that tests have, registered or not.
+    `lines` are the registered marks; `borne` are marks on tests, registered or not.
     """
     names = {re.split(r"[:(]", line, maxsplit=1)[0].strip() for line in lines} | set(borne)
     for word in _names_in(_IN_BRACKETS.sub("", markexpr)):
@@ -167,7 +167,7 @@ def misspelt_mark(markexpr: str, lines: Iterable[str], borne: Collection[str] = 
 
 
 def nothing_chosen(keyword: str, cluster: Cluster) -> str:
-    """One clear line where `-k` has chosen nothing."""
+    """A message if `-k` has selected nothing."""
     from clusterproof.plugins.evaluation.all_checks import all_checks  # imports every check
 
     nodes = [target.name for target in cluster.targets[:MAX_NODES]]
@@ -182,7 +182,7 @@ def _names_in(expression: str) -> Iterator[str]:
 
 
 def refuse_wrong_words(config: pytest.Config) -> None:
-    """Refuse, before a node is asked, what `-m` and `-k` cannot mean. Raises pytest.UsageError."""
+    """Reject invalid words in `-m` and `-k` before nodes are asked. Raises pytest.UsageError."""
     for flag, expression in (("-m", config.option.markexpr), ("-k", config.option.keyword)):
         try:
             _compiled(expression or "True")
@@ -190,11 +190,11 @@ def refuse_wrong_words(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{flag} {expression!r}: {wrong.msg}") from None
     start_folder = config.invocation_params.dir
     if all((start_folder / str(word)).resolve().is_relative_to(PACKAGE) for word in config.args):
-        refuse_misspelt_mark(config, ())  # no test of another author, which may have marks of its own
+        refuse_misspelt_mark(config, ())  # only without third-party tests, which may have their own marks
 
 
 def refuse_misspelt_mark(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
-    """Raise pytest.UsageError where `-m` has a mark that no test has, and one is near."""
+    """Raise pytest.UsageError if `-m` has a mark that no test has, and a known one is similar."""
     lines, markexpr = config.getini("markers"), config.option.markexpr
     if misspelt_mark(markexpr, lines):
         wrong = misspelt_mark(markexpr, lines, {mark.name for item in items for mark in item.iter_markers()})
@@ -202,21 +202,21 @@ def refuse_misspelt_mark(config: pytest.Config, items: Iterable[pytest.Item]) ->
             raise pytest.UsageError(wrong)
 
 
-FILE = "chosen.json"  # in the folder that a worker shares with the process that reports, which collects nothing itself
+FILE = "chosen.json"  # in the folder that workers share with the reporting process, which collects nothing itself
 
-Ended = Counter[tuple[str, str]]  # by check and node: how often the check came to its end
+Ended = Counter[tuple[str, str]]  # by check and node: how often the check ended
 
 
 @record
 class Chosen:
-    """A check, and the names of what it was chosen for: nodes, pairs, the cluster, a training run."""
+    """A check, and the names of its selected subjects: nodes, pairs, the cluster, a training run."""
 
     check: Check
     names: Sequence[str]
 
 
 def chosen_of(items: Iterable[pytest.Item]) -> list[Chosen]:
-    """The checks among a run's items, in their order."""
+    """The checks among a run's items, in order."""
     names: dict[int, list[str]] = {}
     checks: dict[int, Check] = {}
     for item in items:
@@ -242,7 +242,7 @@ def unevaluated(config: pytest.Config, chosen: Iterable[Chosen], ended: Ended, w
 
 
 def _unevaluated(config: pytest.Config, check: Check, name: str, why: str) -> Result:
-    """No failure by any policy: one that reads *incomplete* as that speaks of nodes that were evaluated."""
+    """Never a failure by policy: a rule for *incomplete* is about nodes that were evaluated."""
     owner, policy = owner_of(config, check, name), policy_of(config)
     rule = policy.disables(check.route.check, owner.name)
     if rule:
@@ -259,7 +259,7 @@ def write_chosen(folder: Path, items: Iterable[pytest.Item]) -> None:
 
 
 def read_chosen(folder: Path) -> list[Chosen]:
-    """What the workers have collected; nothing where none of them came so far."""
+    """Read what the workers have collected; empty if none of them got that far."""
     path = folder / FILE
     return [_from_json(each) for each in json.loads(path.read_text(encoding="utf-8"))] if path.exists() else []
 
@@ -280,9 +280,9 @@ def _as_check(about: Route) -> Check:
 
 
 def _not_called() -> None:
-    """Stands for the function of a check that another process, or pytest, calls."""
+    """Placeholder for the function of a check that another process, or pytest, calls."""
 
 
 def _check(about: Route, subject: str) -> Check:
-    """A check that is spoken of, and not called."""
+    """A check that is only described, not called."""
     return Check(_not_called, subject, False, about, "", 0)

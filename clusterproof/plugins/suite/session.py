@@ -1,4 +1,4 @@
-"""A run: gathers the evidence once, before the first check, and hands it to every worker."""
+"""A run's session: gathers the evidence once, before the first check, and passes it to every worker."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ from clusterproof.plugins.transport.gather import replay
 if TYPE_CHECKING:
     from clusterproof.plugins.redaction.redact import Redaction
 
-MAX_NODES_KEPT_WHOLE = 1_000  # nodes; the whole evidence of 10,000 recorded ones would fill 3 GB
-MAX_NODES_IN_CACHE = 100  # nodes; pytest would write down 149,000 tests of 1,000 ones for `--new-first`
-GC_THRESHOLDS = (100_000, 20, 100)  # new objects between two collections; how many of these until older ones are
+MAX_NODES_KEPT_WHOLE = 1_000  # the complete evidence of 10,000 recorded nodes would take 3 GB
+MAX_NODES_IN_CACHE = 100  # for `--new-first`, pytest would store 149,000 tests of 1,000 nodes
+GC_THRESHOLDS = (100_000, 20, 100)  # new objects per collection; collections per older one
 T = TypeVar("T")
 
 
 class ClusterSession:
-    """The plugin object of a run over one cluster."""
+    """The plugin of a run over one cluster."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
         self.config = config
@@ -78,7 +78,7 @@ class ClusterSession:
         self.shared: tempfile.TemporaryDirectory[str] | None = None
 
     def _redact(self, worker: dict[str, Any] | None) -> None:
-        """Evaluate what is shown; a worker reads what the controller has rewritten."""
+        """Replace names by those to be displayed; a worker reads what the controller has rewritten."""
         from clusterproof.plugins.redaction.policy import without_names
         from clusterproof.plugins.redaction.redact import Redaction  # few runs need it, and it compiles many patterns
 
@@ -92,7 +92,7 @@ class ClusterSession:
             self.config.stash[POLICY] = without_names(policy, *(shown.__getitem__,) * 3)
 
     def pytest_report_header(self) -> list[str]:
-        """Say what is validated."""
+        """The header: what is being checked."""
         shown = self.config.stash[CLUSTER]
         if not shown.targets:
             return []
@@ -105,8 +105,8 @@ class ClusterSession:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """With xdist the controller gathers before any worker starts; a worker reads what it gathered."""
-        gc.set_threshold(*GC_THRESHOLDS)  # evidence stays to the end: no use in looking through it
+        """With xdist the controller gathers before any worker starts; workers read the results."""
+        gc.set_threshold(*GC_THRESHOLDS)  # evidence lives to the end: scanning it is useless
         if len(self.cluster.targets) > MAX_NODES_IN_CACHE and not self.config.getoption("newfirst", False):
             self._forget_which_are_new()
         worker = getattr(self.config, "workerinput", None)
@@ -135,11 +135,11 @@ class ClusterSession:
 
     @property
     def is_large(self) -> bool:
-        """Whether its nodes are so many that memory decides what is kept of them."""
+        """Whether there are so many nodes that memory limits what is kept of them."""
         return len(self.cluster.targets) > MAX_NODES_KEPT_WHOLE
 
     def _forget_which_are_new(self) -> None:
-        """Leave pytest's list of all tests that ever ran as it is: it would be read and written whole by every run."""
+        """Do not update pytest's list of all tests ever run: each run would read and write it in full."""
         plugin = self.config.pluginmanager.get_plugin("nfplugin")
         if plugin:
             self.config.pluginmanager.unregister(plugin)
@@ -153,7 +153,7 @@ class ClusterSession:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Iterator[None]:
-        """Gather what the selected checks need, then let them run."""
+        """Gather what the selected checks need, then run them."""
         items = session.items if hasattr(session, "items") else []
         if items and EVIDENCE not in self.config.stash and not self.config.option.collectonly:
             one_each = one_of_each(items)
@@ -170,23 +170,23 @@ class ClusterSession:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self) -> Iterator[None]:
-        """Note that it is known what runs: a wrong command line and a signal may come before."""
+        """Record that the selection is known: a usage error or signal may come before."""
         yield
         self.is_chosen = True
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Let the process that reports know what its workers have collected."""
+        """Tell the reporting process what its workers have collected."""
         worker = getattr(self.config, "workerinput", {})
         if "clusterproof_recording" in worker and self.is_chosen:
             write_chosen(Path(worker["clusterproof_recording"]), session.items)
 
     def unevaluated(self, session: pytest.Session, ended: Ended, why: str) -> Iterator[Result]:
-        """A result for each check that was chosen and did not end."""
+        """A result for each selected check that did not end."""
         own = chosen_of(session.items) if self.is_chosen else []
         return unevaluated(self.config, read_chosen(Path(self.shared.name)) if self.shared else own, ended, why)
 
     def pytest_unconfigure(self) -> None:
-        """Leave nothing behind."""
+        """Remove temporary files."""
         if self.shared:
             self.shared.cleanup()
 
@@ -197,9 +197,9 @@ class ClusterSession:
         shared: Path | None,
         loads: frozenset[str] = frozenset(),
     ) -> None:
-        """Ask every node and the control plane once; keep the answers, and write them where that was asked.
+        """Ask every node and the control plane once; keep the answers, and record them if requested.
 
-        `loads` are the collectors that load the nodes: for those they are visited a second time.
+        `loads` are the collectors that load the nodes, which are visited a second time for them.
         """
         folders = [folder for folder in (self._record_folder(), shared) if folder]
         self._write(folders, begin_recording, self.config.stash[CLUSTER])
@@ -224,7 +224,7 @@ class ClusterSession:
             self._write(folders, write_control_plane, self.config.stash[CONTROL_PLANE])
 
     def _write(self, folders: list[Path], write: Callable[[Path, T], None], content: T) -> None:
-        """Write into every folder; one that takes no more is left as it is, and the run goes on."""
+        """Write to every recording; if one fails, it is abandoned and the run continues."""
         for folder in list(folders):
             try:
                 write(folder, content)
@@ -233,7 +233,7 @@ class ClusterSession:
                 note_unwritten(self.config, "--record", problem)
 
     def measure_pairs(self, shared: Path | None) -> None:
-        """Measure between nodes, or read what a recording has of that; workers find it in `shared`."""
+        """Measure between nodes, or read a recording's measurements; workers find them in `shared`."""
         from clusterproof.plugins.suite.perf.pairs_measure import write_journals  # few runs measure pairs
         from clusterproof.plugins.suite.perf.session import measured
 
@@ -245,7 +245,7 @@ class ClusterSession:
             write_journals(self.config.stash[PAIRWISE], shared)
 
     def _replay_pairs(self, folder: Path) -> None:
-        """Read what a recording has of pairs, if it has any: then each of them gets a test."""
+        """Read a recording's pairs, if any: each of them then gets a test."""
         if any(folder.glob(PAIRWISE_FILES)):
             from clusterproof.plugins.suite.perf.session import read_again
 
@@ -256,7 +256,7 @@ class ClusterSession:
 
 
 def _needed(evidence: NodeEvidence, left_out: frozenset[str]) -> NodeEvidence:
-    """A node without what a recording has of it and no check asks for; what was not reported stays."""
+    """A node without recorded values that no check uses; errors are kept."""
     wanted = {
         name: collector
         for name, collector in evidence.collectors.items()

@@ -1,4 +1,4 @@
-"""What the plugin keeps in pytest's stash, and how it is asked for."""
+"""The plugin's data in pytest's stash, and functions to access it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ POLICY: pytest.StashKey[Policy] = pytest.StashKey()
 PAIRWISE: pytest.StashKey[PairwiseRun] = pytest.StashKey()
 PAIRS: pytest.StashKey[Mapping[str, MeasuredPair]] = pytest.StashKey()
 TRAINING_RUN: pytest.StashKey[TrainingRun] = pytest.StashKey()
-UNWRITTEN: pytest.StashKey[dict[str, str]] = pytest.StashKey()  # by option, what kept a file from being written
-FULL: pytest.StashKey[bool] = pytest.StashKey()  # whether a full disk kept a report from being written
+UNWRITTEN: pytest.StashKey[dict[str, str]] = pytest.StashKey()  # by option, why a file could not be written
+FULL: pytest.StashKey[bool] = pytest.StashKey()  # whether a full disk prevented a report
 PYTEST_PROTOCOL: pytest.StashKey[bool] = pytest.StashKey()  # light items run by pytest's own protocol
 ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
 
@@ -44,25 +44,25 @@ _ROOM = "expected room for all of it: make room, or name another place, and run 
 
 
 def note_full(config: pytest.Config, problem: Exception) -> None:
-    """Note that a disk was full, if that is what kept a report from being written: the run ends by that."""
+    """Record a full disk if that prevented a report: the run then ends with an error."""
     if getattr(problem, "errno", None) in NO_ROOM or getattr(problem, "is_of_full_disk", False):
         config.stash[FULL] = True
 
 
 def note_unwritten(config: pytest.Config, option: str, problem: OSError) -> None:
-    """Keep what is to be said of a file that could not be written: the run goes on without it."""
+    """Keep the message about a file that could not be written: the run continues without it."""
     note_full(config, problem)
     where = f"{problem.filename}: " if problem.filename else ""
     config.stash.setdefault(UNWRITTEN, {}).setdefault(option, f"{where}{problem.strerror or problem}; {_ROOM}")
 
 
 def policy_of(config: pytest.Config) -> Policy:
-    """The site's policy, under names that may be written; an empty one where it has none."""
+    """The site's policy, with displayable names; an empty one if there is none."""
     return config.stash.get(POLICY, NO_POLICY)
 
 
 def catalog_of(config: pytest.Config) -> Catalog:
-    """The numbers that the run goes by."""
+    """The thresholds that apply to the run."""
     return Catalog.of(policy_of(config))
 
 
@@ -78,13 +78,13 @@ def cluster_of(config: pytest.Config) -> ClusterFacts:
 
 
 def topology_of(config: pytest.Config) -> Topology | None:
-    """Where the nodes of a run stand, as far as is known; None where its cluster is neither AWS's nor Kubernetes'."""
+    """The locations of the run's nodes, as far as known; None unless the cluster is in AWS or Kubernetes."""
     cluster = config.stash[CLUSTER]
     return topology(cluster_of(config)) if is_of_aws(cluster) or is_of_kubernetes(cluster) else None
 
 
 def pair_of(config: pytest.Config, name: str) -> MeasuredPair | NoPairs:
-    """A pair that was measured, by its name; what stands for all where none was."""
+    """A measured pair by name; the placeholder for all if none was measured."""
     if PAIRS not in config.stash:
         run = config.stash.get(PAIRWISE, None)
         config.stash[PAIRS] = {pair.name: pair for pair in run.pairs} if run else {}
@@ -106,7 +106,7 @@ def names_of(config: pytest.Config) -> frozenset[str]:
 
 
 def nodes_of(config: pytest.Config) -> Mapping[str, Node]:
-    """The nodes of the run by name, with what each reported."""
+    """The nodes of the run by name, with their evidence."""
     if NODES not in config.stash:
         cluster, evidence = config.stash[CLUSTER], config.stash.get(EVIDENCE, {})
         evidence_by_node = {
@@ -128,9 +128,9 @@ def _not_asked(name: str) -> NodeEvidence:
 
 
 def occasion_of(markexpr: str) -> str:
-    """The occasion that `-m` asks for, for rules that differ by it: a health check is all that is around a job.
+    """The occasion that `-m` selects, for rules that depend on it: a health check includes all those around jobs.
 
-    Preflight where it asks for none, or for others together.
+    Preflight if it selects none, or several.
     """
     named = _named(markexpr) & set(OCCASIONS)
     if named == {"prolog", "epilog"}:
@@ -139,12 +139,12 @@ def occasion_of(markexpr: str) -> str:
 
 
 def is_named(markexpr: str, mark: str) -> bool:
-    """Whether `-m` asks for a mark, and does not only rule it out."""
+    """Whether `-m` names a mark other than to exclude it."""
     return mark in _named(markexpr)
 
 
 def requires(markexpr: str, mark: str) -> bool:
-    """Whether `-m` chooses nothing that has not a mark."""
+    """Whether `-m` selects only tests with a mark."""
     return is_named(markexpr, mark) and "or" not in markexpr.replace("(", " ").replace(")", " ").split()
 
 

@@ -1,4 +1,4 @@
-"""What a person sees of a run: the lines over it, how far it is, and findings and counts, or all with `-v`."""
+"""A run's terminal output: header, progress, findings and counts, or every result with `-v`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FOLDERS = ("rootdir:", "configfile:", "testpaths:", "cachedir:")
 
 
 def cluster_lines(shown: Cluster) -> Iterator[str]:
-    """Which nodes, how they are reached, of what types, and what its inventory says of them."""
+    """The nodes, how they are reached, their types, and notes of the inventory."""
     types = sorted({target.instance_type for target in shown.targets if target.instance_type})
     nodes = within(fold(target.name for target in shown.targets), MAX_NODES)
     count = number_of(len(shown.targets), "node")
@@ -41,7 +41,7 @@ def cluster_lines(shown: Cluster) -> Iterator[str]:
 
 
 def window_lines(option: str) -> Iterator[str]:
-    """How far back the kernel log counts, where that is not the whole boot."""
+    """How far back the kernel log counts, if not to the boot."""
     since = window(option)
     if not since.is_boot:
         yield f"kernel log: only what it logged {since.in_words} counts"
@@ -57,11 +57,11 @@ def capture_lines(captured: Sequence[Understood], redaction: Redaction | None) -
 
 
 class RedactedHeader:
-    """Keeps to itself where on this machine a redacted run is."""
+    """Hides this machine's paths in a redacted run."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_header(self) -> Generator[None, list[str | list[str]], list[str]]:
-        """Leave out the lines of pytest's own that name folders."""
+        """Remove the lines of pytest's header that name folders."""
         header = yield
         lines = (line for entry in header for line in ([entry] if isinstance(entry, str) else entry))
         return [line for line in lines if not line.startswith(_FOLDERS)]
@@ -69,12 +69,12 @@ class RedactedHeader:
 
 _OF_PYTEST = ("rootdir:", "configfile:", "testpaths:", "cachedir:", "plugins:", "metadata:")  # lines of its header
 _NUMBER = re.compile(r"^\d+")
-_NOT_COUNTED = ("deselected", "warning", "no tests ran")  # left out by the command line; said by libraries, by pytest
+_NOT_COUNTED = ("deselected", "warning", "no tests ran")  # deselected tests, library warnings, pytest's own messages
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Put the plain reporter in the place of pytest's own, once that is there."""
+    """Replace pytest's terminal reporter by the plain one."""
     option = config.option
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if type(reporter) is not pytest.TerminalReporter or option.verbose > 0 or option.collectonly:
@@ -90,7 +90,7 @@ def is_plain(reporter: object) -> bool:
 
 
 class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pytest has no hooks for what it prints
-    """Pytest's own terminal without its header, the count of items and a letter for each test."""
+    """Pytest's terminal reporter without header, item counts and letters for tests."""
 
     def __init__(self, config: pytest.Config, file: Any) -> None:
         super().__init__(config, file)
@@ -99,12 +99,12 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
 
     @property
     def showheader(self) -> bool:
-        """Pytest's own is not shown."""
+        """Suppress pytest's header."""
         return False
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Say nothing of pytest."""
+        """Print nothing about pytest."""
         super().pytest_sessionstart(session)
         self._began = time.monotonic()
         self._silence_xdist()
@@ -112,9 +112,9 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
             self._show_cluster()  # its nodes are asked before workers collect
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Say what is validated once something is chosen: a mistake is one line."""
+        """Print the header once something is selected: a usage error is only one line."""
         super().pytest_collection_finish(session)
-        is_refused = isinstance(sys.exc_info()[1], pytest.UsageError)  # pytest comes here on the way out of it too
+        is_refused = isinstance(sys.exc_info()[1], pytest.UsageError)  # also called by pytest after a usage error
         if session.items and not is_refused:
             self._show_cluster()
 
@@ -122,13 +122,13 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
     def pytest_sessionfinish(
         self, session: pytest.Session, exitstatus: int | pytest.ExitCode
     ) -> Generator[None, Any, Any]:
-        """Summarize, unless a mistake on the command line is all that there is to say."""
+        """Print the summary, unless there is only a usage error."""
         if exitstatus == pytest.ExitCode.USAGE_ERROR and self.stats.keys() <= {"", "deselected", "warnings"}:
             return (yield)
         return (yield from super().pytest_sessionfinish(session, exitstatus))
 
     def _report_keyboardinterrupt(self) -> None:
-        """Leave a signal to the summary, which begins with it: the line of code that it met says nothing."""
+        """Leave a signal to the summary, which begins with it: the interrupted line of code is irrelevant."""
         memo = self._keyboardinterrupt_memo
         if self.config.option.fulltrace or "KeyboardInterrupt" not in str(memo and memo.reprcrash):
             super()._report_keyboardinterrupt()
@@ -143,7 +143,7 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
                     self.write_line(line)
 
     def _silence_xdist(self) -> None:
-        """Let it count no workers and their items; one that is lost is said below."""
+        """Suppress xdist's counts of workers and items; lost workers are reported below."""
         distributed = self.config.pluginmanager.get_plugin("dsession")
         if distributed:
             distributed.terminal = None
@@ -151,15 +151,15 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """Say that a worker was lost: a check that it was at has no verdict."""
+        """Report a lost worker: the check that it was running has no verdict."""
         if error:
             self.write_line(f"warning: worker {node.gateway.id} was lost: {error}", yellow=True)
 
     def pytest_collection(self) -> None:
-        """Say nothing while checks are collected: that takes a moment."""
+        """Print nothing during collection, which is fast."""
 
     def report_collect(self, final: bool = False) -> None:
-        """Say nothing of items."""
+        """Print nothing about items."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self) -> Generator[None, Any, Any]:
@@ -168,7 +168,7 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
         return category, "", word
 
     def summary_stats(self) -> None:
-        """How many of which verdict, and how long it took."""
+        """The number of each verdict, and the duration."""
         if self.verbosity < -1:
             return
         parts, _ = self.build_summary_stats_line()
@@ -180,7 +180,7 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
 
 
 def with_lesser(counts: Sequence[str], results: Iterable[Result]) -> list[str]:
-    """The counts, where each verdict is counted as often as it is shown: also beside a worse one of the same check."""
+    """The counts, with each verdict counted wherever it is shown: also next to a worse one of the same check."""
     own: Counter[Verdict] = Counter()
     beside: Counter[Verdict] = Counter()
     for result in results:
@@ -194,13 +194,13 @@ def with_lesser(counts: Sequence[str], results: Iterable[Result]) -> list[str]:
 
 
 Shown = Callable[[NodeEvidence], None]
-EVALUATING_S = 0.2  # between two changes of the line
-_EACH = 64  # verdicts between two looks at the clock
+EVALUATING_S = 0.2  # between two updates of the line
+_EACH = 64  # verdicts between two checks of the clock
 
 
 @contextmanager
 def progress(config: pytest.Config, cluster: Cluster, doing: str = "asking the nodes") -> Iterator[Shown]:
-    """Yield a function to call for each node that answered; each node may answer once in each of several rounds."""
+    """Yield a function to call for each node that answered; a node may answer once in each of several rounds."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     awaited = PendingNodes(doing, [target.name for target in cluster.targets], are_named=not config.option.redact)
     if reporter is None or config.option.verbose < 0:
@@ -212,7 +212,7 @@ def progress(config: pytest.Config, cluster: Cluster, doing: str = "asking the n
 
 
 class Evaluating:
-    """One line on a terminal that says how far the evaluation is, overwritten while it goes on and gone at its end."""
+    """A progress line for the evaluation on a terminal, overwritten in place and removed at the end."""
 
     def __init__(self, reporter: pytest.TerminalReporter, checks: int, nodes: int) -> None:
         self._reporter, self._checks = reporter, checks
@@ -221,14 +221,14 @@ class Evaluating:
         self._is_shown = False
 
     def count(self) -> None:
-        """Note a verdict; the line follows some times a second."""
+        """Count a verdict; the line is updated a few times per second."""
         self._done += 1
         if self._done % _EACH == 0 and time.monotonic() - self._said >= EVALUATING_S:
             self._said, self._is_shown = time.monotonic(), True
             self._reporter.rewrite(f"{self._words}: {100 * self._done // max(self._checks, self._done)} %", erase=True)
 
     def end(self) -> None:
-        """Leave an empty line to whoever prints next."""
+        """Clear the line."""
         if self._is_shown:
             self._reporter.rewrite("", erase=True)
             self._reporter.write("\r")
@@ -236,7 +236,7 @@ class Evaluating:
 
 @contextmanager
 def _lines(awaited: PendingNodes, say: Callable[[str], object]) -> Iterator[Shown]:
-    """Say who is awaited each LINE_S seconds, for as long as anybody is."""
+    """Print the pending nodes every LINE_S seconds while there are any."""
     is_over = threading.Event()
 
     def repeat() -> None:
@@ -254,7 +254,7 @@ def _lines(awaited: PendingNodes, say: Callable[[str], object]) -> Iterator[Show
 
 @contextmanager
 def _bar(awaited: PendingNodes) -> Iterator[Shown]:
-    from rich.console import Console  # imported here: only a person at a terminal needs it
+    from rich.console import Console  # imported here: only needed on a terminal
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())

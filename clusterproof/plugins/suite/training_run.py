@@ -1,4 +1,4 @@
-"""A training run as the subject: what `--run PATH` names is read once, and stands beside the cluster or for itself."""
+"""Training runs in a session: `--run PATH` is read once, and checked with the cluster or by itself."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.sample_columns import STEPS_FILE, SUFFIX
 
 REPLAY = "replay:"
-CONNECTION = "run"  # of the cluster that stands for a run without one: it has no nodes
+CONNECTION = "run"  # connection of the placeholder cluster, without nodes, for a run alone
 _OF_NODES = ("nodes", "exclude", "instance_type", "expect", "record", "bundle", "redact")  # options
 
 
 class RunHeader:
-    """The plugin object that says which training run is evaluated."""
+    """The plugin that prints which training run is evaluated."""
 
     def __init__(self, run: TrainingRun) -> None:
         self.run = run
 
     def pytest_report_header(self) -> list[str]:
-        """What was read."""
+        """The header: what was read."""
         return [printable(line) for line in self._lines()]
 
     def _lines(self) -> Iterator[str]:
@@ -46,7 +46,7 @@ class RunHeader:
 
 
 def begin(config: pytest.Config, policy: Policy) -> None:
-    """Read the run that the command line names, if it names one. Raises pytest.UsageError."""
+    """Read the run that the command line names, if any. Raises pytest.UsageError."""
     paths = config.getoption("--run") or _recorded(config)
     if not paths:
         return
@@ -59,7 +59,7 @@ def begin(config: pytest.Config, policy: Policy) -> None:
 
 
 def _read(paths: Sequence[str], config: pytest.Config) -> TrainingRun:
-    """The run; what S3 has of it is kept on disk only while it is read. Raises RunError, AwsError."""
+    """Read the run; data from S3 is on disk only meanwhile. Raises RunError, AwsError."""
     if not any(path.startswith(S3) for path in paths):
         return read_run(paths)
     account = Account(config.option.region or "", config.option.profile or "")
@@ -72,7 +72,7 @@ def _read(paths: Sequence[str], config: pytest.Config) -> TrainingRun:
 
 
 def with_nodes(config: pytest.Config, cluster: Cluster) -> None:
-    """Let the run know the nodes that it may have run on."""
+    """Tell the run the nodes that it may have used."""
     if cluster.targets:
         nodes = tuple(Slots(target.name, _gpus(target)) for target in cluster.targets)
         run = replace(config.stash[TRAINING_RUN], cluster=config.getoption("--cluster") or "", nodes=nodes)
@@ -85,14 +85,14 @@ def _gpus(target: Target) -> int:
 
 
 def _recorded(config: pytest.Config) -> list[str]:
-    """What `clusterproof watch --record` has sampled into the recording that is replayed."""
+    """The samples of `clusterproof watch --record` in the replayed recording."""
     folder = Path((config.getoption("--cluster") or "").removeprefix(REPLAY))
     paths = (*sorted(folder.glob(f"*{SUFFIX}")), folder / STEPS_FILE)
     return [str(path) for path in paths if path.is_file() and not path.is_symlink()]
 
 
 def without_nodes(config: pytest.Config) -> Cluster:
-    """What stands for the cluster where there is none. Raises pytest.UsageError."""
+    """The placeholder for a missing cluster. Raises pytest.UsageError."""
     named = next((name for name in _OF_NODES if getattr(config.option, name)), "")
     if named:
         raise pytest.UsageError(

@@ -1,8 +1,8 @@
-"""What a training run recorded of itself, read from files.
+"""The data of a training run, read from its own files.
 
-`formats` reads the files of each tool, whose bytes, lines and values `files` bounds and decodes. What they hold is
-here, in `collectives`, `samples` and `placement`, and of a whole run in `run_data`. `rules` compute with it, and `run`
-is what checks ask. Here: operations of ranks, steps with their parts and what kind of work these are, and dumps.
+`formats` has a reader for each tool's files, using `files` for bounded, strict decoding. Their data types are here, in
+`collectives`, `samples` and `placement`, and for a whole run in `run_data`. `rules` compute with it, and `run` is the
+interface for checks. This module: operations of ranks, steps with their parts and kinds of work, and dumps.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ MAX_RANKS = 8  # in a message
 
 
 class RunError(ClusterproofError, ValueError):
-    """A file of a run that cannot be understood; the message says file, line, what was observed and expected."""
+    """A file of a run that cannot be read; the message has file, line, what was observed and what was expected."""
 
 
 @record
 class Position:
-    """Where a rank stands: its pipeline stage, and its replica, which is its data-parallel rank."""
+    """A rank's pipeline stage, and its replica, which is its data-parallel rank."""
 
     rank: int
     stage: int = 0
@@ -38,7 +38,7 @@ def rank_names(numbers: Sequence[int]) -> str:
 
 @record
 class Operation:
-    """What a rank did for so many seconds of a step: `forward-compute`, `grads-reduce-scatter`."""
+    """An operation of a step on one rank, and its seconds: `forward-compute`, `grads-reduce-scatter`."""
 
     position: Position
     step: int
@@ -48,10 +48,10 @@ class Operation:
 
 @record
 class Step:
-    """One step of a rank, and the seconds of its parts as far as they were timed: `forward`, `data`, `checkpoint`.
+    """One step of a rank, and the seconds of its timed parts: `forward`, `data`, `checkpoint`.
 
-    A line of a log stands for all `times` steps since the one before it: then `step` is the last of them, and all
-    seconds are means of one step.
+    A log line may stand for all `times` steps since the previous line: then `step` is the last of them, and all seconds
+    are means over these steps.
     """
 
     position: Position
@@ -59,9 +59,9 @@ class Step:
     seconds: float
     parts: Mapping[str, float] = field(default_factory=dict)
     times: int = 1
-    saves: int = 0  # checkpoints that were saved in them, as far as that was counted
-    work: str = ""  # what a step works on, `1024x4096`, where that may change: others take as long as they are larger
-    is_unnamed: bool = False  # whether it does not say which rank it is, as the largest of all
+    saves: int = 0  # checkpoints saved in them, if counted
+    work: str = ""  # the size of the work, `1024x4096`, if that may change: larger steps take longer
+    is_unnamed: bool = False  # whether the file names no rank
 
 
 KERNEL, OPERATOR = "kernel", "operator"
@@ -69,8 +69,8 @@ REST = "all others"
 
 
 @record
-class Spent:
-    """How long, and how often, a kernel ran on a rank's GPU, or an operator on its CPU with all that it calls."""
+class TimeSpent:
+    """The time and number of calls of a kernel on a rank's GPU, or of an operator on its CPU with what it calls."""
 
     rank: int
     kind: str
@@ -80,8 +80,8 @@ class Spent:
 
 
 @record
-class Loader:
-    """How a rank's data loader is set up: its worker processes, and whether batches are copied into pinned memory."""
+class DataLoader:
+    """A rank's data loader: its worker processes, and whether it copies batches to pinned memory."""
 
     rank: int
     workers: int | None = None
@@ -89,49 +89,49 @@ class Loader:
 
     @property
     def words(self) -> str:
-        """`num_workers=4, pin_memory=False`, as far as it is known."""
+        """`num_workers=4, pin_memory=False`, as far as known."""
         known = (("num_workers", self.workers), ("pin_memory", self.pins_memory))
         return ", ".join(f"{name}={value}" for name, value in known if value is not None)
 
 
 @record
-class Loop:
-    """When the first step of a file began, and its last one ended, in seconds since 1970."""
+class StepLoop:
+    """When the first step of a file began, and when the last one ended, in seconds since 1970."""
 
     began: float
     ended: float
 
 
 @record
-class Cores:
-    """How many CPUs a node has, as far as these were sampled."""
+class CpuCount:
+    """How many CPUs a node has, by its samples."""
 
     node: str
     count: int
 
 
 @record
-class Cut:
-    """That a file ends in the middle of something: what stands there is left out."""
+class CutFile:
+    """A file that breaks off: its incomplete end is ignored."""
 
 
 @record
 class NoDuration:
-    """That a step, or an operation, is said to have lasted less than no time, or no number of seconds."""
+    """A step or operation whose duration is negative or no number."""
 
 
 @record
 class Unranked:
-    """That a file does not say of which rank the compute is that it has."""
+    """A file that does not name the rank of its compute times."""
 
 
 COMPUTE, COMMUNICATION, DATA, EXPOSED = "compute", "communication", "data", "exposed"
 CHECKPOINT, INIT, OTHER = "checkpoint", "init", "other"
-BUSY = "busy"  # compute that is compared with no other rank's
-UNKNOWN = "unknown"  # a word of somebody's own: taken for compute where nothing else is
-EXPOSED_ALONE, KERNELS = "exposed communication", "kernels"  # parts that traces have; the latter of unknown stages
+BUSY = "busy"  # compute that is not compared between ranks
+UNKNOWN = "unknown"  # an unknown name: taken for compute if there is nothing else
+EXPOSED_ALONE, KERNELS = "exposed communication", "kernels"  # parts in traces; the latter of unknown stages
 
-_WORDS = (  # the first kind that has one of the name's words: `forward-recv` waits for others
+_WORDS = (  # the first kind that matches a word of the name: `forward-recv` waits for others
     (EXPOSED, "exposed"),
     (
         COMMUNICATION,
@@ -148,7 +148,7 @@ _WORDS = (  # the first kind that has one of the name's words: `forward-recv` wa
 _KINDS = {word: kind for kind, words in reversed(_WORDS) for word in words.split()}
 _ORDER = [kind for kind, _ in _WORDS]
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+2?[a-z]*|[0-9]+")
-_TOGETHER = (  # words that mean another thing one by one
+_TOGETHER = (  # words that have another meaning separately
     (re.compile(r"all[ _-]?to[ _-]?all", re.IGNORECASE), "alltoall"),
     (re.compile(r"(data|batch|input)[ _-]?wait", re.IGNORECASE), "dataloader"),
 )
@@ -156,7 +156,7 @@ _TOGETHER = (  # words that mean another thing one by one
 
 @lru_cache(maxsize=4096)
 def kind_of(name: str) -> str:
-    """Whether it is compute, communication, data loading, a checkpoint, another known thing, or unknown."""
+    """Whether a name means compute, communication, data loading, a checkpoint, another known thing, or is unknown."""
     for pattern, word in _TOGETHER:
         name = pattern.sub(word, name)
     parts = _PARTS.findall(name)
@@ -165,18 +165,18 @@ def kind_of(name: str) -> str:
 
 
 @record
-class Status:
-    """How far a rank has come in a process group: the last collective that it has enqueued, and that has ended."""
+class GroupProgress:
+    """A rank's progress in a process group: the last collective that it enqueued, and the last that ended."""
 
     enqueued: int
     ended: int
 
 
 @record
-class Pending:
-    """The first collective of a process group that a rank has enqueued and that has not ended.
+class PendingCollective:
+    """The first collective of a process group that a rank enqueued and that has not ended.
 
-    Whether its GPU has begun it is None where the dump does not say (TORCH_NCCL_ENABLE_TIMING=1 records it).
+    Whether its GPU has begun it is None if the dump does not say (TORCH_NCCL_ENABLE_TIMING=1 records it).
     """
 
     number: int
@@ -185,8 +185,8 @@ class Pending:
 
 
 @record
-class Exchange:
-    """The first send or receive with another rank that a rank has enqueued and that has not ended."""
+class PendingExchange:
+    """The first send or receive with another rank that a rank enqueued and that has not ended."""
 
     group: str
     peer: int
@@ -195,11 +195,11 @@ class Exchange:
 
 
 @record
-class Called:
-    """A collective as a rank called it, as far as ranks must agree on it; of `elements` None where they need not.
+class CollectiveArguments:
+    """A rank's call of a collective, in the fields on which ranks must agree; `elements` is None where they need not.
 
     `where` is the line of its program, `train_step, train.py:120`; `time` is in seconds since 1970, by its own clock,
-    and `timeout_s` is for how long it waits for the others.
+    and `timeout_s` is how long it waits for the others.
     """
 
     name: str
@@ -218,15 +218,15 @@ class Called:
 
 @record
 class Dump:
-    """What one rank recorded: its process groups by name, and how far it has come in each."""
+    """One rank's Flight Recorder dump: its process groups by name, and its progress in each."""
 
     rank: int
     members: Mapping[str, tuple[int, ...]]  # of each group: its ranks
     purposes: Mapping[str, str]  # of each group: what it is for, `TENSOR_MODEL_PARALLEL_GROUP`
-    pending: Mapping[str, Pending]
+    pending: Mapping[str, PendingCollective]
     enqueued: Mapping[str, int]  # of those of which the ring has an operation
     local: Mapping[str, str]  # of each group: the number by which this rank alone knows it
-    status: Mapping[str, Status]  # by that number
-    exchanges: tuple[Exchange, ...] = ()  # one for each rank that it waits to send to, or to receive from
-    called: Mapping[str, Mapping[int, Called]] = field(default_factory=dict)  # of each group some, around what waits
+    status: Mapping[str, GroupProgress]  # by that number
+    exchanges: tuple[PendingExchange, ...] = ()  # one for each rank that it waits to send to, or to receive from
+    called: Mapping[str, Mapping[int, CollectiveArguments]] = field(default_factory=dict)  # some of each group
     with_sends: frozenset[str] = frozenset()  # groups in which it sends or receives, too

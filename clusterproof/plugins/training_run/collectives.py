@@ -1,4 +1,4 @@
-"""Collectives as ranks recorded them: which of them end on all ranks at once, and for how long each rank was in one."""
+"""Collectives recorded by ranks: which of them end on all ranks at once, and how long each rank was in one."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ TOGETHER = "AllReduce, AllGather, ReduceScatter or AllToAll"
 _TOGETHER = re.compile("allreduce|allgather|reducescatter|alltoall|barrier")
 _APART = re.compile("broadcast|reduce(?!scatter)|gather|scatter|send|recv")
 _NO_LETTER = re.compile("[^a-z]+")
-_ROOTED = re.compile(r"_(Broadcast|Reduce|Gather|Scatter)_")  # in the name of a kernel
+_ROOTED = re.compile(r"_(Broadcast|Reduce|Gather|Scatter)_")  # in kernel names
 _OF_PAIR = re.compile(r"send_?recv", re.IGNORECASE)
 _KIND = re.compile(r"_(AllReduce|AllGather|ReduceScatter|AllToAll|AlltoAll)_")
 
 
 @lru_cache(maxsize=1024)
 def ends_together(name: str) -> bool:
-    """Whether a collective of this name ends on all ranks at once, as NCCL or PyTorch calls it."""
+    """Whether a collective with this NCCL or PyTorch name ends on all ranks at once."""
     return bool(_TOGETHER.match(_letters(name)))
 
 
 @lru_cache(maxsize=1024)
 def ends_apart(name: str) -> bool:
-    """Whether it is known to have a root, or to be of two ranks: one ends it while others still wait for their part."""
+    """Whether it is known to have a root, or two ranks: it may end on one while others still wait."""
     return bool(_APART.match(_letters(name)))
 
 
@@ -36,9 +36,9 @@ def _letters(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def kind_of_kernel(kernel: str, collective: str) -> str:
-    """What a kernel of NCCL does, by the name of the collective where that is known; empty where neither says.
+    """What an NCCL kernel does, preferring the collective's name; empty if neither shows it.
 
-    An all-to-all is sent by kernels called SendRecv; a gather of uneven parts by those of broadcasts.
+    An all-to-all uses kernels called SendRecv; an uneven gather those of broadcasts.
     """
     if rooted := _ROOTED.search(kernel):
         return rooted[1]
@@ -47,20 +47,20 @@ def kind_of_kernel(kernel: str, collective: str) -> str:
 
 
 def is_of_pair(kernel: str) -> bool:
-    """Whether a kernel sends to single ranks, or to all of them as an all-to-all does."""
+    """Whether a kernel sends to single ranks, rather than to all of them as an all-to-all does."""
     return bool(_OF_PAIR.search(kernel))
 
 
-MAX_KEPT = 200_000  # collectives; of more every second is kept, then every fourth, the same ones of each rank
-LEAST_STEPS = 5  # of a trace whose collectives say who comes last
-LEAST_RANKS = 3  # of a communicator: of two either one comes last
-BY_GPU = "kernel_gpu"  # what a CPU has timed began when it was enqueued, or when a thread looked
-MAX_OTHERS = 20  # names of what says nothing of who came last
+MAX_KEPT = 200_000  # collectives; above this every second is kept, then every fourth, the same on each rank
+LEAST_STEPS = 5  # of a trace whose collectives are evaluated for who arrives last
+LEAST_RANKS = 3  # of a communicator: with two, one is always last
+BY_GPU = "kernel_gpu"  # CPU timings begin when it is enqueued, or when a thread polls
+MAX_OTHERS = 20  # names of kinds that do not show who arrived last
 
 
 @record
 class CollectiveCall:
-    """A collective as one rank of a communicator saw it. Each kind is numbered by itself."""
+    """A collective as one rank of a communicator recorded it. Each kind is numbered separately."""
 
     communicator: str
     ranks: int
@@ -69,21 +69,21 @@ class CollectiveCall:
     number: int
     seconds: float
     kind: str = "AllReduce"
-    source: str = BY_GPU  # what it was timed by
-    of: int = 0  # how many of its kind this rank has, where they are numbered by their order
-    unfit: str = ""  # why it says nothing of who came last, though its kind does
+    source: str = BY_GPU  # the source of its timing
+    of: int = 0  # how many of its kind this rank has, if numbered by order
+    unfit: str = ""  # why it does not show who arrived last, though its kind does
 
 
 @record
 class Traced:
-    """A collective as a trace of one rank has it."""
+    """A collective in one rank's trace."""
 
     call: CollectiveCall
 
 
 @dataclass(slots=True)
 class CollectiveRecord:
-    """Of one collective: how many ranks recorded it, and the two shortest."""
+    """A collective: how many ranks recorded it, and the two shortest durations."""
 
     ranks: int
     count: int = 0
@@ -94,16 +94,16 @@ class CollectiveRecord:
 
 @dataclass
 class Arrivals:
-    """All collectives of a run."""
+    """All recorded collectives of a run."""
 
     seen: dict[tuple[str, str, int, int], CollectiveRecord] = field(default_factory=dict)
-    others: dict[str, int] = field(default_factory=dict)  # by kind: what does not say who came last
+    others: dict[str, int] = field(default_factory=dict)  # by kind: those that do not show who arrived last
     hosts: dict[str, dict[int, str]] = field(default_factory=dict)  # by communicator and rank
     stride: int = 1
-    unfit: Arrivals | None = None  # those that say nothing of who came last by themselves
+    unfit: Arrivals | None = None  # those that individually do not show who arrived last
 
     def add(self, call: CollectiveCall) -> None:
-        """Take in what a rank saw."""
+        """Add a rank's record."""
         is_fit = ends_together(call.kind)
         unfit = call.unfit or ("" if call.source == BY_GPU else " that a CPU timed")
         if not is_fit or unfit:
@@ -128,7 +128,7 @@ class Arrivals:
             self.seen = {key: collective for key, collective in self.seen.items() if key[-1] % self.stride == 0}
 
     def complete(self) -> dict[str, list[CollectiveRecord]]:
-        """Of each communicator the collectives that every rank recorded, and none twice."""
+        """For each communicator, the collectives that every rank recorded exactly once."""
         calls: dict[str, list[CollectiveRecord]] = {}
         for (communicator, _, _, _), collective in self.seen.items():
             if collective.count == collective.ranks == len(self.hosts[communicator]):

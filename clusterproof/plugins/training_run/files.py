@@ -1,4 +1,4 @@
-"""Files that somebody else wrote: their bytes, unpacked, their lines and values; all bounded, and decoded strictly."""
+"""Reads third-party files: bytes, decompression, lines and values; all bounded, and decoded strictly."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from clusterproof.plugins.training_run import RunError
 
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
-MAX_WINDOW = 8 << 20  # bytes that a packed file may make its reader keep: zstd's own bound of a stream
+MAX_WINDOW = 8 << 20  # bytes of a zstd window: zstd's own limit for streams
 _OF_GZIP = 31  # zlib's word for its header
 PIECE = 1 << 16  # bytes
-HEAD = 1 << 16  # bytes by which a file's form is known
+HEAD = 1 << 16  # bytes used to recognize a file's format
 LONG_HEAD = 1 << 20  # the same of a trace with long metadata
 MAX_BYTES = 64 << 30  # of all files of a run, unpacked
 MAX_RATIO = 100  # unpacked bytes by packed ones; traces have 13 to 30
-ANY_RATIO_BYTES = 16 << 20  # up to which it does not matter
+ANY_RATIO_BYTES = 16 << 20  # below this, the ratio does not matter
 
 
 @record
 class RunFile:
-    """A file of a run: where it is, in which folder it must be to be opened, and what all of them may be long."""
+    """A file of a run: its path, the folder that it must be in, and the budget for all of them."""
 
     path: Path
     below: Path | None = None
     budget: Budget = field(default_factory=lambda: Budget(MAX_BYTES))
-    folder: str = ""  # that tells it apart from files in other folders whose name says no node either
+    folder: str = ""  # distinguishes it from files in other folders, if no name contains a node
 
     def __str__(self) -> str:
         return str(self.path)
 
     @property
     def name(self) -> str:
-        """Its own name, without the folder's."""
+        """Its own name, without the folder."""
         return self.path.name
 
 
@@ -52,7 +52,7 @@ def stem_of(path: Path) -> str:
 
 
 def folders_of(paths: Sequence[Path]) -> dict[Path, str]:
-    """Of files called alike, without a number, the folders that tell them apart: `n1/smi.csv`, `n2/smi.csv`."""
+    """For files with equal names without numbers, the folders that distinguish them: `n1/smi.csv`, `n2/smi.csv`."""
     alike: dict[str, list[Path]] = {}
     for path in paths:
         stem = stem_of(path)
@@ -67,7 +67,7 @@ def folders_of(paths: Sequence[Path]) -> dict[Path, str]:
 
 
 class Unpacked:
-    """A file; `is_cut` says, once it is read, whether it is packed and has no end."""
+    """A decompressed file; `is_cut` says, once read, whether the compressed data is truncated."""
 
     def __init__(self, file: RunFile) -> None:
         self.file = file
@@ -97,7 +97,7 @@ class Unpacked:
         if magic != ZSTD:
             return iter(lambda: file.read(PIECE), b"")
         frames = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(file, read_across_frames=True)
-        return iter(lambda: frames.read(PIECE), b"")  # what is missing of its last frame is not said
+        return iter(lambda: frames.read(PIECE), b"")  # a truncated last frame is not detected
 
     def _inflated(self, file: IO[bytes]) -> Iterator[bytes]:
         inflate = zlib.decompressobj(_OF_GZIP)
@@ -110,7 +110,7 @@ class Unpacked:
                 if inflate.eof:
                     packed = inflate.unused_data
                     if packed and not packed.startswith(GZIP[: len(packed)]):
-                        return  # something else behind its end
+                        return  # something else after its end
                     inflate = zlib.decompressobj(_OF_GZIP)
                     self.is_cut = False
                 else:
@@ -118,7 +118,7 @@ class Unpacked:
 
 
 def head_of(file: RunFile, size: int = HEAD) -> bytes:
-    """How a file begins. Raises RunError."""
+    """The beginning of a file. Raises RunError."""
     head = b""
     for piece in Unpacked(file):
         head += piece
@@ -128,19 +128,19 @@ def head_of(file: RunFile, size: int = HEAD) -> bytes:
 
 
 MAX_LINE = 1 << 20  # bytes
-_GAP = "\0" * 8  # what a file system has in place of what a node's crash has lost
+_GAP = "\0" * 8  # written by file systems in place of data lost in a crash
 
 
 class Lines:
-    """The lines of a file with their numbers. What a file that was cut has lost is its last line at most."""
+    """The numbered lines of a file. A truncated file loses at most its last line."""
 
     def __init__(self, path: RunFile, errors: str = "strict", *, has_bars: bool = False) -> None:
         self.path = path
-        self.errors = errors  # as codecs have it: lines of a log that do not matter may hold anything
-        self.has_bars = has_bars  # drawn over one another, each behind a carriage return: a long line comes in parts
+        self.errors = errors  # as in codecs: irrelevant log lines may contain anything
+        self.has_bars = has_bars  # progress bars redrawn with carriage returns: a long line is read in parts
         self.number = 0
-        self.is_cut = False  # in the line that was last read, as far as can be seen
-        self.has_gap = False  # whether something was lost before a line
+        self.is_cut = False  # in the last line read, as far as can be seen
+        self.has_gap = False  # whether data was lost before a line
 
     @property
     def where(self) -> str:
@@ -148,7 +148,7 @@ class Lines:
         return f"{self.path}:{self.number}"
 
     def __iter__(self) -> Iterator[str]:
-        """Each line without its end. Raises RunError."""
+        """Each line without its line end. Raises RunError."""
         rest = b""
         for piece in Unpacked(self.path):
             *whole, rest = (rest + piece).split(b"\n")
@@ -157,7 +157,7 @@ class Lines:
             if self.has_bars and len(rest) > PIECE and b"\r" in rest:
                 drawn, _, rest = rest.rpartition(b"\r")
                 yield self._text(drawn)
-                self.number -= 1  # the line goes on
+                self.number -= 1  # the line continues
             if len(rest) > MAX_LINE:
                 self.number += 1
                 raise RunError(f"{self.where}: no end of it; expected lines of less than {MAX_LINE:,} bytes")
@@ -179,7 +179,7 @@ class Lines:
 
 
 def json_lines(lines: Lines, expected: str) -> Iterator[Any]:
-    """What each line has; a last one that is no JSON is the tail that a file has lost. Raises RunError."""
+    """The JSON value of each line; an invalid last line is a truncated one. Raises RunError."""
     broken = ""
     for line in lines:
         if not line.strip():
@@ -201,7 +201,7 @@ MAX_NAME = 200  # characters
 
 def whole(value: object, what: str, where: str) -> int:
     """A whole number of 0 or more. Raises RunError."""
-    text = str(value).strip().removesuffix(".0")  # as tables with gaps have whole numbers
+    text = str(value).strip().removesuffix(".0")  # tables with gaps contain whole numbers like this
     is_number = isinstance(value, (int, float, str)) and text.isascii() and text.isdecimal()
     if not is_number or len(text) > 19 or int(text) >= MAX_NUMBER:
         raise RunError(f"{where}: {what} is {value!r:.60}; expected a whole number of 0 or more")
@@ -209,7 +209,7 @@ def whole(value: object, what: str, where: str) -> int:
 
 
 def seconds(value: object, what: str, where: str) -> float:
-    """A duration, 0 or more. Raises RunError."""
+    """A non-negative duration. Raises RunError."""
     number = real(value, what, where)
     if number < 0:
         raise RunError(f"{where}: {what} is {value!r:.60}; expected a duration of 0 or more")
@@ -217,7 +217,7 @@ def seconds(value: object, what: str, where: str) -> float:
 
 
 def real(value: object, what: str, where: str) -> float:
-    """A number that is finite. Raises RunError."""
+    """A finite number. Raises RunError."""
     try:
         number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else None
     except (ValueError, OverflowError):
@@ -236,13 +236,13 @@ def name(value: object, what: str, where: str) -> str:
 
 @record
 class Format:
-    """A format of file: its name, how it is known by its first bytes, and how it is read.
+    """A file format: its name, how its first bytes are recognized, and its reader.
 
-    `begins_late` says of a file that begins like none whether it is of this one all the same, further down.
+    `begins_late` recognizes a file whose relevant part only begins further down.
     """
 
     name: str
     is_of: Callable[[bytes], bool]
-    read: Callable[[RunFile], Iterable[Any]]  # facts that run_data.py takes in
+    read: Callable[[RunFile], Iterable[Any]]  # facts accepted by run_data.py
     is_tried_last: bool = False
     begins_late: Callable[[RunFile], bool] | None = None

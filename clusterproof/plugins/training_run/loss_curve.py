@@ -1,4 +1,4 @@
-"""Losses, or norms of gradients, over the steps of a run: as few stretches as can be drawn, with their extremes."""
+"""Losses, or gradient norms, over the steps of a run: merged into as few stretches as can be drawn."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf, isfinite
 
-MAX_STRETCHES = 600  # of a curve; of more, neighbours are joined
-LARGEST = 1e300  # that is drawn: differences of such are numbers, too
-FARTHEST = 1e18  # of steps and epochs
+MAX_STRETCHES = 600  # of a curve; above this, neighbours are merged
+LARGEST = 1e300  # maximum drawn, so that differences are finite
+FARTHEST = 1e18  # maximum step or epoch
 
 
 @dataclass(slots=True)
 class Stretch:
-    """Lines of neighbouring steps, of all logs: from where to where, and their lowest, mean and highest number."""
+    """Lines of neighbouring steps, from all logs: their range, and their lowest, mean and highest number."""
 
     begin: float
     end: float
     low: float = inf
     high: float = -inf
     mean: float = 0.0
-    lines: int = 0  # that have a number
-    wrong: int = 0  # that have nan or inf
+    lines: int = 0  # with a number
+    wrong: int = 0  # with nan or inf
 
     @property
     def middle(self) -> float:
-        """Where its mean is drawn."""
+        """The position of its mean."""
         return (self.begin + self.end) / 2
 
     def add(self, at: float, value: float, *, is_wrong: bool) -> None:
-        """Take in a line; `is_wrong` if its number stands for some that are none."""
+        """Add a line; `is_wrong` if its number stands for some invalid ones."""
         self.begin, self.end = (at if at < self.begin else self.begin), (at if at > self.end else self.end)
         if is_wrong or not isfinite(value):
             self.wrong += 1
@@ -40,7 +40,7 @@ class Stretch:
             self.mean += (value - self.mean) / self.lines
 
     def join(self, other: Stretch) -> None:
-        """Take in another."""
+        """Merge another."""
         self.begin, self.end = min(self.begin, other.begin), max(self.end, other.end)
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
         self.lines += other.lines
@@ -51,13 +51,13 @@ class Stretch:
 
 @dataclass(slots=True)
 class LossCurve:
-    """All lines, whatever their order, in at most so many stretches of equal width."""
+    """All lines, in any order, in at most so many stretches of equal width."""
 
     width: float = 1.0
     _stretches: dict[float, Stretch] = field(default_factory=dict)
 
     def add(self, position: float, value: float, *, is_wrong: bool) -> None:
-        """Take in a line: its step or epoch, and its number; `is_wrong` as for a stretch."""
+        """Add a line: its step or epoch, and its number; `is_wrong` as for a stretch."""
         at = max(-FARTHEST, min(FARTHEST, position))
         number = at // self.width
         stretch = self._stretches.get(number)

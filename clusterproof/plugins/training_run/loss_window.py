@@ -1,4 +1,4 @@
-"""Each value of a log beside the hundred before it: how far it leaps, and how far it stays high."""
+"""Compares each value of a log with the previous hundred: how far it leaps, and how long it stays high."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.core.record import record
 
-WINDOW = 100  # lines before one, with which it is compared: as LLM Foundry and Megatron-LM have it
-LASTING = 5  # lines one behind the other
-KEPT = 1_000  # lines that are known when steps come again
-MAX_LEAPS, LEAST_LEAP = 8, 2.0  # that are kept, and how many times as large as the largest before one is at least
+WINDOW = 100  # lines before it, as in LLM Foundry and Megatron-LM
+LASTING = 5  # consecutive lines
+KEPT = 1_000  # lines remembered in case steps are repeated
+MAX_LEAPS, LEAST_LEAP = 8, 2.0  # that are kept, and the minimum ratio to the previous largest
 
 
 @record
 class Leap:
-    """A line that is so many times as large as the largest, or the mean, of those before it; `at` as its loss says."""
+    """A line with so many times the largest, or the mean, of those before; `at` as in its loss."""
 
     at: str
     value: float
@@ -26,23 +26,23 @@ class Leap:
 
 @dataclass(slots=True)
 class LossWindow:
-    """The last values of a log, each with its step or epoch, and what was the highest beside those before it."""
+    """The last values of a log, each with its step or epoch, and the highest ratios so far."""
 
-    leap: Leap | None = None  # the highest over the largest of the lines before
-    leaps: list[Leap] = field(default_factory=list)  # the highest ones, in order of their lines
-    rise: Leap | None = None  # the last of the lines that stay highest over the mean of the lines before
-    compared: int = 0  # lines that have enough before them
+    leap: Leap | None = None  # the highest ratio to the largest of the previous lines
+    leaps: list[Leap] = field(default_factory=list)  # the highest, in the order of their lines
+    rise: Leap | None = None  # the last of the lines that stay highest over the mean of the previous ones
+    compared: int = 0  # lines with enough before them
     positions: array[float] = field(default_factory=lambda: array("d"))  # of the last lines: their steps, or epochs
     values: array[float] = field(default_factory=lambda: array("d"))
     _before: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    _times: deque[float] = field(default_factory=lambda: deque(maxlen=LASTING))  # the mean of the lines before
+    _times: deque[float] = field(default_factory=lambda: deque(maxlen=LASTING))  # the mean of the previous lines
 
     def begin(self) -> None:
-        """Compare what comes with nothing before it."""
+        """Restart: compare with nothing earlier."""
         self.go_on(LossWindow(), 0.0)
 
     def go_on(self, other: LossWindow, position: float) -> None:
-        """Compare what comes with what another, or the same, has before that step or epoch."""
+        """Continue after another log's lines, or its own, before that step or epoch."""
         before = bisect_left(other.positions, position)
         self.positions, self.values = other.positions[:before], other.values[:before]
         self._before.clear()
@@ -50,7 +50,7 @@ class LossWindow:
         self._times.clear()
 
     def add(self, at: str, position: float, value: float) -> None:
-        """Compare a value with those before it, where they are enough and all above 0."""
+        """Compare a value with the previous ones, if there are enough and all are positive."""
         if len(self._before) == WINDOW and min(self._before) > 0:
             self.compared += 1
             times = value / max(self._before)

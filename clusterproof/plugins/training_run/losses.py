@@ -1,4 +1,4 @@
-"""Losses and norms of gradients that a log has: where they are no numbers any more, and where they leap."""
+"""Losses and gradient norms in logs: where they become invalid, and where they leap."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from clusterproof.plugins.training_run.loss_curve import LossCurve
 from clusterproof.plugins.training_run.loss_window import LossWindow
 
 MAX_SERIES = 100_000  # ranks, or files of them, with losses
-PARTS_OF_A_PATH, MAX_PATH = 3, 100  # by which files are told apart that are called alike; characters
-NORM_LINES = 3  # at the end of a log: by a scale of losses that adapts single steps are skipped
-UNCLEAR_LINES = 3  # the same of losses of 0
-SKIPPED_LINES = 3  # the same of lines all of whose steps are skipped
-NEAR_SHARE = 0.2  # of all steps, that a job that goes on from a checkpoint does again
+PARTS_OF_A_PATH, MAX_PATH = 3, 100  # by which files with equal names are distinguished; characters
+NORM_LINES = 3  # at the end of a log: loss scaling only skips single steps
+UNCLEAR_LINES = 3  # the same for losses of 0
+SKIPPED_LINES = 3  # the same for lines with only skipped steps
+NEAR_SHARE = 0.2  # of all steps, that a resumed job repeats
 _NUMBER = re.compile(r"([0-9]{1,18})")
 
 
 @record
 class Loss:
-    """The loss of a step, and the norm of its gradients, as far as its line has them; None is a step that it has not.
+    """A step's loss and gradient norm, as far as its line has them; None is a step without one.
 
-    `kept_in` is the file of a checkpoint that keeps it: each keeps all from the first step on.
+    `kept_in` is the checkpoint file with it: each contains all from the first step on.
     """
 
     rank: int
@@ -37,13 +37,13 @@ class Loss:
     epoch: float | None = None
     begins: bool = False  # whether a training begins with it
     kept_in: str = ""
-    is_unclear: bool = False  # whether its loss may be none: some trainers write 0 for that, or nothing
-    is_skipped: bool | None = None  # whether the optimizer skipped all steps of its line; None: the line does not say
-    was_nan: bool = False  # whether the loss of some of these steps was none
-    is_again: bool = False  # whether its step has had a line, and this one repeats it
-    may_grow: bool = False  # whether it is of reinforcement learning, beside a reward: near 0, and no measure of it
-    printed_by: str = ""  # who, where that is not its rank: `task 1, local rank 5`
-    time: str = ""  # `2025-07-21 15:15:00`, where its line says it
+    is_unclear: bool = False  # whether its loss may be invalid: some trainers write 0 for that, or nothing
+    is_skipped: bool | None = None  # whether the optimizer skipped all its steps; None: unknown
+    was_nan: bool = False  # whether the loss of some of its steps was invalid
+    is_again: bool = False  # whether it repeats an earlier line of its step
+    may_grow: bool = False  # whether it is from reinforcement learning: near 0, and no measure of progress
+    printed_by: str = ""  # who, if not known by rank: `task 1, local rank 5`
+    time: str = ""  # `2025-07-21 15:15:00`, if in its line
 
     @property
     def at(self) -> str:
@@ -52,13 +52,13 @@ class Loss:
 
     @property
     def position(self) -> tuple[bool, float]:
-        """Whether it is told by its step, and that or its epoch."""
+        """Whether it has a step, and that or its epoch."""
         return (False, self.epoch or 0.0) if self.step is None else (True, float(self.step))
 
 
 @dataclass(slots=True)
 class LossSeries:
-    """One of them, line by line: how many, how many were no numbers, and since when the last ones are none."""
+    """A series, line by line: counts, invalid numbers, and since when the last ones are invalid."""
 
     lines: int = 0
     wrong: int = 0
@@ -66,7 +66,7 @@ class LossSeries:
     since: str = ""
     at_end: int = 0  # lines
     unclear_at_end: int = 0
-    before_number: tuple[str, int] = ("", 0)  # these two, before the last number
+    before_number: tuple[str, int] = ("", 0)  # both, before the last number
     missing_at_end: int = 0  # of the unclear ones those without any value
     first: tuple[bool, float] | None = None  # the position of the first line
     last: tuple[bool, float] | None = None  # and of the last
@@ -74,12 +74,12 @@ class LossSeries:
     ended: str = ""  # and of the last
     word: str = ""  # nan, inf
     window: LossWindow = field(default_factory=LossWindow)
-    may_grow: bool = False  # and is compared with nothing
+    may_grow: bool = False  # then it is not compared
 
     def add(self, at: str, value: float, *, was_nan: bool = False, is_again: bool = False) -> None:
-        """Take in the next line, and whether its loss was none in some of the steps that it stands for.
+        """Add the next line, and whether its loss was invalid in some of its steps.
 
-        `is_again`: it repeats a step, and so a number on the line before ends nothing.
+        `is_again`: it repeats a step, so its number does not count as a recovery.
         """
         self.lines += 1
         if isfinite(value):
@@ -102,7 +102,7 @@ class LossSeries:
         self.word = str(value)
 
     def follow(self, line: Loss) -> None:
-        """Note where the next line is, and whether it may be none. Steps that come again follow on those before."""
+        """Record where the next line is, and whether it may be invalid. Repeated steps continue from earlier ones."""
         if line.begins:
             self.window.begin()
         elif self.last is not None and self.last[0] == line.position[0] and line.position < self.last:
@@ -114,52 +114,52 @@ class LossSeries:
         self.missing_at_end = self.missing_at_end + 1 if line.is_unclear and line.loss is None else 0
 
     def follows_on(self, other: LossSeries) -> bool:
-        """Whether it begins behind the other's first line, and ends behind its last."""
+        """Whether it begins after the other's first line, and ends after its last."""
         if not (self.first and self.last and other.first and other.last):
             return False
         is_alike = self.first[0] == other.first[0]  # both by step, or by epoch
         return is_alike and self.first > other.first and self.last > other.last
 
     def ends_near(self, position: tuple[bool, float]) -> bool:
-        """Whether another log that begins there may go on from it: from its end, or from a checkpoint before that."""
+        """Whether another log that begins there may continue it: from its end, or from an earlier checkpoint."""
         if not self.last or self.last[0] != position[0]:
             return False
         return abs(self.last[1] - position[1]) <= NEAR_SHARE * self.last[1]
 
     def covers(self, other: LossSeries) -> bool:
-        """Whether it has come as far."""
+        """Whether it has reached that position."""
         return bool(self.last and other.last and self.last[0] == other.last[0] and self.last >= other.last)
 
     def is_later(self, other: LossSeries) -> bool | None:
-        """Whether it begins when the other has ended; None where their lines do not tell."""
+        """Whether it begins after the other has ended; None if their lines do not show that."""
         if not (self.began and other.ended) or self.began == self.ended == other.began == other.ended:
             return None
         return self.began >= other.ended
 
 
-# The rank; and 0, -1, … for logs, each by itself, or 1, 2, … for attempts that checkpoints keep, which logs have too.
+# The rank; and 0, -1, … for separate logs, or 1, 2, … for attempts in checkpoints, which may also be in logs.
 Key = tuple[int, int]
 LOG = 0
 LOSS, NORM = "loss", "norm of the gradients"
-LEAST_EPOCH = 2.0**-20  # that two lines are apart
+LEAST_EPOCH = 2.0**-20  # minimum distance of two lines
 
 
 @dataclass(slots=True)
 class Losses:
-    """Those of all ranks that log any, in the order of their lines; `skips` has nan for a line of skipped steps."""
+    """The losses of all ranks, in the order of their lines; `skips` has nan for a line of skipped steps."""
 
     losses: dict[Key, LossSeries] = field(default_factory=dict)
     norms: dict[Key, LossSeries] = field(default_factory=dict)
     skips: dict[Key, LossSeries] = field(default_factory=dict)
     curves: dict[tuple[str, bool], LossCurve] = field(default_factory=dict)  # LOSS or NORM, and whether by step
-    _kept: dict[Key, dict[int, str]] = field(default_factory=dict)  # what was said of each step
+    _kept: dict[Key, dict[int, str]] = field(default_factory=dict)  # the value of each step
     _at: dict[int, tuple[str, int]] = field(default_factory=dict)  # by rank the file and its attempt
-    _logs: dict[int, dict[tuple[str, str], Key]] = field(default_factory=dict)  # by rank, and file and who printed it
-    _printed: dict[Key, tuple[str, str]] = field(default_factory=dict)  # the same the other way round
+    _logs: dict[int, dict[tuple[str, str], Key]] = field(default_factory=dict)  # by rank, and file and printer
+    _printed: dict[Key, tuple[str, str]] = field(default_factory=dict)  # the inverse
     _files: set[str] = field(default_factory=set)
 
     def add(self, line: Loss, where: str = "") -> None:
-        """Take in a line of a file. Raises RunError."""
+        """Add a line of a file. Raises RunError."""
         attempt = self._attempt(line) if line.kept_in else None
         if line.kept_in and attempt is None:
             return
@@ -182,7 +182,7 @@ class Losses:
                     curve.add(position, value, is_wrong=was_nan)
 
     def _new(self, kind: dict[Key, LossSeries], key: Key, line: Loss) -> LossSeries:
-        """A series, which follows on another log of who prints it: that of the job before."""
+        """A series that continues the same printer's log from the previous job."""
         series = kind[key] = LossSeries()
         logs = self._logs.get(line.rank, {}).items() if key in self._printed else ()
         before = [kind[of] for (_, by), of in logs if by == line.printed_by and of != key and of in kind]
@@ -201,9 +201,9 @@ class Losses:
         return logs[of]
 
     def _attempt(self, loss: Loss) -> int | None:
-        """Which attempt an entry of a checkpoint is of; None where another checkpoint keeps the same.
+        """The attempt of a checkpoint's entry; None if another checkpoint has the same.
 
-        Checkpoints that say something else of a step are of two attempts.
+        Checkpoints with different values for a step are of two attempts.
         """
         values, step = f"{loss.loss} {loss.norm}", loss.step or 0
         file, attempt = self._at.get(loss.rank, ("", 1))
@@ -219,7 +219,7 @@ class Losses:
             attempt += 1
 
     def named(self, kind: Mapping[Key, LossSeries]) -> list[tuple[str, LossSeries]]:
-        """Each series of a kind with its name, by rank: `rank 3`, or `rank 3 (slurm-7.out)` of several files."""
+        """Each series of a kind with its name, by rank: `rank 3`, or `rank 3 (slurm-7.out)` for several files."""
         parts = 1 if len({PurePath(file).name for file in self._files}) == len(self._files) else PARTS_OF_A_PATH
         names = []
         for key in sorted(kind, key=lambda key: key[0]):
@@ -230,13 +230,13 @@ class Losses:
         return names
 
     def _is_over(self, key: Key) -> bool:
-        """Whether a loss is none at the end, and no other log of the rank goes on from there with numbers."""
+        """Whether a loss is invalid at the end, and no other log of the rank continues from there with valid ones."""
         ended = self.losses[key]
         logs = self._logs.get(key[0], {}).values() if key in self._printed else ()
         return ended.at_end > 0 and not any(self._goes_on(other, key) for other in logs if other in self.losses)
 
     def _goes_on(self, key: Key, ended: Key) -> bool:
-        """Whether a log ends with numbers behind the end of another, or in a later job that began again."""
+        """Whether a log ends with valid numbers after the end of another, or in a later job that restarted."""
         log, before = self.losses[key], self.losses[ended]
         if log.at_end or log is before:
             return False
@@ -247,18 +247,18 @@ class Losses:
 
     @property
     def never_again(self) -> Iterator[tuple[str, LossSeries]]:
-        """Those whose loss is no number at the end."""
+        """Those whose loss is invalid at the end."""
         return iter(self.named({key: series for key, series in self.losses.items() if self._is_over(key)}))
 
     @property
     def for_a_while(self) -> Iterator[tuple[str, LossSeries]]:
-        """Those whose loss was none before, and is one again."""
+        """Those whose loss was invalid, and is valid again."""
         wrong = {key: series for key, series in self.losses.items() if series.wrong and not self._is_over(key)}
         return iter(self.named(wrong))
 
     @property
     def without_norm(self) -> Iterator[tuple[str, LossSeries]]:
-        """Those of whose gradients the norm is none in the last lines."""
+        """Those whose gradient norm is invalid in the last lines."""
         return ((name, series) for name, series in self.named(self.norms) if series.at_end >= NORM_LINES)
 
     @property
@@ -268,7 +268,7 @@ class Losses:
 
     @property
     def unclear(self) -> Iterator[tuple[str, LossSeries]]:
-        """Those whose loss may be none in the last lines, and nothing tells."""
+        """Those whose loss may be invalid in the last lines, undecidably."""
         return (
             (name, series)
             for name, series in self.named(self.losses)
@@ -277,11 +277,11 @@ class Losses:
 
 
 def _is_named_later(file: str, other: str) -> bool:
-    """Whether their names differ in numbers alone, and its own are higher: `slurm-1000.out` and `slurm-999.out`."""
+    """Whether their names differ only in numbers, and its own are higher: `slurm-1000.out` and `slurm-999.out`."""
     parts, other_parts = (_NUMBER.split(name) for name in (file, other))
     return parts[::2] == other_parts[::2] and [*map(int, parts[1::2])] > [*map(int, other_parts[1::2])]
 
 
 def are_compared(series: Mapping[Key, LossSeries]) -> bool:
-    """Whether of each rank enough lines are there that some were compared with those before."""
+    """Whether each rank has enough lines for comparisons."""
     return {rank for rank, _ in series} == {rank for (rank, _), losses in series.items() if losses.window.compared}

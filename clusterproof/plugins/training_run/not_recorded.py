@@ -1,4 +1,4 @@
-"""What a run's files do not say, and files that hold nothing for its rules: what to give in their place."""
+"""Messages for files that hold nothing for the rules: what to give instead."""
 
 from __future__ import annotations
 
@@ -45,47 +45,47 @@ _EVENTS = b"brain.Event:"  # in the first record of TensorBoard's
 
 
 @record
-class Other:
-    """A form of file: what it is and why it is not read, with what is expected; and how it is known."""
+class UnreadFormat:
+    """A file format that is not read: what it is, how it is recognised, and what is expected instead."""
 
     words: str
     is_of: Callable[[str, bytes], object]  # by its name, and its first bytes
 
 
 OTHERS = (
-    Other(
+    UnreadFormat(
         "an execution trace of PyTorch, which has operators and no steps; "
         "expected the profiler's trace of the same run (export_chrome_trace)",
         lambda _, head: _EXECUTION_TRACE.match(head),
     ),
-    Other(
+    UnreadFormat(
         f"a report of Nsight Systems, which its own tools read; {_TRACE}",
         lambda name, _: name.endswith((".nsys-rep", ".qdrep", ".qdstrm")),
     ),
-    Other(
+    UnreadFormat(
         f"an SQLite database, as nsys export writes one; {_TRACE}",
         lambda _, head: head.startswith(b"SQLite format 3\0"),
     ),
-    Other(
+    UnreadFormat(
         "the answer of NCCL's RAS, which is of one moment; "
         "expected dumps of PyTorch's Flight Recorder (TORCH_NCCL_DUMP_ON_TIMEOUT=1)",
         lambda _, head: _RAS.match(head) or (_RAS_JSON.match(head) and b'"communicators"' in head),
     ),
-    Other(
+    UnreadFormat(
         "what DCGM has counted of a job, means of all its time; "
         "expected samples over time (dcgmi dmon -e 203,1004,100,252,251)",
         lambda _, head: _JOB_STATISTICS.match(head),
     ),
-    Other(
+    UnreadFormat(
         "a file of Weights & Biases; expected what the job printed (its log, or output.log in the same folder)",
         lambda name, head: head.startswith(b":W&B") or name in ("wandb-metadata.json", "wandb-summary.json"),
     ),
-    Other(
+    UnreadFormat(
         "events of TensorBoard, whose names each program chooses; "
         "expected the trainer's log, or metrics.csv of CSVLogger",
         lambda _, head: _EVENTS in head[:64],
     ),
-    Other(
+    UnreadFormat(
         "text in UTF-16, as PowerShell writes it; expected UTF-8 (iconv -f UTF-16 -t UTF-8)",
         lambda _, head: head.startswith(_UTF_16) and b"\0" in head[:64],
     ),
@@ -93,7 +93,7 @@ OTHERS = (
 
 
 def what_is(file: RunFile) -> str:
-    """What a file of no known form is, as far as that can be told, and what to give; empty where it is not known.
+    """What a file of unknown format probably is, and what to provide; empty if it is not recognized.
 
     Raises RunError.
     """
@@ -101,7 +101,7 @@ def what_is(file: RunFile) -> str:
     return next((other.words for other in OTHERS if other.is_of(file.name, head)), "")
 
 
-_ENDED = re.compile(  # what PyTorch, CUDA and launchers print of a job that fails
+_ENDED = re.compile(  # printed by PyTorch, CUDA and launchers for a failing job
     rb"Watchdog caught collective operation timeout|uncorrectable (?:NVLink|ECC) error|ChildFailedError"
     rb"|CUDA error: [^\n]{1,60}|CUDA out of memory|Segmentation fault|slurmstepd: error: [^\n]{1,60}"
     rb"|ncclUnhandledCudaError|ncclSystemError|ncclRemoteError|Current loss scale already at minimum"
@@ -109,7 +109,7 @@ _ENDED = re.compile(  # what PyTorch, CUDA and launchers print of a job that fai
 
 
 def how_it_ended(file: RunFile) -> str:
-    """What the last lines of a log say of a job that failed; empty where they say nothing, or are packed.
+    """What the last lines of a log say about a failed job; empty if nothing, or if it is compressed.
 
     Raises OSError.
     """

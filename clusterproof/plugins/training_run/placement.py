@@ -1,4 +1,4 @@
-"""On which node and GPU a rank runs: as its steps say, as a hostfile does, or as Slurm deals ranks out over nodes."""
+"""The node and GPU of each rank: according to its steps, a hostfile, or Slurm's distribution of ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOSTFILE = "by the hostfile"
 
 @record
 class Placement:
-    """Where a rank runs; `gpu` is the number among the node's, None where it is unknown; `by` says how it is known."""
+    """Where a rank runs; `gpu` is its number on the node, None if unknown; `by` says how it is known."""
 
     rank: int
     node: str
@@ -26,13 +26,13 @@ class Placement:
 
     @property
     def words(self) -> str:
-        """The same, and whence it is known."""
+        """The same, and how it is known."""
         return f"{self.location} {self.by}" if self.by else self.location
 
 
 @record
 class Slots:
-    """How many ranks a node has: a line of a hostfile."""
+    """The number of ranks on a node: a line of a hostfile."""
 
     node: str
     count: int
@@ -40,7 +40,7 @@ class Slots:
 
 @record
 class OnNode:
-    """A host of a run's that is a pod, and its node."""
+    """A host of a run that is a pod, and its node."""
 
     host: str
     node: str
@@ -53,7 +53,7 @@ def placements(
     ranks: Iterable[int],
     left: Container[str] = (),
 ) -> Mapping[int, Placement]:
-    """By rank, as far as it is known: what the run says of itself before what it is laid out over.
+    """By rank, as far as known: the run's own data takes precedence over its layout.
 
     A hostfile, and the nodes of a cluster with their GPUs, count only where they have room for these ranks and no more:
     a job on some of the nodes would be placed wrongly. On nodes that a rank has `left`, order tells no GPU's number.
@@ -70,7 +70,7 @@ def placements(
 
 
 def on_nodes(placed: Mapping[int, Placement], pods: Mapping[str, str]) -> Mapping[int, Placement]:
-    """The same with the nodes of pods, where ranks are known to be in these."""
+    """The same with nodes in place of pods, where ranks are known to be in these."""
     return {
         rank: Placement(rank, pods.get(placement.node) or placement.node, placement.gpu, placement.by)
         for rank, placement in placed.items()
@@ -86,20 +86,20 @@ def _in_order(slots: Iterable[Slots], by: str) -> Iterable[Placement]:
 
 
 def _numbered(placement: Placement, recorded: Mapping[int, Placement]) -> Placement:
-    """With the GPU, where the ranks of its node follow each other: the first has the first."""
+    """With the GPU, if the ranks of its node are consecutive: the first has the first."""
     of_node = sorted(other.rank for other in recorded.values() if other.node == placement.node)
     follow = of_node == list(range(of_node[0], of_node[0] + len(of_node)))
     return Placement(placement.rank, placement.node, placement.rank - of_node[0]) if follow else placement
 
 
 def number_of(gpu: object) -> int | None:
-    """The number of a GPU: `3`, `cuda:3`; None where it is called otherwise."""
+    """The number of a GPU: `3`, `cuda:3`; None for any other name."""
     text = str(gpu).strip().lower().removeprefix("cuda:").removeprefix("gpu")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 4 else None
 
 
 def pairs_of(node: str, nodes: Sequence[str]) -> str:
-    """Pairs that measure a node beside two others of its cluster: `gpu002~gpu001,gpu002~gpu003`; empty where none."""
+    """Pairs that measure a node with two others of its cluster: `gpu002~gpu001,gpu002~gpu003`; empty if impossible."""
     if node not in nodes:
         return ""
     at = nodes.index(node)

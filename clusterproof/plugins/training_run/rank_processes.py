@@ -1,4 +1,4 @@
-"""What `clusterproof watch` saw of the ranks' processes: since when each one's main thread does what it does."""
+"""What `clusterproof watch` saw of ranks' processes: their main thread's activity, and since when."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from math import isfinite
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
 
-SOURCE = "ranks"  # of the events of a recording that have them
+SOURCE = "ranks"  # key of such events in a recording
 MAX_RANKS = 128  # of a node
 MAX_JOBS = 64
-LATE_S = 45.0  # since a process was seen last, until it counts as ended: four looks
+LATE_S = 45.0  # since a process was last seen, until it counts as ended: four looks
 MAX_RANK = 10**9
 MAX_WORD = 80  # characters
 COMPUTING = "computing"
-COMPUTING_SHARE = 0.05  # of a CPU that the main thread takes: one that waits takes next to nothing
+COMPUTING_SHARE = 0.05  # of a CPU used by the main thread: one that waits uses almost none
 STATES = {"D": "blocked in the kernel", "T": "stopped by a signal", "t": "stopped by a debugger", "Z": "ended"}
 ASLEEP = "asleep"
 
 
 @record
 class RankLook:
-    """One look at a rank's process: of which job, its main thread's state, what it waits in, and its seconds of CPU."""
+    """One look at a rank's process: its job, its main thread's state, what it waits in, and its CPU seconds."""
 
     rank: int
     size: int
@@ -38,7 +38,7 @@ class RankLook:
 
 
 def look_of(row: object) -> RankLook:
-    """A row of a sampler's, or of a recording's. Raises TypeError, ValueError."""
+    """Parse a row of a sampler, or of a recording. Raises TypeError, ValueError."""
     if not isinstance(row, list) or len(row) != 6:
         raise ValueError(f"{str(row)!r:.60} is no look at a rank")
     rank, size, job, state, wait, cpu_s = row
@@ -54,7 +54,7 @@ def look_of(row: object) -> RankLook:
 
 @record
 class RankSeen:
-    """The look at a rank, on which node and when (s since 1970)."""
+    """A look at a rank, with the node and time (s since 1970)."""
 
     node: str
     time_s: float
@@ -63,7 +63,7 @@ class RankSeen:
 
 @dataclass(slots=True)
 class Activity:
-    """What a rank does or waits in, since when, and when it was seen last."""
+    """A rank's activity or wait, since when, and when it was last seen."""
 
     node: str
     name: str
@@ -73,16 +73,16 @@ class Activity:
 
     @property
     def seconds(self) -> float:
-        """For how long it was seen so."""
+        """How long it was observed."""
         return self.seen_s - self.began_s
 
 
 @dataclass
 class RankProcesses:
-    """The last activity of each rank, by job: however long a run was watched, no more is kept.
+    """The last activity of each rank, by job; memory does not grow with the duration.
 
-    What is seen once counts when it is seen again: a rank that waits wakes up now and then, and one look may come while
-    a job is killed. A rank that has used a CPU since the look before does something else at once.
+    An activity counts when it is seen twice: a waiting rank wakes up now and then, and a look may happen while a job is
+    killed. A rank that has used CPU since the previous look changes its activity at once.
     """
 
     jobs: dict[str, dict[int, Activity]] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class RankProcesses:
     sizes: dict[str, int] = field(default_factory=dict)
 
     def add(self, seen: RankSeen) -> None:
-        """Take in a look at a rank; looks come in the order of their time."""
+        """Add a look at a rank; looks must be in order of time."""
         look = seen.look
         if look.job not in self.jobs and len(self.jobs) >= MAX_JOBS:
             oldest = min(self.jobs, key=self.ended_s)
@@ -124,17 +124,17 @@ class RankProcesses:
             ranks[look.rank] = new
 
     def ended_s(self, job: str) -> float:
-        """When any rank of a job was seen last."""
+        """When any rank of a job was last seen."""
         return max(activity.seen_s for activity in self.jobs[job].values())
 
     @property
     def latest(self) -> Mapping[int, Activity]:
-        """The ranks of the largest of those jobs that were seen last; none where none was."""
+        """The ranks of the largest of the last jobs; empty if there is none."""
         return self.jobs[self._latest()] if self.jobs else {}
 
     @property
     def latest_size(self) -> int:
-        """Of how many ranks that job is."""
+        """The number of that job's ranks."""
         return self.sizes[self._latest()] if self.jobs else 0
 
     def _latest(self) -> str:
@@ -144,7 +144,7 @@ class RankProcesses:
 
 
 def activity_of(look: RankLook) -> str:
-    """`computing`, where its main thread would use a CPU, which it may not get on a busy machine; else its wait."""
+    """`computing` if its main thread would use a CPU, which it may not get on a busy machine; else what it waits in."""
     if look.state == "R":
         return COMPUTING
     word = STATES.get(look.state, ASLEEP)

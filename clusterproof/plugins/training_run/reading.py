@@ -1,4 +1,4 @@
-"""Reads a run: every file that is named, and of a folder those whose format is known."""
+"""Reads a run: every file that is named, and in a folder those of a known format."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from clusterproof.plugins.training_run import RunError, formats
 from clusterproof.plugins.training_run.files import HEAD, LONG_HEAD, MAX_BYTES, Format, RunFile, folders_of, head_of
 from clusterproof.plugins.training_run.not_recorded import how_it_ended, what_is
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.run_data import RunData
+from clusterproof.plugins.training_run.run_data import Fact, RunData
 
 MAX_FILES = 20_000
 MAX_NAMED = 3  # files in a note
-OF_FILE_SYSTEM = "lost+found"  # which root alone may list
+OF_FILE_SYSTEM = "lost+found"  # only root may list it
 
 
 def _formats() -> tuple[Format, ...]:
-    """What the files of `formats` read, in the order of their names, and behind these what is known by few words."""
+    """The formats of the modules in `formats` by name, and after them those recognized by few words."""
     names = sorted(module.name for module in iter_modules(formats.__path__))
     modules = [import_module(f"{formats.__name__}.{name}") for name in names]
     every = [file_format for module in modules for file_format in getattr(module, "FORMATS", ())]
@@ -37,7 +37,7 @@ def _formats() -> tuple[Format, ...]:
 FORMATS = _formats()
 _NUMBER = re.compile(r"([0-9]{1,18})")
 _ROTATED = re.compile(r"(.+\.[a-z]+)[.-]([0-9]{1,8})(?:\.(?:gz|zst))?")  # train.log.1, train.log-20250616.gz
-MANY = 10_000  # from which on the number of such a file is a date
+MANY = 10_000  # larger numbers of such files are dates
 _PRINTED = re.compile(r"\.(?:out|err)$|^std(?:out|err)\.log$")  # by ranks and launchers
 
 _EXPECTED = "expected a log, trace, table, dump or samples of a training run (docs/training-runs.md lists their forms)"
@@ -45,16 +45,24 @@ _EXPECTED = "expected a log, trace, table, dump or samples of a training run (do
 
 @record
 class _Unread:
-    """Files that are no data of the run: their names, and what is said of them."""
+    """Files that are no data of the run: their names, and the message about them."""
 
     unknown: list[str] = field(default_factory=list)
-    others: dict[str, str] = field(default_factory=dict)  # by what it is: the first file's name
+    others: dict[str, str] = field(default_factory=dict)  # by description: the first file's name
     links: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)  # the file, the line and why
     failed: dict[str, Path] = field(default_factory=dict)  # by what it says of the job's end: the first log
 
 
+class _RefusedError(RunError):
+    """What is wrong with a file itself, whatever the others hold."""
+
+
 def read_run(paths: Sequence[str]) -> TrainingRun:
-    """The run that these files and folders describe together. Raises RunError."""
+    """The run that these files and folders describe together.
+
+    Raises RunError, of a file that has something wrong in it only where no other is read whole.
+    """
     recorded = RunData()
     unread = _Unread()
     budget = Budget(MAX_BYTES)
@@ -65,8 +73,9 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
     ]
     folders = folders_of([path for path, _ in given])
     known = [_take(RunFile(path, below, budget, folders[path]), recorded, unread) for path, below in given]
+    recorded.refused = unread.refused
     if not any(known):
-        raise RunError(f"{', '.join(paths):.200}: {_nothing_known(unread)}")
+        raise RunError(unread.refused[0] if unread.refused else f"{', '.join(paths):.200}: {_nothing_known(unread)}")
     recorded.notes += _notes(recorded, unread)
     if any(map(_PRINTED.search, unread.unknown)):
         named = [path for path in map(Path, paths) if is_folder(path)]
@@ -77,13 +86,13 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
 
 
 def _take(file: RunFile, recorded: RunData, unread: _Unread) -> bool:
-    """Read a file, or note what it is; whether its form is known. Raises RunError of one that was named."""
+    """Read a file, or note what it is; whether all of it is understood. Raises RunError of one that was named."""
     path, below = file.path, file.below
     if known := format_of(file):
-        _read(file, known, recorded)
+        is_whole = _read(file, known, recorded, unread)
         if ending := how_it_ended(file):
             unread.failed.setdefault(ending, path)
-        return True
+        return is_whole
     if not below:
         raise RunError(f"{path}{_not_known(file)}")
     if _is_of_recording(path.relative_to(below)):
@@ -96,7 +105,7 @@ def _take(file: RunFile, recorded: RunData, unread: _Unread) -> bool:
 
 
 def _nothing_known(unread: _Unread) -> str:
-    """What there is in place of a run."""
+    """The error if there is no data."""
     for what, name in unread.others.items():
         return f"{name} is {what}"
     files = f"none of its files ({_named(unread.unknown)}) has a form that is known" if unread.unknown else ""
@@ -104,7 +113,7 @@ def _nothing_known(unread: _Unread) -> str:
 
 
 def _notes(recorded: RunData, unread: _Unread) -> Iterator[str]:
-    """What was not read of a run, and what is not known of it."""
+    """Remarks on what was not read, and what is unknown."""
     for what, names in (
         ("not understood", unread.unknown),
         ("cut", recorded.cut),
@@ -127,7 +136,7 @@ def _notes(recorded: RunData, unread: _Unread) -> Iterator[str]:
 
 
 def _not_known(file: RunFile) -> str:
-    """What is said behind the name of a file of no known form. Raises RunError."""
+    """The remark after the name of a file of unknown format. Raises RunError."""
     if what := what_is(file):
         return f": {what}"
     head = head_of(file, HEAD)
@@ -138,18 +147,28 @@ def _not_known(file: RunFile) -> str:
     return f": its form is not known; {_EXPECTED}"
 
 
-def _read(file: RunFile, file_format: Format, recorded: RunData) -> None:
-    """Take in a file of this format. Raises RunError, whatever its reader breaks of."""
+def _read(file: RunFile, file_format: Format, recorded: RunData, unread: _Unread) -> bool:
+    """Take in a file of this format; whether to its end. Raises RunError where others contradict it."""
     try:
-        recorded.add(file_format.read(file), str(file))
-    except RunError:
-        raise
+        recorded.add(_facts(file, file_format), str(file))
+    except _RefusedError as wrong:
+        unread.refused.append(str(wrong))
+        return False
+    return True
+
+
+def _facts(file: RunFile, file_format: Format) -> Iterator[Fact]:
+    """What it holds. Raises _RefusedError, whatever its reader breaks of."""
+    try:
+        yield from file_format.read(file)
+    except RunError as wrong:
+        raise _RefusedError(str(wrong)) from None
     except Exception as wrong:  # what others have written may be anything
-        raise RunError(f"{file}: {type(wrong).__name__}: {wrong!s:.100}; expected {file_format.name}") from None
+        raise _RefusedError(f"{file}: {type(wrong).__name__}: {wrong!s:.100}; expected {file_format.name}") from None
 
 
 def _is_of_recording(path: Path) -> bool:
-    """Whether `clusterproof watch --record` has put it beside its samples: it is about nodes, and not about a run."""
+    """Whether `clusterproof watch --record` wrote it next to its samples: it is about nodes, not about a run."""
     return path.name in ("cluster.json", "changes.jsonl") or path.parts[0] == "nodes"
 
 
@@ -159,7 +178,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def format_of(file: RunFile) -> Format | None:
-    """The format of a file of a run; None where it is of none that is known. Raises RunError."""
+    """The format of a run's file; None if unknown. Raises RunError."""
     for size in (HEAD, LONG_HEAD):
         head = head_of(file, size)
         known = next((candidate for candidate in FORMATS if _is_of(candidate, head)), None)
@@ -171,12 +190,12 @@ def format_of(file: RunFile) -> Format | None:
 def _is_of(file_format: Format, head: bytes) -> bool:
     try:
         return file_format.is_of(head)
-    except Exception:  # it begins like nothing that anybody means to write
+    except Exception:  # it does not begin like anything meaningful
         return False
 
 
 def _files(folder: Path, links: list[str]) -> Iterator[Path]:
-    """The files under a folder, those of a series in order, without links, which are noted. Raises RunError."""
+    """The files under a folder, those of a series in order, without links, which are recorded. Raises RunError."""
     files: list[Path] = []
     for where, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = (name for name in folders if not (name.startswith(".") or name == OF_FILE_SYSTEM))
@@ -186,7 +205,7 @@ def _files(folder: Path, links: list[str]) -> Iterator[Path]:
     for path in sorted(files, key=_in_series):
         try:
             mode = path.lstat().st_mode
-        except FileNotFoundError:  # of a run that goes on
+        except FileNotFoundError:  # of a run in progress
             continue
         except OSError as wrong:
             _refuse(wrong)
@@ -197,7 +216,7 @@ def _files(folder: Path, links: list[str]) -> Iterator[Path]:
 
 
 def _in_series(path: Path) -> tuple[tuple[str | int, ...], bool, int]:
-    """By which files are in the order in which they were written: slurm-9, slurm-10; train.log.2.gz, .1, train.log."""
+    """A sort key for the order of writing: slurm-9, slurm-10; train.log.2.gz, .1, train.log."""
     rotated = _ROTATED.fullmatch(path.name)
     name = path.with_name(rotated[1]) if rotated else path
     number = int(rotated[2]) if rotated else 0
@@ -206,11 +225,11 @@ def _in_series(path: Path) -> tuple[tuple[str | int, ...], bool, int]:
 
 
 def _refuse(wrong: OSError) -> NoReturn:
-    """Refuse a run of which a folder or a file may not be read: that of the slow rank may be in it. Raises RunError."""
+    """Reject a run with an unreadable folder or file: it may contain the slow rank. Raises RunError."""
     raise RunError(f"{wrong.filename}: {wrong.strerror}; expected a run whose folders may all be read") from None
 
 
 def _name(paths: Sequence[str]) -> str:
-    """What the run is called: its first file or folder, without what says its form."""
+    """The run's name: its first file or folder, without suffixes."""
     path = Path(paths[0]).resolve()
     return path.name.partition(".")[0] or path.name or "run"

@@ -1,4 +1,4 @@
-"""A training run, as checks ask for it."""
+"""A training run and its ranks, the subjects of the checks in `checks/run`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from clusterproof.plugins.training_run.not_recorded import (
     ONE_RANK,
 )
 from clusterproof.plugins.training_run.placement import Placement, Slots, on_nodes, pairs_of, placements
-from clusterproof.plugins.training_run.rules.gpus import Bounds, Spin
+from clusterproof.plugins.training_run.rules.gpus import Bounds, BusyWait
 from clusterproof.plugins.training_run.rules.hang import AwaitedRanks, Mismatch, Missing, awaited, mismatches, missing
-from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
+from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, LastRank, last_to_come
 from clusterproof.plugins.training_run.rules.phases import TimeShare, kernels_run, shares
 from clusterproof.plugins.training_run.rules.silent_ranks import silent_ranks
 from clusterproof.plugins.training_run.rules.steps import StepTime, step_times, timed
@@ -51,23 +51,30 @@ from clusterproof.plugins.training_run.samples import GPU
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """One run: everything in its files. What they do not hold raises Incomplete, with what to collect."""
+    """One training run. Data that its files lack raises Incomplete, with what to collect."""
 
     name: str
     data: RunData
     type_name: str = ""
     gpu_uuids: tuple[str, ...] = ()
     policy: Policy = NO_POLICY
-    cluster: str = ""  # what --cluster names beside it
-    nodes: tuple[Slots, ...] = ()  # its nodes, each with its GPUs; 0: not known
+    cluster: str = ""  # the cluster named by --cluster
+    nodes: tuple[Slots, ...] = ()  # its nodes with their GPUs; 0: unknown
+
+    @property
+    def unread(self) -> str:
+        """What of its files could not be read; empty where all could."""
+        refused = self.data.refused
+        more = f", and so in {len(refused) - 1} more" if len(refused) > 1 else ""
+        return f"{refused[0]}; nothing behind it was read of this file{more}" if refused else ""
 
     def threshold(self, name: str) -> float:
-        """A number by `table.key` (`run.init_s`), in the unit of its row; a site's own before the catalogue's."""
+        """A threshold by `table.key` (`run.init_s`), in the unit of its row; a site's own overrides the catalogue's."""
         return Catalog.of(self.policy).threshold(name)
 
     @cached_property
     def placements(self) -> Mapping[int, Placement]:
-        """On which node and GPU each rank runs, as far as that is known."""
+        """The node and GPU of each rank, as far as known."""
         ranks = {*self.data.positions, *self.data.dumps}
         for dump in self.data.dumps.values():
             ranks.update(rank for members in dump.members.values() for rank in members)
@@ -77,12 +84,12 @@ class TrainingRun:
         return {rank: placement for rank, placement in every if rank not in self.data.moved}
 
     def rank_words(self, rank: int) -> str:
-        """`rank 3`; of a rank that its files do not name so."""
+        """`rank 3`; with a remark if its files do not name the rank."""
         is_unsaid = rank in self.data.unnamed or (rank == 0 and len(self.data.unranked) > 1)
         return "a rank that its files do not name" if is_unsaid else f"rank {rank}"
 
     def where(self, rank: int) -> str:
-        """`; it is gpu002, GPU 4: …` with the command that measures its pairs; empty where it is unknown."""
+        """`; it is gpu002, GPU 4: …` with the command that measures its pairs; empty if unknown."""
         placement = self.placements.get(rank)
         if not placement:
             return ""
@@ -109,12 +116,12 @@ class TrainingRun:
 
     @cached_property
     def paces(self) -> Mapping[int, RankPace]:
-        """Each rank beside the others of its stage, by its number. Raises Incomplete."""
+        """Each rank relative to the others of its stage, by its number. Raises Incomplete."""
         return {pace.position.rank: pace for pace in paces(self.computed)}
 
     @cached_property
     def later_paces(self) -> Mapping[int, RankPace]:
-        """The same of the later half of the run, as far as enough steps are in it. Raises Incomplete."""
+        """The same for the later half of the run, if it has enough steps."""
         ranks = paces(later_half(self.computed))
         return {
             pace.position.rank: pace for pace in ranks if pace.steps >= LEAST_STEPS and pace.peers + 1 >= LEAST_PEERS
@@ -122,7 +129,7 @@ class TrainingRun:
 
     @cached_property
     def straggler_costs(self) -> list[StragglerCost]:
-        """Of each stage the rank that costs the others most, the costliest first. Raises as `ranks`."""
+        """For each stage the rank that costs the others most, the costliest first. Raises as `ranks`."""
         if not self.data.steps:
             raise Incomplete(NO_STEPS, cause=NO_STEPS)
         _ = self.ranks
@@ -136,64 +143,64 @@ class TrainingRun:
 
     @cached_property
     def stages(self) -> Mapping[int, float]:
-        """The seconds that each pipeline stage computes, as the middle of its ranks does. Raises Incomplete."""
+        """The seconds that each pipeline stage computes, as the median over its ranks. Raises Incomplete."""
         return seconds_of_stages(self.computed)
 
     def timed(self, least: int, least_lines: int) -> Sequence[StepTime]:
-        """Its steps behind the warm-up, of each kind that has so many, without checkpoints. Raises Incomplete."""
+        """Its steps after the warm-up, for each kind with so many, without checkpoints. Raises Incomplete."""
         if not self.data.steps:
             raise Incomplete(NO_STEPS, cause=NO_STEPS)
         return timed(self.every_step, least, least_lines)
 
     @cached_property
     def every_step(self) -> Sequence[StepTime]:
-        """All its steps in order, each as long as it is in most ranks, without checkpoints."""
+        """All its steps in order, each as long as on most ranks, without checkpoints."""
         return step_times(self.data)
 
     @property
     def step_count(self) -> int:
-        """How many different steps its files record."""
+        """The number of different steps in its files."""
         computed = {step for cells in self.data.compute.values() for step in cells}
         return max(sum(step.times for step in self.every_step), len(computed.union(*self.data.steps.values())))
 
     @cached_property
     def silent(self) -> Mapping[int, str]:
-        """The ranks that log no more, or nothing, while most do; each in words."""
+        """The ranks that stop logging, or never log, while most do; each in words."""
         return silent_ranks(self.data)
 
     @property
     def before_steps(self) -> tuple[float, float] | None:
-        """For how long nodes were sampled before the first step, of how long in all (s); None where it is unknown."""
+        """How long nodes were sampled before the first step, and in total (s); None if unknown."""
         span, loop = self.data.samples.span, self.data.loop
         if not span or not loop or not span[0] <= loop.began < loop.ended <= span[1]:
             return None
         return loop.began - span[0], span[1] - span[0]
 
     def share(self, kind: str, *, is_steady: bool = False) -> TimeShare:
-        """The rank that spends the largest share of its time on parts of a kind. Raises Incomplete."""
+        """The rank with the largest share of time spent on parts of a kind. Raises Incomplete."""
         return self.shares(kind, is_steady=is_steady)[0]
 
     def shares(self, kind: str, *, is_steady: bool = False) -> list[TimeShare]:
-        """Of all ranks that timed such parts the share of their time, the largest first. Raises Incomplete."""
+        """For all ranks that timed such parts the share of their time, the largest first. Raises Incomplete."""
         return shares(self.data, kind, is_steady=is_steady)
 
     @property
     def traced_gpus(self) -> list[TimeShare]:
-        """Of ranks whose kernels were traced how long any ran, the smallest share first, where no GPU was sampled."""
+        """How long any kernel ran, for ranks with traces, the smallest share first, if no GPU was sampled."""
         return [] if self.data.samples.of(GPU) else kernels_run(self.data)
 
     @cached_property
     def sampled(self) -> SampledGpus:
-        """How busy its GPUs are. What was not sampled often enough raises Incomplete."""
+        """The utilization of its GPUs. Raises Incomplete if not sampled often enough."""
         return SampledGpus(self.data.samples)
 
     @cached_property
     def awaited(self) -> AwaitedRanks | None:
-        """The ranks whose processes do otherwise than most, which wait; None where nobody waits. Raises Incomplete."""
+        """The ranks whose processes differ from most, which wait; None if nobody waits. Raises Incomplete."""
         return awaited(self.data.processes, self.threshold("run.hung_s"), gpus_wait_s=self._gpus_wait_s())
 
     @cached_property
-    def spin(self) -> Spin | None:
+    def spin(self) -> BusyWait | None:
         """The longest time in which all GPUs in use only waited; None where there was none. Raises Incomplete."""
         bounds = Bounds(self.threshold("run.hung_power_percent"), self.threshold("run.hung_traffic_mb_s"))
         return self.sampled.hang_evidence.spin(bounds)
@@ -216,28 +223,28 @@ class TrainingRun:
 
     @property
     def dumps(self) -> Mapping[int, Dump]:
-        """What each rank's Flight Recorder wrote. Raises Incomplete."""
+        """The Flight Recorder dump of each rank. Raises Incomplete."""
         if not self.data.dumps:
             raise Incomplete(NO_DUMPS, cause=NO_DUMPS)
         return self.data.dumps
 
     @property
     def losses(self) -> Losses:
-        """Its losses, and the norms of its gradients. Raises Incomplete."""
+        """Its losses and gradient norms. Raises Incomplete."""
         if not self.data.losses.losses:
             says_more = self.data.losses.norms or self.data.losses.skips
             raise Incomplete(NO_LOSS, cause="" if says_more else NO_LOSS)
         return self.data.losses
 
     @cached_property
-    def last_to_come(self) -> Last | None:
+    def last_to_come(self) -> LastRank | None:
         """Who comes last to the largest share of a communicator's collectives; None if nobody. Raises Incomplete."""
         recorded = ((self.data.arrivals, LEAST_CALLS), (self.data.traced, LEAST_TRACED))
         return last_to_come(recorded, self.threshold("run.certain_errors"))
 
     @property
     def usual_swing(self) -> float:
-        """How far the ninetieth percentile of a rank's compute is above its middle. Raises as `ranks`."""
+        """How far the ninetieth percentile of a rank's compute is above its median. Raises as `ranks`."""
         if len(self.computed) < 2:
             raise NotApplicable(ONE_RANK)
         if not self.paces:
@@ -246,7 +253,7 @@ class TrainingRun:
 
     @property
     def ranks(self) -> tuple[RankOfRun, ...]:
-        """Its ranks, of which some have enough peers to be compared. Raises Incomplete, NotApplicable."""
+        """Its ranks, if some have enough peers to be compared. Raises Incomplete, NotApplicable."""
         sizes = sizes_of_stages(self.computed)
         if len(self.computed) < 2:
             raise NotApplicable(ONE_RANK)
@@ -262,7 +269,7 @@ class TrainingRun:
 
 @record
 class RankOfRun:
-    """One rank of a run, beside its peers."""
+    """One rank of a run, and its peers."""
 
     position: Position
     run: TrainingRun
@@ -273,17 +280,17 @@ class RankOfRun:
         return f"rank {self.position.rank}"
 
     def threshold(self, name: str) -> float:
-        """The same of its run."""
+        """The threshold of its run."""
         return self.run.threshold(name)
 
     @property
     def later_pace(self) -> RankPace | None:
-        """How long it computes in the later half of the run beside its peers. Raises Incomplete."""
+        """Its compute time in the later half of the run relative to its peers. Raises Incomplete."""
         return self.run.later_paces.get(self.position.rank)
 
     @property
     def pace(self) -> RankPace:
-        """How long it computes beside its peers. Raises Incomplete."""
+        """Its compute time relative to its peers. Raises Incomplete."""
         pace = self.run.paces.get(self.position.rank)
         peers = pace.peers + 1 if pace else sizes_of_stages(self.run.computed)[self.position.stage]
         if peers < LEAST_PEERS:

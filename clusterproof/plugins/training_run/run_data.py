@@ -1,4 +1,4 @@
-"""The contents of a run's files, as they are read: seconds by rank, name and step."""
+"""The data of a run's files, added as they are read: seconds by rank, name and step."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from clusterproof.plugins.training_run import (
     OTHER,
     REST,
     UNKNOWN,
-    Cores,
-    Cut,
+    CpuCount,
+    CutFile,
+    DataLoader,
     Dump,
-    Loader,
-    Loop,
     NoDuration,
     Operation,
     Position,
     RunError,
-    Spent,
     Step,
+    StepLoop,
+    TimeSpent,
     Unranked,
     kind_of,
 )
@@ -33,14 +33,14 @@ from clusterproof.plugins.training_run.placement import OnNode, Placement, Slots
 from clusterproof.plugins.training_run.rank_processes import RankProcesses, RankSeen
 from clusterproof.plugins.training_run.samples import GpuLost, Sample, Samples
 
-MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of compute are half of it
+MAX_CELLS = 2_000_000  # about 300 MB; 1,000 ranks of 500 steps with two kinds of compute are half of it
 MAX_RANKS = 100_000
 MAX_NAMES = 20_000  # of kernels and operators
 
 Fact = (
     Operation
     | Step
-    | Spent
+    | TimeSpent
     | CollectiveCall
     | Traced
     | Loss
@@ -51,23 +51,24 @@ Fact = (
     | Sample
     | GpuLost
     | RankSeen
-    | Loader
-    | Loop
-    | Cores
-    | Cut
+    | DataLoader
+    | StepLoop
+    | CpuCount
+    | CutFile
     | NoDuration
     | Unranked
 )
 
-Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many; a line may stand for many steps
+Seconds = dict[int, tuple[float, int]]  # by step: the mean, and the count; a line may stand for many steps
 
 
 @dataclass
 class RunData:
-    """All that is kept of a run: what takes no more room however often an operation is repeated in a step."""
+    """All data of a run; its size does not grow with how often an operation is repeated in a step."""
 
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)  # of files that are read up to a line: the file, the line and why
     cut: list[str] = field(default_factory=list)  # files that end in the middle of something
     no_durations: Counter[str] = field(default_factory=Counter)  # by file: steps that last no time
     empty: list[str] = field(default_factory=list)  # files without any data of the run
@@ -76,22 +77,22 @@ class RunData:
     parts: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and part of a step
     steps: dict[int, Seconds] = field(default_factory=dict)  # by rank
     starts: dict[int, tuple[int, float]] = field(default_factory=dict)  # by rank: how many, the seconds of the longest
-    saves: dict[int, int] = field(default_factory=dict)  # by rank: checkpoints, where a line may stand for several
-    work: dict[int, str] = field(default_factory=dict)  # by step: what it works on, where that may change
-    unnamed: set[int] = field(default_factory=set)  # of ranks: numbers that nobody said
+    saves: dict[int, int] = field(default_factory=dict)  # by rank: checkpoints, if a line may stand for several
+    work: dict[int, str] = field(default_factory=dict)  # by step: the size of its work, if that may change
+    unnamed: set[int] = field(default_factory=set)  # ranks that the files do not name
     unranked: list[str] = field(default_factory=list)  # files that do not say their rank
     dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
     samples: Samples = field(default_factory=Samples)
     kinds: dict[tuple[int, str], float] = field(default_factory=dict)  # seconds by rank and kind of operation or part
     spent: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)  # by kind and name, of all ranks
-    loaders: dict[int, Loader] = field(default_factory=dict)  # by rank
-    loop: Loop | None = None  # of all files together
+    loaders: dict[int, DataLoader] = field(default_factory=dict)  # by rank
+    loop: StepLoop | None = None  # of all files together
     cores: dict[str, int] = field(default_factory=dict)  # by node
     placements: dict[int, Placement] = field(default_factory=dict)  # by rank
-    moved: dict[int, list[str]] = field(default_factory=dict)  # by rank: where it was, of a job that began again
+    moved: dict[int, list[str]] = field(default_factory=dict)  # by rank: its former places, for a restarted job
     left: set[str] = field(default_factory=set)  # nodes on which such a rank was
     hostfile: list[Slots] = field(default_factory=list)
-    pods: dict[str, str] = field(default_factory=dict)  # the node of each; empty where it was on several
+    pods: dict[str, str] = field(default_factory=dict)  # the node of each; empty if it was on several
     arrivals: Arrivals = field(default_factory=Arrivals)
     traced: Arrivals = field(default_factory=Arrivals)  # of traces
     losses: Losses = field(default_factory=Losses)
@@ -100,11 +101,11 @@ class RunData:
 
     @property
     def left_nodes(self) -> set[str]:
-        """The nodes on which ranks were that moved."""
+        """The nodes on which moved ranks were."""
         return {self.pods.get(node) or node for node in self.left}
 
     def add(self, facts: Iterable[Fact], where: str) -> None:
-        """Take in the contents of a file. Raises RunError."""
+        """Add the contents of a file. Raises RunError."""
         self.files.append(where)
         take: Mapping[type, Callable[[Any, str], None]] = {
             Operation: self._operation,
@@ -114,17 +115,17 @@ class RunData:
             CollectiveCall: lambda call, _: self.arrivals.add(call),
             Traced: lambda fact, _: self.traced.add(fact.call),
             Loss: self.losses.add,
-            Spent: self._spent,
+            TimeSpent: self._spent,
             Placement: self._placement,
             Slots: lambda slots, _: self.hostfile.append(slots),
             OnNode: self._on_node,
             Unranked: lambda _, where: self.unranked.append(where),
             Dump: self._dump,
-            Loader: lambda loader, _: self.loaders.update({loader.rank: loader}),
-            Loop: self._loop,
-            Cores: lambda fact, _: self.cores.update({fact.node: max(fact.count, self.cores.get(fact.node, 0))}),
+            DataLoader: lambda loader, _: self.loaders.update({loader.rank: loader}),
+            StepLoop: self._loop,
+            CpuCount: lambda fact, _: self.cores.update({fact.node: max(fact.count, self.cores.get(fact.node, 0))}),
             RankSeen: lambda seen, _: self.processes.add(seen),
-            Cut: lambda _, where: self.cut.append(where),
+            CutFile: lambda _, where: self.cut.append(where),
             NoDuration: lambda _, where: self.no_durations.update((where,)),
         }
         has_facts = False
@@ -139,9 +140,9 @@ class RunData:
         self._count(operation.position.rank, operation.name, operation.seconds)
         self._compute(operation.position.rank, operation.name, operation.step, operation.seconds, where)
 
-    def _loop(self, loop: Loop, _where: str) -> None:
+    def _loop(self, loop: StepLoop, _where: str) -> None:
         known = self.loop or loop
-        self.loop = Loop(min(known.began, loop.began), max(known.ended, loop.ended))
+        self.loop = StepLoop(min(known.began, loop.began), max(known.ended, loop.ended))
 
     def _dump(self, dump: Dump, where: str) -> None:
         if dump.rank in self.dumps:
@@ -158,11 +159,11 @@ class RunData:
             moved = self.moved.setdefault(placement.rank, [])
             moved += [location for of in (known, placement) if of and (location := of.words) not in moved]
             self.left.update(of.node for of in (known, placement) if of)
-            self.placements.pop(placement.rank, None)  # its steps are of several
+            self.placements.pop(placement.rank, None)  # its steps are from several
         else:
             self.placements[placement.rank] = placement
 
-    def _spent(self, spent: Spent, _where: str) -> None:
+    def _spent(self, spent: TimeSpent, _where: str) -> None:
         key = spent.kind, spent.name
         if key not in self.spent and len(self.spent) >= MAX_NAMES:
             key = spent.kind, REST
@@ -173,7 +174,7 @@ class RunData:
         known = self.positions.setdefault(position.rank, position)
         unsaid = Position(position.rank)
         if known == unsaid and position != unsaid:
-            self.positions[position.rank] = position  # another file says more
+            self.positions[position.rank] = position  # another file has more data
         elif known is not position and position not in (known, unsaid):
             seen, other = (f"stage {named.stage}, data-parallel rank {named.replica}" for named in (position, known))
             raise RunError(
@@ -209,7 +210,7 @@ class RunData:
             self._compute(rank, name, step.step, seconds, where, step.times)
             if kind_of(name) not in (COMPUTE, UNKNOWN, OTHER):
                 cells = self.parts.setdefault((rank, name), {})
-                if seconds or not cells or step.step in cells:  # a part that a step has not takes no room
+                if seconds or not cells or step.step in cells:  # zero parts take no space
                     self._keep(cells, step.step, seconds, where, step.times)
 
     def _keep(self, cells: Seconds, step: int, seconds: float, where: str, times: int = 1) -> None:

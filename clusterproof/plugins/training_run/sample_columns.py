@@ -1,6 +1,6 @@
-"""Samples of nodes while a job runs: their columns with units, the line that names them, and how they are written.
+"""Samples of nodes during a job: columns with units, their header line, and how they are written.
 
-They are JSON lines in frames of zstd, each closed, so that a cut file loses its tail only.
+They are JSON lines in closed zstd frames, so that a truncated file only loses its end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUFFIX = ".samples.jsonl.zst"
 STEPS_FILE = "steps.jsonl"
 MAX_COLUMNS, MAX_GPUS = 4_096, 128
 
-# Of each GPU, by their short names: shares and rates are means since the sample before, errors are counted since boot.
+# Of each GPU, by short name: shares and rates are means since the previous sample, errors are counted since boot.
 GPU_COLUMNS: Mapping[str, str] = {
     "util": "%",  # of the time in which some kernel ran
     "sm": "%",  # of the SMs that had work (GPM)
@@ -63,7 +63,7 @@ HOST_COLUMNS: Mapping[str, str] = {
 
 @record
 class SampledGpu:
-    """A GPU that is sampled: what does not change while it is, as far as the driver reported it."""
+    """A sampled GPU's constant properties, as far as the driver reported them."""
 
     uuid: str = ""
     memory_mib: float | None = None
@@ -72,10 +72,10 @@ class SampledGpu:
 
 @record
 class Header:
-    """What stands before samples: of which node and boot they are, when they began, and what each value is.
+    """The header of samples: their node and boot, start time, and the meaning of each value.
 
-    `began` is in seconds since 1970 by the node's own clock; the times of samples are seconds since then by a clock
-    that nobody sets. A file has one for each time that the node was connected to.
+    `began` is in seconds since 1970 by the node's own clock; samples have seconds since then by a monotonic clock. A
+    file has a header for each connection to the node.
     """
 
     node: str
@@ -102,13 +102,13 @@ class Header:
 
 
 def columns_for(gpus: int) -> dict[str, str]:
-    """The columns of a node with so many GPUs, in their order: `gpu0.util`, …, then the host's."""
+    """The columns of a node with so many GPUs, in order: `gpu0.util`, …, then the host's."""
     of_gpus = {f"gpu{index}.{column}": unit for index in range(gpus) for column, unit in GPU_COLUMNS.items()}
     return {**of_gpus, **HOST_COLUMNS}
 
 
 def header_of(record: Mapping[str, Any], where: str) -> Header:
-    """The header that such an object is. Raises RunError."""
+    """Parse a header. Raises RunError."""
     if record.get(HEADER) != SCHEMA:
         seen = f"{HEADER} is {record.get(HEADER)!r:.20}"
         raise RunError(f"{where}: {seen}; expected {SCHEMA}: read it with a newer version")
@@ -149,17 +149,17 @@ def _gpu(record: Mapping[str, Any], where: str) -> SampledGpu:
     )
 
 
-LINES = 6  # in a frame: a minute at 10 s. One of 30 lines is smaller by a tenth
+LINES = 6  # in a frame: a minute at 10 s. A frame of 30 lines is smaller by a tenth
 _COMPRESSOR = zstandard.ZstdCompressor(level=3, write_checksum=True)
 _DECOMPRESSOR = zstandard.ZstdDecompressor()
 _PIECE = 1 << 20
 
 
 class SamplesFile:
-    """The file of one node. A write that fails leaves the file as it was, and its lines to the next."""
+    """One node's file. A failed write leaves the file unchanged, and its lines for the next write."""
 
     def __init__(self, path: Path) -> None:
-        """Go on behind the last frame that is whole. Raises OSError."""
+        """Append after the last complete frame. Raises OSError."""
         self.path = path
         self._lines: list[str] = []
         if os.path.lexists(path):
@@ -169,23 +169,23 @@ class SamplesFile:
                     file.truncate(whole)
 
     def begin(self, header: Header) -> None:
-        """A line that says what the next samples are. Raises OSError."""
+        """Write a header for the next samples. Raises OSError."""
         self._lines.append(_line(header.to_json()))
         self.flush()
 
     def sample(self, time_s: float, values: Sequence[float | None]) -> None:
-        """The values of a moment, in the order of the header's columns. Raises OSError."""
+        """Write the values at a time, in the order of the header's columns. Raises OSError."""
         self._lines.append(_line([round(time_s, 2), *values]))
         if len(self._lines) >= LINES:
             self.flush()
 
     def event(self, time_s: float, source: str, text: str) -> None:
-        """Something that happened at a moment. Raises OSError."""
+        """Write an event. Raises OSError."""
         self._lines.append(_line({"event": {"time": round(time_s, 2), "source": source, "text": text}}))
         self.flush()
 
     def ranks(self, time_s: float, looks: Sequence[RankLook]) -> None:
-        """What the processes of ranks did at a moment. Raises OSError."""
+        """Write what ranks' processes did at a time. Raises OSError."""
         rows = [look.to_json() for look in looks]
         event = {"time": round(time_s, 2), "source": SOURCE, "text": "", "ranks": rows}
         self._lines.append(_line({"event": event}))
@@ -193,12 +193,12 @@ class SamplesFile:
             self.flush()
 
     def gap(self, began: float, ended: float, why: str) -> None:
-        """A stretch of time of which nothing is known, in seconds since 1970. Raises OSError."""
+        """Write a period without data, in seconds since 1970. Raises OSError."""
         self._lines.append(_line({"gap": {"from": round(began, 3), "to": round(ended, 3), "why": why}}))
         self.flush()
 
     def flush(self) -> None:
-        """Write all lines so far as one frame, whole or not at all. Raises OSError."""
+        """Write all pending lines as one frame, atomically. Raises OSError."""
         if not self._lines:
             return
         frame = _COMPRESSOR.compress("".join(self._lines).encode())
@@ -207,14 +207,14 @@ class SamplesFile:
         self._lines.clear()
 
     def forget(self) -> int:
-        """Let go of what could not be written; how many lines that is."""
+        """Discard what could not be written; returns the number of lines."""
         count = len(self._lines)
         self._lines.clear()
         return count
 
 
 def whole_frames(path: Path) -> int:
-    """Up to which byte a file consists of whole frames. Raises OSError."""
+    """The size of a file up to its last complete frame. Raises OSError."""
     whole = read = 0
     frame = _DECOMPRESSOR.decompressobj()
     with path.open("rb") as file:
@@ -233,5 +233,8 @@ def whole_frames(path: Path) -> int:
     return whole
 
 
+_in_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode  # json.dumps makes one for each line
+
+
 def _line(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False) + "\n"
+    return f"{_in_json(value)}\n"

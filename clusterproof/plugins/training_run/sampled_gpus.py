@@ -1,4 +1,4 @@
-"""How busy the GPUs of a training run are, as checks ask for it."""
+"""GPU utilisation of a training run, as checks read it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clusterproof.plugins.training_run.rules.gpus import (
     LEAST_GROWTH_S,
     Growth,
     HangEvidence,
-    Unused,
+    UnderusedGpu,
     ceased,
     growing,
     observed_s,
@@ -42,13 +42,13 @@ NO_SAMPLES = (
 
 @dataclass(frozen=True)
 class SampledGpus:
-    """What the samples of a run show of its GPUs. What they do not show raises Incomplete, with what to collect."""
+    """The GPUs of a run by their samples. Missing data raises Incomplete, with what to collect."""
 
     samples: Samples
 
     @cached_property
     def gpus(self) -> list[Gpu]:
-        """Its GPUs that were sampled often enough. Raises Incomplete where none was, NotApplicable."""
+        """Its GPUs that were sampled often enough. Raises Incomplete if none was, NotApplicable."""
         if not self.samples.series:
             raise Incomplete(NO_SAMPLES, cause=NO_SAMPLES)
         if not self.samples.of(GPU):
@@ -60,9 +60,9 @@ class SampledGpus:
         return sampled
 
     def require_all(self) -> None:
-        """Raise Incomplete where one was not sampled often enough: the end of a check, so that it hides no finding."""
+        """Raise Incomplete if one was not sampled often enough; called last, so that it hides no finding."""
         _ = self.gpus
-        gone = {gpu.name for gpu in ceased(self.samples)}  # which run.gpu_lost names
+        gone = {gpu.name for gpu in ceased(self.samples)}  # reported by run.gpu_lost
         short = [gpu for gpu in gpus(self.samples) if _is_short(gpu) and gpu.name not in gone]
         if short:
             more = f" and {len(short) - 1} more" if len(short) > 1 else ""
@@ -70,7 +70,7 @@ class SampledGpus:
 
     @property
     def unused_at_end(self) -> str:
-        """For how long no GPU was used when the samples end, in words; empty where it is not long. Raises as `gpus`."""
+        """How long no GPU had been used when the samples end, in words; empty if not long. Raises as `gpus`."""
         _ = self.gpus
         tail = InUse(self.samples).unused_at_end(self.samples)
         if not tail:
@@ -80,7 +80,7 @@ class SampledGpus:
         return f"no GPU{f' of {node}' * bool(node)} was used for the last {lasted} of the samples"
 
     def bound(self, waits: Mapping[str, float], gpu_below: float) -> float:
-        """The share of the time in which GPUs are below so many percent, a metric above its own. Raises as `gpus`."""
+        """The share of time in which GPUs are below so many percent, a metric above its limit. Raises as `gpus`."""
         _ = self.gpus
         share = share_bound(self.samples, waits, gpu_below)
         if share is None:
@@ -90,14 +90,14 @@ class SampledGpus:
 
     @cached_property
     def growing(self) -> list[Growth]:
-        """The GPUs whose memory grows, the soonest full first. Raises as `gpus`."""
+        """The GPUs with growing memory, the soonest full first. Raises as `gpus`."""
         _ = self.gpus
         if not observed_s(self.samples):
             raise _not_sampled("the memory of GPUs", "nvidia-smi's memory.used")
         return growing(self.samples, LEAST_GROWTH_S)
 
     def require_settled(self) -> None:
-        """Raise Incomplete where the memory of a GPU was not sampled for long enough to see growth."""
+        """Raise Incomplete if the memory of a GPU was not sampled for long enough to detect growth."""
         seconds = observed_s(self.samples)
         name = min(seconds, key=lambda gpu: seconds[gpu])
         if seconds[name] < LEAST_GROWTH_S:
@@ -109,21 +109,21 @@ class SampledGpus:
 
     @property
     def peak_memory(self) -> float:
-        """The most that any GPU uses of its memory, in percent. Raises as `gpus`."""
+        """The maximum memory usage of any GPU, in percent. Raises as `gpus`."""
         _ = self.gpus
         used = peak(self.samples)
         if used is None:
             raise _not_sampled("the memory of GPUs", "nvidia-smi's memory.used")
         return used
 
-    def unused(self, below: float) -> list[Unused] | None:
+    def unused(self, below: float) -> list[UnderusedGpu] | None:
         """The GPUs of which less than so many percent are used; None where that is not known. Raises as `gpus`."""
         _ = self.gpus
         return unused_gpus(self.samples, below)
 
     @property
     def tensor_percent(self) -> float:
-        """The share of their cycles in which tensor cores compute, of all GPUs. Raises as `gpus`."""
+        """The share of cycles in which tensor cores compute, over all GPUs. Raises as `gpus`."""
         _ = self.gpus
         share = mean_of(self.samples, TENSOR)
         if share is None:
@@ -132,7 +132,7 @@ class SampledGpus:
 
     @property
     def clock_peers(self) -> int:
-        """How many GPUs the clock of one can be compared with, enough of them. Raises as `gpus`."""
+        """How many GPUs a GPU's clock can be compared with, if enough. Raises as `gpus`."""
         _ = self.gpus
         if not self.samples.of(CLOCK):
             raise _not_sampled("the clocks of GPUs", "nvidia-smi's clocks.sm")
@@ -144,7 +144,7 @@ class SampledGpus:
 
     @property
     def hang_evidence(self) -> HangEvidence:
-        """The samples that show whether it hangs. Raises as `gpus`."""
+        """The samples that show whether the run hangs. Raises as `gpus`."""
         _ = self.gpus
         if len(self.gpus) < 2:
             self.require_all()

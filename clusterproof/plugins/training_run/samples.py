@@ -1,4 +1,4 @@
-"""How busy GPUs and CPUs were: samples, kept as means of a few seconds each, so that all time counts the same."""
+"""GPU and CPU samples, stored as means of a few seconds each, so that all time has equal weight."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from statistics import fmean, median, median_high
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.training_run import RunError
 
-GPU, CPU, IO_WAIT = "gpu", "cpu", "io wait"  # in percent, as all but those with another unit
-CPU_PRESSURE, IO_PRESSURE = "cpu pressure", "io pressure"  # of the time in which tasks wait for it (PSI)
-MEMORY, TENSOR, POWER = "memory", "tensor cores", "power"  # of a GPU: of all that it has, of its limit
-CAPPED, SLOWED = "power cap", "hardware slowdown"  # of the time in which that holds a GPU's clocks down
+GPU, CPU, IO_WAIT = "gpu", "cpu", "io wait"  # in percent, like all without another unit
+CPU_PRESSURE, IO_PRESSURE = "cpu pressure", "io pressure"  # share of time in which tasks wait for it (PSI)
+MEMORY, TENSOR, POWER = "memory", "tensor cores", "power"  # of a GPU: relative to its total, to its limit
+CAPPED, SLOWED = "power cap", "hardware slowdown"  # share of time in which that holds a GPU's clocks down
 CLOCK = "clock"  # MHz, of a GPU's SMs
 LINK, NETWORK = "nvlink", "network"  # MB/s both ways: of a GPU, of a node
-HOST_MEMORY = "memory of the node"  # of all that it has
-NETWORK_BYTES = "network (SageMaker)"  # bytes, of which its profiler does not say in what time
+HOST_MEMORY = "memory of the node"  # relative to its total
+NETWORK_BYTES = "network (SageMaker)"  # bytes, for which its profiler gives no period
 MAX_VALUE = dict.fromkeys((GPU, CPU, IO_WAIT, CPU_PRESSURE, IO_PRESSURE, HOST_MEMORY, TENSOR, CAPPED, SLOWED), 100.0)
-MAX_VALUE |= {MEMORY: 100.5, POWER: 400.0, CLOCK: 10_000.0}  # the power limit does not hold for a moment
-BIN_S = 5  # until there are so many bins that two are made one
+MAX_VALUE |= {MEMORY: 100.5, POWER: 400.0, CLOCK: 10_000.0}  # the power limit is exceeded for moments
+BIN_S = 5  # doubled when there are too many bins
 LONGEST_BIN_S = 86_400
 MAX_BINS = 2_000_000  # some 250 MB
 MAX_LOST = 10_000
-IDLE_PERCENT = 10.0  # below it a GPU waits
-BEGUN_S = 60  # of GPUs in use before a run counts as begun
+IDLE_PERCENT = 10.0  # below it a GPU is waiting
+BEGUN_S = 60  # of use by GPUs until a run counts as begun
 LEAST_SAMPLES, LEAST_S = 30, 300
-TAIL_SHARE = 0.1  # of all samples: who stops them by hand is later by minutes, and a job that stalls by hours
-DAYS_S = 1e8  # up to which a time is none since 1970
-MAX_PAUSE_S = 60.0  # between two looks at what goes on
+TAIL_SHARE = 0.1  # of all samples: stopping them by hand takes minutes, a stalled job hours
+DAYS_S = 1e8  # below this, a time is not relative to 1970
+MAX_PAUSE_S = 60.0  # between two observations
 
 
 @record
 class Sample:
-    """One sample: percent, or in the metric's unit, at a time in seconds; `device` is a GPU, empty for the node."""
+    """One sample: percent, or the metric's unit, at a time in seconds; `device` is a GPU, empty for the node."""
 
     node: str
     metric: str
@@ -44,10 +44,10 @@ class Sample:
 
 @record
 class GpuLost:
-    """A GPU of which a tool says at a time that it reads nothing any more: `GPU is lost`; no `device`: of all.
+    """A GPU that a tool reports as unreadable at a time: `GPU is lost`; no `device`: all GPUs.
 
-    `until_s` is when it said so last, where that is later.
-    `is_gone` is False where that may be a value, or a driver, that cannot be read, and no GPU that is lost.
+    `until_s` is when it was last reported, if later.
+    `is_gone` is False if only a value, or the driver, may be unreadable, rather than a GPU lost.
     """
 
     node: str
@@ -59,7 +59,7 @@ class GpuLost:
 
     @property
     def last_s(self) -> float:
-        """When it was said last."""
+        """When it was last reported."""
         return max(self.time_s, self.until_s)
 
 
@@ -82,7 +82,7 @@ Series = dict[int, Bin]  # by time, in bins since 1970
 
 @dataclass
 class Samples:
-    """All that was sampled, by metric, node and device. The longer it is, the longer are its bins, in seconds."""
+    """All samples, by metric, node and device. Bins, in seconds, become longer with the duration."""
 
     series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
     bins: int = 0
@@ -90,7 +90,7 @@ class Samples:
     lost: dict[tuple[str, str, str], GpuLost] = field(default_factory=dict)  # by node, device and words: when first
 
     def lose(self, gpu: GpuLost) -> None:
-        """Take in that a GPU is lost."""
+        """Add a lost GPU."""
         key = gpu.node, gpu.device, gpu.words
         known = self.lost.get(key)
         if known:
@@ -100,7 +100,7 @@ class Samples:
             self.lost[key] = gpu
 
     def add(self, sample: Sample) -> None:
-        """Take in a sample."""
+        """Add a sample."""
         series = self.series.setdefault((sample.metric, sample.node, sample.device), {})
         at = int(sample.time_s // self.bin_s)
         cell = series.get(at)
@@ -114,7 +114,7 @@ class Samples:
             self._coarsen()
 
     def _coarsen(self) -> None:
-        """Make one bin of two. Raises RunError."""
+        """Merge bins in pairs. Raises RunError."""
         self.bin_s *= 2
         if self.bin_s > LONGEST_BIN_S:
             many = f"more than {MAX_BINS:,} things were sampled"
@@ -134,7 +134,7 @@ class Samples:
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """When the first and the last of them were, in seconds; None where there are none."""
+        """The times of the first and the last sample, in seconds; None if there are none."""
         times = [at * self.bin_s for series in self.series.values() for at in (min(series), max(series) + 1)]
         return (min(times), max(times)) if times else None
 
@@ -145,7 +145,7 @@ class Samples:
 
 @record
 class Gpu:
-    """One GPU of a run: how busy it was, how long it idled, and how much was sampled of it."""
+    """A GPU of a run: its utilization, idle time, and amount of samples."""
 
     name: str  # `algo-1 gpu0`
     percent: float
@@ -155,7 +155,7 @@ class Gpu:
 
 
 def gpus(samples: Samples) -> list[Gpu]:
-    """The GPUs while the run goes on."""
+    """The GPUs during the run."""
     every = samples.of(GPU)
     goes_on = InUse(samples)
     sampled = []
@@ -175,9 +175,9 @@ def gpus(samples: Samples) -> list[Gpu]:
 
 
 class InUse:
-    """When a run goes on: from a minute behind the first use of any GPU to the last; by each node's own without dates.
+    """The duration of a run: from a minute after the first use of any GPU to the last; by node if times have no date.
 
-    Seconds that begin with each file, as dmon's, are no time at which nodes can be compared.
+    Times that restart in each file, like dmon's, cannot be compared between nodes.
     """
 
     def __init__(self, samples: Samples) -> None:
@@ -192,23 +192,23 @@ class InUse:
                 self._spans[self._clock(node)] = min(first, at), max(last, at)
 
     def begun(self, node: str) -> float:
-        """The first bin of a node that counts: -inf where no GPU was used."""
+        """The first bin of a node in the run: -inf if no GPU was used."""
         span = self._spans.get(self._clock(node))
         return span[0] + BEGUN_S / self.bin_s if span else float("-inf")
 
     def ended(self, node: str) -> float:
-        """The last one: inf where no GPU was used."""
+        """The last one: inf if no GPU was used."""
         span = self._spans.get(self._clock(node))
         return span[1] if span else float("inf")
 
     def at(self, node: str, at: int) -> bool:
-        """Whether a bin of a node counts."""
+        """Whether a bin of a node is in the run."""
         return self.begun(node) <= at <= self.ended(node)
 
     def unused_at_end(self, samples: Samples) -> tuple[str, float] | None:
-        """Of whose samples no GPU is used at the end, empty for all nodes, and for how long (s); None where few are.
+        """The node without GPU use at the end, empty for all nodes, and for how long (s); None if short.
 
-        Where samples of most nodes end together, the others only sampled on.
+        If samples of most nodes end together, the others just continued.
         """
         ends: dict[str, dict[str, int]] = {}
         begins: dict[str, int] = {}
@@ -231,7 +231,7 @@ class InUse:
 
 
 def mean_of(samples: Samples, metric: str) -> float | None:
-    """The mean over time of a metric while the run goes on, of all that have it; None where none has."""
+    """The mean over time of a metric during the run, over all that have it; None if none has."""
     goes_on = InUse(samples)
     every = [
         [cell.mean for at, cell in series.items() if goes_on.at(node, at)]
@@ -242,7 +242,7 @@ def mean_of(samples: Samples, metric: str) -> float | None:
 
 
 def apart_from_most(compared: Iterable[Gpu], points: float) -> list[Gpu]:
-    """The GPUs that are busier or idler than the middle one by more than so many points, the farthest first."""
+    """The GPUs whose utilization differs from the median by more than so many points, the farthest first."""
     compared = list(compared)
     middle = median(gpu.percent for gpu in compared)
     far = (gpu for gpu in compared if abs(gpu.percent - middle) > points)
@@ -250,9 +250,9 @@ def apart_from_most(compared: Iterable[Gpu], points: float) -> list[Gpu]:
 
 
 def share_bound(samples: Samples, waits: Mapping[str, float], gpu_below: float) -> float | None:
-    """The share of the time in which a node's GPUs are below so many percent, and any of these metrics above its own.
+    """The share of time in which a node's GPUs are below so many percent, and any of these metrics above its limit.
 
-    None where none of them was sampled beside a GPU.
+    None if none of them was sampled together with a GPU.
     """
     every = samples.of(GPU)
     goes_on = InUse(samples)
@@ -266,7 +266,7 @@ def share_bound(samples: Samples, waits: Mapping[str, float], gpu_below: float) 
 
 
 def range_of(metric: str) -> str:
-    """What values of a metric can be, in words."""
+    """The valid range of a metric, in words."""
     return f"0 to {MAX_VALUE[metric]:g}" if metric in MAX_VALUE else "0 or more"
 
 
@@ -277,9 +277,9 @@ def _gpus_at(every: Mapping[tuple[str, str], Series], node: str, at: int) -> Ite
 
 
 def longest(moments: Iterable[tuple[int, bool]], bin_s: float) -> list[int]:
-    """Of moments in order, each with whether it holds then: those of the longest time in which it always does.
+    """The longest period in which a condition always holds, from observations in order.
 
-    Where nobody looked for a minute it may have ended meanwhile.
+    A minute without observations ends a period.
     """
     best: list[int] = []
     current: list[int] = []

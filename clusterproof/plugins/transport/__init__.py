@@ -1,4 +1,4 @@
-"""How one program reaches many nodes: a module, or a folder, for each connection (`core.kinds.CONNECTIONS`)."""
+"""Connections run one program on many nodes: a module or folder for each (`core.kinds.CONNECTIONS`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.typed import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future  # slow to import, and a prolog has none
+    from concurrent.futures import Future  # slow to import, and not needed by a prolog
 
 
 @record
@@ -30,24 +30,24 @@ class Limits:
 
 
 def begins_container(srun_options: str) -> bool:
-    """Whether srun begins a container by its own options or by pyxis': what it answers is none of the node's."""
+    """Whether srun starts a container, by its own or pyxis' options: then the answer is not the node's."""
     return "--container" in srun_options
 
 
-PROGRAM_ENDED = "the program ended"  # what a session says where there is no more to say
+PROGRAM_ENDED = "the program ended"  # what a session reports when there is no better reason
 
 
 class Unusable(ClusterproofError):  # noqa: N818 - an outcome for the whole run
-    """A connection that reaches no node at all, whatever the nodes are; the message is a line that says what to do."""
+    """A connection that can reach no node at all; the one-line message says what to do."""
 
 
 class Connection:
-    """Runs one program on many nodes; `run` is what each has of its own, and for the rest there is a default.
+    """Runs one program on many nodes; subclasses implement `run`, everything else has a default.
 
-    A command of more than `ARGUMENT` characters is run as `script_of` has it.
+    A command of more than `ARGUMENT` characters is run as `script_of` converts it.
     """
 
-    takes_stdin: bool = True  # one that gives a program no standard input gets all of it as one command line
+    takes_stdin: bool = True  # without standard input, a program is sent whole as one command line
 
     def run(
         self,
@@ -56,46 +56,46 @@ class Connection:
         limits: Limits,
         answered: Callable[[Target, Answer], None],
     ) -> None:
-        """Run `program` once on each target and call `answered` once for each, from any thread.
+        """Run `program` once on each target, calling `answered` once for each, from any thread.
 
-        Never raises for what one node does: that is an Answer with `unreached`. Raises Unusable.
+        Never raises for a single node: its Answer has `unreached`. Raises Unusable.
         """
         raise NotImplementedError
 
     def program(self) -> Program | None:
-        """What it runs whatever collectors are asked for; None: those."""
+        """The program to run regardless of which collectors are requested; None: build one for them."""
         return None
 
     def longest_program(self, _limits: Limits) -> int | None:
-        """How many characters of a program it takes; None: all. A command is one argument, unless it says so."""
+        """The maximum length of a program in characters; None: unlimited. By default a command is one argument."""
         if self.takes_stdin:
             return None
-        from clusterproof.plugins.agent.packing import ARGUMENT  # which a prolog does not need
+        from clusterproof.plugins.agent.packing import ARGUMENT  # not needed by a prolog
 
         return ARGUMENT
 
     def carries(self, _limits: Limits) -> int:
-        """How many characters of an answer arrive complete; 0: all."""
+        """How many characters of an answer arrive complete; 0: unlimited."""
         return 0
 
     def leave(self, _targets: Sequence[Target]) -> bool:
-        """End what still runs on these nodes, and all that it has started; False where it cannot."""
+        """Kill what still runs on these nodes, and everything it started; False if it cannot."""
         return False
 
     def abandon(self) -> None:
-        """Clean up what would be left if the process ended in the middle of `run`."""
+        """Clean up what would be left behind if the process ended during `run`."""
 
     def under_load(self) -> Connection:
-        """The connection that loads the nodes that this one visits: it requests the devices that it uses."""
+        """The connection for loading the nodes that this one visits: it requests the devices that it uses."""
         return self
 
     def unavailable(self, _targets: Sequence[Target], _settings: Mapping[str, str]) -> Mapping[str, str]:
-        """Which nodes cannot be loaded now, and why, as far as that is known beforehand. Raises Unusable."""
+        """Which nodes cannot be loaded now, and why, as far as known beforehand. Raises Unusable."""
         return {}
 
 
 class _Adopted(Connection):
-    """Another author's object with a `run`, and what else of a Connection it has."""
+    """Wraps a third-party object that has `run`, and maybe other attributes of a Connection."""
 
     def __init__(self, own: Any) -> None:
         self._own = own
@@ -104,17 +104,17 @@ class _Adopted(Connection):
                 setattr(self, name, getattr(own, name))
 
     def under_load(self) -> Connection:
-        """Its own, adopted too."""
+        """The wrapped object's own, wrapped too."""
         return adopted(self._own.under_load()) if hasattr(self._own, "under_load") else self
 
 
 def adopted(own: object) -> Connection:
-    """An object that runs programs on nodes, with the defaults of a Connection for what it does not say."""
+    """An object that runs programs on nodes, with Connection's defaults for what it lacks."""
     return own if isinstance(own, Connection) else _Adopted(own)
 
 
 def connection_for(name: str) -> Connection:
-    """The connection of that name; nothing else is imported for it. Raises LookupError for one that is not known."""
+    """The connection of that name; only its module is imported. Raises LookupError for an unknown name."""
     kind = CONNECTIONS.get(name)
     if kind is None or not kind.is_live:
         known = ", ".join(name for name, kind in CONNECTIONS.items() if kind.is_live)
@@ -124,44 +124,44 @@ def connection_for(name: str) -> Connection:
     return connection
 
 
-BEAT_S = 30.0  # between signs of life to the program, which ends without them
+BEAT_S = 30.0  # between keepalives to the program, which exits without them
 BEAT = b"\n"
 
-Received = Callable[[bytes], object]  # takes a piece of its output; what it raises ends the session
+Received = Callable[[bytes], object]  # takes a piece of output; an exception from it ends the session
 
 
 class Sessions(Protocol):
-    """Those of a cluster."""
+    """The sessions of a cluster."""
 
-    has_input: bool  # whether the programs get signs of life over their input; else they get none
+    has_input: bool  # whether programs get keepalives on their standard input; else they get no input
 
     def open(self, text: str) -> None:
-        """Be ready for programs with this text on their input. Raises Unusable."""
+        """Prepare to run programs that read this text. Raises Unusable."""
 
     def on_node(self, interrupted: Callable[[str], object]) -> NodeSession:
-        """The session of one node; it says there why nothing comes for a while, where it does not end for that."""
+        """The session of one node; it calls `interrupted` with the reason for a silence that does not end it."""
 
     def close(self) -> None:
-        """Let all end, at once."""
+        """End all sessions at once."""
 
 
 class NodeSession(Protocol):
-    """One node's."""
+    """The session of one node."""
 
-    has_input: bool  # as its Sessions
+    has_input: bool  # as in Sessions
 
     def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str | Future[str]:
-        """Run the program until it ends, is told to, or sends nothing for `dead_s`; why it ended, in words.
+        """Run the program until it ends, `end` is called, or nothing arrives for `dead_s`; returns the reason it ended.
 
-        A Future where no thread is needed to wait for that.
+        A Future if no thread is needed to wait for it.
         """
 
     def end(self) -> None:
-        """Let it end; from any thread. It does not run again."""
+        """End the program, from any thread. It does not run again."""
 
 
 class SessionPerNode:
-    """A session for each node, made by itself: nothing is shared, and each is told to end."""
+    """Independent sessions, one per node: nothing is shared, and each is ended by itself."""
 
     has_input = True
 
@@ -169,18 +169,18 @@ class SessionPerNode:
         self._make = make
 
     def open(self, text: str) -> None:
-        """As Sessions has it: nothing is to be made ready."""
+        """As in Sessions: nothing needs to be prepared."""
 
     def on_node(self, interrupted: Callable[[str], object]) -> NodeSession:  # noqa: ARG002 - they end when they are cut
-        """As Sessions has it."""
+        """As in Sessions."""
         return self._make()
 
     def close(self) -> None:
-        """As Sessions has it."""
+        """As in Sessions."""
 
 
 def sessions_for(connection: str, limits: Limits) -> Sessions:
-    """The sessions on nodes that are reached so. Raises LookupError where a connection has none."""
+    """The sessions on nodes reached by this connection. Raises LookupError if it has none."""
     kind = CONNECTIONS.get(connection)
     if kind is None or not kind.sessions:
         raise LookupError(f"no program stays on nodes by {connection!r}{f': {kind.why_no_sessions}' if kind else ''}")

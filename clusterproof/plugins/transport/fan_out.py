@@ -1,4 +1,4 @@
-"""Visits many nodes at once, each in a thread of its own, none held up by another; and who has not answered yet."""
+"""Visits many nodes at once, each in its own thread, so that none delays another; and tracks who has not answered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clusterproof.plugins.transport import Answer
 
 
 class Visit(Protocol):
-    """One node's turn."""
+    """The visit of one node."""
 
     deadline: float  # time.monotonic(); the visit may move it
 
@@ -26,7 +26,7 @@ class Visit(Protocol):
         """Visit the node; called in a thread of its own."""
 
     def abandon(self) -> None:
-        """End the visit from outside, as far as that is possible; returns at once."""
+        """Abort the visit from another thread, as far as possible; returns at once."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ def fan_out(
 ) -> None:
     """Visit every target, `fanout` at a time; `begin` and `answered` are called on the calling thread.
 
-    A visit past its deadline is answered as timed out, abandoned and not waited for: its thread is a daemon.
+    A visit past its deadline is answered as timed out and abandoned without waiting: its thread is a daemon.
     """
     waiting = deque(enumerate(targets))
     running: dict[int, _RunningVisit] = {}
@@ -68,7 +68,7 @@ def _start(number: int, visit: Visit, answers: SimpleQueue[tuple[int, Answer]]) 
     def make() -> None:
         try:
             answer = visit.make()
-        except Exception as problem:  # a fault of ours costs one node, not the run
+        except Exception as problem:  # a bug of ours costs one node, not the run
             answer = Answer(unreached=Unreached.LOST, detail=f"{type(problem).__name__}: {problem}")
         answers.put((number, answer))
 
@@ -81,7 +81,7 @@ def _start(number: int, visit: Visit, answers: SimpleQueue[tuple[int, Answer]]) 
 def _next_answers(
     running: dict[int, _RunningVisit], answers: SimpleQueue[tuple[int, Answer]]
 ) -> list[tuple[int, Answer]]:
-    """The next answer, or those of the visits whose deadline has passed."""
+    """The next answer, or timeouts for visits whose deadline has passed."""
     next_deadline = min(begun.visit.deadline for begun in running.values())
     try:
         return [answers.get(timeout=max(next_deadline - time.monotonic(), 0.0))]
@@ -101,13 +101,13 @@ def _too_late(seconds: float) -> Answer:
     return Answer(unreached=Unreached.TIMED_OUT, detail=f"abandoned: no end after {seconds:.0f} s", seconds=seconds)
 
 
-LINE_S = 10.0  # between two lines that say who is awaited, where there is no terminal
+LINE_S = 10.0  # between two lines on pending nodes, if there is no terminal
 MAX_NAMES = 60  # characters
-FEW, FEW_OF_MANY, MAX_NAMED = 4, 0.1, 32  # nodes, of all, at most: only so many are named
+FEW, FEW_OF_MANY, MAX_NAMED = 4, 0.1, 32  # nodes, share of all, maximum: the limits up to which nodes are named
 
 
 class PendingNodes:
-    """Who has not answered yet, in words; answers come from many threads."""
+    """Describes which nodes have not answered yet; answers arrive from many threads."""
 
     def __init__(self, doing: str, names: list[str], *, are_named: bool) -> None:
         self._doing, self._names, self._are_named = doing, names, are_named
@@ -116,7 +116,7 @@ class PendingNodes:
         self._lock = threading.Lock()
 
     def answered(self, evidence: NodeEvidence) -> None:
-        """Note an answer, or that there is none to come."""
+        """Count an answer, or a node that will give none."""
         with self._lock:
             if not self._awaited:
                 self._awaited, self._unreached = dict.fromkeys(self._names), 0
@@ -125,12 +125,12 @@ class PendingNodes:
 
     @property
     def total(self) -> int:
-        """How many are asked."""
+        """How many nodes are asked."""
         return len(self._names)
 
     @property
     def done(self) -> int:
-        """How many are waited for no more."""
+        """How many are no longer awaited."""
         return len(self._names) - len(self._awaited)
 
     @property

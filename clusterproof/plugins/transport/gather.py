@@ -1,4 +1,4 @@
-"""One probe per node, all nodes at once: from a cluster to what every node returned."""
+"""Runs the probe on all nodes of a cluster at once, and returns what every node answered."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from clusterproof.plugins.agent.parts import Parts
 
-MAY_ANSWER = (None, Unreached.CUT, Unreached.GARBLED, Unreached.TIMED_OUT)  # another program, after one that ended so
+MAY_ANSWER = (None, Unreached.CUT, Unreached.GARBLED, Unreached.TIMED_OUT)  # another program may still succeed
 OF_ITS_COMMAND = (Unreached.CUT, Unreached.GARBLED, Unreached.LOST, Unreached.NO_PYTHON, Unreached.TIMED_OUT)
-OnAnswer = Callable[[NodeEvidence], "NodeEvidence | None"]  # what is kept of it, where that is not itself
+OnAnswer = Callable[[NodeEvidence], "NodeEvidence | None"]  # returns what to keep, if not the evidence itself
 
 
 def gather(
@@ -32,9 +32,9 @@ def gather(
     on_answer: OnAnswer,
     further: Sequence[Path] = (),
 ) -> dict[str, NodeEvidence]:
-    """Probe every node once; `on_answer` is called for each as it answers, one at a time.
+    """Probe every node once; `on_answer` is called for each answer, one at a time.
 
-    `further` are files of third parties, each a collector that always runs. A node that does not answer is evidence
+    `further` are files of third parties, each a collector that always runs. A node that does not answer has evidence
     too: every node of the cluster is in the result.
     """
     options = replace(options, room=connection.carries(limits))
@@ -44,7 +44,7 @@ def gather(
     own = connection.program()
     if own:
         return ask(cluster, connection, own, limits, on_answer, wanted)
-    from clusterproof.plugins.agent.parts import parts  # a prolog needs no payload
+    from clusterproof.plugins.agent.parts import parts  # not needed by a prolog
 
     programs = parts(wanted, options, further, connection.takes_stdin, connection.longest_program(limits))
     if len(programs.programs) == 1 and not programs.left_out:
@@ -53,7 +53,7 @@ def gather(
 
 
 def _of_container(on_answer: OnAnswer) -> OnAnswer:
-    """Take what the command that begins a container says for its word: it is none of the node's."""
+    """Treat output of the command that starts a container as coming from it, not from the node."""
 
     def answered(evidence: NodeEvidence) -> NodeEvidence:
         if evidence.unreached in OF_ITS_COMMAND:
@@ -72,7 +72,7 @@ def ask(
     collectors: Iterable[str] = (),
 ) -> dict[str, NodeEvidence]:
     """Run a program with these collectors on every node; `on_answer` takes each answer, one at a time."""
-    import threading  # a prolog asks but one node
+    import threading  # a prolog asks only one node
 
     gathered: dict[str, NodeEvidence] = {}
     lock, began = threading.Lock(), time.time()
@@ -92,9 +92,9 @@ def ask(
 def _ask_for_each(
     cluster: Cluster, connection: Connection, parts: Parts, limits: Limits, on_answer: OnAnswer
 ) -> dict[str, NodeEvidence]:
-    """Run several programs on every node, one after another; one that is not reached is not asked again.
+    """Run several programs on every node, one after another; a node that is not reached is not asked again.
 
-    Where the cluster lets nobody in any more, what came before stays. Raises Unusable where nothing came.
+    If the cluster becomes unusable, earlier answers are kept. Raises Unusable if there are none.
     """
     from clusterproof.plugins.agent.parts import joined
 
@@ -125,9 +125,9 @@ def _ask_for_each(
 
 
 def evidence_of(target: Target, answer: Answer, nonce: str, collectors: Iterable[str] = ()) -> NodeEvidence:
-    """What one answer holds for these collectors, decoded strictly; one that cannot be decoded is a node not reached.
+    """Decode one answer for these collectors strictly; a node whose answer cannot be decoded counts as not reached.
 
-    Of an answer that was truncated, and not lost with its connection, the complete collectors are kept.
+    If an answer was truncated, but not by a lost connection, its complete collectors are kept.
     """
     from clusterproof.plugins.agent.frame import decode
 
@@ -143,13 +143,13 @@ def evidence_of(target: Target, answer: Answer, nonce: str, collectors: Iterable
             too_long=answer.too_long,
         )
     if not was_cut:
-        return evidence  # a connection that breaks after the whole answer came does no harm
+        return evidence  # a connection that breaks after the whole answer does no harm
     cut = Collected(Status.CUT, detail=answer.detail or evidence.detail, too_long=answer.too_long)
     return replace(evidence, collectors={**dict.fromkeys(collectors, cut), **evidence.collectors})
 
 
 def replay(folder: Path, cluster: Cluster) -> dict[str, NodeEvidence]:
-    """Read a recording: what every node of the cluster returned then."""
+    """Read a recording: what every node of the cluster returned at the time."""
     return {evidence.node: evidence for evidence in replayed(folder, cluster)}
 
 

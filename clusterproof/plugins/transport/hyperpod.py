@@ -1,7 +1,7 @@
-"""Nodes of a HyperPod cluster, through SSM: one session each, with AWS's own session-manager-plugin for its data.
+"""Reaches HyperPod nodes through SSM: one session each, whose data AWS's own session-manager-plugin carries.
 
-SSM gives such a node no standard input, no exit status and no terminal, splits the command line into words itself, and
-adds lines of its own around the output: the program is one argument, and its answer a frame that survives that.
+SSM offers no standard input, exit status or terminal on such a node, splits the command line into words itself, and
+adds its own lines to the output: so the program is one argument, and its answer a frame that survives that.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ PLUGIN = "session-manager-plugin"
 DOCUMENT = "AWS-StartNonInteractiveCommand"
 REASON = "clusterproof: reads the state of the node"
 STARTS_PER_S = 3.0  # AWS's own tools assume 3 StartSession a second for an account (reference: aws.md §11)
-ATTEMPTS = 4  # of one node; each fails in ways that pass: no word at all, an internal error
+ATTEMPTS = 4  # for one node; transient failures are retried: no output at all, an internal error
 PASSING = (b"i/o timeout", b"InternalServerError")
-RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"  # the variable in which the plugin is given a session's token
-TAKES_RESPONSE = (1, 2, 536, 0)  # since this version; older ones only as an argument (its RELEASENOTES.md)
+RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"  # the variable that passes a session's token to the plugin
+TAKES_RESPONSE = (1, 2, 536, 0)  # since this version; older ones only take an argument (its RELEASENOTES.md)
 VERSION_S = 10.0
 OF_THE_PLUGIN = re.compile(rb"(?:Starting|Exiting) session with \S{1,20}: \S{1,200}")
 MISSING = (
@@ -47,7 +47,7 @@ class Hyperpod(Connection):
     takes_stdin = False
 
     def longest_program(self, _limits: Limits) -> int:
-        """What one StartSession takes."""
+        """What one StartSession accepts."""
         return LONGEST_PROGRAM
 
     def run(
@@ -57,7 +57,7 @@ class Hyperpod(Connection):
         limits: Limits,
         answered: Callable[[Target, Answer], None],
     ) -> None:
-        """Run `program` once on each target. Raises Unusable where there is no plugin or no account."""
+        """Run `program` once on each target. Raises Unusable without the plugin or an account."""
         plugin = shutil.which(PLUGIN)
         if plugin is None:
             raise Unusable(MISSING)
@@ -78,22 +78,22 @@ class Hyperpod(Connection):
 
 @dataclass(frozen=True, slots=True)
 class SsmSessions:
-    """How a session is opened, read and closed."""
+    """Opens, reads and closes SSM sessions."""
 
     account: Account
     plugin: str
     profile: str
 
     def start(self, target: str, command: str) -> dict[str, str]:
-        """Open a session; what the plugin needs to know of it. Raises AwsError."""
+        """Open a session; returns what the plugin needs to know. Raises AwsError."""
         session = self.account.call("ssm", "start_session", **_request(target, command))
         return {key: str(session[key]) for key in ("SessionId", "TokenValue", "StreamUrl")}
 
     def read(self, session: dict[str, str], target: str, command: str) -> subprocess.Popen[bytes]:
-        """The plugin, running: it prints what the command on the node prints, and ends with it.
+        """Start the plugin: it prints what the command on the node prints, and exits with it.
 
-        It ends the session at the end of its standard input, which is therefore a pipe that is held open. The token
-        that opens the session is in its environment: arguments are shown to everybody.
+        It ends the session when its standard input closes, which is therefore a pipe that is held open. The token that
+        opens the session is passed in the environment, because any user can see arguments.
         """
         command_line = [
             self.plugin,
@@ -114,13 +114,13 @@ class SsmSessions:
         )
 
     def end(self, session: dict[str, str]) -> None:
-        """Close a session; where that fails, SSM's own idle limit closes it."""
+        """Close a session; if that fails, SSM's own idle limit closes it."""
         with suppress(AwsError):
             self.account.call("ssm", "terminate_session", SessionId=session["SessionId"])
 
 
 def _look_at_version(plugin: str) -> None:
-    """Raises Unusable for a plugin that would need the token among its arguments."""
+    """Raises Unusable for a plugin version that takes the token only as an argument."""
     try:
         ran = subprocess.run([plugin, "--version"], capture_output=True, text=True, timeout=VERSION_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as problem:
@@ -143,7 +143,7 @@ def _request(target: str, command: str) -> dict[str, object]:
 
 @dataclass(slots=True)
 class SessionVisit:
-    """One node's turn: a session, and another where the first failed in a way that passes."""
+    """The visit of one node: a session, and another if the first failed transiently."""
 
     sessions: SsmSessions
     target: Target
@@ -170,7 +170,7 @@ class SessionVisit:
         return answer
 
     def abandon(self) -> None:
-        """End the visit from outside."""
+        """Abort the visit from another thread."""
         self._is_over = True
         if self._running:
             _kill(self._running)
@@ -193,7 +193,7 @@ class SessionVisit:
 
 
 def _may_pass(answer: Answer) -> bool:
-    """Whether another session may bring what this one did not: no word of the program, or a passing error."""
+    """Whether another session may succeed: the program printed nothing, or the error is transient."""
     if answer.unreached:
         return answer.unreached is Unreached.LOST
     return any(passing in answer.output for passing in PASSING) or not OF_THE_PLUGIN.sub(b"", answer.output).strip()
@@ -210,7 +210,7 @@ def _why(problem: AwsError) -> Unreached:
 
 
 def _read(plugin: subprocess.Popen[bytes], most_bytes: int) -> bytes:
-    """All that the plugin prints, to a limit."""
+    """Read all that the plugin prints, up to a limit."""
     assert plugin.stdout
     output = bytearray()
     with plugin.stdout:
@@ -223,7 +223,7 @@ def _read(plugin: subprocess.Popen[bytes], most_bytes: int) -> bytes:
 
 
 def _kill(plugin: subprocess.Popen[bytes]) -> None:
-    """End the plugin with its group, bury it, and close its standard input."""
+    """Kill the plugin and its group, reap it, and close its standard input."""
     if plugin.poll() is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(plugin.pid, signal.SIGKILL)
@@ -234,7 +234,7 @@ def _kill(plugin: subprocess.Popen[bytes]) -> None:
 
 
 class StartRate:
-    """Lets one start through each 1/`per_s` seconds. Safe to use from several threads."""
+    """Limits starts to one per 1/`per_s` seconds. Thread-safe."""
 
     def __init__(
         self, per_s: float, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
@@ -246,7 +246,7 @@ class StartRate:
         self._lock = threading.Lock()
 
     def wait(self) -> float:
-        """Wait for one's turn; the seconds that it took."""
+        """Wait for the next slot; returns the seconds waited."""
         with self._lock:
             now = self._now()
             turn = max(now, self._next)

@@ -1,4 +1,4 @@
-"""This machine, through a shell of its own: no daemon, no login, the same in a container."""
+"""Reaches this machine through a shell: no daemon, no login, the same in a container."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from clusterproof.plugins.transport import (
 
 _SHELL = "/bin/sh"
 _CHUNK_BYTES = 65536
-_END_S = 2.0  # for a program to end by itself, once its input has
-_QUIET_S = 0.5  # how long to listen on once the shell has ended: what it left behind may hold its output open
+_END_S = 2.0  # for a program to exit by itself once its input has closed
+_QUIET_S = 0.5  # how long to keep reading after the shell has ended: processes left behind may hold its output open
 
 
 class Local(Connection):
-    """Runs the program as a child process, which never outlives its deadline."""
+    """Runs the program as a child process that never outlives its deadline."""
 
     def run(
         self,
@@ -71,7 +71,7 @@ def _answer(program: Program, limits: Limits) -> Answer:
 
 
 def _converse(shell: subprocess.Popen[bytes], stdin: bytes, deadline: float, most_bytes: int) -> tuple[bytes, bool]:
-    """The output, and whether it ended in time. Writes and reads at once, so that no side waits for ever."""
+    """The output, and whether it ended in time. Reads and writes concurrently, so that neither side blocks."""
     assert shell.stdin is not None
     assert shell.stdout is not None
     output = bytearray()
@@ -102,12 +102,12 @@ def _converse(shell: subprocess.Popen[bytes], stdin: bytes, deadline: float, mos
 
 
 def _has_ended(shell: subprocess.Popen[bytes]) -> bool:
-    """Whether the shell has ended; it is not reaped, so that its process group's number stays its own."""
+    """Whether the shell has ended; it is not reaped, so that its process group's number is not reused."""
     return os.waitid(os.P_PID, shell.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _send(stdin: IO[bytes], unsent: memoryview) -> memoryview:
-    """What is still to be sent; nothing where nobody reads any more."""
+    """What remains to be sent; nothing if the reader is gone."""
     try:
         return unsent[os.write(stdin.fileno(), unsent[:_CHUNK_BYTES]) :]
     except BlockingIOError:
@@ -117,7 +117,7 @@ def _send(stdin: IO[bytes], unsent: memoryview) -> memoryview:
 
 
 def _end(shell: subprocess.Popen[bytes]) -> None:
-    """Kill the whole group, and do not wait for what cannot be killed."""
+    """Kill the whole group, without waiting for what cannot be killed."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(shell.pid, signal.SIGKILL)
     for pipe in (shell.stdin, shell.stdout):
@@ -133,12 +133,12 @@ def _close(pipe: IO[bytes] | None) -> None:
 
 
 def sessions(_limits: Limits) -> SessionPerNode:
-    """Those of this machine."""
+    """The sessions on this machine."""
     return SessionPerNode(LocalSession)
 
 
 class LocalSession:
-    """On this machine."""
+    """A session on this machine."""
 
     has_input = True
 
@@ -146,7 +146,7 @@ class LocalSession:
         self._is_over, self._woken = os.pipe()
 
     def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str:  # noqa: ARG002
-        """As NodeSession has it."""
+        """As in NodeSession."""
         try:
             shell = subprocess.Popen(
                 ["/bin/sh", "-c", program.command],
@@ -189,12 +189,12 @@ class LocalSession:
                 received(piece)
 
     def end(self) -> None:
-        """As NodeSession has it."""
+        """As in NodeSession."""
         os.write(self._woken, BEAT)
 
 
 def _end_session(shell: subprocess.Popen[bytes]) -> None:
-    """Its input ends, and with that the program; what does not go by itself is killed."""
+    """Close its input, which ends the program; kill it if it does not exit."""
     for pipe in (shell.stdin, shell.stdout):
         with contextlib.suppress(OSError):
             if pipe:

@@ -1,4 +1,4 @@
-"""EC2 instances through SSM's own fan-out: one SendCommand for up to 50 of them, each answer fetched as it is ready."""
+"""Reaches EC2 instances through SSM: one SendCommand for up to 50 of them, each answer fetched when it is ready."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from clusterproof.plugins.transport import Answer, Connection, Limits, Program, 
 
 DOCUMENT = "AWS-RunShellScript"
 AT_ONCE = 50  # instance ids that one SendCommand takes
-BATCHES = 8  # on their way at once
-LONGEST_PROGRAM = 60_000  # characters: of all of a command's parameters Systems Manager takes 65,535
+BATCHES = 8  # in progress at once
+LONGEST_PROGRAM = 60_000  # characters: Systems Manager takes 65,535 for all of a command's parameters
 SHOWN_CHARACTERS = 24_000  # of an answer; the rest is only in S3
-BESIDE_CHARACTERS = 1_000  # that may be printed before an answer or within it
+BESIDE_CHARACTERS = 1_000  # room for other output before or within an answer
 LEAST_DELIVERY_S = 30  # SendCommand's TimeoutSeconds
-LOOK_S = 1.0  # between looks at which instances have answered
+LOOK_S = 1.0  # between checks for instances that have answered
 WAITS = ("Pending", "InProgress", "Delayed", "Cancelling")
 CUT_MARK = "--output truncated--"
 _UNREACHED = {
@@ -42,11 +42,11 @@ class Ssm(Connection):
     takes_stdin = False
 
     def longest_program(self, _limits: Limits) -> int:
-        """What one SendCommand takes."""
+        """What one SendCommand accepts."""
         return LONGEST_PROGRAM
 
     def carries(self, limits: Limits) -> int:
-        """What SSM shows of an answer, less what may be printed beside it; all where it goes to S3."""
+        """What SSM shows of an answer, minus room for other output; unlimited if it goes to S3."""
         return 0 if limits.settings.get("ssm_output") else SHOWN_CHARACTERS - BESIDE_CHARACTERS
 
     def run(
@@ -56,7 +56,7 @@ class Ssm(Connection):
         limits: Limits,
         answered: Callable[[Target, Answer], None],
     ) -> None:
-        """Run `program` once on each target. Raises Unusable where there is no account."""
+        """Run `program` once on each target. Raises Unusable without an account."""
         try:
             account = Account(limits.settings.get("region", ""), limits.settings.get("profile", ""))
             online = _online(account, [target.address for target in targets])
@@ -73,14 +73,14 @@ class Ssm(Connection):
             try:
                 list(pool.map(lambda batch: _run_batch(account, batch, program, limits, answered, is_over), batches))
             finally:
-                is_over.set()  # interrupted: nobody waits for what is under way
+                is_over.set()  # interrupted: nobody waits for pending commands
 
 
 NOT_REGISTERED = "not registered with Systems Manager; expected its agent online, and an instance profile that lets it"
 
 
 def _online(account: Account, ids: Sequence[str]) -> frozenset[str]:
-    """Those instances whose agent is there: one that is not makes SendCommand refuse the whole batch."""
+    """The instances whose agent is online: SendCommand refuses a whole batch because of one that is not."""
     online: set[str] = set()
     for first in range(0, len(ids), AT_ONCE):
         filters = [{"Key": "InstanceIds", "Values": list(ids[first : first + AT_ONCE])}]
@@ -91,7 +91,7 @@ def _online(account: Account, ids: Sequence[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A command on its way: to which instances, and where its long answers go."""
+    """A command in progress: its instances, and where its long answers go."""
 
     command_id: str
     targets: Mapping[str, Target]
@@ -128,7 +128,7 @@ def _run_batch(
 
 
 def _send(account: Account, batch: Sequence[Target], program: Program, limits: Limits) -> _Sent:
-    """Raises AwsError."""
+    """Send the command. Raises AwsError."""
     bucket, _, prefix = limits.settings.get("ssm_output", "").removeprefix("s3://").partition("/")
     output = {"OutputS3BucketName": bucket, "OutputS3KeyPrefix": prefix or "clusterproof"} if bucket else {}
     sent = account.call(
@@ -147,7 +147,7 @@ def _send(account: Account, batch: Sequence[Target], program: Program, limits: L
 
 
 def _ended(account: Account, sent: _Sent) -> Iterator[tuple[str, str]]:
-    """The instances that are done, with the word for how. A look that fails is made again."""
+    """The instances that are done, with their status. A failed request is repeated."""
     try:
         for row in account.listed("ssm", "list_command_invocations", "CommandInvocations", CommandId=sent.command_id):
             status = str(row.get("StatusDetails") or row["Status"]).replace(" ", "")
@@ -180,7 +180,7 @@ LONGER = f"its answer is longer than the {SHOWN_CHARACTERS:,} characters that SS
 
 
 def _stored(account: Account, sent: _Sent, instance: str) -> bytes:
-    """The whole output, out of S3: whoever may write there can put anything. Raises AwsError."""
+    """The whole output from S3, which is not trusted: others may have write access there. Raises AwsError."""
     key = f"{sent.prefix}/{sent.command_id}/{instance}/awsrunShellScript/0.awsrunShellScript/stdout"
     output = bytearray()
     for piece in account.stored(sent.bucket, key):

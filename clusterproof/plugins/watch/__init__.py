@@ -1,7 +1,7 @@
-"""`clusterproof watch`: the same checks, evaluated again whenever a node reports something that they depend on.
+"""`clusterproof watch`: evaluates the same checks again whenever a node reports something they depend on.
 
-Here: when something is said. Events are at once and once; states when they last, and again when they are over. It
-reads no clock, and knows only the seconds that are passed in.
+This module decides when something is reported: events once, immediately; states when they last, and again when they are
+over. It reads no clock and only knows the times that are passed in.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch.timing import TIMING, Timing
 
-MAX_OPEN = 512  # of one node: more is one thing that is broken
-TOO_MANY = "watch.findings"  # the rule of that, which always has room
+MAX_OPEN = 512  # of one node: with more, one thing is broken
+TOO_MANY = "watch.findings"  # the rule that reports too many, which always has room
 
 
 class ChangeKind(str, Enum):
-    """What is said of a state."""
+    """What happened to a state."""
 
     OPENED = "opened"
-    HAPPENED = "happened"  # and is over at once
-    WORSE = "worse"  # it is a fail now
+    HAPPENED = "happened"  # an event, over at once
+    WORSE = "worse"  # now a failure
     CLOSED = "closed"
     FLAPPING = "flapping"
 
 
-ALSO = "; also "  # between the things that one message names
+ALSO = "; also "  # separates the things that one message names
 
 
 @record
 class Key:
-    """What a state is of: a node, its device if any, and the rule: a check's id where it is a check's verdict."""
+    """The identity of a state: node, device if any, and rule: a check's id if it is a check's verdict."""
 
     node: str
     device: str
@@ -43,7 +43,7 @@ class Key:
 
 @record
 class RuleResult:
-    """What a rule says of a device now; `findings` counts the things that the message names."""
+    """What a rule finds on a device now; `findings` counts the things that the message names."""
 
     verdict: Verdict
     message: str
@@ -59,7 +59,7 @@ FULL = RuleResult(
 
 @record
 class Change:
-    """A line to say, in seconds by the clock of who watches; `findings` as of its rule's result."""
+    """A line to print, with a time in seconds of the watcher's clock; `findings` as in RuleResult."""
 
     kind: ChangeKind
     key: Key
@@ -74,10 +74,10 @@ class _State:
     result: RuleResult
     recent_ticks: deque[bool]
     is_open: bool = False
-    is_fail: bool = False  # at any time since it was opened
-    most_findings: int = 0  # at any time since then
+    is_fail: bool = False  # at any time while open
+    most_findings: int = 0  # maximum while open
     is_flapping: bool = False
-    is_evaluated: bool = True  # since it was resumed
+    is_evaluated: bool = True  # since the watch was resumed
     clean: int = 0
     opened_at: list[float] = field(default_factory=list)
 
@@ -91,25 +91,29 @@ class States:
     def __init__(self, timing: Timing = TIMING) -> None:
         self._timing = timing
         self._of: dict[str, dict[Key, _State]] = {}
-        self._full: set[str] = set()  # nodes of which something was not said for want of room
+        self._full: set[str] = set()  # nodes with states that were not reported because there were too many
 
     @property
     def open(self) -> Mapping[Key, RuleResult]:
-        """What is open now."""
+        """The open states."""
         return {key: state.result for states in self._of.values() for key, state in states.items() if state.is_open}
 
     def open_of(self, node: str) -> Mapping[Key, RuleResult]:
-        """What is open now of one node."""
+        """The open states of one node."""
         return {key: state.result for key, state in self._of.get(node, {}).items() if state.is_open}
+
+    def has_any(self, node: str) -> bool:
+        """Whether there is anything of a node that is open, may open or was open lately; from any thread."""
+        return bool(self._of.get(node))
 
     @property
     def opened_at(self) -> Mapping[Key, float]:
-        """When what is open now was opened last."""
+        """When each open state was last opened."""
         every = ((key, state) for states in self._of.values() for key, state in states.items())
         return {key: state.opened_at[-1] for key, state in every if state.is_open and state.opened_at}
 
     def resume(self, changes: Iterable[Change], now: float) -> None:
-        """Go on from what another watch has said, in its order, in seconds by the clock of this one."""
+        """Continue from the changes of an earlier watch, in its order, with times of this one's clock."""
         said_at: dict[Key, float] = {}
         for change in changes:
             said_at[change.key] = min(change.time_s, now)
@@ -131,7 +135,7 @@ class States:
         for states in list(self._of.values()):
             for key, state in list(states.items()):
                 state.is_evaluated = False
-                if state.is_flapping:  # when it has opened since was not said
+                if state.is_flapping:  # when it opened since then was not reported
                     state.opened_at = [said_at.get(key, now)] * (self._timing.flaps_times + 1)
                 if not state.is_open:
                     self._drop(key, state, now)
@@ -144,9 +148,9 @@ class States:
         now: float,
         unknown: frozenset[tuple[str, str]] = frozenset(),
     ) -> list[Change]:
-        """What rules say of a node that are evaluated whenever something happens: said at once, and closed at once.
+        """Apply results of rules that are evaluated on each event: reported at once, and closed at once.
 
-        `unknown` are the devices for which a rule could not be evaluated now: nothing of theirs is over.
+        `unknown` are the devices for which a rule could not be evaluated now: their states stay open.
         """
         changes: list[Change] = []
         for key, state in list(self._of.get(node, {}).items()):
@@ -164,7 +168,7 @@ class States:
     def tick(
         self, node: str, rules: frozenset[str], results: RuleResults, now: float, fails_ticks: int | None = None
     ) -> list[Change]:
-        """What rules say of a node that are evaluated at each tick: said when it lasts, a fail after so many ticks."""
+        """Apply results of rules evaluated at each tick: reported if they last, a failure after so many ticks."""
         changes: list[Change] = []
         for key, state in list(self._of.get(node, {}).items()):
             if key.rule in rules and (key.device, key.rule) not in results:
@@ -186,7 +190,7 @@ class States:
         return changes
 
     def settle(self, now: float) -> list[Change]:
-        """What flapped, and has not opened for so long that it does no more: open, or over. Nodes with too many."""
+        """Resolve states that have stopped flapping, as open or over, and report nodes with too many states."""
         changes = []
         for node in list(self._full):
             if not self._is_full(node):
@@ -217,7 +221,7 @@ class States:
         return len(states) >= MAX_OPEN and len(states) - (Key(node, "", TOO_MANY) in states) >= MAX_OPEN
 
     def _open_or_worsen(self, key: Key, state: _State, result: RuleResult, now: float) -> Iterator[Change]:
-        """It holds: say so where it was closed, has become a fail, or has come to more than was said."""
+        """The rule holds: report it if the state was closed, became a failure, or now has more findings."""
         state.result, state.is_evaluated = result, True
         if not state.is_open:
             state.is_open, was_flapping = True, state.is_flapping
@@ -239,7 +243,7 @@ class States:
             yield Change(ChangeKind.CLOSED, key, last.verdict, last.message, now, last.findings)
 
     def _drop(self, key: Key, state: _State, now: float) -> None:
-        """Forget a closed state, once it cannot count as flapping any more."""
+        """Forget a closed state once it can no longer count as flapping."""
         if not state.is_flapping and not self._has_opened_lately(state, now):
             self._of[key.node].pop(key, None)
 

@@ -1,4 +1,4 @@
-"""`clusterproof watch`: its options, which of them make no sense, and the watch of a cluster while it works."""
+"""The command line of `clusterproof watch`: its options, their validation, and the run of the watch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path
 
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.catalog import Catalog
-from clusterproof.plugins.core.cluster import Cluster, InventoryError
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
@@ -23,33 +24,28 @@ from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verd
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.kubernetes import HOST
-from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.options import LEAST_S, MOST_S
 from clusterproof.plugins.options.table import Joined
 from clusterproof.plugins.policy import find_policy, refuse_empty, refuse_unknown
 from clusterproof.plugins.training_run.formats.placement import write_pods
-from clusterproof.plugins.transport import Limits, Unusable
+from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.srun import submit_host
 from clusterproof.plugins.transport.srun.connection import JOB
 from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.evaluator import Evaluator
-from clusterproof.plugins.watch.http_server import Address, NoAddress
+from clusterproof.plugins.watch.http_server import Address
 from clusterproof.plugins.watch.job import (
     JobMonitor,
-    NoJob,
     cluster_of,
     evaluate_recorded,
     folder_of,
     job_query,
     keep_latest,
 )
-from clusterproof.plugins.watch.notify.heartbeat import NoHeartbeat
-from clusterproof.plugins.watch.notify.receiver import NoReceiver
 from clusterproof.plugins.watch.notify.services import receiver_of
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.sinks import Sinks
-from clusterproof.plugins.watch.textfile import NoTextfile
 from clusterproof.plugins.watch.timing import InvalidTiming, Timing
 from clusterproof.plugins.watch.view import LineView, ScreenView, beginning, printed, summary
 from clusterproof.plugins.watch.watch import Watch
@@ -91,6 +87,12 @@ def parser() -> argparse.ArgumentParser:
     help_text = "request this dead man's switch URL while the watch completes its rounds, at most once a minute"
     parser.add_argument("--heartbeat", metavar="URL", help=help_text)
     parser.add_argument("--policy", metavar="FILE", help="the site's own thresholds, expectations and exceptions")
+    _add_node_options(parser)
+    return parser
+
+
+def _add_node_options(parser: argparse.ArgumentParser) -> None:
+    """How nodes are reached, and what they are expected to be."""
     parser.add_argument("--instance-type", default="", metavar="TYPE", help="if nothing else reports it")
     parser.add_argument("--expect", default="", metavar="K=N,…", help="what every node must have, e.g. gpus=8,efa=32")
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
@@ -103,15 +105,14 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--host-root", default="/", metavar="DIR", help="where the host's root is mounted on the node")
     parser.add_argument("--k8s-namespace", default="", metavar="NAME", help="for the pods (default clusterproof)")
     parser.add_argument("--k8s-image", default="", metavar="IMAGE", help="an image with Python, if the nodes have none")
-    return parser
 
 
-class Refused(Exception):  # noqa: N818 - an outcome of the command line
-    """What the command line asks for cannot be; the message says what was expected."""
+class Refused(ClusterproofError):  # noqa: N818 - an outcome of the command line
+    """A command line that cannot be fulfilled; the message says what was expected."""
 
 
 def cluster_to_watch(option: argparse.Namespace, policy: Policy) -> Cluster:
-    """The cluster that is to be watched. Raises Refused, InventoryError."""
+    """The cluster to watch. Raises Refused, InventoryError."""
     given = {key: getattr(option, key) for key in ("region", "profile", "via")}
     cluster = resolve(option.cluster, {key: value for key, value in given.items() if value})
     cluster = narrow(cluster, option.nodes or "", option.exclude or "")
@@ -123,7 +124,7 @@ def cluster_to_watch(option: argparse.Namespace, policy: Policy) -> Cluster:
 
 
 def why_not_watched(cluster: Cluster) -> str:
-    """Why nothing can stay on the nodes of a cluster, and what can be instead; empty where it can."""
+    """Why nodes of a cluster cannot be watched, and the alternative; empty if they can."""
     if cluster.connection != "srun":
         instead = "expected local, nodes by ssh (of Slurm: --via nodes), slurm:job:ID, or Kubernetes nodes"
         why_not = CONNECTIONS[cluster.connection].why_no_sessions
@@ -138,7 +139,7 @@ def why_not_watched(cluster: Cluster) -> str:
 
 
 def settings_of(option: argparse.Namespace, cluster: Cluster, policy: Policy) -> WatchSettings:
-    """How the watch runs. Raises Refused."""
+    """The settings of the watch. Raises Refused."""
     every_s = _span(option.every, "--every")
     if not MIN_EVERY_S <= every_s <= MAX_EVERY_S:
         raise Refused(f"--every is {option.every:.20}; expected from {MIN_EVERY_S:.0f} to {MAX_EVERY_S:.0f} s")
@@ -161,7 +162,7 @@ def settings_of(option: argparse.Namespace, cluster: Cluster, policy: Policy) ->
 
 
 def timing_of(policy: Policy) -> Timing:
-    """How often something must hold before it is said. Raises Refused."""
+    """How long something must last before it is reported. Raises Refused."""
     try:
         return Timing.of(Catalog.of(policy))
     except InvalidTiming as wrong:
@@ -177,7 +178,7 @@ def _span(text: str, flag: str) -> float:
 
 
 def remind_s(option: argparse.Namespace) -> float | None:
-    """After how long what stays open is sent again. Raises Refused."""
+    """How often open states are sent again. Raises Refused."""
     if option.remind is None:
         return None
     seconds = _span(option.remind, "--remind")
@@ -186,22 +187,27 @@ def remind_s(option: argparse.Namespace) -> float | None:
     return seconds
 
 
+def _complete(option: argparse.Namespace) -> None:
+    """Fill in the cluster and the folder of what is watched. Raises Refused where options contradict each other."""
+    if option.x and option.cluster:
+        raise Refused(f"both {option.x:.80} and --cluster {option.cluster:.80} are given; expected one of them")
+    option.cluster = option.x or option.cluster
+    if option.job:
+        option.cluster = cluster_of(option.job, option.cluster)
+        option.record = option.record or folder_of(option.job)
+    if not option.cluster:
+        raise Refused("nothing to watch; expected clusterproof watch X, or --job ID")
+    if option.remind and not option.notify:
+        raise Refused("--remind repeats notifications; expected --notify with it")
+    if option.steps and not option.job:
+        raise Refused("--steps is for a job; expected --job ID with it")
+
+
 def watch(arguments: Sequence[str]) -> tuple[int, str]:
-    """The exit code and what is wrong with the command line. Raises SystemExit where argparse does."""
+    """Returns the exit code and the command line's error. Raises SystemExit where argparse does."""
     option = parser().parse_args(arguments)
     try:
-        if option.x and option.cluster:
-            raise Refused(f"both {option.x:.80} and --cluster {option.cluster:.80} are given; expected one of them")
-        option.cluster = option.x or option.cluster
-        if option.job:
-            option.cluster = cluster_of(option.job, option.cluster)
-            option.record = option.record or folder_of(option.job)
-        if not option.cluster:
-            raise Refused("nothing to watch; expected clusterproof watch X, or --job ID")
-        if option.remind and not option.notify:
-            raise Refused("--remind repeats notifications; expected --notify with it")
-        if option.steps and not option.job:
-            raise Refused("--steps is for a job; expected --job ID with it")
+        _complete(option)
         policy = find_policy(option.policy, Path.cwd(), option.cluster or "")
         if option.policy:
             refuse_empty(option.policy, Path.cwd())
@@ -215,22 +221,12 @@ def watch(arguments: Sequence[str]) -> tuple[int, str]:
             return _watched(cluster, policy, settings, option), ""
         finally:
             end()
-    except (
-        Refused,
-        KubernetesError,
-        NoJob,
-        InventoryError,
-        Unusable,
-        NoAddress,
-        NoTextfile,
-        NoReceiver,
-        NoHeartbeat,
-    ) as wrong:
+    except ClusterproofError as wrong:
         return BAD_COMMAND_LINE, f"clusterproof watch: {wrong}\n"
 
 
 def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: argparse.Namespace) -> int:
-    """Watch until the end; the exit code."""
+    """Watch until the end; return the exit code."""
     began = time.monotonic()
     names = [target.name for target in cluster.targets]
     state = Watch(Evaluator(cluster, policy), settings.sampling.every_s, names, began, timing_of(policy))
@@ -264,7 +260,7 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
 
 
 def _open(sinks: Sinks, recording: Recording | None, option: argparse.Namespace) -> None:
-    """Open the sinks that the command line names. Raises NoAddress, NoTextfile, NoReceiver, NoHeartbeat."""
+    """Open the outputs that the command line names. Raises NoAddress, NoTextfile, NoReceiver, NoHeartbeat."""
     if recording:
         sinks.add_part("recording", lambda: recording.is_failing)
     if option.listen is not None:
@@ -281,7 +277,7 @@ def _open(sinks: Sinks, recording: Recording | None, option: argparse.Namespace)
 
 
 def _job_monitor(job: str, cluster: Cluster, controller: Controller, view: ScreenView | LineView) -> JobMonitor:
-    """What ends the watch with the job. Raises KubernetesError."""
+    """The monitor that ends the watch with the job. Raises KubernetesError."""
     state, pod_hosts = job_query(job, cluster, view.say)
     end = JobMonitor(job, state, controller.stop, view.say, pod_hosts)
     controller.sinks.on_end(end.ask)

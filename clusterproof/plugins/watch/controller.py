@@ -1,4 +1,4 @@
-"""The thin shell of a watch: threads that talk to nodes on one side, what is said on the other, one loop between."""
+"""The controller of a watch: threads that talk to nodes, sinks for changes, and one loop between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.transport import Limits, sessions_for
 from clusterproof.plugins.transport.fan_out import LINE_S
 from clusterproof.plugins.watch import Change, ChangeKind
-from clusterproof.plugins.watch.own_health import HostClock, Unchecked
+from clusterproof.plugins.watch.own_health import HostClock, UncheckedNodes
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions, SamplerSession, SessionEnded, SessionEvent
 from clusterproof.plugins.watch.sinks import Sinks
@@ -27,16 +27,36 @@ from clusterproof.plugins.watch.view import first_answers
 from clusterproof.plugins.watch.visits import Visited, Visits
 from clusterproof.plugins.watch.watch import Watch
 
-WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
-DUE_S = 10.0  # at most, between two looks for nodes that are to be visited before that
+WHOLE_S = 3600.0  # between full visits of all nodes
+DUE_S = 10.0  # maximum delay between checks for nodes that need an earlier visit
 END_S = 5.0  # for nodes to end their samplers
+WAIT_S = 0.5  # at most, for a sample of which nothing can come: some are taken together
 
 Show = Callable[[Sequence[Change]], object]
 
 
+class Events(SimpleQueue[SessionEvent | Visited | None]):
+    """What came in, in its order; it wakes whoever waits, unless it may wait to be taken with what comes next."""
+
+    def __init__(self, may_wait: Callable[[SessionEvent], bool]) -> None:
+        super().__init__()
+        self._may_wait, self._woken = may_wait, threading.Event()
+
+    def put(self, event: SessionEvent | Visited | None, *_: object) -> None:
+        """From any thread."""
+        super().put(event)
+        if not isinstance(event, SessionEvent) or not self._may_wait(event):
+            self._woken.set()
+
+    def wait(self, timeout_s: float) -> None:
+        """Until what is there is to be taken."""
+        self._woken.wait(timeout_s)
+        self._woken.clear()
+
+
 @dataclass(frozen=True)
 class WatchSettings:
-    """How a watch runs."""
+    """The settings of a watch."""
 
     sampling: SamplerOptions
     limits: Limits
@@ -45,7 +65,7 @@ class WatchSettings:
 
 
 class Controller:
-    """A watch that runs."""
+    """A running watch."""
 
     def __init__(
         self,
@@ -60,22 +80,22 @@ class Controller:
         self.cluster, self.watch, self.settings = cluster, watch, settings
         self.recording, self.show, self.say = recording, show, say
         self.sinks = sinks or Sinks(cluster.name, watch, lambda _: None)
-        self._events: SimpleQueue[SessionEvent | Visited | None] = SimpleQueue()
+        self._events = Events(lambda event: watch.may_wait(event.node, event.what))
         self._is_over = threading.Event()
         collectors = watch.evaluator.collectors
         self._visits = Visits(cluster, collectors, settings.probe, settings.limits, self._events.put)
         self._why: dict[str, str] = {}
         self._sessions: list[SamplerSession] = []
         self._node_sessions = sessions_for(cluster.connection, settings.limits)
-        self._unchecked = Unchecked(say)
+        self._unchecked = UncheckedNodes(say)
 
     def stop(self) -> None:
-        """End it, from a signal or another thread."""
+        """Stop the watch, from a signal or another thread."""
         self._is_over.set()
         self._events.put(None)
 
     def run(self) -> None:
-        """Visit all nodes, then watch them until the time is over or a stop. Raises what the first visit does."""
+        """Visit all nodes, then watch them until the time is over or `stop` is called. Raises what the visit does."""
         try:
             if self.recording:
                 folder = self.recording.folder
@@ -89,7 +109,7 @@ class Controller:
             self._end()
 
     def _first(self) -> SessionEvent | Visited | None:
-        """The visit of all nodes, or None: it is stopped. Until then it is said who is awaited."""
+        """The first visit of all nodes, or None if stopped. Shows which nodes are awaited."""
         while True:
             try:
                 return self._events.get(timeout=LINE_S)
@@ -101,7 +121,7 @@ class Controller:
         if isinstance(first, Visited) and first.failed:
             raise first.failed
         not_reached = list(first.not_reached) if isinstance(first, Visited) else []
-        self._unchecked = Unchecked(self.say, not_reached)
+        self._unchecked = UncheckedNodes(self.say, not_reached)
         self._take(first)
         if first:
             self.say(first_answers(self.watch, not_reached))
@@ -118,7 +138,7 @@ class Controller:
             session.start()
 
     def _interrupted(self, node: str, why: str) -> None:
-        """Nothing comes of a node for a while."""
+        """A node has been silent for a while."""
         self._events.put(SessionEvent(node, SessionEnded(why), time.monotonic()))
 
     def _loop(self) -> None:
@@ -126,30 +146,27 @@ class Controller:
         clock, began = HostClock(self.watch.timing.clock_step_s, self.say), time.monotonic()
         until = began + self.settings.for_s if self.settings.for_s is not None else float("inf")
         look, whole, due = began + every_s, began + WHOLE_S, began
-        while not self._is_over.is_set():
-            now = time.monotonic()
-            if now >= until:
-                return
+        while not self._is_over.is_set() and (now := time.monotonic()) < until:
             if now >= whole:
                 whole = now + WHOLE_S
                 self._visit([target.name for target in self.cluster.targets])
             if now >= due:
                 due = now + min(every_s, DUE_S)
-                # one at a time, of all that are due: however many a refusal has made so; boots wait for none
+                # one visit at a time, for all nodes that are due, however many a refusal made due; reboots do not wait
                 self._visit(self.watch.booted() if self._visits.nodes else self.watch.due(now))
             if now >= look:
                 look = now + every_s
                 clock.look()
-                for _ in range(self._events.qsize()):  # what came in while a visit was evaluated comes before silence
-                    self._take(self._events.get())
+                self._take_all()  # what came in while a visit was evaluated comes before silence
                 self._say(self.watch.look(now))
                 self.sinks.look(self.watch.names)
                 self.sinks.ticked()
-            try:
-                event = self._events.get(timeout=max(0.0, min(look, due, until) - time.monotonic()))
-            except Empty:
-                continue
-            self._take(event)
+            self._events.wait(max(0.0, min(now + WAIT_S, look, due, until) - time.monotonic()))
+            self._take_all()
+
+    def _take_all(self) -> None:
+        for _ in range(self._events.qsize()):
+            self._take(self._events.get())
 
     def _take(self, event: SessionEvent | Visited | None) -> None:
         if event is None:
@@ -169,14 +186,15 @@ class Controller:
             self.sinks.look([event.node])
 
     def _update(self, node: str, update: Update, at: float) -> None:
+        wall_s = time.time() - (time.monotonic() - at)
         if self.recording:
             why = self._why.pop(node, "") if isinstance(update, Hello) else ""
-            self.recording.take(node, update, time.time(), at, why)
-        self.sinks.take(node, update, time.time(), at)
+            self.recording.take(node, update, wall_s, at, why)
+        self.sinks.take(node, update, wall_s, at)
         self._say(self.watch.take(node, update, at))
 
     def _visit(self, names: Iterable[str]) -> None:
-        """Gather all evidence of these nodes, beside the loop."""
+        """Gather all evidence of these nodes, concurrently with the loop."""
         self.watch.visiting(self._visits.begin(names), time.monotonic())
 
     def _evaluate(self, evidence_by_node: dict[str, NodeEvidence]) -> None:
@@ -191,8 +209,8 @@ class Controller:
         give_back_memory()
 
     def _say(self, changes: Sequence[Change]) -> None:
-        """Killed at any moment, a watch that goes on sends what is open or over otherwise than was delivered."""
-        once = [change for change in changes if change.kind is ChangeKind.HAPPENED]  # and cannot be seen again
+        """Report changes. If killed at any moment, a resumed watch sends what differs from what was delivered."""
+        once = [change for change in changes if change.kind is ChangeKind.HAPPENED]  # which cannot be observed again
         self.sinks.said(once)
         if changes and self.recording:
             self.recording.changes(changes, time.time(), time.monotonic(), self.sinks.are_kept)
@@ -212,9 +230,9 @@ class Controller:
 
 
 def give_back_memory() -> None:
-    """What a visit took: until the next one none of it is needed."""
+    """Return a visit's memory to the system: it is not needed until the next visit."""
     gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc, which keeps it otherwise
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc would keep it otherwise
     if trim:
         trim(0)
 

@@ -1,4 +1,4 @@
-"""Evaluates the packaged checks on a node: all of them at the start, then those that read what has changed."""
+"""Evaluates the packaged checks on nodes: all of them at the start, then those that read changed evidence."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from clusterproof.plugins.watch.overlay import LOG, WATCHED, with_facts, with_kn
 from clusterproof.plugins.watch.updates import LogLine
 
 OCCASION = "preflight"
-CHANGING = frozenset(WATCHED)  # what is reported again while a node is watched
+CHANGING = frozenset(WATCHED)  # reported again while a node is watched
 UNCHANGING = ("boot", "platform", "imds", "resource_config", "edac", "pci", "neuron", "memory", "nvme")
 KEPT = CHANGING | frozenset(UNCHANGING)  # … and what it is evaluated with
-XIDS: Mapping[str, str] = {"gpu.no_xid": "Xid", "gpu.no_sxid": "SXid"}  # checks whose findings are said one by one …
-LASTING = frozenset({"gpu.no_throttle"})  # checks of what comes and goes: evaluated at each tick, said when it lasts
+XIDS: Mapping[str, str] = {"gpu.no_xid": "Xid", "gpu.no_sxid": "SXid"}  # whose findings are reported individually …
+LASTING = frozenset({"gpu.no_throttle"})  # transient conditions: evaluated at each tick
 
-OF_A_VISIT = frozenset({"host.shm_leftovers"})  # what changes with each job, and is collected at visits alone
+OF_A_VISIT = frozenset({"host.shm_leftovers"})  # changes with each job, and is only collected at visits
 
 RuleResults = dict[tuple[str, str], RuleResult]  # by device and check
 Unknown = frozenset[tuple[str, str]]
@@ -40,16 +40,16 @@ OnResults = Callable[[str, list[Result], RuleResults], object]
 
 
 class Evaluator:
-    """The nodes of a cluster with what is kept of their evidence."""
+    """The nodes of a cluster, with the evidence kept for evaluating them again."""
 
     def __init__(self, cluster: Cluster, policy: Policy) -> None:
         self.cluster, self.policy = cluster, policy
         self._checks = {name: check for name, check in node_checks().items() if OCCASION in occasions(check)}
         self._nodes: dict[str, Node] = {}
-        self.on_results: OnResults = lambda *_: None  # what checks say of a node, as it comes
+        self.on_results: OnResults = lambda *_: None  # called with each result of a node's checks
 
     def current(self) -> dict[str, Node]:
-        """All nodes with what is kept of their evidence; from any thread."""
+        """All nodes with their kept evidence; from any thread."""
         kept = self._nodes.copy()
         names = [target.name for target in self.cluster.targets]
         evidence_by_node = {name: kept[name].evidence if name in kept else NodeEvidence(name) for name in names}
@@ -57,12 +57,12 @@ class Evaluator:
 
     @property
     def collectors(self) -> frozenset[str]:
-        """What a node is asked for, so that all of these checks can be evaluated."""
+        """The collectors that a node must run so that all of these checks can be evaluated."""
         collectors = frozenset[str]().union(*(check.collectors for check in self._checks.values()))
         return (collectors | {"boot", "platform"}) - ONLY_CAPTURED - LOADING
 
     def rules(self, *collectors: str) -> frozenset[str]:
-        """The checks that read one of these and nothing that is not kept, without those of what comes and goes."""
+        """The checks that read one of these and only kept evidence, except those of transient conditions."""
         return frozenset(
             name
             for name, check in self._checks.items()
@@ -72,9 +72,9 @@ class Evaluator:
         )
 
     def evaluate_all(self, evidence_by_node: Mapping[str, NodeEvidence]) -> dict[str, tuple[RuleResults, list[Result]]]:
-        """What all checks say of these nodes; what is needed to evaluate them again is kept.
+        """Evaluate all checks on these nodes; keep what is needed to evaluate them again.
 
-        Those that were not reached are compared with none.
+        Unreached nodes are not used in comparisons.
         """
         is_any_reached = any(not evidence.unreached for evidence in evidence_by_node.values())
         targets = tuple(one for one in self.cluster.targets if is_any_reached or one.name in evidence_by_node)
@@ -91,14 +91,14 @@ class Evaluator:
         return verdicts
 
     def _keep_all(self, evidence_by_node: Mapping[str, NodeEvidence], made: Mapping[str, Node]) -> None:
-        """Keep of these nodes what checks read again, and no node beside them as it was before."""
-        interning = Interning()  # nodes of a kind report mostly the same, at one visit
+        """Keep the evidence of these nodes that checks read again, and drop outdated comparisons with them."""
+        interning = Interning()  # nodes of a kind report mostly the same at one visit
         for name, evidence in evidence_by_node.items():
             if not evidence.unreached:
                 kept = {collector: value for collector, value in evidence.collectors.items() if collector in KEPT}
                 once = with_known(interning.once(replace(evidence, collectors=kept)), self._of(name))
                 self._nodes[name] = replace(made[name], evidence=once, facts={})
-        for name, node in self._nodes.items():  # none is left with its last group, and so with the nodes of that
+        for name, node in self._nodes.items():  # no node keeps its last group, and with it that group's old nodes
             self._nodes[name] = replace(node, group=made[name].group, run=made[name].run)
         for group in {id(group): group for node in made.values() for group in (node.group, node.run)}.values():
             group.keep(self._nodes[node.name] for node in group.nodes if node.name in self._nodes)
@@ -108,13 +108,13 @@ class Evaluator:
         return name in self._nodes
 
     def latest(self, name: str) -> Mapping[str, Collected]:
-        """What a node has reported again since its last visit, as if it had been visited now."""
+        """A node's current evidence, as if it had just been visited."""
         node = self._nodes.get(name)
         collectors = node.evidence.collectors.items() if node else ()
         return {name: value for name, value in collectors if name in CHANGING}
 
     def log_cursor(self, name: str) -> tuple[str, int, float] | None:
-        """Up to where its kernel log is known."""
+        """How far its kernel log was read."""
         node = self._nodes.get(name)
         log = node.evidence.collectors.get(LOG) if node else None
         cursor = log.value.get("cursor") if log and isinstance(log.value, dict) else None
@@ -125,23 +125,23 @@ class Evaluator:
         return None
 
     def logged(self, name: str, lines: Iterable[LogLine]) -> None:
-        """The kernel of a node has logged these."""
+        """Add lines of a node's kernel log."""
         self._keep(name, with_lines(self._nodes[name].evidence, lines))
 
     def changed(self, name: str, facts: Mapping[int, Mapping[str, Any]]) -> bool:
-        """The GPUs of a node report these facts; whether that is anything new."""
+        """Update facts of a node's GPUs; returns whether anything changed."""
         before = self._nodes[name].evidence
         self._keep(name, with_facts(before, facts))
         return self._nodes[name].evidence is not before
 
     def reported(self, name: str, values: Mapping[str, Mapping[str, Any]]) -> bool:
-        """These collectors of a node report this; whether that is anything new."""
+        """Update what these collectors of a node report; returns whether anything changed."""
         before = self._nodes[name].evidence
         self._keep(name, with_reported(before, values))
         return self._nodes[name].evidence is not before
 
     def again(self, name: str, rules: Iterable[str]) -> tuple[frozenset[str], RuleResults, Unknown]:
-        """Which of these checks could be evaluated on a node now, what they say of it, and what they do not know."""
+        """Evaluate these checks on a node as far as possible: which were evaluated, findings, and unknown devices."""
         node = self._nodes[name]
         results = self._results(node, sorted(rules))
         rule_results = self._rule_results(node, results)
@@ -178,7 +178,7 @@ class Evaluator:
 
 
 def _with(earlier: RuleResult | None, result: Result) -> RuleResult:
-    """What is seen of a device by one check, worst first, in one line."""
+    """One check's findings on a device in one line, worst first."""
     lines = result.message.split("\n")
     before = [earlier.message] if earlier else []
     return RuleResult(
@@ -189,7 +189,7 @@ def _with(earlier: RuleResult | None, result: Result) -> RuleResult:
 
 
 def evaluated(results: Iterable[Result]) -> tuple[frozenset[str], Unknown]:
-    """The checks that could be evaluated, and devices for which they could not: of these nothing is over."""
+    """The checks that could be evaluated, and the devices for which they could not: their states stay open."""
     every = list(results)
     unknown = {
         (device, part.check)
@@ -202,7 +202,7 @@ def evaluated(results: Iterable[Result]) -> tuple[frozenset[str], Unknown]:
 
 
 def _of_lines(node: Node, result: Result) -> RuleResults:
-    """What the kernel log shows, where its check evaluates nothing else: each of a form and a device, said once."""
+    """Findings of the kernel log, for checks that evaluate nothing else: each form of line and device once."""
     if result.check not in evaluated_by_line():
         return {}
     try:
@@ -211,14 +211,14 @@ def _of_lines(node: Node, result: Result) -> RuleResults:
         return {}
     rule_results: RuleResults = {}
     for line in lines:
-        fails = line.fails and result.verdict is not Verdict.CONCERN  # as the site's policy reads it
+        fails = line.fails and result.verdict is not Verdict.CONCERN  # after the site's policy
         key = (", ".join(filter(None, (line.device, line.form.label))), result.check)
         rule_results.setdefault(key, RuleResult(Verdict.FAIL if fails else Verdict.CONCERN, line.words))
     return rule_results
 
 
 def _over_by_line(node: Node) -> frozenset[str]:
-    """The checks whose findings end with a later line: that the log has lost its beginning is no reason to keep one."""
+    """The checks whose findings end with a later line: they do not stay open because the log lost its beginning."""
     try:
         node.kernel_events  # noqa: B018 - raises Incomplete where it could not be read
     except Incomplete:
@@ -228,13 +228,13 @@ def _over_by_line(node: Node) -> frozenset[str]:
 
 @cache
 def evaluated_by_line() -> frozenset[str]:
-    """Checks that say nothing but what forms of the kernel log's lines mean, and those of Xids."""
+    """Checks that only evaluate forms of kernel log lines, and those of Xids."""
     by_form = {form.check for form in log_forms().values() if form.check}
     return frozenset(by_form - {form.check for form in log_forms().values() if form.event}) | XIDS.keys()
 
 
 def _of_xids(node: Node, result: Result) -> RuleResults:
-    """The findings of the kernel log's Xids: each of a GPU and a code, which is said once."""
+    """The Xid findings of the kernel log: each GPU and code once."""
     if result.check not in XIDS:
         return {}
     try:
@@ -248,7 +248,7 @@ def _of_xids(node: Node, result: Result) -> RuleResults:
             where = names[finding.pci].words if finding.pci in names else finding.pci or "an unnamed device"
             title = f"{finding.family} {finding.code} ({finding.name}){f', {finding.part}' if finding.part else ''}"
             verdict = Verdict.FAIL if finding.severity == "fail" else Verdict.CONCERN
-            verdict = Verdict.CONCERN if result.verdict is Verdict.CONCERN else verdict  # as the site's policy reads it
+            verdict = Verdict.CONCERN if result.verdict is Verdict.CONCERN else verdict  # after the site's policy
             rule_results[f"{where}, {finding.family} {finding.code}", result.check] = RuleResult(
                 verdict, f"{title}: {finding.action}"
             )

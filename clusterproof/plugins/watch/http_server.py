@@ -1,4 +1,4 @@
-"""`--listen [HOST]:PORT`: answers a few at a time; who keeps it waiting is given up for who comes."""
+"""`--listen [HOST]:PORT`: answers a few clients at a time; slow clients are dropped in favour of new ones."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import record
 
 LOCALHOST = "127.0.0.1"
-EVERY = "*"  # as a host: every address of this machine, of IPv6 too where it has that
-MAPPED = "::ffff:"  # how an IPv6 socket shows who comes by IPv4
-MAX_CONNECTIONS = 8  # of more the one that has waited longest is given up
-MAX_PER_ADDRESS = 4  # the same of the connections of one address
-MAX_ANSWERED = 32  # of those that are given up some are still computed: beyond, nobody is let in
+EVERY = "*"  # as a host: all addresses of this machine, including IPv6 if available
+MAPPED = "::ffff:"  # how an IPv6 socket shows IPv4 clients
+MAX_CONNECTIONS = 8  # above this, the one that has waited longest is dropped
+MAX_PER_ADDRESS = 4  # the same for the connections of one address
+MAX_ANSWERED = 32  # some dropped requests are still being computed: above this, nobody is accepted
 DEADLINE_S = 10.0  # from the first byte of a request to the last of its answer
-App = Callable[[dict[str, Any], Any], Iterable[bytes]]  # as WSGI has it
+App = Callable[[dict[str, Any], Any], Iterable[bytes]]  # as in WSGI
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:/\s]*)):(?P<port>[0-9]{1,5})")
 
 
 class NoAddress(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
-    """What cannot be listened at; the message says why."""
+    """An address that cannot be listened on; the message says why."""
 
 
 @record
 class Address:
-    """Where to listen; port 0 is any that is free."""
+    """Where to listen; port 0 means any free port."""
 
     host: str
     port: int
 
     @staticmethod
     def of(text: str) -> Address:
-        """Of `:9188`, which is this machine's alone, `*:9188`, `head:9188` or `[::1]:9188`. Raises NoAddress."""
+        """Parse `:9188` (this machine only), `*:9188`, `head:9188` or `[::1]:9188`. Raises NoAddress."""
         match = _ADDRESS.fullmatch(text)
         if not match or int(match["port"]) > 65_535:
             raise NoAddress(f"--listen is {text[:60]!r}; expected [HOST]:PORT, such as :9188")
@@ -49,10 +49,10 @@ class Address:
 
 
 class Listener:
-    """Listens from when it is made until it is closed."""
+    """Listens from its creation until it is closed."""
 
     def __init__(self, address: Address, apps: Mapping[str, App]) -> None:
-        """`apps`: what answers at each path. Raises NoAddress where it cannot be listened at."""
+        """`apps` maps paths to what answers them. Raises NoAddress if the address cannot be listened on."""
         host = address.host
         if host == EVERY:
             host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - what is asked for
@@ -71,7 +71,7 @@ class Listener:
         self._thread.start()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -90,19 +90,19 @@ class _Handler(WSGIRequestHandler):
     server: _Server
 
     def parse_request(self) -> bool:
-        """Note that the request is whole: from now on it is the server that is waited for."""
+        """Mark the request as complete: from now on the client waits for the server."""
         is_whole = super().parse_request()
         if is_whole:
             self.server.note_request(self.connection)
         return is_whole
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as its parent has it
-        """Nobody reads it."""
+        """Discard log messages."""
 
 
 @dataclass
 class _Connection:
-    """A connection, since when it is open, and whether its request is whole."""
+    """A connection, when it was opened, and whether its request is complete."""
 
     address: str
     since_s: float
@@ -112,7 +112,7 @@ class _Connection:
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     block_on_close = False
-    allow_reuse_port = False  # a port that is taken is to be said
+    allow_reuse_port = False  # a port in use must be reported
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         self._open: dict[socket.socket, _Connection] = {}
@@ -121,7 +121,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(*arguments, **more)
 
     def server_bind(self) -> None:
-        """As WSGIServer does it, by IPv4 too, and without asking the name service what this machine is called."""
+        """As in WSGIServer, but also for IPv4, and without a name service query for the host name."""
         if self.address_family is socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         TCPServer.server_bind(self)
@@ -129,12 +129,12 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """The next one, and who comes, by the address of their own family."""
+        """The next connection, and its client's address in its own address family."""
         request, (host, *more) = super().get_request()
         return request, (host.removeprefix(MAPPED), *more)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread; where too many are open, give up one that was there before."""
+        """Answer in a thread; if too many connections are open, drop an older one."""
         with self._lock:
             is_let_in = len(self._answered) < MAX_ANSWERED
             if is_let_in:
@@ -147,7 +147,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and make room."""
+        """Answer, then release the connection's slot."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -156,32 +156,32 @@ class _Server(ThreadingMixIn, WSGIServer):
                 self._open.pop(request, None)
 
     def service_actions(self) -> None:
-        """Give up what is late; called twice a second."""
+        """Drop connections past their deadline; called twice a second."""
         now = time.monotonic()
         with self._lock:
             for connection in [one for one in self._open.values() if now - one.since_s > DEADLINE_S]:
                 self._give_up(connection)
 
     def note_request(self, request: socket.socket) -> None:
-        """Note that the request of a connection is whole."""
+        """Mark a connection's request as complete."""
         with self._lock:
             self._answered.add(request)
             if request in self._open:
                 self._open[request].has_asked = True
 
     def _give_up(self, given: _Connection) -> None:
-        """Let whoever waits for this connection's client wait no more."""
+        """Release whoever waits for this connection's client."""
         for request in [request for request, one in self._open.items() if one is given]:
             del self._open[request]
             with suppress(OSError):
                 request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """The client has gone: nothing to report."""
+        """Ignored: the client has gone."""
 
 
 def given_up(connections: Iterable[_Connection]) -> list[_Connection]:
-    """Which are too many, of one address or of all: first those that have not yet asked, the oldest first."""
+    """The connections to drop, per address or in all: first those without a complete request, the oldest first."""
     left = sorted(connections, key=lambda connection: (connection.has_asked, connection.since_s))
     newest = max(left, key=lambda connection: connection.since_s)
     of_one = [connection for connection in left if connection.address == newest.address and connection is not newest]

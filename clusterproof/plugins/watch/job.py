@@ -1,4 +1,4 @@
-"""`--job`: the watch of one job, of Slurm's or Kubernetes', which ends with it and leaves its report."""
+"""`--job`: watches one Slurm or Kubernetes job, ends with it and leaves its report."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.srun import JOBS, ask_slurm, submit_host
 from clusterproof.plugins.watch.own_health import Outage
 
-OF_KUBERNETES = ("k8s:", "eks:")  # whose jobs have a namespace and a name
-NUMBER = re.compile(r"[0-9]{1,10}(?:[_+][0-9]{1,10})?")  # of Slurm's: also of an array, or of several in one
-ASK_S = 30.0  # between two questions whether the job still runs; one is asked at once where a connection ends
+OF_KUBERNETES = ("k8s:", "eks:")  # jobs that have a namespace and a name
+NUMBER = re.compile(r"[0-9]{1,10}(?:[_+][0-9]{1,10})?")  # of a Slurm job: also of an array, or of a heterogeneous job
+ASK_S = 30.0  # between queries of the job's state; it is queried at once when a connection ends
 LEAST_S = 2.0
-HALTED = frozenset({"suspended", "stopped"})  # states in which no step of a job runs, so that no sampler sends anything
+HALTED = frozenset({"suspended", "stopped"})  # states in which no step of a job runs, so that samplers send nothing
 MARKS = "preflight or run"
-REPORT = "report"  # the folder in the recording's
+REPORT = "report"  # the folder inside the recording
 MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())"
 
 
 class NoJob(ClusterproofError):  # noqa: N818 - what it is
-    """What is called a job cannot be one; the message says what was expected."""
+    """Not a valid job; the message says what was expected."""
 
 
 def cluster_of(job: str, cluster: str | None) -> str:
-    """The X of `--cluster` that has the nodes of a job, and those alone. Raises NoJob."""
+    """The X of `--cluster` for exactly the nodes of a job. Raises NoJob."""
     if "/" in job:
         named = cluster or OF_KUBERNETES[0]
         if not named.startswith(OF_KUBERNETES):
@@ -57,14 +57,14 @@ def cluster_of(job: str, cluster: str | None) -> str:
 
 
 def folder_of(job: str) -> str:
-    """Where a job is recorded unless told otherwise."""
+    """The default folder for the recording of a job."""
     return f"clusterproof-job-{job.replace('/', '-')}"
 
 
 def job_query(job: str, cluster: Cluster, say: Callable[[str], object]) -> tuple[Callable[[], str], Mapping[str, str]]:
-    """What asks for the job's state, empty where it is over; raises Incomplete, KubernetesError where it is unknown.
+    """A function for the job's state, empty once it is over; raises Incomplete, KubernetesError if unknown.
 
-    And the nodes of its pods by their hosts, as it last found them; of a job of Slurm's there are none.
+    And one for its pods' nodes by host, as last found; empty for a Slurm job.
     """
     if cluster.connection != "kubernetes":
         return partial(state_of, job, cluster.settings), {}
@@ -81,14 +81,14 @@ def job_query(job: str, cluster: Cluster, say: Callable[[str], object]) -> tuple
 
 
 def state_of(job: str, settings: Mapping[str, str]) -> str:
-    """What Slurm calls its state, empty where it is over. Raises Incomplete where Slurm does not answer."""
+    """Slurm's name of the job's state, empty once it is over. Raises Incomplete if Slurm does not answer."""
     answer = ask_slurm(submit_host(settings), Limits(), (JOBS,))[JOBS]
     state = SlurmJobs(answer_of(JOBS, answer).value).state_of(job)
     return "" if state == COMPLETING else state
 
 
 class JobMonitor:
-    """A thread that asks how the job is, says where that keeps it from running, and calls `over` once it is over."""
+    """A thread that queries the job's state, reports states in which it does not run, and calls `over` at its end."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class JobMonitor:
         say: Callable[[str], object],
         pod_hosts: Mapping[str, str] = {},
     ) -> None:
-        """`state`: a word for how it is, such as `running`; empty where it is over. `pod_hosts`: its nodes by hosts."""
+        """`state` returns a word such as `running`, or empty once over. `pod_hosts`: its nodes by host."""
         self.pod_hosts = pod_hosts
         self._job, self._state, self._over, self._say = job, state, over, say
         self._halted = ""
@@ -117,7 +117,7 @@ class JobMonitor:
         self._asked.set()
 
     def ask(self) -> None:
-        """Ask soon: a connection has ended, and perhaps the job with it."""
+        """Query soon: a connection has ended, and the job may have too."""
         self._asked.set()
 
     def _keep(self) -> None:
@@ -130,7 +130,7 @@ class JobMonitor:
                     self._over()
                     return
                 self._look(state)
-            except Exception as problem:  # no answer, or it is a fault of ours: neither ends the watch
+            except Exception as problem:  # no answer, or a bug of ours: neither ends the watch
                 self._outage.failed(problem)
             self._asked.wait(ASK_S)
             self._asked.clear()
@@ -145,7 +145,7 @@ class JobMonitor:
 
 
 def keep_latest(folder: Path, names: Iterable[str], latest: Callable[[str], Mapping[str, Collected]]) -> None:
-    """Add what nodes have reported since their last visit to what is recorded of it. Raises OSError."""
+    """Add what nodes have reported since their last visit to that visit's recording. Raises OSError."""
     for name in names:
         path = folder / "nodes" / recording_file(name)
         with contextlib.suppress(FileNotFoundError, EvidenceError):
@@ -154,7 +154,7 @@ def keep_latest(folder: Path, names: Iterable[str], latest: Callable[[str], Mapp
 
 
 def evaluate_recorded(folder: Path, steps: Sequence[str], policy: str | None) -> None:
-    """Evaluate what was recorded, the nodes and the run, and leave the report beside it."""
+    """Evaluate the recording, both nodes and run, and write the report next to it."""
     missing = [path for path in steps if not Path(path).exists()]
     for path in missing:
         sys.stdout.write(f"--steps {path}: there is no such file; the report goes without it\n")

@@ -1,4 +1,4 @@
-"""`--listen`: the page of a run, made of what the watch knows of its nodes now, for whoever opens it in a browser."""
+"""`--listen`: a run's report page, generated for browsers from the current state of the watched nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clusterproof.plugins.watch import TOO_MANY, Key, RuleResult
 from clusterproof.plugins.watch.evaluator import Evaluator, evaluated
 from clusterproof.plugins.watch.own_health import NO_LOG, SILENT, SOURCE
 
-OF_SAMPLES = {  # rules of the watch's own whose findings stay open, and what they look at
+OF_SAMPLES = {  # the watch's own rules whose findings stay open, and their subjects
     SILENT: "Samples of the node",
     SOURCE: "Sources that samples are read from",
     NO_LOG: "Kernel log of the node",
@@ -32,32 +32,32 @@ HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "SAMEORIGIN"),
 ]
-STALLED_TICKS, LEAST_STALLED_S = 3, 60.0  # without which the watch no longer follows its nodes
+STALLED_TICKS, LEAST_STALLED_S = 3, 60.0  # without a tick for so long, the watch no longer follows its nodes
 Open = Iterable[tuple[Key, RuleResult]]
 
 
 class LivePage:
-    """What all checks last said of each node. The watch's thread updates it; a browser is answered from another."""
+    """The latest results of all checks on each node. Updated by the watch's thread, served from others."""
 
     def __init__(
         self, evaluator: Evaluator, every_s: float, is_open: Callable[[], Open], command: tuple[str, ...]
     ) -> None:
-        """`command` asks for the same cluster in a visit."""
+        """`command` checks the same cluster once."""
         self._every_s = every_s
         self._evaluator, self._is_open, self._command = evaluator, is_open, command
         evaluator.on_results = self.take
         self._began = time.time()
-        self._results: dict[str, Mapping[str, Sequence[Result]]] = {}  # by node and check; replaced, never changed
-        self._found: dict[tuple[str, str], frozenset[str]] = {}  # devices of which these find something
-        self._actions: dict[tuple[str, str], str] = {}  # that the last failure of these asked for
+        self._results: dict[str, Mapping[str, Sequence[Result]]] = {}  # by node and check; replaced, never modified
+        self._found: dict[tuple[str, str], frozenset[str]] = {}  # devices with findings of these
+        self._actions: dict[tuple[str, str], str] = {}  # requested by their last failure
         self._changes = 0
         self._ticked = time.monotonic()
-        self._made: tuple[str, bytes] = ("", b"")  # the last page and the version of it
+        self._made: tuple[str, bytes] = ("", b"")  # version and content of the last page
         self._making = threading.Lock()
 
     @property
     def version(self) -> str:
-        """Another one whenever a check says something else."""
+        """A value that changes whenever a check's result changes."""
         return f"{self._began:.0f}-{self._changes}"
 
     def ticked(self) -> None:
@@ -65,7 +65,7 @@ class LivePage:
         self._ticked = time.monotonic()
 
     def take(self, node: str, results: Iterable[Result], found: Collection[tuple[str, str]]) -> None:
-        """This is what some checks say of a node now; `found` are the devices and the checks that find something."""
+        """Update some checks' results on a node; `found` are the devices and checks with findings."""
         by_check = {check: tuple(said) for check, said in groupby(results, attrgetter("check"))}
         for check in by_check:
             self._found[node, check] = frozenset(device for device, by in found if by == check)
@@ -78,18 +78,18 @@ class LivePage:
             self.changed()
 
     def changed(self) -> None:
-        """Something else is said from now on."""
+        """Mark the page as changed."""
         self._changes += 1
 
     def results(self) -> list[Result]:
-        """All that is said now, by checks and by the rules of the samples."""
+        """All current results, of checks and of the samples' rules."""
         of_nodes = list(self._results.copy().values())
         said = [result for of_node in of_nodes for results in of_node.values() for result in results]
         is_open = list(self._is_open())
         return [*self._with_open(said, is_open), *_of_samples(is_open)]
 
     def _with_open(self, said: Iterable[Result], is_open: Open) -> Iterator[Result]:
-        """Each result with what stays open, as it could not be evaluated since: what is not known is not over."""
+        """Each result with open states that could not be evaluated since: what is unknown is not over."""
         open_of: dict[tuple[str, str], list[Finding]] = {}
         for key, seen in is_open:
             if key.device in self._found.get((key.node, key.rule), ()):
@@ -104,7 +104,7 @@ class LivePage:
             yield _with_unknown(result, of_check) if of_check else result
 
     def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-        """Answer a browser, as WSGI has it: nothing but the version where it asks for no more, or has the page."""
+        """Answer a browser as a WSGI app: only the version, if it asked for that or has the current page."""
         refusal = why_refused(environ)
         if refusal:
             start_response("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
@@ -123,7 +123,7 @@ class LivePage:
         return [page]
 
     def _page(self, version: str) -> tuple[str, bytes]:
-        """The page and its version: while another browser has a newer one made, the one before."""
+        """The page and its version: the previous page while another request generates a newer one."""
         from clusterproof.reports.formats.html import document
         from clusterproof.reports.run import Run
 
@@ -150,7 +150,7 @@ class LivePage:
 
 
 def why_refused(environ: Mapping[str, Any]) -> str:
-    """Why a browser gets no page: it is for this machine alone, and under no name that another site may have taken."""
+    """Why a browser is refused: the page is for this machine only, under no name that another site may have taken."""
     host = re.sub(r":\d*$", "", str(environ.get("HTTP_HOST", ""))).strip("[]")
     if not _is_loopback(str(environ.get("REMOTE_ADDR", ""))):
         return "the page is for the machine that watches; expected ssh -L 9188:127.0.0.1:9188 to it, or /metrics"
@@ -172,9 +172,9 @@ def _is_loopback(text: str) -> bool:
 
 
 def _with_unknown(result: Result, is_open: Sequence[Finding]) -> Result:
-    """The result with those of what is open of which it knows nothing: of its devices, or of all of the node."""
+    """The result with open states about which it says nothing: for some devices, or for the whole node."""
     unknown = {device for device, _ in evaluated([result])[1]}
-    kept = [one for one in is_open if "" in unknown or unknown.issuperset(one.devices or ("",))]
+    kept = [finding for finding in is_open if "" in unknown or unknown.issuperset(finding.devices or ("",))]
     return with_findings(result, grouped((*kept, *result.findings))) if kept else result
 
 

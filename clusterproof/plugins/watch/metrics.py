@@ -1,10 +1,12 @@
-"""The metrics of a watch for Prometheus, out of what nodes reported last: base units, counters that only grow."""
+"""The watch's metrics for Prometheus, from what nodes last reported: base units, monotonic counters."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain, repeat
+from operator import itemgetter
 from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -17,7 +19,7 @@ from clusterproof.plugins.watch import Key, RuleResult
 from clusterproof.plugins.watch.own_health import IN_WORDS
 from clusterproof.plugins.watch.updates import Hello, Tick, Update
 
-# Columns that are means over the time since the sample before: times that time they are sums, in these units.
+# Columns that are means since the previous sample: multiplied by that time they are sums, in these units.
 SUMMED: Mapping[str, float] = {
     "nvlink": 1e6,  # MB/s → bytes
     "pcie": 1e6,
@@ -25,6 +27,7 @@ SUMMED: Mapping[str, float] = {
     "slowed": 0.01,
 }
 _INDEX = {column: place for place, column in enumerate(GPU_COLUMNS)}
+_summable = itemgetter(*map(_INDEX.__getitem__, SUMMED))
 NOTHING = (None,) * len(SUMMED)
 
 Values = tuple[float | None, ...]
@@ -32,20 +35,20 @@ Values = tuple[float | None, ...]
 
 @record
 class NodeMetrics:
-    """A node, as of the last thing that it sent; `seen_s` is in seconds since 1970 by the watching host's clock."""
+    """A node as of its last message; `seen_s` is in seconds since 1970 by the watching host's clock."""
 
     seen_s: float = 0.0
-    at: float = 0.0  # the same by time.monotonic()
+    at: float = 0.0  # the same, by time.monotonic()
     samples: int = 0
     connections: int = 0
-    up: float | None = None  # of its last sample, in seconds since its boot
-    gpu: tuple[Values, ...] = ()  # of each GPU, as GPU_COLUMNS have them
+    up: float | None = None  # seconds from boot to its last sample
+    gpu: tuple[Values, ...] = ()  # of each GPU, in the order of GPU_COLUMNS
     gpus: tuple[SampledGpu, ...] = ()
-    sums: tuple[Values, ...] = ()  # of each GPU, as SUMMED has them; None for what was never reported
+    sums: tuple[Values, ...] = ()  # of each GPU, in the order of SUMMED; None for what was never reported
     late: Mapping[str, tuple[float, str]] = field(default_factory=dict)
 
     def after(self, update: Update, wall_s: float, at: float) -> NodeMetrics:
-        """What is known once the node has sent this."""
+        """The state after a message from the node."""
         if isinstance(update, Hello):
             return replace(self, seen_s=wall_s, at=at, connections=self.connections + 1, up=None)
         if not isinstance(update, Tick):
@@ -65,16 +68,17 @@ class NodeMetrics:
 
 
 def _summed(sums: tuple[Values, ...], gpu: tuple[Values, ...], seconds: float) -> Iterable[Values]:
-    factors = [(_INDEX[column], seconds * scale) for column, scale in SUMMED.items()]
+    factors = [seconds * scale for scale in SUMMED.values()]
     for values, before in zip(gpu, chain(sums, repeat(NOTHING)), strict=False):
-        summed = [
-            old if (value := values[index]) is None else (old or 0.0) + (value * factor if value > 0 else 0.0)
-            for old, (index, factor) in zip(before, factors, strict=True)
-        ]
-        yield tuple(summed)
+        yield tuple(
+            [
+                old if value is None else (old or 0.0) + (value * factor if value > 0 else 0.0)
+                for old, value, factor in zip(before, _summable(values), factors, strict=True)
+            ]
+        )
 
 
-Labels = TypeVar("Labels", bound=tuple[str, ...])  # their values, in the order of their names
+Labels = TypeVar("Labels", bound=tuple[str, ...])  # label values, in the order of the label names
 
 PREFIX = "clusterproof_watch"
 BAD = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)
@@ -83,26 +87,26 @@ NONE = "none"
 
 @record
 class Snapshot:
-    """A watch at one moment."""
+    """The state of a watch at one moment."""
 
     cluster: str
     version: str
     began_s: float  # since 1970
     now: float  # by time.monotonic()
     every_s: float
-    fresh_s: float  # what a node sent longer ago is not current
+    fresh_s: float  # older data of a node is not current
     nodes: Mapping[str, NodeMetrics]
     open: Mapping[Key, RuleResult]
-    evaluated: frozenset[str] = frozenset()  # nodes that have reported enough for that
+    evaluated: frozenset[str] = frozenset()  # nodes that have reported enough
     incomplete: Mapping[str, int] = field(default_factory=dict)  # number of checks that could not be evaluated, by node
     said: Mapping[tuple[str, Verdict], int] = field(default_factory=dict)  # changes by kind and verdict
     notified: Mapping[str, int] = field(default_factory=dict)  # notifications by outcome
-    failing: Mapping[str, bool] = field(default_factory=dict)  # parts of the watch: whether one fails now
+    failing: Mapping[str, bool] = field(default_factory=dict)  # parts of the watch, and whether each is failing
 
 
 @record
 class _Series:
-    """What a column of a GPU's samples is to Prometheus."""
+    """The Prometheus metric of a column of GPU samples."""
 
     name: str
     help_text: str
@@ -136,37 +140,37 @@ _SUMS = {column: place for place, column in enumerate(SUMMED)}
 
 
 class Metrics(Collector):
-    """What prometheus_client asks when Prometheus does."""
+    """The collector that prometheus_client calls at each scrape."""
 
     def __init__(self, look: Callable[[], Snapshot]) -> None:
         self._look = look
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the names are not to be asked for before there is anything."""
+        """Empty: names need not be known before there is data."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Every family, as of now."""
+        """All metric families with current values."""
         return families(self._look())
 
 
 class WatchEnded(Collector):
-    """What is left for who reads a file once the watch has ended: that it has."""
+    """Written at the end, so that readers of the file know that the watch has ended."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
 
     def describe(self) -> Iterable[Metric]:
-        """As Metrics has it."""
+        """As in Metrics."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """One family."""
+        """The only metric family."""
         yield _up(self._cluster, is_running=False)
 
 
 def families(snapshot: Snapshot) -> Iterable[Metric]:
-    """Every family of metrics of which there is anything to say."""
+    """All metric families that have values."""
     return (family for family in _every(snapshot) if family.samples)
 
 
@@ -203,21 +207,21 @@ def _of_findings(snapshot: Snapshot) -> Iterator[Metric]:
 
 def _of_nodes(snapshot: Snapshot) -> Iterator[Metric]:
     node = ("node",)
-    last = {(name,): one.seen_s for name, one in snapshot.nodes.items() if one.seen_s}
+    last = {(name,): metrics.seen_s for name, metrics in snapshot.nodes.items() if metrics.seen_s}
     yield _gauge(
         "node_last_seen_timestamp_seconds", "When a node last sent anything, since 1970.", last, snapshot, node
     )
-    samples = {(name,): one.samples for name, one in snapshot.nodes.items()}
+    samples = {(name,): metrics.samples for name, metrics in snapshot.nodes.items()}
     yield _counter("node_samples", "Samples that a node has sent.", samples, snapshot, node)
-    connections = {(name,): one.connections for name, one in snapshot.nodes.items()}
+    connections = {(name,): metrics.connections for name, metrics in snapshot.nodes.items()}
     yield _counter("node_connections", "Times that the sampler has begun on a node.", connections, snapshot, node)
     incomplete = {(name,): count for name, count in snapshot.incomplete.items()}
     help_text = "Checks that could not be evaluated at the last full check."
     yield _gauge("node_unjudged_checks", help_text, incomplete, snapshot, node)
     late = {
         (name, source): s
-        for name, one in snapshot.nodes.items()
-        for source, (s, _) in one.late.items()
+        for name, metrics in snapshot.nodes.items()
+        for source, (s, _) in metrics.late.items()
         if s and source in IN_WORDS
     }
     help_text = "For how long a source of samples has not answered."
@@ -225,9 +229,11 @@ def _of_nodes(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _of_gpus(snapshot: Snapshot) -> Iterator[Metric]:
-    """Of nodes that report at present: old values would look current."""
+    """Only nodes that currently report: old values would look current."""
     present = [
-        (name, one) for name, one in snapshot.nodes.items() if one.seen_s and snapshot.now - one.at < snapshot.fresh_s
+        (name, metrics)
+        for name, metrics in snapshot.nodes.items()
+        if metrics.seen_s and snapshot.now - metrics.at < snapshot.fresh_s
     ]
     total = {(name, str(at)): gpu.memory_mib * 1024.0**2 for name, at, gpu in _fixed(present) if gpu.memory_mib}
     yield _gauge("gpu_memory_bytes", "All of its memory.", total, snapshot, ("node", "gpu"))
@@ -257,8 +263,8 @@ def _values(present: Iterable[tuple[str, NodeMetrics]], series: _Series) -> dict
     column = (_SUMS if is_sum else _INDEX)[series.column]
     return {
         (name, str(at), *more): value * series.scale
-        for name, one in present
-        for at, values in enumerate(one.sums[: len(one.gpu)] if is_sum else one.gpu)
+        for name, metrics in present
+        for at, values in enumerate(metrics.sums[: len(metrics.gpu)] if is_sum else metrics.gpu)
         if (value := values[column]) is not None
     }
 
@@ -275,19 +281,18 @@ def _info(snapshot: Snapshot) -> Metric:
     return family
 
 
-def _gauge(
-    name: str, help_text: str, values: Mapping[Labels, float], snapshot: Snapshot, labels: tuple[str, ...] = ()
+def _family(
+    kind: type[GaugeMetricFamily | CounterMetricFamily],
+    name: str,
+    help_text: str,
+    values: Mapping[Labels, float],
+    snapshot: Snapshot,
+    labels: tuple[str, ...] = (),
 ) -> Metric:
-    family = GaugeMetricFamily(f"{PREFIX}_{name}", help_text, labels=("cluster", *labels))
+    family = kind(f"{PREFIX}_{name}", help_text, labels=("cluster", *labels))
     for key, value in values.items():
         family.add_metric((snapshot.cluster, *key), value)
     return family
 
 
-def _counter(
-    name: str, help_text: str, values: Mapping[Labels, float], snapshot: Snapshot, labels: tuple[str, ...]
-) -> Metric:
-    family = CounterMetricFamily(f"{PREFIX}_{name}", help_text, labels=("cluster", *labels))
-    for key, value in values.items():
-        family.add_metric((snapshot.cluster, *key), value)
-    return family
+_gauge, _counter = partial(_family, GaugeMetricFamily), partial(_family, CounterMetricFamily)

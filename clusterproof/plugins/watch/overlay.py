@@ -1,6 +1,6 @@
-"""Puts what a watched node sends over all that it reported before: lines of its log, facts of its GPUs, its links.
+"""Merges what a watched node sends into its earlier evidence: log lines, GPU facts, collector values.
 
-Pure: evidence comes in and evidence goes out, the same object where nothing is new.
+Pure functions: they return new evidence, or the same object if nothing changed.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from clusterproof.plugins.watch.updates import REPORTED, LogLine, LogUpdate, Tic
 
 LOG, NVML = "kernel_log", "nvml"
 WATCHED = (LOG, NVML, *REPORTED)
-MAX_LINES = 2_000  # of the kernel log of one node
-MAX_LINES_OF_PROCESSES = 500  # and of those that processes have written, where all are more
+MAX_LINES = 2_000  # of one node's kernel log
+MAX_LINES_OF_PROCESSES = 500  # and of those written by processes, if there are more in all
 
-Facts = Mapping[int, Mapping[str, Any]]  # of GPUs by index
+Facts = Mapping[int, Mapping[str, Any]]  # by GPU index
 
 
 @dataclass
 class PendingUpdates:
-    """What a node sends while all of its evidence is gathered, which is then older than this."""
+    """What a node sends during a visit, whose evidence is older than this."""
 
     facts: dict[int, dict[str, Any]] = field(default_factory=dict)
     lines: deque[LogLine] = field(default_factory=lambda: deque(maxlen=MAX_LINES))
     reported: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def take(self, update: Update) -> None:
-        """Note it; of a fact the last value."""
+        """Add an update; only the last value of a fact is kept."""
         if isinstance(update, Tick):
             for index, facts in update.facts.items():
                 self.facts.setdefault(index, {}).update(facts)
@@ -42,7 +42,7 @@ class PendingUpdates:
             self.lines.extend(update.lines)
 
     def applied_to(self, evidence: NodeEvidence) -> NodeEvidence:
-        """The evidence with this over it, and without lines that it has already."""
+        """The evidence with these updates, without duplicate lines."""
         cursor = (_value(evidence, LOG) or {}).get("cursor")
         known = cursor[1] if isinstance(cursor, list) and len(cursor) == 3 and isinstance(cursor[1], int) else -1
         lines = [line for line in self.lines if line.sequence > known]
@@ -50,7 +50,7 @@ class PendingUpdates:
 
 
 def with_lines(evidence: NodeEvidence, lines: Iterable[LogLine]) -> NodeEvidence:
-    """The kernel has logged these."""
+    """The evidence with more kernel log lines."""
     log, lines = _value(evidence, LOG), list(lines)
     if log is None or not lines:
         return evidence
@@ -63,7 +63,7 @@ def with_lines(evidence: NodeEvidence, lines: Iterable[LogLine]) -> NodeEvidence
 
 
 def _latest(lines: list[list[Any]]) -> list[list[Any]]:
-    """The last of them: so many that processes have written, and so many others, which those do not drive out."""
+    """The last lines, limited for those of processes and for the rest separately."""
     if len(lines) <= MAX_LINES:
         return lines
     left = {True: MAX_LINES_OF_PROCESSES, False: MAX_LINES}
@@ -92,7 +92,7 @@ def with_facts(evidence: NodeEvidence, facts: Facts) -> NodeEvidence:
 
 
 def with_reported(evidence: NodeEvidence, reported: Mapping[str, Mapping[str, Any]]) -> NodeEvidence:
-    """The evidence with what these collectors report now, whatever a visit got of them."""
+    """The evidence with what these collectors report now, whatever a visit returned for them."""
     for name, value in reported.items():
         if _value(evidence, name) != value:
             evidence = _with(evidence, name, value)
@@ -100,7 +100,7 @@ def with_reported(evidence: NodeEvidence, reported: Mapping[str, Mapping[str, An
 
 
 def with_known(evidence: NodeEvidence, before: NodeEvidence) -> NodeEvidence:
-    """What is still watched as it was known before, unless in another boot, where it is missing now."""
+    """The evidence, with watched values that it lacks filled in from the earlier evidence of the same boot."""
     if len({boot_of(evidence), boot_of(before)} - {""}) > 1:
         return evidence
     missing = [
@@ -111,7 +111,7 @@ def with_known(evidence: NodeEvidence, before: NodeEvidence) -> NodeEvidence:
 
 
 def boot_of(evidence: NodeEvidence) -> str:
-    """The boot id that it reports; empty where it reports none."""
+    """The boot id in the evidence; empty if none."""
     boot_id = (_value(evidence, "boot") or {}).get("boot_id")
     return boot_id if isinstance(boot_id, str) else ""
 

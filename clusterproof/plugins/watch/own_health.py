@@ -1,4 +1,4 @@
-"""What a watch says of ticks and of itself: sources that do not answer, clocks that jump, a part of it that fails."""
+"""The watch's reports about itself: sources that do not answer, clocks that jump, failures of its parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clusterproof.plugins.watch import RuleResult
 from clusterproof.plugins.watch.updates import Hello, Tick
 
 SOURCE, CLOCK, SILENT, NO_LOG, REBOOT = "watch.source", "watch.clock", "watch.silent", "watch.log", "watch.reboot"
-REASONS, SLOWDOWN = "clocks_event_reasons", "slowdown"  # facts of a GPU
+REASONS, SLOWDOWN = "clocks_event_reasons", "slowdown"  # GPU facts
 THROTTLED = frozenset({REASONS, SLOWDOWN})
 TICK_RULES = frozenset({SOURCE})
 MAX_NODES = 120  # characters of a nodeset
@@ -30,7 +30,7 @@ IN_WORDS = {
 
 
 def late_sources(tick: Tick) -> dict[tuple[str, str], RuleResult]:
-    """The sources that are late, each a finding: what hangs in the driver is the driver's."""
+    """The sources that are late, each a finding; what hangs in the driver is attributed to the driver."""
     results = {}
     for name, (seconds, detail) in tick.late.items():
         if seconds:
@@ -42,7 +42,7 @@ def late_sources(tick: Tick) -> dict[tuple[str, str], RuleResult]:
 
 
 def clock_step(before: Hello | Tick, tick: Tick, least_s: float) -> RuleResult | None:
-    """That the node's clock was set between two moments, by so much or more."""
+    """A finding if the node's clock was set by at least so much between two moments."""
     step = step_s(before, tick)
     if abs(step) < least_s:
         return None
@@ -50,7 +50,7 @@ def clock_step(before: Hello | Tick, tick: Tick, least_s: float) -> RuleResult |
 
 
 def is_slowed(facts: Mapping[str, Any]) -> bool:
-    """Whether something holds a GPU's clocks down that a check would name."""
+    """Whether a GPU's clocks are held down for a reason that a check would report."""
     mask = facts.get(REASONS)
     if facts.get(SLOWDOWN):
         return True
@@ -66,14 +66,14 @@ def step_s(before: Hello | Tick, after: Hello | Tick) -> float:
 
 
 def lines_lost(count: int) -> str:
-    """That the kernel needed the room of its log."""
+    """A finding that the kernel overwrote log lines before they were read."""
     lines = "1 line" if count == 1 else f"{count:,} lines"
     was = "was" if count == 1 else "were"
     return f"{lines} of the kernel log {was} overwritten unread; expected all of them"
 
 
 def silent(seconds: float, why: str) -> RuleResult:
-    """That a node sends nothing: what happens there is not known."""
+    """A finding that a node sends nothing, so that its state is unknown."""
     because = f" ({why})" if why else ""
     return RuleResult(Verdict.INCOMPLETE, f"no sample for {seconds:.0f} s{because}; expected one at each tick")
 
@@ -82,19 +82,19 @@ WHY = "{why}"
 
 
 def in_one_line(why: object) -> str:
-    """A reason, whatever others say in it; of an exception without words its kind."""
+    """A reason on one safe line; for an exception without a message, its type."""
     return printable(" ".join(str(why).split())) or type(why).__name__
 
 
-class Unchecked:
-    """The nodes that the last full check of them did not reach, each said once."""
+class UncheckedNodes:
+    """Nodes that the last full check did not reach, each reported once."""
 
     def __init__(self, say: Callable[[str], object], nodes: Iterable[str] = ()) -> None:
-        """`nodes`: those that were said."""
+        """`nodes`: those already reported."""
         self._say, self._nodes = say, set(nodes)
 
     def checked(self, reached: Iterable[str], reasons: Mapping[str, str]) -> None:
-        """A full check has reached some nodes, and others not: for each of these why."""
+        """Record a full check: the nodes reached, and why others were not."""
         back = self._nodes.intersection(reached)
         new = {node: why for node, why in reasons.items() if node not in self._nodes}
         self._nodes = (self._nodes - back) | new.keys()
@@ -106,21 +106,21 @@ class Unchecked:
 
 
 class Outage:
-    """Of one part of the watch."""
+    """The outage of one part of the watch."""
 
     def __init__(self, say: Callable[[str], object], begins: str, ends: str) -> None:
-        """`begins`: words with a place for the reason, `{why}`."""
+        """`begins`: the message with a placeholder for the reason, `{why}`."""
         self._say, self._begins, self._ends = say, begins, ends
         self.is_failing = False
 
     def failed(self, why: object) -> None:
-        """It did not work."""
+        """Record a failure."""
         if not self.is_failing:
             self._say(self._begins.replace(WHY, in_one_line(why)))
         self.is_failing = True
 
     def worked(self) -> None:
-        """It did."""
+        """Record a success."""
         if self.is_failing:
             self._say(self._ends)
         self.is_failing = False
@@ -130,15 +130,15 @@ SET = "the clock of this host was set by {} s; times that are recorded and sent 
 
 
 class HostClock:
-    """As it was when it was last looked at."""
+    """This host's clock at the last look."""
 
     def __init__(self, least_s: float, say: Callable[[str], object]) -> None:
-        """`least_s`: of a step that is said."""
+        """`least_s`: the smallest step to report."""
         self._least_s, self._say = least_s, say
         self._before = clocks_now()
 
     def look(self) -> None:
-        """Say by how much it was set since."""
+        """Report by how much the clock was set since the last check."""
         before, self._before = self._before, clocks_now()
         step = step_s(before, self._before)
         if abs(step) >= self._least_s:
@@ -146,5 +146,5 @@ class HostClock:
 
 
 def clocks_now() -> Hello:
-    """Now: by the clock that people set, and by one that counts while the host sleeps too."""
+    """The current time: of the wall clock, and of one that also counts during suspend."""
     return Hello("", time.time(), time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)))

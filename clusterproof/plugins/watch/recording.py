@@ -1,4 +1,4 @@
-"""Keeps what is watched in a folder: samples of each node, what was said; its own failure costs a line."""
+"""Records a watch in a folder: each node's samples and all changes; a failure to record is only reported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _END_BYTES = 1 << 16
 
 
 def append_changes(path: Path, changes: Iterable[Change], wall_s: float) -> None:
-    """A line for each, behind the last line that is whole. Raises OSError, and then the file is as it was."""
+    """Append a line for each change after the last complete line. Raises OSError, with the file unchanged."""
     data = "".join(_line(change, wall_s) for change in changes).encode()
     with appendable(path) as file:
         size = _whole_lines(file)
@@ -39,17 +39,17 @@ def append_changes(path: Path, changes: Iterable[Change], wall_s: float) -> None
 
 
 def read_changes(path: Path) -> Iterator[Change]:
-    """What another watch has said, in seconds since 1970. A line that holds no change is skipped. Raises OSError."""
+    """Read the changes of another watch, in seconds since 1970. Invalid lines are skipped. Raises OSError."""
     with path.open("rb") as file:
         for line in file:
             try:
                 yield _change(json.loads(line))
             except (ArithmeticError, ValueError, TypeError, LookupError, RecursionError):
-                continue  # written by another version, or torn
+                continue  # from another version, or truncated
 
 
 def _whole_lines(file: Any) -> int:
-    """Up to where a file that is open consists of whole lines."""
+    """The length of an open file up to the end of its last complete line."""
     end: int = file.seek(0, 2)
     while end:
         begin = max(0, end - _END_BYTES)
@@ -76,26 +76,26 @@ def _line(change: Change, wall_s: float) -> str:
 
 
 def _change(record: Any) -> Change:
-    """Raises ArithmeticError, ValueError, TypeError, LookupError where it is none."""
+    """Raises ArithmeticError, ValueError, TypeError or LookupError for an invalid record."""
     names = [record[key] for key in ("node", "device", "rule", "message")]
     if not all(isinstance(name, str) for name in names):
         raise TypeError("no text")
     node, device, rule, message = names
     key = Key(node, printable(device, MAX_MESSAGE), printable(rule, MAX_MESSAGE))
     text = printable(message, MAX_MESSAGE)
-    findings = record.get("findings", message.count(ALSO) + 1)  # of files from before it was a value
+    findings = record.get("findings", message.count(ALSO) + 1)  # files of older versions lack the value
     if type(findings) is not int or findings < 1:
         raise TypeError("no count")
     return Change(ChangeKind(record["kind"]), key, Verdict(record["verdict"]), text, float(record["time"]), findings)
 
 
 RETRY_S = 60.0  # after a write that failed
-MAX_OWED = 10_000  # writes that wait for a disk
+MAX_OWED = 10_000  # writes that wait for the disk
 NOBODY = "nobody watched"
 
 
 class NodeRecording:
-    """The samples of one node: a header for each time that it was connected to, or its GPUs were counted anew."""
+    """The samples of one node, with a header for each connection, and whenever its GPUs are counted again."""
 
     def __init__(self, folder: Path, node: str, every_s: float) -> None:
         self._path = folder / (recording_file(node).removesuffix(".json") + SUFFIX)
@@ -108,7 +108,7 @@ class NodeRecording:
         self._why = NOBODY
 
     def learn(self, update: Update, why: str = "") -> None:
-        """Take note of what the header will say; `why` the node was not connected to meanwhile."""
+        """Set the values of the next header; `why` the node was disconnected in between."""
         if isinstance(update, Hello):
             self._hello, self._is_begun, self._why = update, False, why or self._why
         elif isinstance(update, Tick):
@@ -119,7 +119,7 @@ class NodeRecording:
             self._gpus = gpus
 
     def write(self, update: Update, wall_s: float) -> None:
-        """Keep it. Raises OSError."""
+        """Write samples. Raises OSError."""
         if isinstance(update, Tick):
             self._begin(wall_s)
             nothing = (None,) * len(GPU_COLUMNS)
@@ -140,7 +140,7 @@ class NodeRecording:
             self._file.flush()
 
     def forget(self, why: str) -> None:
-        """Let go of what could not be written; what comes next begins anew."""
+        """Discard what could not be written; the next write starts with a new header."""
         if self._file:
             self._file.forget()
         self._is_begun, self._why = False, why
@@ -162,7 +162,7 @@ class NodeRecording:
 
 
 class Recording:
-    """The folder. What cannot be written is said once, tried again each minute, and said again when it works."""
+    """The recording's folder. A failed write is reported once, retried each minute, and its recovery reported."""
 
     def __init__(self, folder: Path, every_s: float, say: Callable[[str], object]) -> None:
         """Raises OSError."""
@@ -180,7 +180,7 @@ class Recording:
         return bool(self._problem)
 
     def take(self, node: str, update: Update, wall_s: float, now: float, why: str = "") -> None:
-        """Keep what a node sent."""
+        """Record what a node sent."""
         recording = self._nodes.get(node)
         if recording is None:
             recording = self._nodes[node] = NodeRecording(self.folder, node, self._every_s)
@@ -190,14 +190,14 @@ class Recording:
             recording.forget(self._problem)
 
     def said_before(self) -> Iterator[Change]:
-        """What the watch said that this one goes on with, in seconds since 1970. Raises OSError."""
+        """The changes of the watch that this one resumes, in seconds since 1970. Raises OSError."""
         path = self.folder / CHANGES_FILE
         return read_changes(path) if path.exists() else iter(())
 
     def changes(
         self, changes: Iterable[Change], wall_s: float, now: float, is_free: Callable[[], bool] = lambda: True
     ) -> None:
-        """What is said, a line each; what does not fit on the disk now, or is not free, is written when it is."""
+        """Record changes, a line each; what cannot be written now is written later."""
         kept = tuple(changes)
 
         def write() -> None:
@@ -209,7 +209,7 @@ class Recording:
             self.guard(write, now, is_owed=True)
 
     def guard(self, write: Callable[[], object], now: float, *, is_owed: bool = False) -> None:
-        """Write; a disk that is full costs a line. What is owed is written when it can be."""
+        """Write; on a full disk report it and retry later."""
         if is_owed:
             self._owed.append(write)
         if now < self._paused_until:

@@ -1,4 +1,4 @@
-"""One node's connection, kept: the sampler runs there, and begins anew when that ends."""
+"""Keeps one node's session open: the sampler runs in it, and is restarted when the session ends."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from clusterproof.plugins.transport import PROGRAM_ENDED, NodeSession
 from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Update, UpdateStream
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-SETTLED_S = 60.0  # a connection that held so long begins anew without delay
-DEAD_TICKS, LEAST_DEAD_S = 4, 30.0  # without a line
-MAX_WAITING, BUSY_S = 5_000, 0.05  # events not taken yet
+SETTLED_S = 60.0  # after a connection of this length, the next is started without delay
+DEAD_TICKS, LEAST_DEAD_S = 4, 30.0  # without any output
+MAX_WAITING, BUSY_S = 5_000, 0.05  # unprocessed events
 MAX_A_TICK = 1 << 20  # bytes that a node may send between two ticks
 
 Cursor = Callable[[], tuple[str, int, float] | None]
@@ -27,14 +27,14 @@ Cursor = Callable[[], tuple[str, int, float] | None]
 
 @record
 class SessionEnded:
-    """A connection has ended, and why."""
+    """A session has ended, with the reason."""
 
     why: str
 
 
 @record
 class SessionEvent:
-    """What came of a node, and when, by time.monotonic()."""
+    """An event of a node, and its time by time.monotonic()."""
 
     node: str
     what: Update | SessionEnded
@@ -43,20 +43,20 @@ class SessionEvent:
 
 @record
 class SamplerOptions:
-    """How the sampler runs on nodes."""
+    """The options of the sampler on nodes."""
 
     every_s: float
     host_root: str = "/"
     sudo: bool = False
-    mounts: tuple[str, ...] = ()  # that the policy expects
+    mounts: tuple[str, ...] = ()  # expected by the policy
 
     def sampler(self, has_input: bool) -> str:
-        """The text of its program."""
+        """The sampler program."""
         return sampler(self.every_s, self.host_root, has_input, self.mounts)
 
 
 class SamplerSession:
-    """One node's: a thread while it begins, and for as long as its session needs one."""
+    """The session of one node: has a thread while connecting, and as long as its session needs one."""
 
     def __init__(
         self,
@@ -77,16 +77,16 @@ class SamplerSession:
         self._pause_s = FIRST_PAUSE_S
 
     def start(self) -> None:
-        """Connect, and stay."""
+        """Start the session."""
         self._begin_in(0.0)
 
     def end(self) -> None:
-        """Let the sampler end."""
+        """End the sampler."""
         self._is_over.set()
         self._session.end()
 
     def join(self, timeout_s: float) -> bool:
-        """Whether it has ended within that time."""
+        """Wait until it has ended; false at the timeout."""
         return self._has_ended.wait(timeout_s)
 
     def _begin_in(self, pause_s: float) -> None:
@@ -102,7 +102,7 @@ class SamplerSession:
             return
         try:
             ended = self._run(nonce, stream)
-        except Exception as problem:  # a fault of ours costs one node a while, not the watch
+        except Exception as problem:  # a bug of ours affects one node for a while, not the watch
             self._begin_again(began, _in_words(problem, stream))
             return
         if isinstance(ended, Future):
@@ -126,7 +126,7 @@ class SamplerSession:
             bucket.take(len(piece))
             for update in stream.updates(piece):
                 while self._events.qsize() > MAX_WAITING and not self._is_over.is_set():
-                    time.sleep(BUSY_S)  # many send at once what they could not before; their connections hold it
+                    time.sleep(BUSY_S)  # many nodes send a backlog at once; their connections buffer it
                 self._put(update)
 
         text = self._sampling.sampler(self._session.has_input)
@@ -145,7 +145,7 @@ def _why(ended: Future[str], stream: UpdateStream) -> str:
 
 
 def _in_words(why: str | Exception, stream: UpdateStream) -> str:
-    """Why it ended, with what the node said instead of a sample."""
+    """Why it ended, including what the node printed instead of samples."""
     if isinstance(why, LinesLost):
         return str(why)
     if isinstance(why, NotUnderstood):
@@ -156,14 +156,14 @@ def _in_words(why: str | Exception, stream: UpdateStream) -> str:
 
 
 class _TokenBucket:
-    """How much a node may send: a stream that does not end would fill the controller."""
+    """Limits how much a node may send: an endless stream would fill the controller's memory."""
 
     def __init__(self, every_s: float) -> None:
         self._per_s = MAX_A_TICK / every_s
         self._left, self._at = float(MAX_A_TICK), time.monotonic()
 
     def take(self, size: int) -> None:
-        """Raises NotUnderstood where there is no more room."""
+        """Raises NotUnderstood when the limit is exceeded."""
         now = time.monotonic()
         self._left = min(MAX_A_TICK, self._left + (now - self._at) * self._per_s) - size
         self._at = now

@@ -1,4 +1,4 @@
-"""What a watch gives besides its lines: a page and metrics over HTTP, these in a file, notifications, heartbeats."""
+"""The sinks of a watch besides its terminal: a page and metrics over HTTP, a metrics file, notifications, heartbeat."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ from clusterproof.plugins.watch.textfile import Textfile
 from clusterproof.plugins.watch.updates import Update
 from clusterproof.plugins.watch.watch import Watch
 
-LEAST_S = 15.0  # between two files: Prometheus asks no more often, and a thousand nodes take a second of a core
+LEAST_S = 15.0  # between two writes: Prometheus scrapes no more often, and a thousand nodes take a second of CPU
 
 
 class Sinks:
-    """Open from when they are made until they are closed.
+    """All sinks of a watch, open from their creation until they are closed.
 
-    The watch's own thread updates them; whoever asks for a snapshot, from another, waits for nothing that it does.
+    Updated by the watch's own thread; other threads that request a snapshot do not wait for it.
     """
 
     def __init__(self, cluster: str, watch: Watch, say: Callable[[str], object]) -> None:
-        self._cluster = cluster.encode("utf-8", "backslashreplace").decode()  # it may be a file's name
+        self._cluster = cluster.encode("utf-8", "backslashreplace").decode()  # it may be a file name
         self._watch, self._say = watch, say
         self._began_s = time.time()
         self._nodes = {name: NodeMetrics() for name in watch.names}
+        self._is_measured = False
         self._open_of: dict[str, Mapping[Key, RuleResult]] = {}  # each is replaced, and never changed
         self._said: Counter[tuple[str, Verdict]] = Counter()
         self._parts: dict[str, Callable[[], bool]] = {}
@@ -56,13 +57,13 @@ class Sinks:
         self._open.close()
 
     def add_part(self, part: str, is_failing: Callable[[], bool]) -> None:
-        """Let metrics show whether a part of the watch fails now."""
+        """Let metrics show whether a part of the watch is failing."""
         self._parts[part] = is_failing
 
     def listen(self, address: Address, command: tuple[str, ...]) -> None:
-        """Answer browsers and Prometheus. Raises NoAddress."""
+        """Serve browsers and Prometheus. Raises NoAddress."""
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(Metrics(self.snapshot))
+        registry.register(Metrics(self.measured()))
         self._page = LivePage(self._watch.evaluator, self._watch.every_s, self._open_now, command)
         self._ticks.append(self._page.ticked)
         listener = Listener(address, {"/metrics": make_wsgi_app(registry), "/": self._page})
@@ -71,12 +72,12 @@ class Sinks:
 
     def write(self, path: Path) -> None:
         """Keep a file for node_exporter. Raises NoTextfile."""
-        file = Textfile(path, max(LEAST_S, self._watch.every_s), self.snapshot, self._say)
+        file = Textfile(path, max(LEAST_S, self._watch.every_s), self.measured(), self._say)
         self._open.callback(file.close)
         self.add_part("textfile", lambda: file.outage.is_failing)
 
     def notify(self, receivers: Sequence[Receiver], folder: Path | None, remind_s: float | None = None) -> None:
-        """Tell these what changes; what waits is kept in the folder, for each receiver apart. Raises OSError."""
+        """Send changes to these receivers; the folder keeps an outbox for each. Raises OSError."""
         outboxes = outboxes_in(folder, self._cluster, self._say) if folder else {}
         paths = (
             paths_for(folder, [receiver.identity for receiver in receivers], outboxes)
@@ -103,7 +104,7 @@ class Sinks:
             )
 
     def beat(self, url: str) -> None:
-        """Tell a dead man's switch of each tick. Raises NoHeartbeat."""
+        """Signal a dead man's switch at each tick. Raises NoHeartbeat."""
         heartbeat = Heartbeat(url, self._say)
         self._open.callback(heartbeat.close)
         self._ticks.append(heartbeat.ticked)
@@ -115,15 +116,16 @@ class Sinks:
             act()
 
     def are_kept(self) -> bool:
-        """Whether what waits to be sent would outlive this watch: only then may more be recorded as said."""
+        """Whether waiting notifications would survive this watch: only then may changes be recorded as reported."""
         return all(notifier.is_kept for notifier in self._notifiers)
 
     def take(self, node: str, update: Update, wall_s: float, at: float) -> None:
         """A node has reported something."""
-        self._nodes[node] = self._nodes[node].after(update, wall_s, at)
+        if self._is_measured:
+            self._nodes[node] = self._nodes[node].after(update, wall_s, at)
 
     def on_end(self, act: Callable[[], object]) -> None:
-        """Do this whenever a node's connection ends."""
+        """Call this whenever a node's connection ends."""
         self._ended.append(act)
 
     def ended(self) -> None:
@@ -132,20 +134,25 @@ class Sinks:
             act()
 
     def said(self, changes: Sequence[Change]) -> None:
-        """These changes were said."""
+        """These changes were reported."""
         self._said.update((change.kind.value, change.verdict) for change in changes)
         for notifier in self._notifiers:
             notifier.said(changes)
 
     def look(self, nodes: Iterable[str]) -> None:
-        """Something may have opened or closed of these nodes."""
+        """States of these nodes may have opened or closed."""
         for node in nodes:
             before, self._open_of[node] = self._open_of.get(node), self._watch.states.open_of(node)
             if self._page and self._open_of[node] != before:
                 self._page.changed()
 
+    def measured(self) -> Callable[[], Snapshot]:
+        """What metrics are made from, of what nodes report from now on: kept only where somebody asks for it."""
+        self._is_measured = True
+        return self.snapshot
+
     def snapshot(self) -> Snapshot:
-        """The watch at this moment; from any thread."""
+        """The current state of the watch; from any thread."""
         return Snapshot(
             cluster=self._cluster,
             version=__version__,

@@ -1,4 +1,4 @@
-"""`--textfile`: the metrics in a file for node_exporter, whole at any moment, and over with the watch."""
+"""`--textfile`: metrics in a file for node_exporter, always complete, and marked as ended with the watch."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from clusterproof.plugins.watch.metrics import PREFIX, Metrics, Snapshot, WatchE
 from clusterproof.plugins.watch.own_health import WHY, Outage
 
 SUFFIX = ".prom"
-MODE = 0o644  # node_exporter is another user
-MAX_HEAD, MAX_WORDS = 1 << 16, 60  # bytes of a file that is there, and characters of its line
+MODE = 0o644  # node_exporter runs as another user
+MAX_HEAD, MAX_WORDS = 1 << 16, 60  # bytes of an existing file, and characters of its line that are shown
 
 
 class NoTextfile(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
-    """What cannot be written; the message says why."""
+    """A file that cannot be written; the message says why."""
 
 
 class Textfile:
-    """Written when it is made, then again and again until it is closed."""
+    """Written on creation, then repeatedly until closed."""
 
     def __init__(self, path: Path, every_s: float, look: Callable[[], Snapshot], say: Callable[[str], object]) -> None:
         """Raises NoTextfile."""
@@ -50,7 +50,7 @@ class Textfile:
         self._thread.start()
 
     def close(self) -> None:
-        """Leave a file that says that the watch is over, and nothing else."""
+        """Leave a file that only says that the watch has ended."""
         self._is_over.set()
         self._thread.join()
         self._write(WatchEnded(self._look().cluster))
@@ -69,25 +69,25 @@ class Textfile:
 
 
 def foreign_line(path: Path) -> str:
-    """The first value in a file that is there already and is no watch's; empty where there is none, or no such file."""
+    """The first metric in an existing file that is not from a watch; empty if there is none, or no such file."""
     own, head = f"{PREFIX}_", b""
     with suppress(OSError):
         if path.is_file():
             with path.open("rb") as file:
-                head = file.read(MAX_HEAD) + file.readline(len(own))  # by which a line that the limit cuts is known
+                head = file.read(MAX_HEAD) + file.readline(len(own))  # completes a line that the limit would cut
     lines = head.decode("utf-8", "replace").splitlines()
     return next((line for line in lines if line.strip() and not line.startswith(("#", own))), "")
 
 
 def write(path: Path, what: Collector) -> None:
-    """Put a whole file in the place of the one that is there. Raises OSError, and leaves that."""
+    """Replace the file atomically. Raises OSError, leaving the old one."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(what)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.unlink(missing_ok=True)
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE), "wb") as file:
-            os.fchmod(file.fileno(), MODE)  # whatever the umask
+            os.fchmod(file.fileno(), MODE)  # regardless of the umask
             file.write(generate_latest(registry))
         part.replace(path)
     finally:

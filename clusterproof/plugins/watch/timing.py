@@ -1,4 +1,4 @@
-"""How often something must hold before a watch says it: numbers of thresholds.toml, and a site's own."""
+"""How long a state must last before a watch reports it: numbers of thresholds.toml, or a site's own."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import record
 
 TABLE = "watch"
-MAX_TICKS = 1_000  # that are kept of each state
+MAX_TICKS = 1_000  # kept for each state
 
 
 class InvalidTiming(ClusterproofError, ValueError):  # noqa: N818 - an outcome of reading a policy
-    """Numbers by which nothing would ever be said; the message says which."""
+    """Numbers with which nothing would ever be reported; the message says which."""
 
 
 @record
 class Timing:
-    """How often something must hold before it is said; thresholds.toml says what each number is."""
+    """How long states must last before they are reported; thresholds.toml explains each number."""
 
     window_ticks: int
     opens_ticks: int
@@ -29,7 +29,7 @@ class Timing:
 
     @staticmethod
     def of(catalog: Catalog) -> Timing:
-        """The timing that a site's numbers set. Raises InvalidTiming."""
+        """The timing with a site's numbers. Raises InvalidTiming."""
         opens = ("opens_ticks", "slowdown_opens_ticks")
         ticks = {name: _whole(catalog, name) for name in ("window_ticks", *opens, "closes_ticks")}
         for name in opens:

@@ -1,10 +1,11 @@
-"""What a node's sampler sends, line by line: bounded, and decoded strictly, for a node is not trusted."""
+"""Decodes a sampler's output line by line: bounded and strict, as a node is not trusted."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
 from clusterproof.plugins.core.errors import ClusterproofError
@@ -15,27 +16,28 @@ from clusterproof.plugins.training_run.rank_processes import MAX_RANKS, RankLook
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, MAX_GPUS, SampledGpu
 
 MAX_LINE = 256 * 1024  # bytes
-MAX_TEXT = 1_000  # characters of a line of the kernel log
+MAX_TEXT = 1_000  # characters of a kernel log line
 MAX_WORDS = 200
-MAX_LINES = 4_000  # of the kernel log at once
+MAX_LINES = 4_000  # kernel log lines in one update
 OF_SOURCES: Mapping[str, int] = {"host": 7, "network": 6, "lustre": 2}  # how many values each has
 REPORTED = ("interfaces", "lustre", "mounts", "processes", "rdma")  # collectors that are sent whole when they change
 MAX_LATE = 8  # sources
-_OF_NUMBERS = frozenset({int, float})
+_NOTHING = {name: (None,) * count for name, count in OF_SOURCES.items()}  # of a source that reported nothing
+_OF_VALUES = frozenset({int, float, type(None)})
 MAX_SECONDS = 1e11
 
 
 class NotUnderstood(ClusterproofError, ValueError):  # noqa: N818 - an outcome of one connection
-    """What came is not what a sampler sends; the message says what was seen."""
+    """Output that is no sampler's; the message has what was seen."""
 
 
 class LinesLost(NotUnderstood):
-    """Lines that the sampler sent did not arrive."""
+    """Lines of the sampler that did not arrive."""
 
 
 @record
 class Hello:
-    """A sampler begins. `up` is in seconds since boot, `now` since 1970; `no_log` why it follows no kernel log."""
+    """A sampler has started. `up` is in seconds since boot, `now` since 1970; `no_log` why it follows no kernel log."""
 
     boot_id: str
     now: float
@@ -45,22 +47,22 @@ class Hello:
 
 @record
 class Tick:
-    """What was sampled at a moment. `gpus` is there when the GPUs' source has begun anew."""
+    """The samples of one moment. `gpus` is there where the GPU source has started again."""
 
     now: float
     up: float
     gpu: tuple[tuple[float | None, ...], ...]
     host: tuple[float | None, ...]
     gpus: tuple[SampledGpu, ...] | None = None
-    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # of GPUs by index, as `nvml` reports them
+    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # by GPU index, as `nvml` reports them
     late: Mapping[str, tuple[float, str]] = field(default_factory=dict)  # sources: for how long (s), and why
-    reported: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by collectors, as they report to a visit
+    reported: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by collector, as in a visit
     ranks: tuple[RankLook, ...] = ()
 
 
 @record
 class LogLine:
-    """A line of the kernel log that matters, how many lines alike were left out before it, and an error's level."""
+    """A relevant line of the kernel log, how many like it were left out before it, and an error's level."""
 
     sequence: int
     seconds: float  # since boot
@@ -71,7 +73,7 @@ class LogLine:
 
 @record
 class LogUpdate:
-    """Lines of the kernel log, as they came, and how many were overwritten before they were read."""
+    """New lines of the kernel log, and how many were overwritten before they could be read."""
 
     up: float
     lines: tuple[LogLine, ...]
@@ -82,17 +84,17 @@ Update: TypeAlias = Hello | Tick | LogUpdate
 
 
 class UpdateStream:
-    """The output of one sampler, piece by piece; lines without the nonce are noise, a line sent twice counts once."""
+    """The output of one sampler in pieces; lines without the nonce are ignored, and repeated lines count once."""
 
     def __init__(self, nonce: str) -> None:
         self._mark = nonce.encode() + b" "
         self._missing = f"{nonce}:no-python:".encode()
         self._rest = b""
-        self._number = -1  # of the line that came last
-        self.noise = ""  # the last line of it: the words of a host that refuses
+        self._number = -1  # of the last line received
+        self.noise = ""  # its last line: why a host refuses
 
     def updates(self, piece: bytes) -> Iterator[Update]:
-        """What a piece of the stream completes. Raises NotUnderstood, LinesLost."""
+        """The updates completed by a piece of output. Raises NotUnderstood, LinesLost."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             if line.startswith(self._mark):
@@ -107,7 +109,7 @@ class UpdateStream:
             raise NotUnderstood(f"a line of more than {MAX_LINE:,} bytes")
 
     def _is_next(self, number: int) -> bool:
-        """Whether a line has not come before. Raises LinesLost."""
+        """Whether a line is new. Raises LinesLost."""
         if number > self._number + 1:
             raise LinesLost(f"lines of its sampler were lost: {number - self._number - 1}; expected every one")
         is_next = number > self._number
@@ -116,9 +118,9 @@ class UpdateStream:
 
 
 def _decoded(line: bytes) -> tuple[Update, int | None]:
-    """What a line holds, and its number, where it has one."""
+    """Decode a line and its number, if it has one."""
     try:
-        message = json.loads(line)
+        message = json.loads(line.decode())
         if not isinstance(message, dict):
             raise TypeError("no object")
         number = message.get("n")
@@ -142,13 +144,16 @@ def _update(message: Mapping[str, Any]) -> Update:
 
 def _tick(message: Mapping[str, Any]) -> Tick:
     gpus = message.get("gpu_fixed")
+    gpu = _list(message.get("gpu") or [], MAX_GPUS)
+    host = [_NOTHING[name] if message.get(name) is None else message[name] for name in OF_SOURCES]
+    _require_numbers([*gpu, *host], [*[len(GPU_COLUMNS)] * len(gpu), *OF_SOURCES.values()])
     every = message.get("facts", {})
     facts = every.get("nvml", {})
     return Tick(
         _seconds(message["now"]),
         _seconds(message["up"]),
-        tuple(_values(values, len(GPU_COLUMNS)) for values in _list(message.get("gpu") or [], MAX_GPUS)),
-        tuple(value for name, count in OF_SOURCES.items() for value in _values(message.get(name), count)),
+        tuple(map(tuple, gpu)),
+        tuple(chain.from_iterable(host)),
         None if gpus is None else tuple(map(_gpu, _list(gpus, MAX_GPUS))),
         {_index(index): _object(values) for index, values in facts.items()},
         {
@@ -172,16 +177,16 @@ def _log_line(fields: Any) -> LogLine:
     return LogLine(sequence, _seconds(seconds), _text(text, MAX_TEXT), max(0, left_out), level)
 
 
-def _values(values: Any, count: int) -> tuple[float | None, ...]:
-    """So many values; as many of None where a source reported nothing."""
-    if values is None:
-        return (None,) * count
-    if len(values) != count:
-        raise ValueError(f"{len(values)} values; expected {count}")
-    numbers = [value for value in values if value is not None]
-    if _OF_NUMBERS.issuperset(map(type, numbers)) and sum(map(abs, numbers)) < MAX_SECONDS:  # as nearly always
-        return tuple(values)
-    return tuple(map(_number, values))
+def _require_numbers(rows: Sequence[Any], counts: Iterable[int]) -> None:
+    """Raises TypeError, ValueError unless each row has so many values, and all of them are numbers or None."""
+    for row, count in zip(rows, counts, strict=True):
+        if len(row) != count:
+            raise ValueError(f"{len(row)} values; expected {count}")
+    values = list(chain.from_iterable(rows))
+    # all of a tick at once, for that they are numbers is so nearly always
+    if not _OF_VALUES.issuperset(map(type, values)) or not sum(map(abs, filter(None, values))) < MAX_SECONDS:
+        for value in values:
+            _number(value)
 
 
 def _number(value: Any) -> float | None:

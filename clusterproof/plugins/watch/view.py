@@ -1,4 +1,4 @@
-"""What a person sees of a watch: a line for each change; on a terminal the worst nodes and the last changes besides."""
+"""The watch's output: a line for each change; on a terminal also the worst nodes and the last changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 LAST, WORST = 12, 10  # changes and nodes on the screen
-QUIET_S = 600.0  # in which a log says nothing
+QUIET_S = 600.0  # of silence before a line says that the watch is running
 MAX_LINE = 400
 WORDS = {
     ChangeKind.CLOSED: "over",
@@ -62,13 +62,13 @@ def _span(seconds: float) -> str:
 
 
 def printed(line: str, out: TextIO) -> None:
-    """Print a line; where its disk is full, or nobody reads any more, the nodes are watched all the same."""
+    """Print a line; if the disk is full or the reader is gone, watching continues."""
     with suppress(OSError):
         print(line, file=out, flush=True)
 
 
 class LineView:
-    """A line for each change; where nothing changes for long, that the watch goes on."""
+    """Prints a line for each change; after a long silence, that the watch is running."""
 
     def __init__(self, watch: Watch, out: TextIO) -> None:
         self._watch, self._out = watch, out
@@ -81,20 +81,20 @@ class LineView:
         return
 
     def show(self, changes: Sequence[Change]) -> None:
-        """Say what has changed."""
+        """Print what has changed."""
         for change in changes:
             self.say(in_words(change))
         if time.monotonic() - self._said >= QUIET_S:
             self.say(f"still watching: {headline(self._watch)}; {number_of(self._watch.samples, 'sample')}")
 
     def say(self, message: str) -> None:
-        """Say anything else."""
+        """Print anything else."""
         self._said = time.monotonic()
         printed(f"{time.strftime('%H:%M:%S')} {message}", self._out)
 
 
 class ScreenView:
-    """The same on a terminal, with a picture below that is drawn anew at most once a second."""
+    """The same on a terminal, with a display below that is redrawn at most once a second."""
 
     def __init__(self, watch: Watch, cluster: str) -> None:
         from rich.console import Console
@@ -116,7 +116,7 @@ class ScreenView:
             printed(line, sys.stdout)
 
     def show(self, changes: Sequence[Change]) -> None:
-        """Draw what has changed."""
+        """Redraw what has changed."""
         for change in changes:
             self.say(in_words(change))
         if time.monotonic() - self._drawn >= 1.0:
@@ -124,7 +124,7 @@ class ScreenView:
             self._live.update(self._picture(), refresh=True)
 
     def say(self, message: str) -> None:
-        """Put a line under the last changes."""
+        """Print a line below the last changes."""
         self._last.append(f"{time.strftime('%H:%M:%S')} {message}")
 
     def _picture(self) -> Group:
@@ -140,7 +140,7 @@ class ScreenView:
 
 
 def worst(watch: Watch) -> Iterator[tuple[str, Verdict, str]]:
-    """The nodes with open states, those with the worst first: each with its worst, and how many more it has."""
+    """The nodes with open states, worst first: each with its worst state, and how many more it has."""
     nodes: dict[str, list[tuple[int, str]]] = {}
     for key, seen in watch.states.open.items():
         message = f"{key.device}: {seen.message}" if key.device else seen.message
@@ -170,7 +170,7 @@ def headline(watch: Watch) -> str:
 
 
 def summary(watch: Watch, seconds: float) -> Iterable[str]:
-    """What is left to say at the end."""
+    """The summary at the end."""
     counts = {verdict: sum(other is verdict for other in watch.verdicts.values()) for verdict in STYLES}
     said = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count) or "nothing"
     yield f"watched for {seconds:.0f} s, {watch.samples:,} samples: {headline(watch)}; said: {said}"

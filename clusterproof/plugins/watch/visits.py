@@ -1,4 +1,4 @@
-"""Full checks beside the loop of a watch: each gathers all evidence of some nodes, in a thread of its own."""
+"""Full checks during a watch: each visit gathers all evidence of some nodes, in its own thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clusterproof.plugins.watch.own_health import in_one_line
 
 @dataclass(frozen=True)
 class Visited:
-    """What nodes reported in a visit, until it is evaluated; why it could not be made, and of which nodes."""
+    """The result of a visit, until it is evaluated: what nodes reported, or why it failed, and for which nodes."""
 
     evidence_by_node: dict[str, NodeEvidence]
     failed: Exception | None = None
@@ -28,7 +28,7 @@ class Visited:
 
     @property
     def not_reached(self) -> dict[str, str]:
-        """Of each node that was not reached why."""
+        """Why each node that was not reached was not."""
         if self.failed:
             return dict.fromkeys(self.names, in_one_line(self.failed))
         every = self.evidence_by_node.items()
@@ -36,7 +36,7 @@ class Visited:
 
 
 class Visits:
-    """Those of a watch: no node is in two at once."""
+    """The visits of a watch: no node is in two at once."""
 
     def __init__(
         self,
@@ -46,20 +46,20 @@ class Visits:
         limits: Limits,
         ended: Callable[[Visited], object],
     ) -> None:
-        """`ended` is called from the thread of a visit."""
+        """`ended` is called on a visit's thread."""
         self._cluster, self._collectors, self._probe, self._limits = cluster, collectors, probe, limits
         self._ended = ended
-        self.nodes: set[str] = set()  # that are being visited
+        self.nodes: set[str] = set()  # being visited
         self._connections: list[Connection] = []
         self._awaited = PendingNodes("asking the nodes", [target.name for target in cluster.targets], are_named=True)
 
     @property
     def awaited(self) -> str:
-        """Who has not answered yet, in words."""
+        """Which nodes have not answered yet, in words."""
         return self._awaited.words
 
     def begin(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Visit those that are not being visited; which these are."""
+        """Visit those that are not being visited; returns these."""
         chosen = tuple(dict.fromkeys(name for name in names if name not in self.nodes))
         if chosen:
             self.nodes.update(chosen)
@@ -71,20 +71,20 @@ class Visits:
         self.nodes.difference_update(visited.names or visited.evidence_by_node)
 
     def abandon(self) -> None:
-        """Wait for none any more."""
+        """Stop waiting for visits."""
         for connection in list(self._connections):
             connection.abandon()
 
     def _visit(self, names: tuple[str, ...]) -> None:
         try:
             self._ended(Visited(self._gathered(frozenset(names)), names=names))
-        except Exception as problem:  # of the first visit it is the watch's; of a later one it costs that
+        except Exception as problem:  # of a first visit: ends the watch
             self._ended(Visited({}, problem, names))
 
     def _gathered(self, names: frozenset[str]) -> dict[str, NodeEvidence]:
         targets = tuple(target for target in self._cluster.targets if target.name in names)
         connection = connection_for(self._cluster.connection)
-        once = Interning().once  # a thousand nodes at once are much, and report mostly the same
+        once = Interning().once  # a thousand nodes at once use much memory, and report mostly the same
 
         def answered(evidence: NodeEvidence) -> NodeEvidence:
             self._awaited.answered(evidence)

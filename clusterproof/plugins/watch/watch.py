@@ -1,4 +1,4 @@
-"""What a watch makes of what its nodes report. It reads no clock and no connection: both are passed in, in order."""
+"""Updates the state of watched nodes from their reports. Reads no clock and no connection: both are passed in."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ from clusterproof.plugins.watch.timing import TIMING, Timing
 from clusterproof.plugins.watch.updates import Hello, LogUpdate, Tick, Update
 
 RuleResults = Mapping[tuple[str, str], RuleResult]
-AGAIN_S, MAX_DOUBLINGS = 60.0, 5  # after the beginning of a visit that did not reach a node; longer after each further
+AGAIN_S, MAX_DOUBLINGS = 60.0, 5  # from the start of a visit that did not reach a node; doubled after each failure
 
 
 @dataclass
 class _WatchedNode:
     last_seen: float  # when it last sent anything, or was first connected to
-    is_expected: bool = True  # to send at each tick: its first connection has sent something, or ended
-    silent_ticks: int = 0  # consecutive looks at it without anything from it
+    is_expected: bool = True  # at each tick: its first connection has sent something, or ended
+    silent_ticks: int = 0  # consecutive checks without anything from it
     hello: Hello | None = None
-    last: Hello | Tick | None = None
+    last: Hello | None = None  # when it last was heard, by its own clocks
     boot_id: str = ""
-    sequence: int = 0  # of the last line of the kernel log that it has sent in this boot
-    why: str = ""  # the connection ended
-    slowed: set[int] = field(default_factory=set)  # its GPUs whose clocks something holds down
+    sequence: int = 0  # of the last kernel log line that it sent in this boot
+    why: str = ""  # why the connection ended
+    slowed: set[int] = field(default_factory=set)  # its GPUs with clocks held down
     ticks: int = 0
-    pending: PendingUpdates | None = None  # while it is visited
-    is_due: bool = True  # all of its evidence is to be gathered: no visit in this boot, or not the last, has reached it
+    pending: PendingUpdates | None = None  # during a visit
+    is_due: bool = True  # it needs a full visit: none in this boot, or not the last one, has reached it
     due_from: float = 0.0
-    in_vain: int = 0  # visits in a row that have not reached it in this boot
+    in_vain: int = 0  # consecutive visits that did not reach it in this boot
     has_sent: bool = False  # since its last visit began
-    has_booted: bool = False  # since then
+    has_booted: bool = False  # since its last visit began
 
 
 @dataclass
 class Watch:
-    """A cluster that is watched: states of its nodes, and what was said of them."""
+    """A watched cluster: the states of its nodes, and what was reported of them."""
 
     evaluator: Evaluator
     every_s: float
@@ -62,7 +62,7 @@ class Watch:
     began: float
     timing: Timing = TIMING
     states: States = field(init=False)
-    verdicts: dict[Key, Verdict] = field(default_factory=dict)  # the worst that was said of each
+    verdicts: dict[Key, Verdict] = field(default_factory=dict)  # the worst reported for each
     incomplete: dict[str, int] = field(default_factory=dict)  # number of checks that could not be evaluated, by node
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class Watch:
 
     @property
     def samples(self) -> int:
-        """How many there were."""
+        """The number of samples."""
         return sum(node.ticks for node in self._nodes.values())
 
     @property
@@ -81,11 +81,11 @@ class Watch:
 
     @property
     def unknown(self) -> list[str]:
-        """The nodes that no visit has reached, and that have sent no sample."""
+        """The nodes that no visit has reached and that have sent no sample."""
         return [name for name, node in self._nodes.items() if not node.ticks and not self.evaluator.knows(name)]
 
     def resume(self, changes: Iterable[Change], later_s: float) -> int:
-        """Go on from what was said before, by a clock that is so much later than ours; how much of it is open."""
+        """Continue from earlier changes, whose clock is ahead of ours by so much; returns how much is open."""
         ours = (change for change in changes if change.key.node in self._nodes)
         self.states.resume((replace(change, time_s=change.time_s - later_s) for change in ours), self.began)
         for key, seen in self.states.open.items():
@@ -93,12 +93,12 @@ class Watch:
         return len(self.states.open)
 
     def connecting(self, now: float) -> None:
-        """All nodes are connected to for the first time, so many at once: none is silent before it has had its turn."""
+        """Nodes are connecting for the first time, so many at once: none counts as silent before its turn."""
         for node in self._nodes.values():
             node.last_seen, node.is_expected = now, False
 
     def visiting(self, names: Iterable[str], now: float) -> None:
-        """All evidence of these nodes is being gathered; what they send meanwhile is newer."""
+        """A visit of these nodes has begun; what they send meanwhile is newer."""
         for name in names:
             node = self._nodes[name]
             node.pending, node.has_sent, node.has_booted = PendingUpdates(), False, False
@@ -106,15 +106,15 @@ class Watch:
             node.in_vain += 1
 
     def due(self, now: float) -> list[str]:
-        """The nodes that send, and of which all evidence is to be gathered: in this boot, or at last, it was not."""
+        """Nodes that send data and need a full visit: none succeeded in this boot, or the last one failed."""
         return [name for name, node in self._nodes.items() if node.is_due and node.has_sent and now >= node.due_from]
 
     def booted(self) -> list[str]:
-        """The nodes that have booted, and that nobody has tried to visit since."""
+        """Nodes that have rebooted and were not visited since."""
         return [name for name, node in self._nodes.items() if node.is_due and node.has_sent and not node.in_vain]
 
     def evidence(self, evidence_by_node: Mapping[str, NodeEvidence], now: float) -> list[Change]:
-        """What nodes reported in a whole visit, evaluated by all checks. What could not be evaluated is not over."""
+        """Evaluate all checks on the results of a visit. States that could not be evaluated stay open."""
         changes = []
         evidence_by_node = {name: self._with_pending(name, one) for name, one in evidence_by_node.items()}
         for name, (rule_results, results) in self.evaluator.evaluate_all(evidence_by_node).items():
@@ -125,7 +125,7 @@ class Watch:
                 continue
             node.in_vain = 0
             boot_id = boot_of(evidence_by_node[name])
-            node.is_due = node.has_booted and boot_id != node.boot_id  # it answered before that
+            node.is_due = node.has_booted and boot_id != node.boot_id  # it answered before the reboot
             node.boot_id = node.boot_id or boot_id
             lasting = {key: seen for key, seen in rule_results.items() if key[1] not in LASTING}
             rules, unknown = evaluated(results)
@@ -133,7 +133,7 @@ class Watch:
         return self._said(changes)
 
     def take(self, name: str, update: Update, now: float) -> list[Change]:
-        """What a node's sampler sends."""
+        """Handle an update from a node's sampler."""
         node = self._nodes[name]
         if self._is_silent(node, now):
             node.due_from = now  # it can be reached again
@@ -155,8 +155,17 @@ class Watch:
                 changes += self._evaluated_again(name, (LOG,), now)
         return self._said(changes)
 
+    def may_wait(self, name: str, update: object) -> bool:
+        """Whether nothing can be said of it: a sample without news, from a node without findings. From any thread."""
+        node = self._nodes[name]
+        if not isinstance(update, Tick) or update.facts or update.reported or update.late:
+            return False
+        if node.is_due or node.last is None or self.states.has_any(name):
+            return False
+        return clock_step(node.last, update, self.timing.clock_step_s) is None
+
     def ended(self, name: str, why: str) -> None:
-        """A node's connection has ended; that is said if it is not back soon."""
+        """A node's connection has ended; this is reported if it does not come back soon."""
         node = self._nodes[name]
         node.is_expected, node.why = True, why or node.why
 
@@ -168,14 +177,14 @@ class Watch:
         return cursor
 
     def is_new_boot(self, name: str, hello: Hello) -> bool:
-        """Whether a node has booted since it was last evaluated: then all of it is to be evaluated anew."""
+        """Whether a node has rebooted since it was last evaluated, so that everything must be evaluated again."""
         return self._nodes[name].boot_id not in ("", hello.boot_id) and bool(hello.boot_id)
 
     def look(self, now: float) -> list[Change]:
-        """Which nodes send nothing or have too many findings, and what flaps no more.
+        """Find nodes that are silent or have too many findings, and states that no longer flap.
 
-        To be called about each tick, when all that nodes sent before `now` has been taken. A silence is also one of
-        so many looks: the watch itself may have been stopped in between.
+        Call this about once per tick, after handling everything that nodes sent before `now`. Silence is also counted
+        in calls, because the watch itself may have been stopped in between.
         """
         changes: list[Change] = []
         for name, node in self._nodes.items():
@@ -197,7 +206,7 @@ class Watch:
             node.has_booted, node.sequence = True, 0
             changes.append(_once(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
         node.hello = node.last = hello
-        node.slowed.clear()  # its sampler tells anew
+        node.slowed.clear()  # its sampler reports it again
         node.boot_id = hello.boot_id or node.boot_id
         results: RuleResults = {}
         if hello.no_log:
@@ -211,7 +220,7 @@ class Watch:
         step = clock_step(node.last, tick, self.timing.clock_step_s) if node.last else None
         if step:
             changes.append(_once(name, CLOCK, step.message, now))
-        node.last = tick
+        node.last = Hello("", tick.now, tick.up)  # its values are not needed again
         is_new = self.evaluator.changed(name, tick.facts) if tick.facts and self.evaluator.knows(name) else False
         if is_new:
             changes += self._evaluated_again(name, (NVML,), now)
@@ -223,12 +232,12 @@ class Watch:
         for index, facts in tick.facts.items():
             if THROTTLED.intersection(facts):
                 (node.slowed.add if is_slowed(facts) else node.slowed.discard)(index)
-        if (node.slowed or was_slowed) and self.evaluator.knows(name):  # once more when it is over
+        if (node.slowed or was_slowed) and self.evaluator.knows(name):  # once more after it is over
             slowed = self.evaluator.again(name, LASTING)[1]
         return changes + self.states.tick(name, LASTING, slowed, now, self.timing.slowdown_opens_ticks)
 
     def _evaluated_again(self, name: str, collectors: Iterable[str], now: float) -> list[Change]:
-        """What the checks that read one of them say now."""
+        """The results of checks that read one of these."""
         rules, results, unknown = self.evaluator.again(name, self.evaluator.rules(*collectors))
         return self.states.events(name, rules, results, now, unknown)
 
@@ -245,5 +254,5 @@ class Watch:
 
 
 def _once(name: str, rule: str, message: str, now: float, verdict: Verdict = Verdict.CONCERN) -> Change:
-    """What happened, and is over."""
+    """Report events, which are over at once."""
     return Change(ChangeKind.HAPPENED, Key(name, "", rule), verdict, message, now)

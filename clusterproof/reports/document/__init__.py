@@ -1,4 +1,4 @@
-"""The sections of `report.html`, its figures, its styles and its scripts. Here: what one section is."""
+"""The sections, figures, styles and scripts of `report.html`. This module: what a section is."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from itertools import zip_longest
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold
 
-MAX_NODES = 4_000  # characters of a nodeset that a filter compares
+MAX_NODES = 4_000  # characters of a nodeset that a filter uses
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section: its name in links, its title, and its HTML, in which everything of a node is escaped."""
+    """One section: its name in links, its title, and its HTML, in which node data is escaped."""
 
     name: str
     title: str
@@ -29,7 +29,7 @@ class Section:
 
 
 def of_nodes(nodes: Iterable[str]) -> str:
-    """The attribute of what speaks of these nodes only: a filter that leaves them all out hides it."""
+    """The attribute of an element that is only about these nodes: a filter that excludes all of them hides it."""
     folded = fold(nodes)
     return f' data-nodes="{escape(printable(folded))}"' if len(folded) <= MAX_NODES else ""
 
@@ -37,7 +37,7 @@ def of_nodes(nodes: Iterable[str]) -> str:
 def table(
     head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", nodes: Iterable[Iterable[str]] = ()
 ) -> str:
-    """A table of texts, which scrolls by itself where it is too wide. `nodes` are those that each row speaks of."""
+    """A table of texts, which scrolls if it is too wide. `nodes` are the subjects of each row."""
     titles = "".join(f'<th scope="col">{escape(word)}</th>' for word in head)
     body = "".join(_row(row, of_nodes(named) if named else "") for row, named in zip_longest(rows, nodes))
     above = f"<caption>{escape(caption)}</caption>" if caption else ""

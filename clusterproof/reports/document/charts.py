@@ -1,4 +1,4 @@
-"""How loaded file systems of FSx were, minute by minute, where CloudWatch answered."""
+"""Charts of the load on FSx file systems by minute, from CloudWatch."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from clusterproof.reports.document import Section, table
 from clusterproof.reports.run import Run
 
 MAX_SYSTEMS = 20
-MAX_LINES = 8  # of one metric: the servers or targets with the highest peaks
+MAX_LINES = 8  # per metric: the servers or targets with the highest peaks
 WIDTH, HEIGHT = 600, 80  # units of the drawing
 FULL = 100.0  # percent
-MAX_POINTS = 600  # of a line; more are joined, the highest of each stretch kept
+MAX_POINTS = 600  # of a line; more are merged, keeping each stretch's maximum
 MINUTE_S = 60
 MAX_NAME = 80  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """One line of a chart: of the file system, or of one of its servers or targets."""
+    """One line of a chart: a file system, or one of its servers or targets."""
 
     name: str
     points: Points
 
     @property
     def values(self) -> list[float]:
-        """The points that there are."""
+        """The existing points."""
         return [point for point in self.points if point is not None]
 
 
@@ -68,7 +68,7 @@ def _system(system: FileSystem) -> str:
 
 
 def _charts(system: FileSystem) -> Iterator[tuple[str, list[ChartLine]]]:
-    """What is drawn: words and lines."""
+    """The chart's text and lines."""
     with suppress(Incomplete, NotApplicable):
         yield "throughput, of what it is made for", [ChartLine("", system.throughput_percent)]
     for name, row in fsx_metrics().items():
@@ -107,7 +107,7 @@ def _figure(caption: str, lines: list[ChartLine], begin: float) -> str:
 
 
 def _path(points: Points, top: float) -> str:
-    """A line with a gap where there is no value."""
+    """A line with gaps for missing values."""
     stride = -(-len(points) // MAX_POINTS)
     joined = [max(filter(_is_known, points[at : at + stride]), default=None) for at in range(0, len(points), stride)]  # type: ignore[type-var]
     step = WIDTH / max(1, len(joined) - 1)

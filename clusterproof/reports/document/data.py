@@ -1,4 +1,4 @@
-"""What the page's script reads: one block of JSON, in which what is alike stands once."""
+"""The data for the page's script: one block of JSON, without duplicates."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from clusterproof.reports.findings import shortened
 from clusterproof.reports.run import Run
 from clusterproof.reports.to_do import to_do
 
-MAX_WORDS = 600  # characters of what a check said of a node
-MAX_OF_ALL = 700_000  # characters of all that checks said, what failed first; then of what is a node's own to do
+MAX_WORDS = 600  # characters of a check's message on a node
+MAX_OF_ALL = 700_000  # characters of all messages, failures first; then of remedies and commands specific to nodes
 MAX_OF_EVIDENCE = 1_300_000  # characters of JSON
 MAX_OF_COLLECTOR = 40_000
 MAX_DETAIL = 300
 MAX_NAME = 260  # characters of a node's name
 NOT_RUN = " "
-OF_NODE = "\0"  # in a text: where the name of the node stands that it is shown for
+OF_NODE = "\0"  # placeholder in a text for the name of its node
 _WORST_FIRST = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.NOT_APPLICABLE)
 
 
 class ValuePool:
-    """Texts of JSON, each once, by their numbers."""
+    """JSON texts without duplicates, referenced by number."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -43,7 +43,7 @@ class ValuePool:
 
     @property
     def json(self) -> str:
-        """All of them, as a list."""
+        """All values, as a list."""
         return f"[{','.join(self.numbers)}]"
 
 
@@ -53,7 +53,7 @@ def as_json(value: object) -> str:
 
 
 def data(run: Run) -> str:
-    """The block; nothing in it can end the element that holds it."""
+    """The block; nothing in it can end its HTML element."""
     names = [*run.nodes]
     nodes = {name: number for number, name in enumerate(names)}
     checks: dict[str, Result] = {}
@@ -87,13 +87,13 @@ def data(run: Run) -> str:
 
 
 def _whole(results: Iterable[Result]) -> str:
-    """What the row behind those of the nodes is about."""
+    """The subject of the row after those of the nodes."""
     kinds = {"run" if result.is_of_run else "cluster" for result in results if result.is_of_run or result.is_of_cluster}
     return "run" if kinds == {"run"} else "cluster"
 
 
 def _about(result: Result, nodes: Collection[str]) -> list[Any]:
-    """What is the same on all nodes, but for their names."""
+    """What is equal on all nodes, except for their names."""
     evidence, remedy = _by_hand(result, nodes)
     return [
         result.check,
@@ -108,14 +108,14 @@ def _about(result: Result, nodes: Collection[str]) -> list[Any]:
 
 
 def _for_any_node(text: str, result: Result, nodes: Collection[str]) -> str:
-    """A text of a result in which OF_NODE stands for the name of its node."""
+    """A result's text with OF_NODE in place of its node's name."""
     text = text.replace(OF_NODE, "\\u0000")
     name = printable(result.node, MAX_NAME)
     return text.replace(name, OF_NODE) if name and result.node in nodes else text
 
 
 def _actions(run: Run, checks: dict[str, Result], nodes: dict[str, int]) -> list[list[Any]]:
-    """`[action, checks that ask for it, nodes]` in the order of the tiles; a pair's nodes are its two."""
+    """`[action, checks that ask for it, nodes]` in the order of the tiles; a pair counts as its two nodes."""
     numbers = {check: number for number, check in enumerate(checks)}
     by_action: dict[str, tuple[dict[int, None], set[int]]] = {}
     for task in to_do(run.results, run.facts.catalog):
@@ -128,7 +128,7 @@ def _actions(run: Run, checks: dict[str, Result], nodes: dict[str, int]) -> list
 
 
 def _letters(results: Iterable[Result], checks: dict[str, Result], nodes: dict[str, int]) -> list[str]:
-    """For each check a letter for each node, and one behind them for cluster or training run; none for one of pairs."""
+    """For each check a letter per node, and a last one for cluster or training run; none for checks of pairs."""
     rows = {check: [NOT_RUN] * (len(nodes) + 1) for check in checks}
     ranks = {verdict.letter: verdict.rank for verdict in Verdict} | {NOT_RUN: len(Verdict)}
     for result in results:
@@ -141,10 +141,10 @@ def _letters(results: Iterable[Result], checks: dict[str, Result], nodes: dict[s
 
 
 def _messages(results: Sequence[Result], checks: dict[str, Result], nodes: dict[str, int]) -> list[list[Any]]:
-    """`[check, letter, what it said, nodes]` where it said something; the nodes as ranges of their numbers.
+    """`[check, letter, message, nodes]` for each message; nodes are ranges of their numbers.
 
-    Behind them, where they are not those of the check, the command to see it by hand and the remedy: empty the one that
-    is the check's, None the one for which there is no room.
+    If they differ from the check's, the command to reproduce it and the remedy follow: an empty text means the check's
+    own, None that there was no room.
     """
     numbers = {check: number for number, check in enumerate(checks)}
     by_hand = {check: _by_hand(result, nodes) for check, result in checks.items()}
@@ -174,7 +174,7 @@ def _by_hand(result: Result, nodes: Collection[str]) -> tuple[str, str]:
 
 
 def _number(result: Result, nodes: dict[str, int]) -> int | None:
-    """Of the node that a result is about, else behind them; None for a pair, which is in no row of the grid."""
+    """The number of the result's node, or the one after; None for a pair, which has no row in the grid."""
     if result.is_of_pair:
         return None
     return len(nodes) if result.is_of_cluster or result.is_of_run else nodes.get(result.node)
@@ -188,14 +188,14 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 
 def _evidence(run: Run) -> str:
-    """JSON: the values that were kept, and for each node how its collectors ended and which value each returned.
+    """JSON: the values, and for each node how its collectors ended and the number of the value of each.
 
-    A value of which there was no room is -1; a collector too long is a text that says so.
+    A value without room is -1; a collector that is too large has a text saying so.
     """
     values: dict[str, int] = {}
     endings: dict[str, int] = {}
     nodes: dict[str, tuple[int, list[int]]] = {}
-    known: dict[int, int] = {}  # by the value's identity: large clusters hold once what nodes reported alike
+    known: dict[int, int] = {}  # by identity: for large clusters, equal values are the same object
     left_chars = MAX_OF_EVIDENCE
     for name in _worst_first(run):
         answer = run.nodes[name].evidence
@@ -219,7 +219,7 @@ def _evidence(run: Run) -> str:
 
 
 def _worst_first(run: Run) -> Sequence[str]:
-    """The nodes that something is wrong with first; else as the inventory has them."""
+    """The nodes with findings first; otherwise in inventory order."""
     ranks = dict.fromkeys(run.nodes, len(Verdict))
     for result in run.results:
         if result.node in ranks and result.is_of_node:
@@ -237,10 +237,10 @@ def _endings(answer: NodeEvidence) -> str:
 
 
 def _as_shown(collector: Collected) -> str:
-    """A collector's value: JSON that a browser reads, whatever the node made of it."""
+    """A collector's value as JSON that a browser can parse, whatever the node sent."""
     try:
         text = json.dumps(collector.value, separators=(",", ":"), allow_nan=False)
-    except ValueError:  # NaN and infinity, which are no JSON: as text
+    except ValueError:  # NaN and infinity are no JSON: as text
         text = json.dumps(json.dumps(collector.value)[:MAX_OF_COLLECTOR])
     except RecursionError:
         text = '"nested too deeply to be shown; --record keeps it"'

@@ -1,7 +1,7 @@
-"""What the page of the demo cluster shows beside its run, so that a newcomer sees every picture.
+"""Additional data on the demo cluster's page, so that a newcomer sees every picture.
 
-Nineteen runs before it, measurements between its nodes, and a training run with a slow rank; all of it simulated, as
-the page says. No verdict comes of it.
+Nineteen earlier runs, measurements between nodes, and a training run with a slow rank; all of it simulated, as the page
+says. It affects no verdict.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WORDS = "simulated here: the runs before it, the bandwidth between nodes, the tr
 
 
 def is_demo(run: Run) -> bool:
-    """Whether it is over the cluster that comes with the package, under its own names."""
+    """Whether the run is over the packaged cluster, not redacted."""
     return (
         not run.is_redacted
         and run.cluster.connection == "replay"
@@ -40,7 +40,7 @@ def is_demo(run: Run) -> bool:
 
 
 def with_pictures(run: Run) -> Run:
-    """The run of the demo with what it has not measured itself; any other run as it is, and where files are missing."""
+    """The demo's run with simulated data where it has none; any other run unchanged, also if files are missing."""
     if not is_demo(run):
         return run
     with suppress(ClusterproofError, OSError):
@@ -53,7 +53,7 @@ def with_pictures(run: Run) -> Run:
 
 
 def _past(run: Run, simulated: Past) -> Past:
-    """The simulated runs, a day apart, before the demo's own: the first of these is the run after them."""
+    """The simulated earlier runs, a day apart, with the demo's own run as the last."""
     own = run.past if run.past and run.past.runs else _only(run)
     before = simulated.runs[-(RUNS - len(own.runs)) :] if len(own.runs) < RUNS else ()
     numbers = {old.number: index - len(before) for index, old in enumerate(before)}
@@ -82,7 +82,7 @@ def _past(run: Run, simulated: Past) -> Past:
 
 
 def _only(run: Run) -> Past:
-    """A history of this run alone, for one that keeps none."""
+    """A history of this run alone, if there is no history."""
     began = run.began.timestamp()
     nodes = len({result.node for result in run.results if result.is_of_node})
     entries: Mapping[Pair, tuple[Entry, ...]] = {

@@ -1,6 +1,6 @@
-"""What nodes reported of themselves: versions, what most run and who differs; and measures of GPUs for the heat map.
+"""What nodes reported: versions, with the most common and exceptions; and GPU readings for the heat map.
 
-They are no verdicts.
+These are no verdicts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.reports.document import Section, table
 from clusterproof.reports.run import Run
 
-MAX_VERSIONS = 12  # of a component, the rarest left out
+MAX_VERSIONS = 12  # of a component, the most common ones
 MAX_NODES = 400  # characters of a nodeset
 MAX_VERSION = 80  # characters
 
@@ -47,7 +47,7 @@ _HEAD = ("component", "group", "version", "nodes")
 
 
 def versions_of(node: Node) -> Mapping[str, str]:
-    """The versions that a node reports, by component; empty where it cannot."""
+    """The versions that a node reports, by component; empty if it reports none."""
     versions: dict[str, str] = {}
     try:
         for component in node.software.components:
@@ -65,7 +65,7 @@ def _version(node: Node, component: str) -> str:
 
 
 def _groups(run: Run) -> Mapping[str, Sequence[Node]]:
-    """The nodes that are meant to be alike, by what their group is called."""
+    """The nodes that should be alike, by the name of their group."""
     groups: dict[str, list[Node]] = defaultdict(list)
     for node in run.nodes.values():
         groups[" ".join(filter(None, (node.target.group, node.type_name)))].append(node)
@@ -94,10 +94,10 @@ Number = float | int | None
 
 @dataclass(frozen=True, slots=True)
 class HardwareMeasure:
-    """One number that a GPU reports.
+    """A number that a GPU reports.
 
-    `span` is how far apart two values are at least that shall look different from end to end; 0 of what is counted,
-    of which everything but zero is worth a look.
+    `span` is the minimum difference between the two ends of the colour scale; 0 for counts, of which anything but zero
+    is highlighted.
     """
 
     title: str
@@ -118,7 +118,7 @@ def _of(key: str, digits: int = 0, divisor: float = 1) -> Callable[[Mapping[str,
 
 
 def _nvlink_errors(gpu: Mapping[str, Any]) -> Number:
-    """The sum over kinds and links of what was reported; None where no counter was."""
+    """The sum of the reported counters over kinds and links; None if there were none."""
     kinds = gpu.get("nvlink_errors")
     dicts = [links for links in kinds.values() if isinstance(links, dict)] if isinstance(kinds, dict) else []
     counted = [links for links in dicts if "error" not in links]
@@ -130,7 +130,7 @@ def _nvlink_errors(gpu: Mapping[str, Any]) -> Number:
 def _whole(value: object) -> int:
     try:
         return int(number(value))
-    except TypeError:  # of a link whose counter could not be read
+    except TypeError:  # for a link whose counter could not be read
         return 0
 
 
@@ -151,7 +151,7 @@ _HEAT = """<p class="tools" hidden><label>Show <select id="measure"></select></l
 
 
 def gpus_section(run: Run) -> Section | None:
-    """The heat map, which the page's script draws; None where no GPU reported anything."""
+    """The heat map, which the page's script draws; None if no GPU reported anything."""
     return Section("gpus", "GPUs × nodes", _HEAT) if any(map(_reports_any, run.nodes.values())) else None
 
 
@@ -160,7 +160,7 @@ def _reports_any(node: Node) -> bool:
 
 
 def measured(run: Run, pooled: Callable[[object], int]) -> list[list[Any]]:
-    """`[title, unit, span, pool number of each node's values]` for each measure that any GPU reports."""
+    """`[title, unit, span, pool number of each node's values]` for each reading that any GPU reports."""
     records = [_gpus(node) for node in run.nodes.values()]
     rows = []
     for measure in MEASURES:

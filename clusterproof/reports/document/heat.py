@@ -1,4 +1,4 @@
-"""Measurements as shares of normal, each drawing one SVG: pairs as a heat map, and nodes as a strip of lines."""
+"""Draws measurements as shares of normal, in SVG: pairs as a heat map, and nodes as strips of lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from math import ceil, floor
 
 from clusterproof.reports.document import of_nodes
 
-# From which share of normal on a cell has which class and words, the best first.
+# The class and text of a cell, from this share of normal on, the best first.
 STEPS = (
     (1.10, "fast", "110 % of normal or more"),
     (0.95, "normal", "95 % or more"),
@@ -21,14 +21,14 @@ STEPS = (
 )
 NORMAL, FAILED = "normal", "failed"
 MAX_LABEL = 22  # characters of a name along an edge
-MAX_TITLE = 300  # characters under the pointer
+MAX_TITLE = 300  # characters of a tooltip
 MARK = "▸ "
 _WIDTH_OF_CHAR = 6.7
 
 
 @dataclass(frozen=True, slots=True)
 class HeatMapLine:
-    """A row or column: its name, and whether the findings speak of it."""
+    """A row or column: its name, and whether findings name it."""
 
     name: str
     is_marked: bool = False
@@ -36,7 +36,7 @@ class HeatMapLine:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One value wherever it stands in the map, by row and column. `share` is None where all measurements failed."""
+    """A value at a row and column of the map. `share` is None if all measurements failed."""
 
     positions: tuple[tuple[int, int], ...]
     share: float | None
@@ -45,7 +45,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """What is drawn. `groups` are runs of rows that begin at a number and have a name."""
+    """The map's contents. `groups` are runs of rows, by first row and name."""
 
     rows: Sequence[HeatMapLine]
     columns: Sequence[HeatMapLine]
@@ -56,14 +56,14 @@ class HeatMap:
 
 
 def step(share: float | None) -> str:
-    """The class of a share."""
+    """The CSS class of a share."""
     if share is None:
         return FAILED
     return next((name for least, name, _ in STEPS if share >= least), STEPS[-1][1])
 
 
 def legend() -> str:
-    """What colours and numbers mean."""
+    """The legend of colours and numbers."""
     entries = [(name, _sample(least, name), meaning) for least, name, meaning in STEPS]
     entries.append((FAILED, "×", "failed"))
     swatches = "".join(
@@ -122,7 +122,7 @@ def _number(share: float | None) -> str:
 
 
 def _lines(heat: HeatMap, across: int, down: int) -> str:
-    """Between groups, both ways."""
+    """The lines between groups, in both directions."""
     size = heat.cell_px
     starts = [start for start in heat.groups if start]
     path = "".join(
@@ -164,7 +164,7 @@ def _longest(lines: Sequence[HeatMapLine]) -> float:
 
 
 def label_of(name: str) -> str:
-    """A name along an edge; of a long one its end: there names differ."""
+    """A name along an edge; a long one is reduced to its end, where names differ."""
     return name if len(name) <= MAX_LABEL else f"…{name[1 - MAX_LABEL :]}"
 
 
@@ -178,7 +178,7 @@ _LOW, _HIGH = 0.85, 1.1  # the axis spans at least this
 
 @dataclass(frozen=True, slots=True)
 class StripLine:
-    """A node, or several in one line: the shares of normal that it was measured with, and what is said of it."""
+    """A node, or several in one line: its measurements as shares of normal, and its findings."""
 
     name: str
     shares: tuple[float, ...]
@@ -190,7 +190,7 @@ class StripLine:
 
 
 def strip(lines: Sequence[StripLine], slow: float) -> str:
-    """The strip; `slow` is the share from which on a measurement is slow."""
+    """The strip; a measurement below `slow` is slow."""
     shares = [share for line in lines for share in line.shares]
     least = max(0.0, min(_LOW, floor(min(shares, default=1.0) * 20) / 20))
     most = min(2.0, max(_HIGH, ceil(max(shares, default=1.0) * 20) / 20))
@@ -212,7 +212,7 @@ class _Scale:
     most: float
 
     def x(self, share: float) -> float:
-        """Where a share stands; what is off the axis stands at its end."""
+        """The position of a share; values off the axis are placed at its end."""
         inside = min(max(share, self.least), self.most)
         return round(2 * (LEFT + WIDTH * (inside - self.least) / (self.most - self.least))) / 2
 
@@ -245,7 +245,7 @@ def _line(line: StripLine, number: int, scale: _Scale) -> str:
 
 
 def _ticks(shares: Sequence[float], top: int, scale: _Scale) -> Iterator[str]:
-    """What is slow is drawn higher."""
+    """Slow ticks are taller."""
     by_step: dict[str, set[float]] = {}
     for share in shares:
         by_step.setdefault(step(share), set()).add(scale.x(share))

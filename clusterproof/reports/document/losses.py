@@ -1,4 +1,4 @@
-"""Losses and norms of gradients over the steps of a run: on the axis of how long those take, and with its marks."""
+"""Losses and gradient norms over the steps of a run: on the axis of step durations, with marks for findings."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from clusterproof.reports.document import table
 from clusterproof.reports.document.run_figures import in_seconds
 
 WIDTH, HEIGHT = 600, 80  # units of a drawing
-GAP = 5  # times as far apart as most: nothing is known of what is between
-STROKE = 5  # units: how wide what stands alone is
-BULK, BEYOND = 0.05, 2  # the share that may be cut at each end, and how many times as high as the rest the scale is
-LEAST_SHARED = 0.1  # of an axis, that steps and losses both must take to have one together
-MAX_ROWS, MAX_MARKS, MAX_SPIKES = 12, 200, 50  # of the table; of far longer steps
+GAP = 5  # times the usual distance: beyond it, the line is interrupted
+STROKE = 5  # units: the width of an isolated point
+BULK, BEYOND = 0.05, 2  # the share that may be cut at each end, and the scale's limit as a multiple of the rest
+LEAST_SHARED = 0.1  # of an axis that both steps and losses must cover to share it
+MAX_ROWS, MAX_MARKS, MAX_SPIKES = 12, 200, 50  # of the table; of unusually long steps
 
 
 @record
 class StepAxis:
-    """From which step, or epoch, to which a drawing goes."""
+    """The range of steps, or epochs, of a drawing."""
 
     first: float
     last: float
 
     def x(self, position: float) -> float:
-        """Where it is drawn."""
+        """The position of a step."""
         return WIDTH * (position - self.first) / ((self.last - self.first) or 1)
 
     def with_losses(self, losses: Losses) -> StepAxis:
-        """The axis on which losses are, too; itself where they or the steps would be a sliver of it."""
+        """The axis extended by the losses; unchanged if either would only be a sliver of it."""
         stretches = [stretch for (_, is_step), curve in losses.curves.items() if is_step for stretch in curve]
         if not stretches:
             return self
@@ -50,29 +50,29 @@ class StepAxis:
 
 
 def axis_of(stretches: Sequence[Stretch]) -> StepAxis:
-    """The axis of these alone, one at least."""
+    """The axis for these values, at least one wide."""
     return StepAxis(min(stretch.begin for stretch in stretches), max(stretch.end for stretch in stretches))
 
 
 @record
 class Mark:
-    """What a rule names of a loss or norm: where it is, what it is, and of which log."""
+    """A loss or norm named by a rule: position, kind of problem, and log."""
 
     kind: str  # LOSS or NORM
     at: str  # `step 500`, `epoch 0.31`
     what: str  # `nan in 20 of 1,000 lines, first here`
-    value: float | None  # None of what is no number
+    value: float | None  # None if not a number
     name: str
-    others: int = 0  # logs that have some there, too
+    others: int = 0  # number of other logs with some there
 
     @property
     def is_step(self) -> bool:
-        """Whether its place is a step."""
+        """Whether its position is a step."""
         return self.at.startswith("step ")
 
     @property
     def position(self) -> float:
-        """The same as a number."""
+        """The position as a number."""
         return float(self.at.partition(" ")[2])
 
     @property
@@ -83,9 +83,9 @@ class Mark:
 
 
 def losses_drawn(run: TrainingRun, axis: StepAxis | None, slow: Sequence[StepTime]) -> str:
-    """A picture of the losses and one of the norms that are logged, and a table of what rules name; empty without any.
+    """A chart of the losses and one of the norms, if logged, and a table of findings; empty without any.
 
-    On `axis`, that of the durations of steps, if they are on it; `slow` are the steps that are far longer than others.
+    Uses `axis`, that of step durations, if it fits; `slow` are unusually long steps.
     """
     marks = _marks(run)
     drawn = []
@@ -104,7 +104,7 @@ def losses_drawn(run: TrainingRun, axis: StepAxis | None, slow: Sequence[StepTim
 
 
 def _marks(run: TrainingRun) -> list[Mark]:
-    """What the rules of losses name: no numbers, and leaps above their thresholds; of those of a step the highest."""
+    """Findings of the loss rules: non-numbers, and leaps above their thresholds; of one step only the highest."""
     highest: dict[tuple[str, str, bool], Mark] = {}
     names: dict[tuple[str, str, bool], set[str]] = {}
     for name, kind, at, what, value in (*_no_numbers(run.data.losses), *_leaps(run)):
@@ -116,7 +116,7 @@ def _marks(run: TrainingRun) -> list[Mark]:
 
 
 def _no_numbers(losses: Losses) -> Iterator[tuple[str, str, str, str, float | None]]:
-    """Of each series, its name, its kind, the step, what is there, and None."""
+    """For each series its name, kind, step, what is there, and None."""
     for name, series in losses.never_again:
         yield name, LOSS, series.since, f"{series.word} from here on, in {number_of(series.at_end, 'line')}", None
     for name, series in losses.for_a_while:
@@ -126,7 +126,7 @@ def _no_numbers(losses: Losses) -> Iterator[tuple[str, str, str, str, float | No
 
 
 def _leaps(run: TrainingRun) -> Iterator[tuple[str, str, str, str, float | None]]:
-    """The same of leaps, and their value."""
+    """The same for leaps, with their values."""
     losses = run.data.losses
     most, mean, norm = (run.threshold(f"run.{name}") for name in ("loss_leap", "loss_rise", "norm_leap"))
     before = f"of the {WINDOW} lines before"
@@ -143,16 +143,16 @@ def _leaps(run: TrainingRun) -> Iterator[tuple[str, str, str, str, float | None]
 
 @record
 class _Drawing:
-    """A picture of losses, or norms: its axes, and what is drawn by them."""
+    """A chart of losses, or norms: its axes and their contents."""
 
     kind: str
     unit: str  # step, epoch
     stretches: Sequence[Stretch]
     axis: StepAxis
-    scale: tuple[float, float]  # the lowest number and the highest one that have room
+    scale: tuple[float, float]  # the lowest and highest numbers shown
 
     def figure(self, marks: Sequence[Mark], slow: Sequence[StepTime]) -> str:
-        """The picture, its caption, and what its marks mean."""
+        """The chart, its caption, and its legend."""
         steps = "".join(f"M{self.axis.x(step.step):.1f} -6V{HEIGHT + 4}" for step in slow[:MAX_MARKS])
         wrong = "".join(f"M{self._across(stretch, -3)}" for stretch in self.stretches if stretch.wrong)
         leaps = sorted((mark for mark in marks if mark.value is not None), key=lambda mark: -(mark.value or 0.0))
@@ -208,7 +208,7 @@ class _Drawing:
         return "M" + "L".join(points)
 
     def _area(self, run: Sequence[Stretch]) -> str:
-        """From the lowest to the highest."""
+        """The range between lowest and highest."""
         above = [f"{self.axis.x(stretch.middle):.1f} {self._y(stretch.high):.1f}" for stretch in run]
         below = [f"{self.axis.x(stretch.middle):.1f} {self._y(stretch.low):.1f}" for stretch in reversed(run)]
         return f"M{'L'.join([*above, *below])}Z"
@@ -219,7 +219,7 @@ class _Drawing:
 
 
 def _scale(stretches: Sequence[Stretch]) -> tuple[float, float]:
-    """The lowest and the highest number that have room: few that are far from the rest would leave it no height."""
+    """The lowest and highest numbers to show: a few outliers must not flatten the rest."""
     known = [stretch for stretch in stretches if stretch.lines]
     lows, highs = sorted(stretch.low for stretch in known), sorted(stretch.high for stretch in known)
     if not known:
@@ -230,7 +230,7 @@ def _scale(stretches: Sequence[Stretch]) -> tuple[float, float]:
 
 
 def _unbroken(stretches: Sequence[Stretch]) -> Iterator[list[Stretch]]:
-    """Those that follow each other without a gap, and without one that has no number."""
+    """Sequences without gaps or non-numbers."""
     apart = GAP * median(later.middle - one.middle for one, later in pairwise(stretches)) if len(stretches) > 1 else 0.0
     run: list[Stretch] = []
     for stretch in stretches:
@@ -244,7 +244,7 @@ def _unbroken(stretches: Sequence[Stretch]) -> Iterator[list[Stretch]]:
 
 
 def _table(marks: Sequence[Mark], series: Sequence[StepTime]) -> str:
-    """What rules name, each beside the duration of its step."""
+    """The findings, with the durations of their steps."""
     if not marks:
         return ""
     usual = weighed_median([step.seconds for step in series], [step.times for step in series]) if series else 0.0

@@ -1,4 +1,4 @@
-"""How much of their memory GPUs use over time, with its trend."""
+"""GPU memory usage over time, with its trend."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from clusterproof.plugins.training_run.samples import MEMORY, Samples, Series
 from clusterproof.reports.document import table
 from clusterproof.reports.document.over_time import HEIGHT, WIDTH, clock, of_gpus, path_of, time_bins
 
-MAX_LINES = 8  # the GPUs that use most in the end
+MAX_LINES = 8  # the GPUs with the highest final usage
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """The middle of a GPU's first tenth of samples and of its last, which one jump does not change, in percent.
+    """The medians of a GPU's first and last tenth of samples, which a single jump does not change, in percent.
 
     Their times are in bins.
     """
@@ -27,13 +27,13 @@ class Trend:
     end_at: float
 
     def per_hour(self, bin_s: int) -> str:
-        """`+9.96` points; empty where there is but one sample."""
+        """`+9.96` points; empty if there is only one sample."""
         hours = (self.end_at - self.begin_at) * bin_s / 3600
         return f"{(self.end - self.begin) / hours:+.2f}" if hours else ""
 
 
 def memory_section(samples: Samples) -> str:
-    """The memory of the GPUs that use most; empty where none was sampled."""
+    """The memory of the GPUs that use most; empty if none was sampled."""
     every = samples.of(MEMORY)
     if not every:
         return ""
@@ -67,7 +67,7 @@ def memory_section(samples: Samples) -> str:
 
 
 def trend_of(series: Series) -> Trend:
-    """The trend of a GPU's memory, by the times of its samples."""
+    """The trend of a GPU's memory, from the times of its samples."""
     times = sorted(series)
     tenth = max(1, len(times) // 10)
     begin, end = times[:tenth], times[-tenth:]

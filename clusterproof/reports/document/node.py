@@ -1,6 +1,6 @@
-"""What is known of one node, for its page: tables, and a picture of what stands in it.
+"""The page's details of one node: tables, and a picture of its hardware.
 
-Read leniently, for a person, and never a reason for a verdict.
+Read leniently, for display only, never for a verdict.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]  # title, head,
 
 
 def tables(node: Node) -> Iterator[Table]:
-    """The node itself, its GPUs, its RDMA devices, what is mounted, and its versions, as far as they were reported."""
+    """The node, its GPUs, RDMA devices, mounts, and versions, as far as reported."""
     yield "Node", (), tuple((word, value) for word, value in _itself(node) if value)
     listed = (
         ("GPUs", ("GPU", "UUID", "serial", "name", "PCI", "VBIOS"), _gpus(node)),
@@ -73,7 +73,7 @@ def _gpus(node: Node) -> tuple[tuple[str, ...], ...]:
 
 
 def _rdma(node: Node) -> tuple[tuple[str, ...], ...]:
-    """Devices that are alike share a row."""
+    """Equal devices share a row."""
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for device in records(value_of(node, "rdma").get("devices")):
         ports = records(device.get("ports"))
@@ -93,14 +93,14 @@ def _rows(value: object, keys: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def records(value: object) -> Sequence[Mapping[str, Any]]:
-    """The records of a list that a node reported; none where it is no list."""
+    """The records in a list that a node reported; empty if it is no list."""
     if not isinstance(value, list):
         return []
     return [record for record in value if isinstance(record, dict)][:MAX_ROWS]
 
 
 def value_of(node: Node, collector: str) -> Mapping[str, Any]:
-    """What a collector reported; empty where it reported nothing."""
+    """What a collector reported; empty if nothing."""
     collected = node.evidence.collectors.get(collector)
     return _table(collected.value) if collected else {}
 
@@ -110,7 +110,7 @@ def _table(value: object) -> Mapping[str, Any]:
 
 
 def _number(value: object) -> float | None:
-    """A number that one can calculate with, None for all else that a node may report."""
+    """A finite number, None for anything else that a node may report."""
     try:
         return number(value)
     except TypeError:
@@ -125,21 +125,21 @@ def _cell(value: object) -> str:
 
 MAX_DEVICES = 64  # of each kind
 MAX_NAME = 24
-MAX_XIDS = 8  # kinds of a GPU
+MAX_XIDS = 8  # kinds per GPU
 NETWORK, DISPLAY, NVSWITCH, NVIDIA = "02", "03", "0680", "10de"  # PCI classes, and a vendor
 RDMA_DRIVERS = ("efa", "mlx5_core", "bnxt_en", "irdma", "ice")
 _BUS = re.compile(r"(?:[0-9a-fA-F]{4,8}:)?([0-9a-fA-F]{2}):")
-_ADDRESS_IN_NAME = re.compile(r"rdmap(\d{1,3})s\d+")  # as systemd and EFA's driver name a device by its bus
+_ADDRESS_IN_NAME = re.compile(r"rdmap(\d{1,3})s\d+")  # names that systemd and EFA's driver derive from the bus
 _GPU = re.compile(r"\bGPU (\d{1,2})\b")
 
 Drawn = tuple[list[list[Any]], list[list[Any]], int]
 
 
 def hardware(node: Node) -> Drawn | None:
-    """GPUs `[index, bus, NUMA node, links as 1 and 0, PCIe lanes, lanes at most, whether it answers]`.
+    """GPUs `[index, bus, NUMA node, links as 1 and 0, PCIe lanes, maximum lanes, whether it answers]`.
 
-    Behind them network devices `[name, bus, NUMA node, state]`, and how many NVSwitches there are; -1 for what was not
-    reported. None for a node without GPUs.
+    Then network devices `[name, bus, NUMA node, state]`, and the number of NVSwitches; -1 for unreported values. None
+    for a node without GPUs.
     """
     devices = {_text(device.get("address")): device for device in records(value_of(node, "pci").get("devices"))}
     reported = records(value_of(node, "nvml").get("gpus"))[:MAX_DEVICES]
@@ -154,7 +154,7 @@ def hardware(node: Node) -> Drawn | None:
 
 
 def _address_of_the_lost(gpus: Sequence[Mapping[str, Any]], devices: Mapping[str, Mapping[str, Any]]) -> str:
-    """Where the one GPU is that does not say so: at the one address of a GPU that no other has; else empty."""
+    """The address of a lost GPU: the only GPU address that no other GPU has; else empty."""
     named = {_text(gpu.get("pci")) for gpu in gpus}
     free = [
         address
@@ -174,7 +174,7 @@ def _gpu(gpu: Mapping[str, Any], address: str, devices: Mapping[str, Mapping[str
 
 
 def _network(node: Node, devices: Mapping[str, Mapping[str, Any]]) -> Iterator[list[Any]]:
-    """RDMA devices, each where a device of PCI has its bus in its name; then PCI devices that none is named after."""
+    """RDMA devices, each matched to the PCI device by the bus in its name; then unmatched PCI devices."""
     by_bus = {
         _bus(address): device for address, device in devices.items() if _text(device.get("class")).startswith(NETWORK)
     }
@@ -193,7 +193,7 @@ def _network(node: Node, devices: Mapping[str, Mapping[str, Any]]) -> Iterator[l
 
 
 def marks(run: Run, checks: Mapping[str, int], nodes: Mapping[str, int]) -> dict[int, dict[str, list[list[Any]]]]:
-    """By node, for each of its devices that a finding names: `[number of the check, letter]`."""
+    """By node, for each device that a finding names: `[number of the check, letter]`."""
     marked: dict[int, dict[str, list[list[Any]]]] = defaultdict(lambda: defaultdict(list))
     for result in run.results:
         if result.node not in nodes or not result.is_of_node or not result.verdict.is_finding:

@@ -1,6 +1,6 @@
-"""Nodes in the order of the places where they stand, folded where they are many; and slow pairs of them as one SVG.
+"""A map of nodes ordered by place, condensed if they are many; and a circle of slow pairs as SVG.
 
-It has nodes on a circle, rack beside rack, and a line for each pair that is slow.
+On the circle, nodes are grouped by rack, with a line for each slow pair.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ _PARTS = re.compile("([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Nodes that stand together: in one place, in a few that are next to each other, or one after another."""
+    """Nodes shown together: of one place, of a few neighbouring places, or consecutive ones."""
 
     name: str
     nodes: tuple[str, ...]
 
 
 def in_order(nodes: Iterable[str], places: Mapping[str, str]) -> list[str]:
-    """Place by place, in each by name; numbers in names count as such."""
+    """Sorted by place, then by name; numbers in names are compared as numbers."""
     return sorted(nodes, key=lambda node: (not places.get(node, ""), _natural(places.get(node, "")), _natural(node)))
 
 
 def groups(ordered: Sequence[str], places: Mapping[str, str]) -> list[Block]:
-    """The nodes of each place; one block without a name where no place is known."""
+    """The nodes of each place; one unnamed block if no place is known."""
     runs = ((place, tuple(nodes)) for place, nodes in groupby(ordered, key=lambda node: places.get(node, "")))
     blocks = [Block(place or NOWHERE, nodes) for place, nodes in runs]
     return blocks if len(blocks) > 1 or blocks[0].name != NOWHERE else [Block("", blocks[0].nodes)]
 
 
 def blocks(ordered: Sequence[str], places: Mapping[str, str], alone: Container[str] = ()) -> list[Block]:
-    """A few blocks: places, neighbouring places together, or stretches of nodes where no place is known.
+    """A few blocks: places, groups of neighbouring places, or runs of nodes without known places.
 
-    A place of `alone` is a block of its own.
+    A place in `alone` is always its own block.
     """
     of_places = groups(ordered, places)
     if len(of_places) == 1:
@@ -80,7 +80,7 @@ def _natural(name: str) -> list[tuple[str, int, str]]:
 
 MAX_NAME = 80  # characters
 MAX_OF_DOMAIN = 12  # characters of a UUID
-UNKNOWN = -1  # in place of a number, where the place is not reported
+UNKNOWN = -1  # number for a place that is not reported
 
 _MAP = """<p class="tools" hidden><label>by <select id="map-by"></select></label></p>
 <div id="map-places"></div>
@@ -88,13 +88,13 @@ _MAP = """<p class="tools" hidden><label>by <select id="map-by"></select></label
 
 
 def map_section(run: Run) -> Section | None:
-    """The map, which the page's script draws; None where there is nothing to lay out."""
+    """The map, which the page's script draws; None if there is nothing to show."""
     is_drawn = len(run.nodes) > 1 and any(result.is_of_node for result in run.results)
     return Section("map", "Map of the nodes", _MAP) if is_drawn else None
 
 
 def places(run: Run) -> list[list[Any]]:
-    """`[kind, names, number of each node's name]` for each kind of place, the narrowest first."""
+    """`[kind, names, number of each node's name]` for each kind of place, the smallest first."""
     nodes = [*run.nodes]
     return [entry for kind, place_of in _kinds(run) if (entry := _numbered(kind, place_of, nodes))]
 
@@ -114,7 +114,7 @@ def _kinds(run: Run) -> Iterator[tuple[str, Mapping[str, str | None]]]:
 
 
 def _nvlink_domain(node: Node) -> str:
-    """Of GPUs whose NVLinks leave the node, as in a rack of GB200: the cluster that their driver names."""
+    """For GPUs whose NVLinks leave the node, as in a GB200 rack: the cluster that their driver reports."""
     collected = node.evidence.collectors.get("nvml")
     gpus = collected.value.get("gpus") if collected and isinstance(collected.value, dict) else None
     for gpu in gpus if isinstance(gpus, list) else ():
@@ -126,7 +126,7 @@ def _nvlink_domain(node: Node) -> str:
 
 
 def _numbered(kind: str, place_of: Mapping[str, str | None], nodes: Sequence[str]) -> list[Any]:
-    """Nothing where all nodes stand in one place, or each in its own."""
+    """Empty if all nodes are in one place, or each in its own."""
     where = [place_of.get(node) or "" for node in nodes]
     names = sorted({place for place in where if place})
     if not 1 < len(names) < len([place for place in where if place]):
@@ -137,17 +137,17 @@ def _numbered(kind: str, place_of: Mapping[str, str | None], nodes: Sequence[str
 
 
 MAX_NODES = 512  # on one circle
-MAX_NAMED = 48  # nodes that have their names beside them
+MAX_NAMED = 48  # nodes up to which names are shown
 MAX_LINES = 300  # the slowest
 RADIUS = 200  # px
 BEYOND_NAMES, BEYOND_DOTS = 64, 14  # px from the nodes to the arcs of their places
 OF_PLACES = 66  # px for the names of places
-GAP = 0.6  # between two places, as so many nodes
+GAP = 0.6  # between two places, in units of nodes
 
 
 @dataclass(frozen=True, slots=True)
 class SlowPair:
-    """Two nodes and the share of normal that was measured between them; None where all measurements failed."""
+    """Two nodes and the share of normal measured between them; None if all measurements failed."""
 
     nodes: tuple[str, str]
     share: float | None
@@ -155,7 +155,7 @@ class SlowPair:
 
 
 def drawn(groups: Sequence[Block], slow: Sequence[SlowPair], marked: Sequence[str]) -> str:
-    """The circle; the slowest pairs lie on top. `marked` are the nodes that findings name."""
+    """The circle, with the slowest pairs on top. `marked` are the nodes that findings name."""
     angles = _angles(groups)
     size = 2 * (RADIUS + _to_arcs(angles) + OF_PLACES)
     worst = sorted(slow, key=lambda pair: pair.share if pair.share is not None else -1.0)[:MAX_LINES]
@@ -171,7 +171,7 @@ def drawn(groups: Sequence[Block], slow: Sequence[SlowPair], marked: Sequence[st
 
 
 def _angles(groups: Sequence[Block]) -> dict[str, float]:
-    """Where each node stands, clockwise from the top."""
+    """The angle of each node, clockwise from the top."""
     gap = GAP if len(groups) > 1 else 0.0
     total = sum(len(block.nodes) + gap for block in groups)
     angles: dict[str, float] = {}
@@ -193,7 +193,7 @@ def _point(angle: float, radius: float) -> tuple[float, float]:
 
 
 def _line(pair: SlowPair, angles: Mapping[str, float]) -> str:
-    """A curve that bends towards the middle, so that neighbours' lines are told apart."""
+    """A curve that bends towards the centre, so that lines of neighbours can be distinguished."""
     begin, end = (_point(angles[node], RADIUS - 5) for node in pair.nodes)
     bend = ((begin[0] + end[0]) / 6, (begin[1] + end[1]) / 6)
     path = f"M{begin[0]:.1f} {begin[1]:.1f}Q{bend[0]:.1f} {bend[1]:.1f} {end[0]:.1f} {end[1]:.1f}"
@@ -229,7 +229,7 @@ def _places(groups: Sequence[Block], angles: Mapping[str, float]) -> Iterator[st
 
 
 def _label(name: str, angle: float, radius: float, kind: str) -> str:
-    """A name that reads outwards on the right half and inwards on the left one."""
+    """A name that reads outwards on the right half and inwards on the left half."""
     x, y = _point(angle, radius)
     is_left = angle > pi
     turn = angle * 180 / pi - 90 + (180 if is_left else 0)

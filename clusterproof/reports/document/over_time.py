@@ -1,6 +1,6 @@
-"""GPUs and nodes over time: how busy each GPU is as a band of colours.
+"""GPUs and nodes over time: the utilization of each GPU as a coloured band.
 
-Of nodes: how busy their CPUs are, how long they wait for storage, and their network traffic.
+For nodes: CPU utilization, time waiting for storage, and network traffic.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from clusterproof.plugins.training_run.samples import (
     Series,
 )
 
-MAX_BANDS = 64  # of more GPUs each node is one, of more nodes only the idlest are drawn
-MAX_APART, APART = 16, 10.0  # GPUs that have a line of their own, and by how many points they are idler
-MAX_COLUMNS = 300  # of a band; longer runs have longer stretches
+MAX_BANDS = 64  # with more GPUs, one band per node; with more nodes, only the idlest
+MAX_APART, APART = 16, 10.0  # GPUs with their own line, and how many points idler they are
+MAX_COLUMNS = 300  # of a band; longer runs have wider columns
 LEFT, WIDTH, ROW, HEAD = 170, 600, 11, 4
-LEVELS = ((10.0, "idle"), (50.0, "low"), (70.0, "half"), (90.0, "much"))  # percent, below it
+LEVELS = ((10.0, "idle"), (50.0, "low"), (70.0, "half"), (90.0, "much"))  # upper limits in percent
 FULL = "full"
 MAX_NAME = 26  # characters
 HEIGHT, STROKE = 90, 3
@@ -37,7 +37,7 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """What one line of the drawing shows: a GPU, or all of a node's together; None where nothing was sampled."""
+    """One line of the chart: a GPU, or all of a node's together; None where nothing was sampled."""
 
     name: str
     means: Sequence[float | None]  # in each column
@@ -45,7 +45,7 @@ class Band:
 
 
 def band_section(samples: Samples) -> str:
-    """The bands; empty where no GPU was sampled."""
+    """The bands; empty if no GPU was sampled."""
     every = samples.of(GPU)
     if not every:
         return ""
@@ -71,13 +71,13 @@ def _gpus(count: int) -> str:
 
 
 def _apart(bands: Sequence[Band]) -> list[Band]:
-    """The GPUs that are far idler than the middle one, the idlest of them."""
+    """The GPUs that are much idler than the median, the idlest first."""
     middle = median(band.mean for band in bands)
     return sorted((band for band in bands if band.mean < middle - APART), key=lambda band: band.mean)[:MAX_APART]
 
 
 def time_bins(every: Iterable[Series]) -> tuple[int, int, int]:
-    """The first stretch, how many are one column, and how many columns there are."""
+    """The first stretch, stretches per column, and number of columns."""
     times = [at for series in every if series for at in (min(series), max(series))]
     first, last = min(times), max(times)
     stride = -(-(last - first + 1) // MAX_COLUMNS)
@@ -90,7 +90,7 @@ def of_gpus(every: Mapping[tuple[str, str], Series], first: int, stride: int, co
 
 
 def of_nodes(every: Mapping[tuple[str, str], Series], first: int, stride: int, columns: int) -> list[Band]:
-    """A band for each node: the mean of its devices."""
+    """A band for each node: the mean over its devices."""
     nodes: dict[str, list[Series]] = {}
     for (node, _), series in every.items():
         nodes.setdefault(node, []).append(series)
@@ -98,7 +98,7 @@ def of_nodes(every: Mapping[tuple[str, str], Series], first: int, stride: int, c
 
 
 def _band(name: str, many: Sequence[Series], first: int, stride: int, columns: int) -> Band:
-    """The mean of several series in each column; None where none has a sample."""
+    """The mean of several series in each column; None if none has a sample."""
     totals, counts = [0.0] * columns, [0] * columns
     for series in many:
         for column, value in enumerate(_in_columns(series, first, stride, columns)):
@@ -110,13 +110,13 @@ def _band(name: str, many: Sequence[Series], first: int, stride: int, columns: i
 
 
 def _in_columns(series: Series, first: int, stride: int, columns: int) -> list[float | None]:
-    """The mean of its samples in each column; where there is none, that of the column before, until one is missing."""
+    """The mean of its samples in each column; gaps up to one sampling interval repeat the previous column."""
     times = sorted(series)
     sampled: dict[int, list[float]] = {}
     for at in times:
         sampled.setdefault((at - first) // stride, []).append(series[at].mean)
     interval = median_low([later - earlier for earlier, later in pairwise(times)] or [1])
-    longest = max(1, -(-3 * interval // (2 * stride)))  # half as long again: samples jitter
+    longest = max(1, -(-3 * interval // (2 * stride)))  # with tolerance, because sampling times vary
     means: list[float | None] = [None] * columns
     for column, following in pairwise([*sampled, columns + longest]):
         end = following if following - column <= longest else column + 1
@@ -140,7 +140,7 @@ def _drawn(bands: Sequence[Band], what: str, axis: tuple[int, int, int], bin_s: 
 
 
 def _line(band: Band, top: int, columns: int) -> str:
-    """One path of each colour, stretches of the same joined."""
+    """One path per colour, with adjacent stretches of one colour merged."""
     width = WIDTH / columns
     paths: dict[str, list[str]] = {}
     at = 0
@@ -179,7 +179,7 @@ def _legend() -> str:
 
 
 def path_of(means: Sequence[float | None]) -> str:
-    """A line through values of 0 to 100, broken where there is none; one that stands alone is a stroke."""
+    """A line through values of 0 to 100, interrupted where there is none; an isolated value is a short stroke."""
     step = WIDTH / max(1, len(means) - 1)
     segments = []
     for before, (number, value), behind in zip((None, *means), enumerate(means), (*means[1:], None), strict=False):
@@ -192,7 +192,7 @@ def path_of(means: Sequence[float | None]) -> str:
 
 
 def clock(time_s: float) -> str:
-    """`06-03 05:00`; of times that count from the beginning `00:10:00`."""
+    """`06-03 05:00`; for times relative to the start `00:10:00`."""
     if time_s < 365 * DAY_S:
         hours, rest = divmod(round(time_s), 3600)
         return f"{hours:02}:{rest // 60:02}:{rest % 60:02}"
@@ -206,12 +206,12 @@ METRICS = (
     (NETWORK, "network traffic", "MB/s"),
     (NETWORK_BYTES, "network traffic as SageMaker counts it", "bytes"),
 )
-NODES_APART = 3  # nodes with a line of their own
-APART_POINTS, APART_SHARE = 10.0, 0.2  # how far the mean of such a node is from that of the middle one
+NODES_APART = 3  # nodes with their own line
+APART_POINTS, APART_SHARE = 10.0, 0.2  # difference of such a node's mean from the median
 
 
 def nodes_over_time(samples: Samples) -> str:
-    """A drawing for each of these that was sampled; empty where none was."""
+    """A chart for each of these that was sampled; empty if none was."""
     drawn = "".join(_node_figure(samples, *metric) for metric in METRICS)
     return f"<h3>Nodes over time</h3>{drawn}" if drawn else ""
 
@@ -246,7 +246,7 @@ def _middle_of(values: Sequence[float | None]) -> float | None:
 
 
 def _far_from_the_middle(bands: Sequence[Band], unit: str) -> list[Band]:
-    """The nodes whose mean is far from that of the middle one, the farthest first."""
+    """The nodes whose mean is far from the median, the farthest first."""
     middle = median(band.mean for band in bands)
     least = APART_POINTS if unit == "%" else APART_SHARE * middle
     far = [band for band in bands if len(bands) > 1 and abs(band.mean - middle) > least]

@@ -1,4 +1,4 @@
-"""What was measured between nodes: findings, a heat map of pairs, and a line of ticks for each of the worst nodes."""
+"""Measurements between nodes: findings, a heat map of pairs, and a strip for each of the worst nodes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from clusterproof.reports.document.node_map import Block, blocks, groups, in_ord
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.pairs import facts, measured
 
-MAX_CAMPAIGNS = 6  # kinds of nodes, each with a map
-MAX_CELL_BY_CELL = 64  # nodes
-MAX_MARKED = 24  # rows of nodes that the findings speak of, below a map of places
+MAX_CAMPAIGNS = 6  # kinds of nodes, with a map each
+MAX_CELL_BY_CELL = 64  # nodes shown individually
+MAX_MARKED = 24  # rows of nodes that findings name, below a map of places
 MAX_FINDINGS = 30
 MAX_WORDS = 500  # characters of a finding, or of a fact
 MAX_LISTED = 6  # measurements in the title of a cell
-MAX_SHOWN = 60  # characters of a name under the pointer
-SLOW = 0.95  # of normal: below it one measurement is worth a tick of its own
+MAX_SHOWN = 60  # characters of a name in a tooltip
+SLOW = 0.95  # of normal: below it a measurement has its own tick
 _NOBODY = "No node, link or place was found to be slower than the others."
 _TWO_NODES = "With only two nodes, it is impossible to tell which one is slower."
 _OF_SOME = (
@@ -39,11 +39,11 @@ _OF_SOME = (
     Kind.FAILING_LINK,
     Kind.INTERMITTENT,
     Kind.INCONCLUSIVE,
-)  # that name nodes one by one, the worst first
+)  # that name single nodes, the worst first
 
 
 def pairs_section(run: PairwiseRun, with_page: Container[str]) -> Section | None:
-    """The section; None where nothing was measured. `with_page` are the nodes that have one."""
+    """The section; None if nothing was measured. `with_page` are the nodes with details."""
     campaigns = measured(run)
     if not campaigns:
         return None
@@ -82,7 +82,7 @@ def _campaign(campaign: Campaign, with_page: Container[str], is_one: bool) -> st
 
 
 def _circle(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, PairFault]) -> str:
-    """The slow pairs by place; empty where none is, or where they would be too many to be told apart."""
+    """The slow pairs by place; empty if there are none, or too many to be readable."""
     if len(nodes) > node_map.MAX_NODES:
         return ""
     slow = []
@@ -110,7 +110,7 @@ def _findings(campaign: Campaign) -> str:
 
 
 def _exchanges(mesh: Mesh) -> str:
-    """What the exchanges between RDMA devices come to."""
+    """The results of exchanges between RDMA devices."""
     if not mesh.rails:
         return "<p>No exchange was made.</p>"
     if not mesh.findings:
@@ -132,7 +132,7 @@ def _facts(campaign: Campaign) -> str:
 
 
 def _marks(campaign: Campaign) -> dict[str, PairFault]:
-    """The nodes that findings name one by one, and what each says of it, in the order of the kinds."""
+    """The nodes that findings name individually, and the finding on each, in the order of kinds."""
     findings = sorted(
         (finding for finding in campaign.analysis.findings if finding.kind in _OF_SOME),
         key=lambda finding: _OF_SOME.index(finding.kind),
@@ -145,7 +145,7 @@ def _marks(campaign: Campaign) -> dict[str, PairFault]:
 
 
 def _of_nodes(campaign: Campaign, nodes: Sequence[str], marks: Container[str]) -> HeatMap:
-    """Each node with each."""
+    """A map of nodes by nodes."""
     at = {node: number for number, node in enumerate(nodes)}
     cells = []
     for pair, measurements in campaign.of_pair.items():
@@ -160,7 +160,7 @@ def _of_nodes(campaign: Campaign, nodes: Sequence[str], marks: Container[str]) -
 
 
 def _of_places(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, PairFault]) -> HeatMap:
-    """Each place with each, and below them the nodes that findings name with each place."""
+    """A map of places by places, and below it nodes that findings name by places."""
     slow = {finding.place for finding in campaign.analysis.findings if finding.place}
     folded = blocks(nodes, campaign.journal.plan.places, slow)
     number_of_place = {node: number for number, block in enumerate(folded) for node in block.nodes}
@@ -201,7 +201,7 @@ def _starts(of_places: Sequence[Block]) -> dict[int, str]:
 
 
 def _lines(campaign: Campaign, marks: Mapping[str, PairFault], with_page: Container[str]) -> Iterator[heat.StripLine]:
-    """The nodes that findings name, then the slowest; those that are left in one line."""
+    """The nodes that findings name, then the slowest; the rest in one line."""
     shares_of = {node: _shares(campaign, measurements) for node, measurements in campaign.of_node.items()}
     slower = {node: estimate.slower for node, estimate in campaign.analysis.estimates.items()}
     order = {node: number for number, node in enumerate(marks)}
@@ -238,7 +238,7 @@ def _line(
 
 
 def _shares(campaign: Campaign, measurements: Sequence[Measurement]) -> list[float | None]:
-    """The measurements as shares of what is normal for their pairs; None for one that failed."""
+    """The measurements as shares of normal for their pairs; None for a failed one."""
     return [
         _share(measurement.reading.busbw_gb_per_s, campaign.normal_gb_per_s(measurement.pair))
         for measurement in measurements
@@ -250,13 +250,13 @@ def _share(busbw: float | None, normal: float | None) -> float | None:
 
 
 def _middle(shares: Sequence[float | None]) -> float | None:
-    """Their median; None where at least half of them failed."""
+    """Their median; None if at least half of them failed."""
     well = [share for share in shares if share is not None]
     return median(well) if 2 * len(well) > len(shares) else None
 
 
 def _in_words(shares: Sequence[float | None]) -> str:
-    """`71 %, 70 %, failed`; of many how many there are, the median and the lowest."""
+    """`71 %, 70 %, failed`; for many, their number, median and minimum."""
     if len(shares) <= MAX_LISTED:
         return ", ".join("failed" if share is None else f"{share * 100:.0f} %" for share in shares)
     well = [share for share in shares if share is not None]

@@ -1,4 +1,4 @@
-"""The rules that a training run was held against, and how often each triggered."""
+"""The rules that a training run was checked against, and how often each was violated."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import GPU
 from clusterproof.reports.document import table
 
-MAX_WORDS = 400  # characters of what to do
+MAX_WORDS = 400  # characters of the remedy
 FOUND = (Verdict.FAIL, Verdict.CONCERN)
 STEPS, RANKS, SAMPLES, LOSSES = "step", "rank", "sample", "logged value"
-# What a rule looks at one by one. Of other authors' rules that is not known.
+# The subject of each rule. Unknown for third-party rules.
 LOOKS_AT = {
     **dict.fromkeys(("step_outliers", "step_drift", "stragglers", "held_up", "init_time", "checkpoint_share"), STEPS),
     **dict.fromkeys(("data_wait", "comm_exposed", "slow_rank", "work_uneven", "stages_uneven"), RANKS),
@@ -37,9 +37,9 @@ RECORDED: Mapping[str, Callable[[TrainingRun], int]] = {
 
 
 def rules_table(run: TrainingRun, results: Iterable[Result], compared: Mapping[str, Sequence[str]]) -> str:
-    """A row for each rule that could be evaluated, those that triggered most often first; empty where none could.
+    """A row for each evaluated rule, those violated most often first; empty if there are none.
 
-    `compared` are the names of the thresholds that a rule compares with, by its id.
+    `compared` are the names of the thresholds of a rule, by its id.
     """
     by_rule: dict[str, list[Result]] = defaultdict(list)
     for result in results:
@@ -58,7 +58,7 @@ def _row(run: TrainingRun, check: str, results: Sequence[Result], compared: Sequ
     times = _times(run, check, results)
     kind = LOOKS_AT.get(check.rpartition(".")[2], "")
     if check == "run.gpu_busy" and not run.data.samples.of(GPU):
-        kind = RANKS  # whose traces stand for samples
+        kind = RANKS  # whose traces replace samples
     over = number_of(RECORDED[kind](run), kind) if kind else ""
     todo = printable(worst.remedy, MAX_WORDS) if worst.verdict in FOUND else ""
     rule = f"{worst.title} ({check})"
@@ -70,7 +70,7 @@ def _worst(results: Sequence[Result]) -> Result:
 
 
 def _times(run: TrainingRun, check: str, results: Sequence[Result]) -> int:
-    """How often it triggered: steps, ranks or GPUs that it named, else whether it did."""
+    """How often it was violated: the steps, ranks or GPUs it named, else whether it was."""
     triggered = [result for result in results if result.verdict in FOUND]
     if triggered and check == "run.step_outliers":
         return outliers(run.every_step).count

@@ -1,6 +1,6 @@
-"""A training run in figures: when it ran and what that time went into, how long steps take, how much nodes are used.
+"""A training run in figures: its time and phases, step durations, node utilization.
 
-Its ranks side by side, the slow ones in colour.
+And its ranks side by side, with the slow ones coloured.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from clusterproof.reports.document import table
 SHARES = ((1.0, "max"), (0.99, "p99"), (0.95, "p95"), (0.5, "p50"), (0.05, "p5"), (0.0, "min"))
 MAX_LOADERS = 8  # that are shown
 MAX_NODES = 32  # of the table; of more the first ones
-EPOCH_S = 365 * 86_400  # times below count from the beginning of a file
+EPOCH_S = 365 * 86_400  # smaller times are relative to the beginning of a file
 COLUMNS, WIDTH, HEIGHT = 40, 600, 70  # of the histogram
-WHOLE = 0.995  # of the steps that it shows, the shortest ones: few long ones would leave the others one column
+WHOLE = 0.995  # of the steps, the shortest ones: a few long steps would squeeze the others into one column
 
 
 def summary(run: TrainingRun) -> str:
-    """When it ran, its ranks and steps, its start and its checkpoints, as far as that was recorded."""
+    """When it ran, its ranks and steps, its start and its checkpoints, as far as recorded."""
     rows = list(_summary(run))
     return f"<h3>The job</h3>{table(('what', 'recorded'), rows)}" if rows else ""
 
@@ -66,14 +66,14 @@ def _summary(run: TrainingRun) -> Iterator[tuple[str, str]]:
 
 
 def step_figures(series: Sequence[StepTime]) -> str:
-    """The percentiles of how long steps take, each as long as in most ranks, and their histogram."""
+    """Percentiles and histogram of step durations, each step as long as on most ranks."""
     if len(series) < 2:
         return ""
     return _figures(sorted((point.seconds, point.times) for point in series), "steps")
 
 
 def waits_for_data(recorded: RunData) -> str:
-    """The percentiles of how long steps wait for data, of all ranks together, and their histogram."""
+    """Percentiles and histogram of how long steps wait for data, over all ranks."""
     waits = sorted(
         (mean, count)
         for (_, name), cells in recorded.parts.items()
@@ -92,7 +92,7 @@ def _figures(weighted: Sequence[tuple[float, int]], what: str) -> str:
 
 
 def _weighed(weighted: Sequence[tuple[float, int]], share: float) -> float:
-    """The value below or at which that share of all lies; `weighted` in order, each value with its count."""
+    """The value at that share of the total weight; `weighted` is sorted, each value with its count."""
     left = share * sum(count for _, count in weighted)
     for value, count in weighted:
         left -= count
@@ -126,7 +126,7 @@ def _histogram(weighted: Sequence[tuple[float, int]], what: str) -> str:
 
 
 def usage_figures(samples: Samples) -> str:
-    """Of each node and metric the percentiles over time, of all its GPUs together; empty where nothing was sampled."""
+    """Percentiles over time for each node and metric, over all its GPUs; empty if nothing was sampled."""
     values_of: dict[tuple[str, str], list[float]] = {}
     for (metric, node, _), series in samples.series.items():
         values_of.setdefault((node, metric), []).extend(samples.mean for samples in series.values())
@@ -161,7 +161,7 @@ def in_seconds(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} µs"
 
 
-MAX_CELLS = 1_024  # of more ranks several that follow each other share one, the slowest speaks for them
+MAX_CELLS = 1_024  # with more ranks, neighbours share a cell, which shows the slowest
 MAX_ROWS, LEAST_ROWS = 8, 3
 SLOWER = ((1.03, "level-0"), (1.05, "level-1"), (1.10, "level-2"), (1.25, "level-3"))
 WORST = "level-4"
@@ -170,7 +170,7 @@ FAST, WORD_FAST = 0.95, "fast"
 
 @dataclass(frozen=True, slots=True)
 class RankCell:
-    """A rank: how many times as long as its peers it takes, and where it runs, as far as that is known."""
+    """A rank: its compute time relative to its peers', and where it runs, if known."""
 
     rank: int
     stage: int
@@ -179,7 +179,7 @@ class RankCell:
 
 
 def strip_of_ranks(cells: Sequence[RankCell], verb: str, peers: str, seated: str) -> str:
-    """The cells, stage by stage, and a table of the slowest; `seated` is whence it is known where they run."""
+    """The cells by stage, and a table of the slowest; `seated` says how their nodes are known."""
     slowest = sorted(cells, key=lambda cell: -cell.ratio)
     worst = slowest[0]
     label = f"{len(cells):,} ranks; the slowest, rank {worst.rank}, {verb} {worst.ratio:.2f} times as long as {peers}"

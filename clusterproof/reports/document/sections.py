@@ -1,4 +1,4 @@
-"""The sections of the page, in their order. A further one is a function of the run, in this list."""
+"""The sections of the page, in order. To add one, append a function of the run to this list."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from clusterproof.reports.page import finding_block, gap_block
 from clusterproof.reports.run import Run, Since
 from clusterproof.reports.to_do import again, to_do
 
-MAX_ROWS = 300  # of a table of what does not apply
+MAX_ROWS = 300  # of the table of what does not apply
 MAX_NODES = 600  # characters of a nodeset in it
 MAX_WORDS = 300  # characters of a reason
 
@@ -134,7 +134,7 @@ def _topology(run: Run) -> Section | None:
 
 
 def _passed_over(run: Run) -> Section | None:
-    """What was not asked: because it makes no sense on a node, or because the command line left it out."""
+    """What was not evaluated: not applicable on a node, or deselected by the command line."""
     reasons: dict[str, list[Result]] = defaultdict(list)
     for result in run.results:
         if result.verdict is Verdict.NOT_APPLICABLE:
@@ -183,7 +183,7 @@ SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
 
 
 def sections(run: Run) -> list[Section]:
-    """The sections that have something to show; where nothing failed, what is to be done first comes first."""
+    """The sections with content; if nothing failed, the to-do section stays first."""
     tasks = to_do(run.results, run.facts.catalog)
     if any(with_verdict(run.results, Verdict.FAIL)) or (tasks and tasks[0].action == LOOK_AT):
         return [section for make in SECTIONS if (section := make(run))]

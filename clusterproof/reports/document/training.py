@@ -1,4 +1,4 @@
-"""What a training run recorded of itself, in figures and tables."""
+"""What a training run recorded, in charts and tables."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from clusterproof.reports.document.run_figures import (
 )
 
 WIDTH, HEIGHT = 600, 110  # units of the drawing of steps
-MAX_POINTS = 600  # of it; more are joined, the longest of each stretch kept
-GAP = 5  # times as far apart as most: nothing is known of the steps between
+MAX_POINTS = 600  # of it; more are merged, keeping each stretch's longest
+GAP = 5  # times the usual distance: steps in between are unknown
 MAX_MARKS = 200  # of long steps
 MAX_STEPS, MAX_RANKS, MAX_NAMES = 10, 10, 12  # of tables, and bars
 MAX_NAME = 90  # characters of a kernel's name
@@ -44,9 +44,9 @@ BAR = 240  # units
 def training_section(
     run: TrainingRun, results: Sequence[Result] = (), compared: Mapping[str, Sequence[str]] = {}
 ) -> Section | None:
-    """The section; None where its files have nothing that can be drawn. Its rules are among the `results`.
+    """The section; None if its files have nothing to draw. Its rules are among the `results`.
 
-    `compared`: as for the table of the rules.
+    `compared`: as for the rules table.
     """
     drawn = (
         summary(run),
@@ -138,7 +138,7 @@ def _steps(run: TrainingRun) -> str:
 
 
 def _few(series: Sequence[StepTime]) -> Iterator[StepTime]:
-    """At most so many: of each stretch the longest."""
+    """At most so many: the longest of each stretch."""
     stride = -(-len(series) // MAX_POINTS)
     for at in range(0, len(series), stride):
         yield max(series[at : at + stride], key=lambda point: point.seconds)
@@ -178,7 +178,7 @@ def _ranks(run: TrainingRun) -> str:
 
 
 def _ranks_by_steps(run: TrainingRun) -> str:
-    """Without the compute of each rank: how long its steps take, which in a synchronous job says little."""
+    """Without the ranks' compute times: how long their steps take, which in a synchronous job shows little."""
     middle = {
         rank: weighed_median([mean for mean, _ in cells.values()], [count for _, count in cells.values()])
         for rank, cells in run.data.steps.items()

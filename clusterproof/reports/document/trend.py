@@ -1,4 +1,4 @@
-"""The last runs of a history: how many nodes were fit, findings that come and go, and busbw per node."""
+"""The last runs in a history: fit nodes, recurring findings, and busbw per node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_RUNS = 20
 MAX_ROWS = 40  # of findings, and of nodes
 MAX_NODES = 200  # characters of a nodeset
 MAX_NAME = 60
-FLAPS = 3  # changes from which on a finding flaps
+FLAPS = 3  # changes from which on a finding counts as flapping
 MAX_FLAPPING = 10  # nodes
 MAX_IN_SHORT = 600  # characters
 BAR, GAP, HEIGHT = 28, 6, 90  # px
@@ -32,7 +32,7 @@ _SIGNS = {Verdict.PASS: "·", Verdict.NOT_APPLICABLE: "–"}
 
 
 def trend_section(run: Run) -> Section | None:
-    """The section, from two runs on."""
+    """The section, if there are at least two runs."""
     past = run.past
     if past is None or len(past.runs) < 2:
         return None
@@ -46,9 +46,9 @@ def _day(run: PastRun) -> str:
 
 
 def counts(past: Past, nodes: Collection[str] = (), others: Collection[str] = ()) -> list[tuple[int, int, int]]:
-    """How many nodes failed, were not proven, and were fit, in each run.
+    """The numbers of failed, unproven and fit nodes in each run.
 
-    A history has only names: `nodes` are known to be nodes, and `others` what else is called so: a training run.
+    A history has only names: `nodes` are known nodes, `others` other subjects, such as a training run.
     """
     clusters = {run.cluster for run in past.runs}
     worst: dict[int, dict[str, Verdict]] = defaultdict(dict)
@@ -67,7 +67,7 @@ def counts(past: Past, nodes: Collection[str] = (), others: Collection[str] = ()
 
 
 def _bars(past: Past, bars: Sequence[tuple[int, int, int]]) -> str:
-    """A bar for each run: what failed above what was not proven above what was fit."""
+    """A bar for each run: failed above not proven above fit."""
     most = max(sum(bar) for bar in bars) or 1
     drawn = "".join(_bar(number, run, bar, most) for number, (run, bar) in enumerate(zip(past.runs, bars, strict=True)))
     width = len(bars) * (BAR + GAP)
@@ -105,7 +105,7 @@ def _bar(number: int, run: PastRun, bar: tuple[int, int, int], most: int) -> str
 
 
 def _come_and_go(past: Past) -> str:
-    """A row for each check and the nodes that had the same story, those that changed most often first."""
+    """A row for each check and its nodes with the same sequence, those with most changes first."""
     stories: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     for (check, node), track in past.tracks.items():
         story = _story(past.runs, track)
@@ -127,7 +127,7 @@ def _come_and_go(past: Past) -> str:
 
 
 def _in_short(stories: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> str:
-    """What the last run found anew or no longer, and the nodes on which findings flap, the most often first."""
+    """What is new or gone in the last run, and the nodes on which findings flap, the most frequent first."""
     of_kind: dict[str, list[str]] = defaultdict(list)
     changes: Counter[str] = Counter()
     for (check, story), nodes in stories.items():
@@ -143,7 +143,7 @@ def _in_short(stories: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> s
 
 
 def _state(story: Sequence[str]) -> str:
-    """What became of a finding by the last run: `new`, `for 3 runs`, `gone`; and how often it changed if it flaps."""
+    """The state of a finding after the last run: `new`, `for 3 runs`, `gone`; and the number of changes if it flaps."""
     is_finding = [verdict in ("fail", "concern") for verdict in story]
     ages = next((age for age, is_there in enumerate(reversed(is_finding)) if not is_there), len(is_finding))
     state = NEW if ages == 1 else f"for {ages} runs" if ages else GONE if len(is_finding) > 1 and is_finding[-2] else ""
@@ -156,13 +156,13 @@ def _ages(runs: Sequence[PastRun]) -> Iterator[tuple[int, PastRun]]:
 
 
 def _story(runs: Sequence[PastRun], track: Sequence[Entry]) -> tuple[str, ...]:
-    """What each run said, oldest first; empty where it did not look."""
+    """The verdict of each run, oldest first; empty if it was not evaluated."""
     verdicts: Mapping[int, Verdict] = {entry.run: entry.verdict for entry in track}
     return tuple(verdicts[run.number].value if run.number in verdicts else "" for run in runs)
 
 
 def _changes(story: Sequence[str]) -> int:
-    """How often it came or went; what was not measured says neither."""
+    """How often it appeared or disappeared; runs that did not measure it do not count."""
     is_finding = [verdict in ("fail", "concern") for verdict in story if verdict not in ("", "incomplete")]
     return sum(now != before for before, now in pairwise(is_finding))
 
@@ -181,7 +181,7 @@ def _cell(verdict: Verdict) -> str:
 
 
 def _busbw(past: Past) -> str:
-    """A line for each node and what was measured of it, the deepest fall first."""
+    """A line for each node and measurement, the largest decrease first."""
     shown = [trend for trend in trends(past) if len(trend.values) > 1]
     if not shown:
         return ""

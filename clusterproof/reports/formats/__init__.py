@@ -1,6 +1,6 @@
-"""The files of a run's report, a module for each: every one is written whole or not at all.
+"""The files of a run's report, one module each; each is written atomically.
 
-A module here is found by its place. Its `FORMAT` says what the file is called and what is in it.
+Modules here are found automatically. Their `FORMAT` has the file's name and contents.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ MAX_JOB_SUMMARY = 1_000_000  # bytes; GitHub shows no summary at all above 1 MiB
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One file of a report: its name, and its text for a run; None: the run has nothing for it."""
+    """One file of a report: its name, and a function that makes its text; None: nothing to write for the run."""
 
     file: str
     text: Callable[[Run], str | None]
 
 
 def all_formats() -> list[Format]:
-    """The format of each module of this package, by the name of its module."""
+    """The format of each module of this package, by module name."""
     names = sorted(module.name for module in iter_modules(__path__))
     return [import_module(f"{__name__}.{name}").FORMAT for name in names]
 
 
 def write_report(folder: Path, run: Run) -> None:
-    """Write every file of the report that can be written. Raises what kept the first of the others from it.
+    """Write every file of the report that can be written. Raises the first exception afterwards.
 
-    One that is not written, and that an earlier run left there, goes: it would be taken for this run's.
+    A file that is not written is removed if an earlier run left it, because it would be mistaken for this run's.
     """
     problems: list[Exception] = []
     for file_format in all_formats():
@@ -51,7 +51,7 @@ def write_report(folder: Path, run: Run) -> None:
             text = file_format.text(run)
             if text is not None:
                 write_whole(path, text)
-        except Exception as problem:  # whatever it is: one file that breaks costs none of the others
+        except Exception as problem:  # a failing file must not affect the others
             problems.append(problem)
             text = None
         if text is None:
@@ -66,7 +66,7 @@ def write_report(folder: Path, run: Run) -> None:
 
 
 def _add_to_job(summary: Path) -> None:
-    """Append it to that of a job of GitHub's, where that is what runs this. Raises OSError."""
+    """Append it to a GitHub job's summary, if running there. Raises OSError."""
     job_summary = os.environ.get(JOB_SUMMARY)
     if job_summary and summary.stat().st_size <= MAX_JOB_SUMMARY:
         with Path(job_summary).open("ab") as file:
@@ -74,7 +74,7 @@ def _add_to_job(summary: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that no reader ever sees half of it. Raises OSError."""
+    """Write a file atomically. Raises OSError."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with BufferedWriter(created(new)) as file:

@@ -1,4 +1,4 @@
-"""`report.html`: one file that an operator opens first, and that asks the network for nothing."""
+"""`report.html`: one self-contained file that an operator opens first."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _CLASSES = {"not fit": "fail", "not proven": "incomplete", "fit": "pass"}
 
 
 def document(run: Run, live: str = "") -> str:
-    """The page of a run. What nodes and people named is text in it; no script runs but the page's own.
+    """The page of a run. Names from nodes and people are escaped; only the page's own script runs.
 
-    `live`: the version of a page that a watch serves, which asks for a newer one; of a file it is empty.
+    `live`: the version of a page served by a watch, which polls for newer ones; empty for a file.
     """
     run = with_pictures(run)
     style, script = joined_files(_STYLES), joined_files((*_SCRIPTS, *(["live.js"] if live else [])))
@@ -59,7 +59,7 @@ def document(run: Run, live: str = "") -> str:
     )
 
 
-# What steers instead of being read: of a name too, which no probe has made safe. The script has the same.
+# Control characters, which names may contain too, because the probe does not escape them. The script has the same set.
 _STEERING = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
@@ -95,21 +95,21 @@ def _header(run: Run, raw: list[Section], live: str) -> str:
 
 
 def _first(run: Run) -> str:
-    """What to do first, as a sentence."""
+    """What to do first, in one sentence."""
     tasks = to_do(run.results, run.facts.catalog)
     return f' <span class="first">First {breakable(tasks[0].in_words)}.</span>' if tasks else ""
 
 
 def _footer(run: Run) -> str:
-    """What made the page: the product, how it was asked, and how long it took."""
+    """What made the page: the product, the command, and the duration."""
     command = f" · <code>{escape(shlex.join(run.command))}</code>" if run.command else ""
     return f"<footer><p>clusterproof {escape(__version__)}{command} · took {run.seconds:.1f} s</p></footer>"
 
 
 def content_policy(style: str, script: str, live: str) -> str:
-    """Only the page's own style and script, by their hashes; no picture, no font, no form, no frame.
+    """Allows only the page's own style and script, by hash; no images, fonts, forms or frames.
 
-    No request either, but of a live page to where it came from.
+    No requests either, except from a live page to its own origin.
     """
     requests = "connect-src 'self'; " if live else ""
     return (
@@ -124,7 +124,7 @@ def _hash(text: str) -> str:
 
 @cache
 def joined_files(names: tuple[str, ...]) -> str:
-    """These files of the page, one after another."""
+    """These files of the page, concatenated."""
     folder = Path(__file__).parents[1] / "document"
     return "\n".join((folder / name).read_text(encoding="utf-8").strip() for name in names)
 

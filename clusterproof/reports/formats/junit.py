@@ -1,9 +1,9 @@
-"""`junit.xml`: a suite for each subsystem, and in it a case for each check, with its nodes in the body.
+"""`junit.xml`: a suite for each subsystem, with a case for each check and its nodes in the body.
 
-With `--junit-cases=node` it is one suite with a case for each node. The names are the checks' ids or the nodes',
-whatever the verdict: what keeps a history by name finds each again. A case of a check has the check's `file` and
-`line`, unless `junit_family` is `xunit2`: Jenkins' schema (junit-10.xsd) has no place for them. `--junitxml` is
-pytest's own file, with a case for each check and node: a thousand nodes are more than Jenkins shows.
+With `--junit-cases=node` it is one suite with a case for each node. Names are the ids of checks, or nodes, whatever the
+verdict, so that tools that keep a history by name find them again. A check's case has its `file` and `line`, unless
+`junit_family` is `xunit2`: Jenkins' schema (junit-10.xsd) does not allow them. `--junitxml` is pytest's own file, with
+a case for each check and node: for a thousand nodes, more than Jenkins can show.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ MAX_NODES = 300  # characters of the nodeset in a name
 MAX_OF_ALL_NODES = 100_000
 MAX_LINES = 100  # of what was seen
 MAX_WORDS = 2_000  # characters of a line
-OTHER = "other"  # the suite of checks that name no subsystem
+OTHER = "other"  # the suite of checks without a subsystem
 BY_NODE = "nodes"  # the suite of all nodes
 _TAGS = {Verdict.FAIL: "failure", Verdict.INCOMPLETE: "error", Verdict.NOT_APPLICABLE: "skipped"}
 
 _ORDER = ("failure", "error", "", "skipped")  # the worst first
-_NOTABLE = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)  # with all that there is to say
+_NOTABLE = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)  # described in full
 
 Cases = dict[str, list[Result]]  # by check, or by node
 
 
 def suites(run: Run) -> str:
-    """The results of a run, as Jenkins, GitLab and GitHub's actions show them."""
+    """The results of a run for Jenkins, GitLab and GitHub Actions."""
     by_suite: dict[str, Cases] = defaultdict(lambda: defaultdict(list))
     for result in run.results:
         if run.junit_cases == "node":
@@ -79,18 +79,18 @@ def _suite(name: str, cases: Cases, run: Run, not_reached: Collection[str]) -> E
 
 
 def _tag(results: Iterable[Result], not_reached: Collection[str]) -> str:
-    """What JUnit calls the worst of them."""
+    """The JUnit tag for the worst of them."""
     return min((_tag_of(result, not_reached) for result in results), key=_ORDER.index)
 
 
 def _tag_of(result: Result, not_reached: Collection[str]) -> str:
-    """The tag of a result; of a node that was not reached one check says so, and the others are no further errors."""
+    """The tag of a result; for an unreachable node one check is an error, and the others are not."""
     is_skipped = result.node in not_reached and result.is_of_unreachable and not result.says_unreachable
     return "skipped" if is_skipped else _TAGS.get(result.verdict, "")
 
 
 def unreached_nodes(results: Iterable[Result]) -> set[str]:
-    """The nodes of which a result says that they were not reached."""
+    """The nodes with a result that says that they were not reached."""
     return {result.node for result in results if result.says_unreachable}
 
 
@@ -124,7 +124,7 @@ def _case(
 
 
 def _blocks(results: Sequence[Result]) -> Iterable[str]:
-    """What there is to say, the worst first; of what passed or does not apply only where that is all, or is new."""
+    """What to describe, the worst first; passes and not applicable only if there is nothing else, or if new."""
     shown = [result for result in results if result.verdict in _NOTABLE or result.since_last]
     if not shown and len({result.check for result in results}) > 1:
         count = Counter(result.verdict for result in results)
@@ -143,7 +143,7 @@ def _blocks(results: Sequence[Result]) -> Iterable[str]:
 
 
 def _message(results: Sequence[Result]) -> str:
-    """`gpu[003,007]: 14 errors; expected 0 (+1)`: the first line of what was seen, and how many more there are."""
+    """`gpu[003,007]: 14 errors; expected 0 (+1)`: the first observation, and how many more there are."""
     lines = {line for result in results for line in result.message.split("\n")}
     nodes = within(fold(result.node for result in results), MAX_NODES)
     more = f" (+{len(lines) - 1})" if len(lines) > 1 else ""
@@ -151,7 +151,7 @@ def _message(results: Sequence[Result]) -> str:
 
 
 def _since(results: Sequence[Result]) -> str:
-    """`new gpu003; still gpu[007-008]`; empty where there is no history, or it was fine and is."""
+    """`new gpu003; still gpu[007-008]`; empty without a history, or if it was and is fine."""
     nodes: dict[str, list[str]] = defaultdict(list)
     for result in results:
         if result.since_last:

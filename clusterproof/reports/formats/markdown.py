@@ -1,6 +1,6 @@
-"""`summary.md`: the findings as a job's page shows them (GitHub's `$GITHUB_STEP_SUMMARY`, GitLab, a ticket).
+"""`summary.md`: the findings for a job's page (GitHub's `$GITHUB_STEP_SUMMARY`, GitLab, a ticket).
 
-And a line for each as GitHub Actions reads it off a job's log: an annotation of the run and its pull request.
+Also lines in a job's log for GitHub Actions: annotations of the run and its pull request.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.run import Run
 from clusterproof.reports.to_do import again, shared_finding, short_commands, to_do, to_do_line
 
-MAX_FINDINGS = 50  # findings of each kind: GitHub shows a mebibyte at most
-MAX_LINES = 10  # of what was seen, per finding
+MAX_FINDINGS = 50  # findings of each kind: GitHub shows at most a mebibyte
+MAX_LINES = 10  # of observations, per finding
 MAX_NODES = 500  # characters of a nodeset
 MAX_WORDS = 500  # characters of a line
 _MARKS = {Verdict.FAIL: "❌", Verdict.INCOMPLETE: "❔", Verdict.CONCERN: "⚠️"}
@@ -68,7 +68,7 @@ def _since(run: Run) -> Iterator[str]:
 
 
 def _code(text: str) -> str:
-    """A command, as code on one line."""
+    """A command as a code line."""
     line = " ".join(text.split())
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     space = " " if "`" in line else ""
@@ -141,7 +141,7 @@ def _by_hand(result: Result) -> Iterator[str]:
 
 
 def _html(text: str) -> str:
-    """Text inside of an HTML tag, where backslashes are nothing but themselves."""
+    """Text inside an HTML tag, where backslashes have no meaning."""
     return " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -155,7 +155,7 @@ def _again(run: Run) -> Iterator[str]:
 FORMAT = Format(SUMMARY, markdown)
 
 
-MAX_EACH = 10  # of errors and of warnings: GitHub shows no more of one step
+MAX_EACH = 10  # of errors and of warnings: GitHub shows no more per step
 ANNOTATED_NODES = 300  # characters of a nodeset
 ANNOTATION = 1_000
 _KINDS = {Verdict.FAIL: "error", Verdict.CONCERN: "warning"}
@@ -164,12 +164,12 @@ _IN_TITLE = {**_IN_WORDS, ":": "%3A", ",": "%2C"}
 
 
 def are_annotations_read() -> bool:
-    """Whether the CI system that runs this reads annotations."""
+    """Whether a CI system that reads annotations runs this."""
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 def annotation_lines(results: Iterable[Result], catalog: Catalog) -> Iterator[str]:
-    """`::error title=…::…` for what failed, `::warning …` for concerns, those on most nodes first."""
+    """`::error title=…::…` for failures, `::warning …` for concerns, those on most nodes first."""
     results = list(results)
     cut = cut_of(results)
     if cut:
@@ -189,6 +189,6 @@ def annotation_lines(results: Iterable[Result], catalog: Catalog) -> Iterator[st
 
 
 def _escaped(text: str, signs: Mapping[str, str]) -> str:
-    """Text that cannot end the line, nor the part of it where it stands."""
+    """Text that cannot end the line, or its field."""
     line = "\n".join(printable(part, ANNOTATION) for part in text.split("\n"))
     return "".join(signs.get(char, char) for char in line)

@@ -1,4 +1,4 @@
-"""`pairs.csv`: every measurement between nodes, as a spreadsheet opens it."""
+"""`pairs.csv`: every measurement between nodes, for a spreadsheet."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ HEAD = (
     "problem",
     "seconds",
 )
-MAX_TEXT = 1_000  # characters of what a node said
+MAX_TEXT = 1_000  # characters of a node's message
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
 def measurements_csv(run: Run) -> str | None:
-    """The table, in the order of measuring; None where nothing was measured. Rounds are counted from 1."""
+    """The table, in the order of measuring; None if nothing was measured. Rounds are counted from 1."""
     rows = [row for campaign in (run.between.campaigns if run.between else ()) for row in _rows(campaign)]
     if not rows:
         return None
@@ -72,7 +72,7 @@ def _rows(campaign: Campaign) -> Iterator[tuple[object, ...]]:
 
 
 def _failed(reading: Reading) -> Iterator[str]:
-    """The exchanges that brought nothing back, by rail."""
+    """The failed exchanges, by rail."""
     for exchange in reading.exchanges:
         if exchange.problem:
             yield f"rail {exchange.rail}: {exchange.problem}"
@@ -83,7 +83,7 @@ def _number(number: float | None) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text on one line that no spreadsheet evaluates: what would be a formula begins with an apostrophe."""
+    """Text on one line that no spreadsheet evaluates: formulas get a leading apostrophe."""
     line = " ".join(printable(text, MAX_TEXT).split())
     return f"'{line}" if line.startswith(_FORMULA) else line
 

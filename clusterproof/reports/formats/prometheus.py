@@ -1,4 +1,4 @@
-"""`metrics.prom`: what Prometheus reads of a run, by way of node_exporter's textfile collector."""
+"""`metrics.prom`: a run's metrics for node_exporter's textfile collector."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from clusterproof.reports.findings import shortened
 from clusterproof.reports.formats import Format
 from clusterproof.reports.run import Run
 
-MAX_FINDINGS = 10_000  # series, so that a broken cluster does not drown the server; the counts have all
-MAX_LABEL = 507  # characters: a pair of the longest names that DNS has
+MAX_FINDINGS = 10_000  # series, so that a broken cluster does not overload the server; the counts are complete
+MAX_LABEL = 507  # characters: a pair of names of DNS's maximum length
 _BY_NODE = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)
 
 
@@ -84,7 +84,7 @@ def _results(run: Run, cluster: Mapping[str, str], nodes: Iterable[str]) -> Iter
 
 
 def _once(results: Iterable[Result]) -> Iterable[tuple[str, str, Verdict]]:
-    """Check, node and verdict of each, once: a test with parameters has several results on a node."""
+    """Check, node and verdict without duplicates: a parametrized test has several results on a node."""
     return dict.fromkeys((result.check, result.node, result.verdict) for result in results)
 
 
@@ -101,7 +101,7 @@ def _findings(run: Run, cluster: Mapping[str, str]) -> Iterator[Iterable[str]]:
 
 
 def _each(run: Run) -> Iterator[Result]:
-    """Its results, each once for every verdict among what it found."""
+    """The results, each once for every verdict among its findings."""
     return (part for result in run.results for part in result.by_verdict)
 
 
@@ -123,7 +123,7 @@ def _family(name: str, help_text: str, samples: Iterable[tuple[Mapping[str, str]
     seen: set[str] = set()
     for labels, value in samples:
         label_text = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())
-        if label_text not in seen:  # a series twice makes node_exporter refuse the whole file
+        if label_text not in seen:  # node_exporter rejects a whole file with a duplicate series
             seen.add(label_text)
             yield f"clusterproof_{name}{{{label_text}}} {value}"
 

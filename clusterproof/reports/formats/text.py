@@ -1,4 +1,4 @@
-"""`summary.txt`: what went wrong in the fewest words, for a mail."""
+"""`summary.txt`: the problems in few words, for a mail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_FINDINGS = 20  # findings of each kind
 MAX_NODES = 200  # characters of a nodeset
 MAX_WORDS = 300  # characters of a line
 _INDENT = "  "
-_COPIED = ("again:", "never run:")  # ends a line whose paragraph is copied from
+_COPIED = ("again:", "never run:")  # prefixes of paragraphs that are commands to copy
 
 
 def text(run: Run) -> str:
@@ -99,9 +99,9 @@ def _again(run: Run) -> Iterator[list[str]]:
 
 
 def _wrapped(paragraph: Sequence[str]) -> str:
-    """The first line from the margin, the others behind an indent. A command stays on one line: it is copied.
+    """Wraps a text; further lines are indented. A command stays on one line, to be copied.
 
-    What a node says begins no line, whatever is in it: its own line breaks are spaces here.
+    A node's text cannot begin a line: its line breaks become spaces.
     """
     first, *others = paragraph
     if first.endswith(_COPIED):

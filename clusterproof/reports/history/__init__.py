@@ -1,6 +1,6 @@
-"""`--history FILE`: what was found in every run, by check, node and hardware, in one SQLite file.
+"""`--history FILE`: the findings of every run, by check, node and hardware, in one SQLite file.
 
-Here: its own words for a run, and of what hardware its nodes are made, by their evidence.
+This module: its data types for a run, and the hardware identities in nodes' evidence.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from clusterproof.plugins.evidence.gpu.facts_node import MAX_UUIDS
 from clusterproof.plugins.evidence.node import MAX_NAME, Node
 
 FINE = (Verdict.PASS, Verdict.NOT_APPLICABLE)
-FOUND = (Verdict.FAIL, Verdict.CONCERN)  # what stands until it is seen to be gone
+FOUND = (Verdict.FAIL, Verdict.CONCERN)  # lasts until it is seen to be gone
 FILE = "history.sqlite"
 
-Pair = tuple[str, str]  # a check and a node
+Pair = tuple[str, str]  # check and node
 
 
 class HistoryError(ClusterproofError):
-    """A history that cannot be read or written; the message is one line that says what to do."""
+    """A history that cannot be read or written; the one-line message says what to do."""
 
     def __init__(self, message: str, *, is_of_full_disk: bool = False) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class HistoryError(ClusterproofError):
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One run. Times are seconds since 1970, UTC; `number` counts up in the file, 0 before it is written there."""
+    """One run. Times are seconds since 1970, UTC; `number` counts up in the file, 0 if not yet written."""
 
     cluster: str
     began: float
@@ -44,14 +44,14 @@ class PastRun:
     exit_code: int = 0
     version: str = ""
     is_green: bool = False  # nothing failed, and nothing was incomplete
-    nodes: int = 0  # that a check applies to
-    unevaluated: int = 0  # checks that were chosen and had not ended when the run did
+    nodes: int = 0  # that some check applies to
+    unevaluated: int = 0  # selected checks that had not ended when the run did
     number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU: where it is in its node, and what it is wherever it goes."""
+    """One GPU: its place in the node, and its permanent identity."""
 
     index: int
     uuid: str
@@ -60,21 +60,21 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """Of what hardware a node is made; what was not reported is empty."""
+    """A node's hardware; unreported values are empty."""
 
     instance_id: str = ""
-    serial: str = ""  # of the machine
+    serial: str = ""  # of the chassis
     gpus: tuple[Gpu, ...] = ()
 
     def is_same_machine(self, other: NodeIdentity) -> bool:
-        """Whether nothing speaks against it: the instance is the same or, where it is unknown, a GPU is."""
+        """Whether it may be the same: the instance is equal or, if unknown, a GPU is."""
         if self.instance_id and other.instance_id:
             return self.instance_id == other.instance_id
         mine, others = ({gpu.uuid for gpu in identity.gpus} for identity in (self, other))
         return not mine or not others or bool(mine & others)
 
     def completed(self, before: NodeIdentity) -> NodeIdentity:
-        """This identity and, if the machine is the same, what only an earlier run reported, as of a GPU now lost."""
+        """This identity plus, for the same machine, what only an earlier run reported, such as a lost GPU."""
         if not self.is_same_machine(before):
             return self
         gpus = {gpu.index: gpu for gpu in (*before.gpus, *self.gpus)}
@@ -90,7 +90,7 @@ NOBODY = NodeIdentity()
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One verdict of the past. `stands` is what holds after it: a run that measured nothing clears no finding."""
+    """One verdict of the past. `stands` is the state after it: a run that measured nothing clears no finding."""
 
     run: int
     verdict: Verdict
@@ -101,9 +101,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a history knows of a cluster, oldest first.
+    """The history of a cluster, oldest first.
 
-    `tracks` has every pair of check and node that was ever anything but fine; `identities` by node, from which run on;
+    `tracks` has every pair of check and node with a finding at any time; `identities` by node, with the first run;
     `measured` by name and node, with the run's number.
     """
 
@@ -113,7 +113,7 @@ class Past:
     measured: Mapping[Pair, tuple[tuple[int, Measured], ...]] = field(default_factory=dict)
 
     def identity(self, node: str, run: int) -> NodeIdentity:
-        """Of what hardware a node was made in a run."""
+        """A node's hardware in a run."""
         known = [identity for since, identity in self.identities.get(node, ()) if since <= run]
         return known[-1] if known else NOBODY
 
@@ -122,7 +122,7 @@ _INSTANCE = re.compile(rf"\b{INSTANCE_ID}$")  # of an address in Systems Manager
 
 
 def identities(nodes: Mapping[str, Node]) -> dict[str, NodeIdentity]:
-    """What each node reported about itself. What two nodes both claim to be counts for neither."""
+    """The identities that nodes report. Hardware that two nodes claim counts for neither."""
     identities = {
         name: NodeIdentity(_instance_id(node), _serial(node), tuple(_gpus(node))) for name, node in nodes.items()
     }

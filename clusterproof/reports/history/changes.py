@@ -1,4 +1,4 @@
-"""What is new, still there or gone: pure functions that every report can call."""
+"""What is new, still there or gone: pure functions for all reports."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from clusterproof.plugins.core.verdict import PROVEN, Verdict
 from clusterproof.reports.history import FINE, FOUND, Pair, Past
 
 NEW, STILL, GONE = "new", "still", "gone"
-_WEIGHT = {Verdict.INCOMPLETE: 1, Verdict.CONCERN: 2, Verdict.FAIL: 3}  # what is known outweighs what is not
+_WEIGHT = {Verdict.INCOMPLETE: 1, Verdict.CONCERN: 2, Verdict.FAIL: 3}  # evidence outweighs a lack of it
 MAX_NODES = 80  # characters of a nodeset
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A check and a node whose verdict is not fine, or was not."""
+    """A check and a node with a verdict that is, or was, not fine."""
 
     check: str
     node: str
@@ -35,7 +35,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What two runs differ in, and what they share."""
+    """The differences between two runs, and what they share."""
 
     new: tuple[Change, ...] = ()
     still: tuple[Change, ...] = ()
@@ -51,9 +51,9 @@ class Changes:
 
 
 def change(before: Verdict | None, now: Verdict) -> str:
-    """What became of a verdict: new, still, gone, or nothing where it was fine and is.
+    """The change of a verdict: new, still, gone, or empty if it was and is fine.
 
-    A finding that turns into no evidence is still there; what gets worse is new.
+    A finding that becomes incomplete is still there; one that gets worse is new.
     """
     weight, weighed = _WEIGHT.get(now, 0), _WEIGHT.get(before, 0) if before else 0
     if not weight:
@@ -62,9 +62,9 @@ def change(before: Verdict | None, now: Verdict) -> str:
 
 
 def verdict_carried(before: Verdict | None, result: Result) -> Verdict:
-    """What holds after a run: a finding stands until a run sees that it is gone, with all of its evidence.
+    """The state after a run: a finding lasts until a run with complete evidence sees that it is gone.
 
-    What an interrupted run did not evaluate is as it was: nothing, where it was fine or never looked at.
+    What an interrupted run did not evaluate is unchanged: empty, if it was fine or never evaluated.
     """
     if not result.is_evaluated:
         return before or Verdict.NOT_APPLICABLE
@@ -74,19 +74,19 @@ def verdict_carried(before: Verdict | None, result: Result) -> Verdict:
 
 
 def known(result: Result) -> Verdict:
-    """What is known by a result: beside a fact that could not be read it may have seen something."""
+    """The known verdict of a result: an incomplete check may also have found something."""
     return max((part.verdict for part in result.by_verdict), key=lambda verdict: _WEIGHT.get(verdict, 0))
 
 
 def marked(result: Result, before: Mapping[Pair, Verdict]) -> Result:
-    """A result that says what it is since the last run; `before` has what stood, where that was not fine."""
+    """A result marked with its change since the last run; `before` is the state then, if it was not fine."""
     return replace(result, since_last=change(before.get((result.check, result.node)), known(result)))
 
 
 def since_last(results: Iterable[Result], before: Mapping[Pair, Verdict] | None = None) -> Changes:
-    """What a run's results say is new, still and gone since the last run; nothing where there is no history.
+    """What is new, still there and gone since the last run, according to the results; None without a history.
 
-    `before` is what stood then, where it is known.
+    `before` is the state then, if known.
     """
     stood = before or {}
     kinds: dict[str, list[Change]] = {NEW: [], STILL: [], GONE: []}
@@ -99,7 +99,7 @@ def since_last(results: Iterable[Result], before: Mapping[Pair, Verdict] | None 
 
 
 def between(past: Past, before: int, now: int) -> Changes:
-    """What the run number `now` found otherwise than it stood after the run number `before`."""
+    """The differences between run number `now` and the state after run number `before`."""
     kinds: dict[str, list[Change]] = {NEW: [], STILL: [], GONE: [], "": []}
     for (check, node), track in past.tracks.items():
         last = [entry for entry in track if entry.run == now]
@@ -143,7 +143,7 @@ def _counts(changes_in_words: Iterable[tuple[list[Change], str]]) -> Iterator[st
 
 
 def _finding(change: Change) -> tuple[str, Verdict] | None:
-    """The check, and the verdict that was found now or before; None where evidence is missing, or has come again."""
+    """The check, and its finding now or before; None if evidence is, or was, missing."""
     for verdict in (change.now, change.before):
         if verdict in FOUND:
             return change.check, verdict

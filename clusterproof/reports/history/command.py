@@ -1,4 +1,4 @@
-"""`clusterproof history`: what a history shows of a cluster, as plain text."""
+"""`clusterproof history`: shows a cluster's history as plain text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def history(arguments: Sequence[str]) -> tuple[int, str]:
 
 
 def find_history(cluster: str, runs: Path = Path(RUNS)) -> Path:
-    """The one history beside the reports. Raises HistoryError."""
+    """The only history next to the reports. Raises HistoryError."""
     paths = sorted(runs.glob(f"*/{FILE}"))
     path = default_path(cluster, runs)
     if cluster and paths and path not in paths:

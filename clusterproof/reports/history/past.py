@@ -1,4 +1,4 @@
-"""What a history has of a cluster, read out of its file."""
+"""Reads a cluster's history from its file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ V = TypeVar("V")
 
 
 def read_before(path: Path, cluster: str) -> tuple[PastRun | None, dict[Pair, Verdict]]:
-    """The last run over a cluster, and what stands of all runs where that is not fine. Raises HistoryError."""
+    """The last run over a cluster, and all lasting findings. Raises HistoryError."""
     if not is_there(path):
         return None, {}
     with reading(path) as database:
@@ -31,20 +31,20 @@ def read_before(path: Path, cluster: str) -> tuple[PastRun | None, dict[Pair, Ve
 
 
 def nodes_of(path: Path, cluster: str) -> frozenset[str]:
-    """The nodes of a cluster that any run has. Raises HistoryError."""
+    """The nodes of a cluster in any run. Raises HistoryError."""
     with reading(path) as database:
         rows = database.execute("SELECT name FROM nodes WHERE cluster = ?", (storable(cluster),))
         return frozenset(_word(name) for (name,) in rows)
 
 
 def clusters(path: Path) -> list[str]:
-    """The clusters of a history, that of the newest run first. Raises HistoryError."""
+    """The clusters in a history, by newest run. Raises HistoryError."""
     with reading(path) as database:
         return [row[0] for row in database.execute("SELECT cluster FROM runs GROUP BY cluster ORDER BY max(id) DESC")]
 
 
 def read_past(path: Path, cluster: str, max_runs: int) -> Past:
-    """What the last runs over a cluster found. Raises HistoryError."""
+    """The findings of the last runs over a cluster. Raises HistoryError."""
     with reading(path) as database:
         return _past(database, storable(cluster), max_runs)
 
@@ -61,7 +61,7 @@ def _past(database: sqlite3.Connection, cluster: str, max_runs: int) -> Past:
 
 
 def _tuples(rows: Iterable[tuple[K, V]]) -> dict[K, tuple[V, ...]]:
-    """All values of each key, in their order."""
+    """All values of each key, in order."""
     values: dict[K, list[V]] = defaultdict(list)
     for key, value in rows:
         values[key].append(value)
@@ -69,7 +69,7 @@ def _tuples(rows: Iterable[tuple[K, V]]) -> dict[K, tuple[V, ...]]:
 
 
 def _verdicts(database: sqlite3.Connection, cluster: str, first: int) -> Iterator[tuple[Pair, Entry]]:
-    """What each run from `first` on found, where any of them found something that is not fine."""
+    """The verdicts of each run from `first` on, for checks and nodes with any finding."""
     rows = database.execute(
         "SELECT c.name, n.name, v.run, v.verdict, v.stands, v.devices, v.message FROM"
         " (SELECT DISTINCT node, check_id FROM verdicts"
@@ -92,7 +92,7 @@ def _verdicts(database: sqlite3.Connection, cluster: str, first: int) -> Iterato
 
 
 def _identities(database: sqlite3.Connection, cluster: str) -> Iterator[tuple[str, tuple[int, NodeIdentity]]]:
-    """Of what hardware nodes were made, from which run on."""
+    """The nodes' hardware, with the first run of each."""
     rows = database.execute(
         "SELECT n.name, i.run, i.instance_id, i.serial, i.gpus FROM identity AS i"
         " JOIN nodes AS n ON n.id = i.node WHERE n.cluster = ? ORDER BY n.name, i.run",
@@ -139,7 +139,7 @@ def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[PastRun
 
 
 def standing(database: sqlite3.Connection, cluster: str) -> dict[Pair, Verdict]:
-    """What stood after the last run that looked, where that is not fine."""
+    """The state after the last run that evaluated it, if it is not fine."""
     rows = database.execute(
         "SELECT c.name, n.name, (SELECT coalesce(v.stands, v.verdict) FROM verdicts AS v"
         " WHERE v.node = found.node AND v.check_id = found.check_id ORDER BY v.run DESC LIMIT 1) AS stands"
@@ -153,33 +153,33 @@ def standing(database: sqlite3.Connection, cluster: str) -> dict[Pair, Verdict]:
 
 
 def identity_of(row: Sequence[str]) -> NodeIdentity:
-    """The hardware that a row of it names. Raises TypeError, ValueError."""
+    """The hardware in a row. Raises TypeError, ValueError."""
     instance_id, serial, gpus = row
     identified = tuple(Gpu(int(index), *map(_word, texts)) for index, *texts in json.loads(gpus))
     return NodeIdentity(_word(instance_id), _word(serial), identified)
 
 
 def storable(text: str) -> str:
-    """A text that UTF-8 can hold: of half a surrogate pair, its name."""
+    """A text that UTF-8 can encode: an unpaired surrogate becomes its name."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _word(value: object) -> str:
-    """A text. Raises TypeError."""
+    """Require a text. Raises TypeError."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is not text")
     return value
 
 
 def _number(value: object) -> float:
-    """A number that is finite. Raises TypeError."""
+    """Require a finite number. Raises TypeError."""
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         raise TypeError(f"{value!r:.40} is not a number")
     return value
 
 
 def _moment(value: object) -> float:
-    """Seconds since 1970 of a time that there is. Raises TypeError, ValueError."""
+    """Seconds since 1970 of a valid time. Raises TypeError, ValueError."""
     moment = _number(value)
     if not 0 <= moment < LATEST_S:
         raise ValueError(f"{value!r:.40} is not a time")

@@ -1,4 +1,4 @@
-"""The file of a history: its schema, how an older one is made new, and how it is opened."""
+"""The history file: its schema, migrations, and how it is opened."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from clusterproof.plugins.core.opened import opened
 from clusterproof.reports.history import HistoryError
 
 APPLICATION = 0x436C7066  # "Clpf": whose file it is
-TIMEOUT_S = 30.0  # for runs that write at the same time; each takes a fraction of a second
+TIMEOUT_S = 30.0  # for concurrent writers; each takes a fraction of a second
 MAX_TEXT_BYTES = 1 << 20  # of one value
-STEPS_AT_ONCE = 100_000  # of SQLite's machine, between two looks at how many there were
-STEPS_OF_ANY = 500  # as many times as that are for free
+STEPS_AT_ONCE = 100_000  # of SQLite's virtual machine, between two checks of the total
+STEPS_OF_ANY = 500  # as many times that are always allowed
 STEPS_OF_WRITING = 20_000  # … of a run over 10,000 nodes
-STEPS_BY_BYTE = 50  # a row has some 50 bytes, and takes some 100
+STEPS_BY_BYTE = 50  # a row has about 50 bytes, and takes about 100
 LOCAL = frozenset(["bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"])
 _MOUNTS = Path("/proc/self/mountinfo")
 
-# Step n makes schema n out of schema n - 1. A step that was ever released is never changed.
+# Step n migrates schema n - 1 to schema n. A released step is never changed.
 STEPS: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE runs (
@@ -56,7 +56,7 @@ SCHEMA = len(STEPS)
 
 @contextmanager
 def writing(path: Path) -> Iterator[sqlite3.Connection]:
-    """A transaction on the file, which is made and made new where it must be: all of it is kept, or nothing.
+    """A transaction on the file, which is created or migrated if needed: all of it is kept, or nothing.
 
     Raises HistoryError.
     """
@@ -69,7 +69,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(path, timeout=TIMEOUT_S, isolation_level=None)) as database:
             _guard(database, path, STEPS_OF_WRITING)
             _own_schema(database, path)
-            with suppress(sqlite3.OperationalError):  # another run is doing the same, or the file system cannot
+            with suppress(sqlite3.OperationalError):  # another run does the same, or the file system cannot
                 database.execute(f"PRAGMA journal_mode = {'WAL' if is_local(path) else 'DELETE'}")
             with _transaction(database):
                 _renew(database, path)
@@ -78,7 +78,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """The file as it is at this moment, in today's schema; nothing is written. Raises HistoryError."""
+    """A consistent view of the file in today's schema; nothing is written. Raises HistoryError."""
     with _in_words(path):
         if not path.exists():
             raise HistoryError(f"{path} is not there; expected a file that --history wrote")
@@ -97,7 +97,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def is_local(path: Path) -> bool:
-    """Whether a file is on a disk of this machine: only there may several processes share a write-ahead log."""
+    """Whether a file is on a local disk: only there may several processes share a write-ahead log."""
     folder = str(path.parent.resolve())
     best, kind = "", ""
     try:
@@ -119,7 +119,7 @@ def _opened_for_reading(path: Path) -> sqlite3.Connection:
         database.execute("PRAGMA user_version")
     except sqlite3.Error as problem:
         database.close()
-        # In a folder that may not be written a write-ahead log's index cannot be made; without a log none is needed.
+        # In a read-only folder a write-ahead log's index cannot be created; without a log none is needed.
         if not isinstance(problem, sqlite3.OperationalError) or path.with_name(f"{path.name}-wal").exists():
             raise
         database = sqlite3.connect(f"{where}?mode=ro&immutable=1", uri=True, isolation_level=None)
@@ -127,7 +127,7 @@ def _opened_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def _own_schema(database: sqlite3.Connection, path: Path) -> int:
-    """The schema of the file; 0 where it is empty."""
+    """The schema of the file; 0 if it is empty."""
     (version, owner), made = _contents(database)
     if owner != APPLICATION and (version or made):
         raise HistoryError(f"{path} is a database of another program; expected a file that --history wrote")
@@ -141,7 +141,7 @@ def _own_schema(database: sqlite3.Connection, path: Path) -> int:
 
 
 def _guard(database: sqlite3.Connection, path: Path, free: int = STEPS_OF_ANY) -> None:
-    """Let a file of somebody else's run nothing, and take no more than its size is worth."""
+    """Prevent an untrusted file from running anything, or taking more time than its size justifies."""
     database.execute("PRAGMA trusted_schema = OFF")
     if sys.version_info >= (3, 11):
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_TEXT_BYTES)
@@ -151,7 +151,7 @@ def _guard(database: sqlite3.Connection, path: Path, free: int = STEPS_OF_ANY) -
 
 
 def _contents(database: sqlite3.Connection) -> tuple[tuple[int, int], frozenset[tuple[str, ...]]]:
-    """The version and owner of a file, and all that it has, in the words that made it."""
+    """The version and owner of a file, and its contents as SQL statements."""
     rows = database.execute(_WHOSE).fetchall()
     return rows[0][:2], frozenset(row[2:] for row in rows if row[3] and not row[3].startswith("sqlite_"))
 
@@ -170,7 +170,7 @@ _WHOSE = """SELECT user_version, application_id, type, name, tbl_name, sql
 
 
 def _renew(database: sqlite3.Connection, path: Path) -> None:
-    """Make an older schema, or an empty file, today's; inside a transaction, as another run may be at it."""
+    """Migrate an older schema, or an empty file; inside a transaction, because another run may be doing it."""
     version = _own_schema(database, path)
     for number, step in enumerate(STEPS[version:], start=version + 1):
         for statement in step:
@@ -185,7 +185,7 @@ def _transaction(database: sqlite3.Connection) -> Iterator[None]:
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
-    except BaseException:  # Ctrl-C too leaves the history as it was
+    except BaseException:  # even after Ctrl-C, the history is unchanged
         if database.in_transaction:
             database.execute("ROLLBACK")
         raise

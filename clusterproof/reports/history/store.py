@@ -1,4 +1,4 @@
-"""Where a cluster's history is, and runs written into it."""
+"""Locates a cluster's history, and writes runs to it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from clusterproof.reports.history.past import identity_of, standing, storable
 from clusterproof.reports.history.schema import writing
 from clusterproof.reports.run_folder import RUNS, require_own, safe_name
 
-MAX_WORDS = 400  # characters of a message; the run's own reports have all
+MAX_WORDS = 400  # characters of a message; the run's own reports are complete
 
 
 def default_path(cluster: str, runs: Path = Path(RUNS)) -> Path:
-    """Where a cluster's history stands beside its reports."""
+    """The path of a cluster's history next to its reports."""
     return runs / safe_name(cluster) / FILE
 
 
 def require_own_history(path: Path) -> None:
-    """Write it, and believe it unasked, only beside the reports, in folders of one's own. Raises HistoryError."""
+    """Only use a default history next to the reports, in the caller's own folders. Raises HistoryError."""
     try:
         for folder in (path.parent.parent, path.parent):
             if os.path.lexists(folder):
@@ -38,7 +38,7 @@ def require_own_history(path: Path) -> None:
 
 
 def own_path(cluster: str) -> Path:
-    """Where a cluster's history stands, in folders that nobody else can write. Raises HistoryError."""
+    """The path of a cluster's history, in folders that nobody else can write. Raises HistoryError."""
     path = default_path(cluster)
     require_own_history(path)
     return path
@@ -51,7 +51,7 @@ def write_run(
     identities: Mapping[str, NodeIdentity] | None = None,
     measured: Iterable[Measured] = (),
 ) -> PastRun:
-    """Add a run, whole or not at all; what it says of itself is completed from its results. Raises HistoryError."""
+    """Add a run atomically, with its counts completed from its results. Raises HistoryError."""
     worst = _worst(results)
     nodes = {result.node for result in worst if result.is_of_node and result.verdict is not Verdict.NOT_APPLICABLE}
     unevaluated = sum(not result.is_evaluated for result in results)
@@ -73,18 +73,12 @@ def write_run(
         )
         for node, identity in sorted((identities or {}).items()):
             _identify(database, names.node(node), number, identity)
+        finite = (value for value in measured if math.isfinite(value.value))
         database.executemany(
             "INSERT OR REPLACE INTO measurements (node, name, run, value, unit) VALUES (?, ?, ?, ?, ?)",
             (
-                (
-                    names.node(measurement.node),
-                    storable(measurement.name),
-                    number,
-                    measurement.value,
-                    storable(measurement.unit),
-                )
-                for measurement in measured
-                if math.isfinite(measurement.value)
+                (names.node(value.node), storable(value.name), number, value.value, storable(value.unit))
+                for value in finite
             ),
         )
     return replace(run, number=number)
@@ -106,7 +100,7 @@ def _row(result: Result, run: int, names: _Names, before: Mapping[Pair, Verdict]
 
 
 def _worst(results: Iterable[Result]) -> list[Result]:
-    """The worst result of each check and node: a site's own test may report one several times."""
+    """The worst result for each check and node: a site's own test may report several."""
     worst: dict[Pair, Result] = {}
     for result in results:
         pair = (storable(result.check), storable(result.node))
@@ -116,7 +110,7 @@ def _worst(results: Iterable[Result]) -> list[Result]:
 
 
 def _identify(database: sqlite3.Connection, node: int, run: int, identity: NodeIdentity) -> None:
-    """Note of what hardware a node is made, where that is not what was known."""
+    """Store a node's hardware if it has changed."""
     row = database.execute(
         "SELECT instance_id, serial, gpus FROM identity WHERE node = ? ORDER BY run DESC LIMIT 1", (node,)
     ).fetchone()
@@ -131,7 +125,7 @@ def _identify(database: sqlite3.Connection, node: int, run: int, identity: NodeI
 
 
 class _Names:
-    """The numbers of checks and nodes in the file, each name written once."""
+    """The numbers of checks and nodes in the file, where each name is stored once."""
 
     def __init__(self, database: sqlite3.Connection, cluster: str) -> None:
         self._database = database
@@ -140,11 +134,11 @@ class _Names:
         self._nodes = dict(database.execute("SELECT name, id FROM nodes WHERE cluster = ?", (cluster,)))
 
     def check(self, name: str) -> int:
-        """A check's number."""
+        """The number of a check."""
         return self._number(self._checks, storable(name), "INSERT INTO checks (name) VALUES (?)")
 
     def node(self, name: str) -> int:
-        """A node's number."""
+        """The number of a node."""
         return self._number(
             self._nodes, storable(name), "INSERT INTO nodes (name, cluster) VALUES (?, ?)", self._cluster
         )

@@ -1,4 +1,4 @@
-"""What several runs show together: what flaps, which hardware fails again, how measurements move. Pure functions."""
+"""Patterns over several runs: flapping, hardware that fails repeatedly, trends. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GPU, INSTANCE = "GPU", "instance"
 
 @dataclass(frozen=True, slots=True)
 class Flap:
-    """A check and a node whose finding came, went and came again."""
+    """A check and a node whose finding disappeared and came back."""
 
     check: str
     node: str
@@ -28,9 +28,9 @@ class Flap:
 
 @dataclass(frozen=True, slots=True)
 class Offender:
-    """A piece of hardware that was found at fault in several runs, wherever it was.
+    """Hardware found at fault in several runs, wherever it was.
 
-    `nodes` and `instances` are where it was when it was, in order of time; `now` the node that has it, else empty.
+    `nodes` and `instances` are its places at those times, in order; `now` the node that has it, else empty.
     """
 
     kind: str
@@ -44,13 +44,13 @@ class Offender:
 
     @property
     def has_moved(self) -> bool:
-        """Whether the fault went with it to another node or instance."""
+        """Whether the fault moved with it to another node or instance."""
         return len(self.nodes) > 1 or len(self.instances) > 1
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceFailures:
-    """A node that one check finds at fault with one machine in it, and with the next: neither is the cause."""
+    """A node that one check finds at fault with different machines in it: then the machine is not the cause."""
 
     node: str
     check: str
@@ -74,17 +74,17 @@ class Trend:
 
     @property
     def median_before(self) -> float:
-        """The median of those before it; the value itself where it is the first."""
+        """The median of earlier values; the value itself if it is the first."""
         return median(self.values[:-1]) if len(self.values) > 1 else self.last
 
     @property
     def change(self) -> float:
-        """By how much of the usual the newest differs: -0.1 is a tenth less."""
+        """By how much the newest differs from the usual: -0.1 is a tenth less."""
         return self.last / self.median_before - 1 if self.median_before else 0.0
 
 
 def flaps(past: Past) -> list[Flap]:
-    """What came again after it was seen to be gone, most often first."""
+    """Findings that came back after they were seen to be gone, the most frequent first."""
     rows = []
     for (check, node), track in past.tracks.items():
         measured = [entry.verdict for entry in track if entry.verdict is not Verdict.INCOMPLETE]
@@ -107,7 +107,7 @@ class _Record:
 
 
 def offenders(past: Past) -> list[Offender]:
-    """Hardware that failed in more than one run, that of most runs first."""
+    """Hardware that failed in more than one run, the most frequent first."""
     records: dict[tuple[str, str], _Record] = defaultdict(_Record)
     failed = [
         (entry.run, check, node, entry)
@@ -151,7 +151,7 @@ def places(past: Past) -> list[PlaceFailures]:
     stuck = []
     for (check, node), track in past.tracks.items():
         failed = [(entry, past.identity(node, entry.run)) for entry in track if entry.verdict is Verdict.FAIL]
-        machines: list[tuple[NodeIdentity, set[str]]] = []  # one after the other, with what of each was at fault
+        machines: list[tuple[NodeIdentity, set[str]]] = []  # in order, with what was at fault in each
         for entry, identity in failed:
             at_fault = {name for _, name, _ in _at_fault(entry, identity)}
             if at_fault and machines and identity.is_same_machine(machines[-1][0]):
@@ -165,7 +165,7 @@ def places(past: Past) -> list[PlaceFailures]:
 
 
 def trends(past: Past) -> list[Trend]:
-    """Every measurement of every node, the one that fell most first."""
+    """Every measurement of every node, the largest decrease first."""
     long_enough = [
         Trend(name, node, values[-1][1].unit, tuple(value.value for _, value in values))
         for (name, node), values in past.measured.items()
@@ -174,7 +174,7 @@ def trends(past: Past) -> list[Trend]:
 
 
 def _at_fault(entry: Entry, identity: NodeIdentity) -> Iterator[tuple[str, str, str]]:
-    """The hardware that a failure speaks of: its GPUs where it names some, else the machine."""
+    """The hardware that a failure is about: its GPUs if it names some, else the machine."""
     numbers = [int(match[1]) for device in entry.devices if (match := _GPU.fullmatch(device))]
     known = {gpu.index: gpu for gpu in identity.gpus}
     hit = [known[number] for number in numbers if number in known]

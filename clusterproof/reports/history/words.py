@@ -1,4 +1,4 @@
-"""The history in words: lines for the terminal of a run, and the page and tables of `clusterproof history`."""
+"""The history as text: lines for a run's terminal, and the output of `clusterproof history`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clusterproof.reports.history.trends import GPU, Offender, Trend, flaps, off
 
 MAX_NODES = 200  # characters of a nodeset in a line
 MAX_ROWS = 20  # of a table, without --all
-MAX_LINES = 12  # of what is new or gone, in a run's own summary
+MAX_LINES = 12  # of new or gone findings, in a run's own summary
 _BARS = "▁▂▃▄▅▆▇█"
 _SHOWN_VALUES = 12
 _NOW = {Verdict.PASS: "now passes", Verdict.NOT_APPLICABLE: "no longer applies"}  # of what was found, or not measured
@@ -28,7 +28,7 @@ _OF_OFFENDERS = ("runs", "hardware", "nodes", "what became of it", "checks")
 _OF_PLACES = ("node", "check", "failed in", "hardware, one after the other")
 _OF_MEASURED = ("change", "last", "usual", "runs", "node", "trend")
 COLUMNS = tuple(dict.fromkeys(_OF_CHANGES + _OF_FLAPPING + _OF_OFFENDERS + _OF_PLACES + _OF_MEASURED))
-MAX_CELL = 100  # characters of one cell; the last column of a row has no end
+MAX_CELL = 100  # characters of a cell; the last column of a row is unlimited
 
 
 def moment(seconds: float) -> str:
@@ -48,7 +48,7 @@ def ago(seconds: float) -> str:
 
 
 def lines_since(last: PastRun | None, changes: Changes, now: float) -> Iterator[str]:
-    """What a run's summary says of the last run: the headline, then what is new and what is gone, by checks."""
+    """A run's summary of changes: the headline, then new and gone findings by check."""
     if last is None:
         yield "since the last run: this is the first one in the history"
         return
@@ -60,9 +60,9 @@ def lines_since(last: PastRun | None, changes: Changes, now: float) -> Iterator[
 
 
 def folded(kind: str, changes: Iterable[Change]) -> Iterator[str]:
-    """A line for each check of what is new, still there or gone, the gravest first, with its nodes folded.
+    """A line for each check that is new, still there or gone, the most severe first, with nodes folded.
 
-    What many checks of the same nodes have in common, as an answer that did not come, is one line.
+    Checks of the same nodes with a common cause, such as an answer that did not arrive, share a line.
     """
     nodes: dict[tuple[str, Verdict, str, str, bool], list[str]] = defaultdict(list)
     for change in sorted(changes, key=_gravest_first):
@@ -82,7 +82,7 @@ def folded(kind: str, changes: Iterable[Change]) -> Iterator[str]:
 
 
 def _is_gap(change: Change) -> bool:
-    """Whether evidence is missing, or has come again and shows nothing."""
+    """Whether evidence is missing, or is back without a finding."""
     return Verdict.INCOMPLETE in (change.now, change.before) and change.now not in FOUND
 
 
@@ -91,7 +91,7 @@ def _gravest_first(change: Change) -> tuple[bool, int]:
 
 
 def page(past: Past, sort: str = "", most: int = MAX_ROWS) -> Iterator[str]:
-    """All that `clusterproof history` says of a cluster."""
+    """The whole output of `clusterproof history` for a cluster."""
     last = past.runs[-1]
     earlier = past.runs[:-1]
     greens = [run for run in earlier if run.is_green]
@@ -124,7 +124,7 @@ def _sections(
 
 
 def _changes(changes: Changes) -> Table:
-    """A row for each check; of missing evidence, a row for each set of nodes, as it has one cause."""
+    """A row for each check; for missing evidence, a row for each set of nodes, because it has one cause."""
     nodes: dict[tuple[str, Verdict, str, str], list[str]] = defaultdict(list)
     for kind, changed in changes.kinds:
         for change in sorted(changed, key=lambda change: change.now.rank):
@@ -174,7 +174,7 @@ _UNMOVED = "still there"
 
 
 def _where(offender: Offender) -> str:
-    """Whether a piece of hardware went elsewhere, and the fault with it."""
+    """Whether a piece of hardware moved, and the fault with it."""
     if len(offender.nodes) > 1:
         return f"moved from {offender.nodes[0]} to {offender.nodes[-1]}, and the fault with it"
     if len(offender.instances) > 1:
@@ -213,7 +213,7 @@ def _trend(trend: Trend) -> tuple[str, ...]:
 
 
 def _bars(values: tuple[float, ...]) -> str:
-    """The values as a row of bars, from nothing to the largest."""
+    """The values as a bar chart, from zero to the largest."""
     most = max(values)
     if most <= 0:
         return ""
@@ -229,20 +229,20 @@ def _run(run: PastRun) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under the names of their columns."""
+    """Rows with named columns."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     def sorted_by(self, column: str) -> Table:
-        """The same rows by one column, numbers by their size; as they are where there is no such column."""
+        """The rows sorted by one column, numbers by value; unchanged if there is no such column."""
         if column not in self.columns:
             return self
         index = self.columns.index(column)
         return Table(self.columns, tuple(sorted(self.rows, key=lambda row: _natural(row[index]))))
 
     def lines(self, most: int = 0) -> Iterator[str]:
-        """The table as text, of at most so many rows where `most` is given."""
+        """The table as text, of at most `most` rows if given."""
         shown = self.rows[:most] if most else self.rows
         widths = [
             max(len(_cut(row[index])) for row in (self.columns, *shown)) for index in range(len(self.columns) - 1)
@@ -260,7 +260,7 @@ def _cut(cell: str) -> str:
 
 
 def _natural(text: str) -> list[tuple[int, float, str]]:
-    """A key that puts gpu2 before gpu10, and -8 % before 3 %."""
+    """A sort key that puts gpu2 before gpu10, and -8 % before 3 %."""
     try:
         return [(0, float(text.split(" ")[0].rstrip("%")), "")]
     except (ValueError, IndexError):

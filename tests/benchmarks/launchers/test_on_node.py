@@ -19,7 +19,7 @@ import pytest
 from clusterproof.plugins.agent.payload import new_nonce
 from clusterproof.plugins.benchmarks.launchers import visit
 from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE, clean_up
-from clusterproof.plugins.benchmarks.launchers.rendezvous import READY, Acceptor, Unmet, find_server, listen
+from clusterproof.plugins.benchmarks.launchers.rendezvous import READY, Acceptor, NotConnected, find_server, listen
 from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, NodeAnswer, Visitor, node_program
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import Answer, Limits, connection_for
@@ -262,7 +262,7 @@ def test_another_users_server_on_that_port_is_not_the_one_that_is_measured_with(
 
 def come(port: int) -> None:
     """Act as the other end until the server's end exits."""
-    with suppress(Unmet):
+    with suppress(NotConnected):
         find_server(["127.0.0.1"], port, b"a word", time.monotonic() + 30)
 
 

@@ -16,7 +16,7 @@ from clusterproof.plugins.benchmarks.load import options, programs, tool, torch_
 from clusterproof.plugins.benchmarks.load.asking import merged, program, rounds
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, FUNCTIONS, SECONDS, TAKES_TURNS, LoadOptions
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
-from clusterproof.plugins.evidence.perf.facts import Exchange
+from clusterproof.plugins.evidence.perf.facts import PingpongRun
 from clusterproof.plugins.transport import Answer
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from tests.benchmarks.load.loaded import evidence_of, read
@@ -219,14 +219,14 @@ def test_the_real_fi_pingpong_exchanges_with_itself(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(programs, "LISTEN_S", 300.0)  # a quiet machine needs a second of it
     monkeypatch.setattr(programs, "EXCHANGE_S", 300.0)
     node = Node(collector_s=600.0)
-    data = Exchange({"domain": "lo", **programs.exchanged(node, find(node, "fi_pingpong"), "lo")})
+    data = PingpongRun({"domain": "lo", **programs.exchanged(node, find(node, "fi_pingpong"), "lo")})
     assert (data.exit, data.why_not if data.mb_per_s is None else "") == (0, "")
 
 
 @needs_fi_pingpong
 def test_the_real_fi_pingpong_without_an_efa_device_is_no_exchange() -> None:
     node = Node(collector_s=60.0)
-    data = Exchange({"domain": "x", **programs.exchanged(node, find(node, "fi_pingpong"), "rdmap79s0-rdm")})
+    data = PingpongRun({"domain": "x", **programs.exchanged(node, find(node, "fi_pingpong"), "rdmap79s0-rdm")})
     assert data.mb_per_s is None
     assert data.why_not
 

@@ -120,6 +120,7 @@ def test_read_requests_are_compared_on_virtual_machines_too() -> None:
     )
 
 
+@pytest.mark.long
 def test_a_published_lspci_shows_nothing_amiss() -> None:
     data, _ = read_text("\n".join(sample("lspci/gpud-vvv-part-around-gpu.txt").lines))
     found = said("gpu.pcie_settings", node("gpu001", boot=boot(), pci_config=data["pci_config"]))

@@ -118,6 +118,7 @@ def test_an_address_that_is_listed_twice_is_named() -> None:
     expect(evaluated("imex_nodes", *trays), CONCERN, "lists 10.1.2.3 more than once; expected each tray once")
 
 
+@pytest.mark.long
 def test_a_tray_of_another_rack_in_the_list_is_named() -> None:
     foreign = tray(5, RACK_2)
     trays = [foreign if number == 5 else tray(number) for number in range(18)]
@@ -207,6 +208,7 @@ def test_a_daemon_that_has_kept_an_earlier_list_is_cut_off() -> None:
     expect(evaluated("imex_domain", tray(0, output=printed), *rack(first=1, trays=17)), FAIL, "17 of 17 IMEX")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", [NAMES, tuple(f"{name}.example" for name in NAMES)])
 def test_host_names_in_a_list_are_those_of_trays(names: tuple[str, ...]) -> None:
     others = [tray(number, nodes=names) for number in range(1, 18)]

@@ -77,6 +77,7 @@ def test_what_the_program_does_not_show_is_incomplete(printed: str, words: str) 
     expect(evaluated("imex_domain", tray(0, output=printed), *rack(first=1, trays=17)), INCOMPLETE, words)
 
 
+@pytest.mark.long
 def test_what_it_does_not_show_hides_no_connection_that_is_down() -> None:
     result = evaluated("imex_domain", tray(0, output=table({3: "!V!", 5: "W"})), *rack(first=1, trays=17))
     expect(result, INCOMPLETE, "1 of 17 IMEX connections to other trays are not up: VERSION_MISMATCH with tray03")

@@ -79,6 +79,7 @@ IN_PROGRESS = {  # as nvidia-smi -q prints it
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fabric", [IN_PROGRESS, {"error": "UNKNOWN"}, {"state": 3, "cluster_uuid": UNREAD}])
 def test_a_gpu_whose_place_is_unknown_leaves_the_others_of_its_tray_in_their_rack(fabric: dict[str, Any]) -> None:
     one, *others = rack()

@@ -44,6 +44,11 @@ def node(seconds: float = 0.4, uptime_s: float = DAY_S, **looks: Sequence[object
         (node(uptime_s=60.0, linklocal=[100, 100]), PASS, ""),  # a node that has just booted has no average yet
         (node(uptime_s=60.0, linklocal=[101, 101]), CONCERN, "101 since boot"),
         (node(conntrack=[9, 3]), INCOMPLETE, "ens5: conntrack_allowance_exceeded went backwards, from 9 to 3"),
+        (node(pps=[{"error": "EIO", "text": "x"}, 10**9]), INCOMPLETE, "exceeded 1000000000 since boot"),
+        (node(pps=[10**9, 7]), INCOMPLETE, "went backwards"),
+        (node(pps=[10**9]), INCOMPLETE, "exceeded 1000000000 since boot"),
+        (node(pps=[0]), INCOMPLETE, "ens5: pps_allowance_exceeded was read only once"),
+        (node(bw_in=[5, 186]) | {"boot": {}}, INCOMPLETE, "bw_in_allowance_exceeded 181 in 0.4 s"),
         (node(conntrack=[9, 3], pps=[0, 10_000]), INCOMPLETE, "went backwards"),
         (node(pps=["many", 3]), INCOMPLETE, "not understood"),
         (node(0.0), INCOMPLETE, "looked at 0 s apart"),

@@ -42,6 +42,34 @@ def test_active_ports_of_one_kind_are_alike(ports: list[dict[str, Any]], verdict
     expect(said(CHECK, host(*ports)), verdict, words)
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"pfc": "00000001"},
+            "have priority 3, by traffic class 106, and PFC is 00000001; expected PFC for priority 3",
+        ),
+        ({"traffic_class": "Global tclass=184"}, "have priority 5, by traffic class Global tclass=184, and PFC is"),
+        ({"pfc": "0" * 8, "reacts": "11101111"}, "PFC is 00000000, without ECN reaction; expected PFC, or ECN on both"),
+        ({"pfc": "0" * 8, "reacts": "0" * 8, "notifies": "0" * 8}, "without ECN notification and reaction; expected"),
+        ({"pfc": "0" * 8}, ""),  # lossy, with congestion control
+        ({"pfc": "0" * 8, "reacts": "", "notifies": ""}, ""),  # its driver does not show it
+        ({"pfc": "00000001", "traffic_class": "0"}, ""),  # programs choose it
+        ({"pfc": "00000001", "traffic_class": ""}, ""),
+        ({"pfc": "00000001", "dscp": ""}, ""),  # VLAN tags do
+        ({"pfc": "00000001", "dscp": "-" * 64}, ""),
+        ({"pfc": ""}, ""),
+        ({"traffic_class": "999"}, ""),
+    ],
+)
+def test_what_all_ports_of_all_nodes_have_is_judged_by_itself(settings: dict[str, Any], words: str) -> None:
+    nodes = [host(*(port(number, **settings) for number in range(4)), name=f"gpu00{n}") for n in range(4)]
+    found = said(CHECK, *nodes)
+    start = "mlx5_0 port 1, mlx5_1 port 1, mlx5_2 port 1, mlx5_3 port 1: RoCE packets "
+    expect(found, CONCERN if words else PASS, words)
+    assert found.message.startswith(start if words else "")
+
+
 def test_a_node_is_compared_with_the_others() -> None:
     others = [host(port(0), port(1), name=f"gpu00{number}") for number in (2, 3, 4)]
     one = host(port(0, reacts="0" * 8), port(1, reacts="0" * 8))

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.evidence.perf.facts import Exchange
+from clusterproof.plugins.evidence.perf.facts import PingpongRun
 from clusterproof.plugins.suite.state import is_named
 from tests.builders.samples import sample
 from tests.checks.perf.given import evaluated, ran
@@ -43,7 +43,7 @@ bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
     ],
 )
 def test_an_exchange_has_a_row_and_a_good_end(data: dict[str, Any], speed: float | None) -> None:
-    assert Exchange({"domain": "d", **data}).mb_per_s == speed
+    assert PingpongRun({"domain": "d", **data}).mb_per_s == speed
 
 
 def test_every_floor_is_of_a_type_in_the_catalogue_and_has_a_source() -> None:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence.exact.on_node.locations import Wrong, bits, location_in_words, to_report
+from clusterproof.plugins.evidence.exact.on_node.locations import WrongElement, bits, location_in_words, to_report
 from clusterproof.plugins.evidence.exact.on_node.processes import forked
 
 
-def at(*places: tuple[int, int]) -> list[Wrong]:
+def at(*places: tuple[int, int]) -> list[WrongElement]:
     """Elements in which bits 3 and 12 differ."""
-    return [Wrong(row, column, 0, 0x1008) for row, column in places]
+    return [WrongElement(row, column, 0, 0x1008) for row, column in places]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_elements_are_a_row_a_column_a_tile_or_a_lane(places: list[tuple[int, in
 
 
 def test_the_bits_that_differ_are_numbered_from_the_lowest() -> None:
-    assert bits([Wrong(0, 0, 0b1000, 0b0000), Wrong(0, 1, 0, 1 << 63)]) == [3, 63]
+    assert bits([WrongElement(0, 0, 0b1000, 0b0000), WrongElement(0, 1, 0, 1 << 63)]) == [3, 63]
     assert to_report([], "nowhere") == {"where": "nowhere", "bits": []}
     assert to_report(at((5, 9)), "") == {
         "where": "row 5, column 9",

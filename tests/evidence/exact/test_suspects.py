@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from clusterproof.plugins.evidence.exact.suspects import Ranks, Seen, Suspect, seen, suspects
+from clusterproof.plugins.evidence.exact.suspects import Ranks, Suspect, WrongElements, seen, suspects
 
 ONE_NODE = Ranks(["gpu001"] * 8)
 TWO_NODES = Ranks(["gpu001"] * 8 + ["gpu002"] * 8)
@@ -131,7 +131,7 @@ def test_many_wrong_sums_do_not_crowd_out_the_copies_that_name_a_gpu() -> None:
 
 
 def test_one_rank_alone_exchanges_nothing_that_could_be_wrong() -> None:
-    assert suspects([Seen("all_to_all", 0, frozenset({0}))], Ranks(["gpu001"])) == ()
+    assert suspects([WrongElements("all_to_all", 0, frozenset({0}))], Ranks(["gpu001"])) == ()
 
 
 @pytest.mark.long

@@ -8,6 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.agent.running import Running
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.host import collect_jobs as jobs
+from tests.builders import recordings as recorded
+from tests.builders.evaluated import results
 from tests.builders.probed import host_root, read_under, value
 from tests.testbed.host_faults import with_clock, with_frequency_policies, with_policy
 from tests.testbed.needs import needs_nodes
@@ -20,6 +27,52 @@ def test_a_limit_that_the_kernel_does_not_name_is_an_error_in_its_place(tmp_path
     folder = host_root(tmp_path, {"proc/7/comm": "slurmd\n", "proc/7/limits": "Max open files   many   1024   files\n"})
     daemons = read_under(folder, "limits")["daemons"]
     assert daemons["slurmd"]["nofile"] == {"error": "EINVAL", "text": "/proc/7/limits: no soft limit of max open files"}
+
+
+class Hung(BaseException):
+    """A file that never answers."""
+
+
+def jobs_before(root: Path, hangs: str, monkeypatch: pytest.MonkeyPatch) -> NodeEvidence:
+    """What is known of jobs where that file hangs: of 41, which runs here, and of 42, which does not."""
+    group = "0::/system.slice/slurmstepd.scope/job_{}/step_0\n"
+    files = {"proc/5/comm": "slurmstepd\n", "proc/5/cmdline": "slurmstepd: [41.0]"}
+    files |= {f"proc/{pid}/comm": "python\n" for pid in (7, 8, 9)}
+    files |= {f"proc/{pid}/cgroup": group.format(job) for pid, job in ((7, 41), (8, 42), (9, 42))}
+    folder = host_root(root, files)
+    for pid in (7, 8, 9):
+        os.chown(folder / f"proc/{pid}", 1000, 1000)
+    node, kept, read = Node(str(folder)), Running.__new__(Running), Node.read
+    kept._so_far = {}
+
+    def read_or_hang(node: Node, path: str) -> str:
+        if path == hangs:
+            raise Hung
+        return read(node, path)
+
+    monkeypatch.setattr(Node, "read", read_or_hang)
+    monkeypatch.setattr(node, "so_far", kept._keep)
+    with pytest.raises(Hung):
+        jobs.read(node)
+    return recorded.node("gpu001", boot=recorded.boot(), jobs=Collected(Status.TIMED_OUT, kept._so_far, "it hangs"))
+
+
+@needs_nodes
+@pytest.mark.parametrize(
+    ("hangs", "left"),
+    [
+        ("/proc/5/cmdline", ["left was not read (it hangs)"]),
+        ("/proc/7/cgroup", ["the job of each process was not read (it hangs)"]),
+        ("/proc/9/cgroup", ["the job of each process was not read (it hangs)", "python (pid 8) in the control group"]),
+    ],
+)
+def test_a_process_that_hangs_hides_nothing_of_those_before_it(
+    hangs: str, left: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = results(jobs_before(tmp_path, hangs, monkeypatch))
+    findings = said["host.job_leftovers"].findings
+    assert [words in one.message for words, one in zip(left, findings, strict=True)] == [True] * len(left)
+    assert said["host.shm_leaked"].verdict is Verdict.PASS
 
 
 @needs_nodes

@@ -204,6 +204,7 @@ def without_kmsg() -> NodeImage:
     return with_file(healthy_cpu(), "/dev/kmsg", ABSENT)
 
 
+@pytest.mark.long
 def test_a_log_that_is_written_faster_than_it_is_read_says_what_was_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ def test_where_the_journal_hangs_the_ring_buffer_is_read_by_dmesg() -> None:
     assert (data["source"], data["lines"]) == ("dmesg", [[0.0, "NVRM: x"]])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("indent", ["[   12.500000] ", " " * 15], ids=["from syslog(2)", "from /dev/kmsg"])
 def test_only_the_head_of_a_record_that_dmesg_prints_is_the_kernels_word(indent: str) -> None:
     lines = (

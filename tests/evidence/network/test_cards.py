@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.agent.reading import Absent, Denied, Node
+from clusterproof.plugins.evidence.network import collect_efa_counters as efa_counters
 from clusterproof.plugins.evidence.network import collect_ena_counters as ena_counters
 from clusterproof.plugins.evidence.network.collect_roce import read
 from clusterproof.plugins.evidence.network.facts_node import RocePort
@@ -32,7 +33,7 @@ print(json.dumps(statistics(sys.argv[1])))
 
 @pytest.fixture(autouse=True)
 def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ena_counters, "BETWEEN_LOOKS_S", 0.0)
+    monkeypatch.setattr(efa_counters, "BETWEEN_LOOKS_S", 0.0)
 
 
 def in_namespace(script: str, *argv: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from clusterproof.plugins.agent.reading import Absent, Node
 from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
@@ -17,7 +18,7 @@ from clusterproof.plugins.evidence.network import collect_interfaces as interfac
 from clusterproof.plugins.evidence.network import collect_rdma as rdma
 from clusterproof.plugins.evidence.network.facts import Counters, RdmaDevice
 from clusterproof.plugins.evidence.node import Node as EvaluatedNode
-from tests.builders.probed import PATIENT, SOON, probe_node
+from tests.builders.probed import PATIENT, SOON, probe, probe_node
 from tests.builders.samples import sample
 from tests.testbed.needs import needs_hung_mount, needs_nodes
 from tests.testbed.node import entered, healthy_p5, with_file, with_hung_mount
@@ -94,6 +95,27 @@ def test_efa_counters_are_read_at_both_looks_and_others_are_not(tmp_path: Path) 
     assert data["devices"] == [{"name": "rdmap79s0", "counters": {"rx_drops": [7, 7], "no_completion_cmds": [0, 0]}}]
 
 
+ONCE, TWICE = [[{"name": name, "counters": {"drops": looks}} for name in "ab"] for looks in ([7], [7, 7])]
+
+
+@pytest.mark.parametrize(
+    ("answers", "value"),
+    [
+        (1, {"devices": ONCE[:1], "all_devices": [{"name": "a"}, {"name": "b"}]}),
+        (2, {"devices": [], "all_devices": ONCE}),
+        (3, {"devices": TWICE[:1], "all_devices": ONCE}),
+    ],
+)
+def test_what_was_seen_before_a_look_that_hangs_is_known(answers: int, value: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "odd.py").write_text(
+        "import os\nfrom clusterproof.plugins.evidence.network.collect_efa_counters import twice\n"
+        f"LOOKS = iter([{{'drops': 7}}] * {answers})\n\n\ndef read(node):\n"
+        "    return twice(node, 'devices', ['a', 'b'], lambda _name: next(LOOKS, None) or os._exit(0))\n"
+    )
+    collector = probe(["odd"], PATIENT, further=[tmp_path / "odd.py"]).collectors["odd"]
+    assert (collector.status, {**collector.value, "seconds": 0}) == (Status.BROKE, {**value, "seconds": 0})
+
+
 def test_a_node_without_efa_has_no_efa_counters(tmp_path: Path) -> None:
     with pytest.raises(Absent, match="no EFA device"):
         efa_counters.read(Node(str(tmp_path)))
@@ -104,7 +126,8 @@ def test_a_node_without_efa_has_no_efa_counters(tmp_path: Path) -> None:
     [
         ({"rx_drops": [5, 4]}, "went backwards, from 5 to 4"),
         ({"rx_drops": [5, None]}, "was not reported"),
-        ({"rx_drops": [5]}, "not understood"),
+        ({"rx_drops": [5]}, "read only once"),
+        ({"rx_drops": [5, 5, 5]}, "not understood"),
         ({"rx_drops": [5, {"error": "EIO", "text": "x"}]}, "EIO"),
         ([], "not understood"),
     ],

@@ -12,12 +12,16 @@ import pytest
 
 from clusterproof.plugins.agent.reading import Absent, Denied, Node
 from clusterproof.plugins.core.evidence import Status
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.storage import collect_ebs as ebs
+from tests.builders.evaluated import results
 from tests.builders.probed import PATIENT, probe_node, value
 from tests.testbed import ioctls
+from tests.testbed.image import Device
 from tests.testbed.needs import needs_gcc, needs_nodes, needs_nvme_cli
 from tests.testbed.node import entered, healthy_p5, with_file, with_whole_machine
 
+MODEL = "Amazon Elastic Block Store              "
 NOBODY = 65534
 PAGE = f"{ioctls.PAGES}/nvme0"
 HEADER = """#include <stddef.h>
@@ -34,7 +38,7 @@ int main(void)
 """
 
 
-def controller(root: Path, *names: str, model: str = "Amazon Elastic Block Store              ") -> Node:
+def controller(root: Path, *names: str, model: str = MODEL) -> Node:
     """A host root with these controllers."""
     for name in names:
         folder = root / "sys/class/nvme" / name
@@ -88,6 +92,22 @@ def test_only_root_may_read_the_log_page() -> None:
     with entered(healthy_p5()) as node:
         collector = probe_node(node, ["ebs"], PATIENT, user=NOBODY).collectors["ebs"]
     assert (collector.status, collector.detail) == (Status.DENIED, "/dev/nvme0: Permission denied")
+
+
+@needs_nodes
+def test_a_volume_that_may_not_be_read_hides_no_other() -> None:
+    image = healthy_p5()
+    for name in ("model", "serial"):
+        image = with_file(image, f"/sys/class/nvme/nvme9/{name}", f"{MODEL if name == 'model' else 'vol9'}\n")
+    for path, content in ioctls.ebs_volume("nvme9", ioctls.ebs_page(10**13, 0, 0, 0)).items():
+        image = with_file(image, path, Device(1, 3, 0o666) if path == "/dev/nvme9" else content)
+    with entered(image) as node:
+        evidence = probe_node(node, ["ebs", "boot"], PATIENT, user=NOBODY)
+    said = results(evidence)["storage.ebs_limits"]
+    assert [one.message.split(" for ")[0] for one in said.findings if one.verdict is Verdict.CONCERN] == [
+        "nvme9 (vol-9): above the volume's IOPS"
+    ]
+    assert "volume_iops_us was not read (Denied: /dev/nvme0: Permission denied)" in str(said)
 
 
 def test_what_linux_refuses_of_the_command_is_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusterproof.integrations.slurm.checking import findings_in, owners_in
 from clusterproof.integrations.slurm.job import Job
-from clusterproof.integrations.slurm.verdict import CheckRun, Owner, draining
+from clusterproof.integrations.slurm.verdict import CheckRun, LeftoverOwner, draining
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from tests.builders.evaluated import results
 
@@ -27,8 +27,15 @@ def test_the_owner_of_a_jobs_leftovers_is_read_from_the_evidence() -> None:
     left = [process("41", is_sure=True), process("42", is_sure=False), process("43"), process("44", uid="x")]
     shm = [files(uid) for uid in (1000, 1000, "x", *range(1, 9))]
     owners = owners_in(of_node(left, shm))
-    assert owners["host.job_leftovers"] == (Owner("41"), Owner("42", "1000"), Owner("43", "1000"))
-    assert owners["host.shm_leaked"] == (Owner(uid="1000"), *(Owner(uid=str(uid)) for uid in range(1, 9)))
+    assert owners["host.job_leftovers"] == (
+        LeftoverOwner("41"),
+        LeftoverOwner("42", "1000"),
+        LeftoverOwner("43", "1000"),
+    )
+    assert owners["host.shm_leaked"] == (
+        LeftoverOwner(uid="1000"),
+        *(LeftoverOwner(uid=str(uid)) for uid in range(1, 9)),
+    )
 
 
 def test_an_epilog_finds_its_users_files_however_many_other_users_the_message_names_first() -> None:

@@ -19,7 +19,7 @@ from clusterproof.integrations.slurm.verdict import (
     PREFIX,
     CheckFinding,
     CheckRun,
-    Owner,
+    LeftoverOwner,
     cut_short,
     draining,
     later,
@@ -31,12 +31,14 @@ from clusterproof.plugins.agent.program import ProbeOptions
 
 LOST = CheckFinding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LOST; expected an answer", ("GPU 3",))
 HELD = CheckFinding("gpu.no_leftover_processes", "fail", "held by a process", ("GPU 3",))
-LEFT = CheckFinding("host.job_leftovers", "fail", "a process", owners=(Owner("40"), Owner("41")))
-CLAIMED = replace(LEFT, owners=(Owner("40"), Owner("41", "1000")))
+LEFT = CheckFinding("host.job_leftovers", "fail", "a process", owners=(LeftoverOwner("40"), LeftoverOwner("41")))
+CLAIMED = replace(LEFT, owners=(LeftoverOwner("40"), LeftoverOwner("41", "1000")))
 NAMING = CheckFinding(
     "gpu.no_xid", "fail", "Xid 79 at 0000:53:00.0, of job 1 user 2, 1 files of user 2: replace the node"
 )
-LEAKED = CheckFinding("host.shm_leaked", "fail", "some files", owners=(Owner(uid="999"), Owner(uid="1000")))
+LEAKED = CheckFinding(
+    "host.shm_leaked", "fail", "some files", owners=(LeftoverOwner(uid="999"), LeftoverOwner(uid="1000"))
+)
 HOT = CheckFinding("gpu.temperature", "concern", "GPU 1: 85 °C; expected less than 84 °C")
 UNREAD = CheckFinding("gpu.row_remap", "incomplete", "GPU 1: retired pages cannot be counted")
 HANGS = CheckFinding(

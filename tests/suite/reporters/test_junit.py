@@ -133,7 +133,7 @@ def test_what_is_not_a_pass_says_why(runs: Runs, checks: str) -> None:
     assert messages["gpu002"] == "gpu002: the word is bad; expected pass"
     assert messages["gpu004"] == "gpu004: the word was not heard"
     assert messages["gpu005"] == "gpu005: nobody speaks here"
-    assert messages["gpu007"] == "gpu007: unreachable: refused"
+    assert messages["gpu007"] == "gpu007: unreachable: refused: gpu007:22 refuses the connection"
     words = (
         "gpu003: the word is odd; expected a good one\nby hand: uname -r\nowner: hardware\n"
         "means: A wrong word means nothing good.\ndo: Say another."

@@ -11,9 +11,9 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import INTERRUPTED, Result
 from clusterproof.plugins.core.verdict import EXIT_INCOMPLETE, Verdict
-from clusterproof.plugins.kubernetes.gate import Orders
+from clusterproof.plugins.kubernetes.gate import GateSettings
 from clusterproof.plugins.kubernetes.gate.round import taken
-from clusterproof.plugins.kubernetes.gate.write import Written
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.reporters import k8s_gate
 from clusterproof.plugins.suite.reporters.k8s_gate import K8sGateReporter, orders_of
@@ -33,7 +33,7 @@ USUAL = {
 }
 
 
-def orders(connection: str = "kubernetes", **said: Any) -> Orders:
+def orders(connection: str = "kubernetes", **said: Any) -> GateSettings:
     option = SimpleNamespace(**{**USUAL, **said})
     config: Any = SimpleNamespace(option=option, args=option.paths, getoption=lambda name, _: getattr(option, name))
     return orders_of(config, Cluster("k8s:bed", connection, ()))
@@ -70,7 +70,7 @@ def test_what_proves_no_node_or_means_nothing_is_refused(said: dict[str, Any], e
 
 @pytest.mark.parametrize("markexpr", ["prolog or epilog", "", "preflight", "prolog or epilog or control_plane"])
 def test_whole_sets_of_checks_may_be(markexpr: str) -> None:
-    assert orders(markexpr=markexpr) == Orders("observe", "10%,10", "")
+    assert orders(markexpr=markexpr) == GateSettings("observe", "10%,10", "")
 
 
 WHOLE = [Result("gpu.a", "gpu001", Verdict.PASS), Result("gpu.a", "gpu002", Verdict.FAIL)]
@@ -99,7 +99,7 @@ def test_a_run_that_did_not_evaluate_all_changes_no_node(
 ) -> None:
     written: list[Any] = []
     monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
-    monkeypatch.setattr(k8s_gate, "write", lambda *given: written.append(given[2]) or Written((), ()))
+    monkeypatch.setattr(k8s_gate, "write", lambda *given: written.append(given[2]) or WriteOutcome((), ()))
     outcomes = SimpleNamespace(broken=0, raised=raised)
     config: Any = SimpleNamespace(
         option=SimpleNamespace(k8s_keep=None, k8s_evidence=None),
@@ -121,7 +121,7 @@ def test_a_run_that_did_not_evaluate_all_changes_no_node(
 def test_an_outage_of_the_api_server_is_reported_and_changes_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Any] = []
     monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
-    monkeypatch.setattr(k8s_gate, "write", lambda *given: written.append(given[2]) or Written((), ()))
+    monkeypatch.setattr(k8s_gate, "write", lambda *given: written.append(given[2]) or WriteOutcome((), ()))
     words = "429: Too many requests; expected a smaller --fanout"
     missed = [
         Result("node.reachable", f"gpu00{number}", Verdict.INCOMPLETE, message=words, cause="unreachable: throttled")
@@ -155,7 +155,7 @@ def test_a_round_of_a_gate_leaves_what_it_found_to_the_one_that_stays(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
-    monkeypatch.setattr(k8s_gate, "write", lambda *_: Written(("written",), (), {"gpu002": "is False"}))
+    monkeypatch.setattr(k8s_gate, "write", lambda *_: WriteOutcome(("written",), (), {"gpu002": "is False"}))
     plugins = SimpleNamespace(get_plugin=lambda _: SimpleNamespace(broken=0, raised=None))
     config: Any = SimpleNamespace(
         option=SimpleNamespace(k8s_keep=str(tmp_path), k8s_evidence=None), pluginmanager=plugins
@@ -173,7 +173,7 @@ def test_a_round_of_a_gate_leaves_what_it_found_to_the_one_that_stays(
 
 def test_a_folder_that_is_not_there_is_a_problem_of_the_round(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
-    monkeypatch.setattr(k8s_gate, "write", lambda *_: Written((), ()))
+    monkeypatch.setattr(k8s_gate, "write", lambda *_: WriteOutcome((), ()))
     plugins = SimpleNamespace(get_plugin=lambda _: SimpleNamespace(broken=0, raised=None))
     option = SimpleNamespace(k8s_keep=str(tmp_path / "gone"), k8s_evidence=None)
     config: Any = SimpleNamespace(option=option, pluginmanager=plugins)

@@ -19,9 +19,9 @@ from clusterproof.plugins.evaluation.index import load, make_index
 from clusterproof.plugins.evidence.node import HEALTH_CHECK
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.kubernetes.gate import Orders
+from clusterproof.plugins.kubernetes.gate import GateSettings
 from clusterproof.plugins.kubernetes.gate.round import taken
-from clusterproof.plugins.kubernetes.gate.write import Written
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 from clusterproof.plugins.suite.reporters import k8s_gate
 from clusterproof.plugins.suite.reporters.k8s_gate import K8sGateReporter
 from clusterproof.plugins.suite.state import NODES
@@ -69,7 +69,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """A gate's round over these reports: the status of each node written, and its lines."""
     written: list[Mapping[str, Any]] = []
     monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
-    monkeypatch.setattr(k8s_gate, "write", lambda *given: written.append(given[2]) or Written(("written",), ()))
+    monkeypatch.setattr(k8s_gate, "write", lambda *given: written.append(given[2]) or WriteOutcome(("written",), ()))
     index = make_index()
 
     def one(evidence: Evidence) -> tuple[dict[str, str], str]:
@@ -83,7 +83,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         )
         session: Any = SimpleNamespace(config=config, shouldfail="", shouldstop="", exitstatus=1)
         reporter = K8sGateReporter.__new__(K8sGateReporter)
-        reporter.orders, reporter.cluster, reporter.began = Orders(), cluster, 1000.0
+        reporter.orders, reporter.cluster, reporter.began = GateSettings(), cluster, 1000.0
         reporter.results = [
             verdict_on(NO_POLICY, load(index[name]), node) for name in CHECKS for node in every.values()
         ]
@@ -109,6 +109,7 @@ def test_nodes_that_all_changed_are_never_false_however_many_of_their_logs_were_
     assert anew == dict.fromkeys(NAMES, "True")
 
 
+@pytest.mark.long
 def test_a_node_that_still_fails_beside_others_once_all_logs_were_read_anew_is_false_and_stays_so(
     rounds: Any, whole: NodeEvidence
 ) -> None:

@@ -12,9 +12,9 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, Health, Orders
+from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, GateSettings, Health
 from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, Round, keep_verdicts, kept_verdicts, taken
-from clusterproof.plugins.kubernetes.gate.write import Written
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 from clusterproof.plugins.suite.reporters import k8s_gate
 from clusterproof.plugins.suite.reporters.k8s_gate import K8sGateReporter
 from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
@@ -31,14 +31,16 @@ def share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     def of(*results: Result, is_part: bool = True) -> Share:
         written: list[Any] = []
         monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
-        monkeypatch.setattr(k8s_gate, "write", lambda *given: written.append((given[2], given[5])) or Written((), ()))
+        monkeypatch.setattr(
+            k8s_gate, "write", lambda *given: written.append((given[2], given[5])) or WriteOutcome((), ())
+        )
         plugins = SimpleNamespace(get_plugin=lambda _: SimpleNamespace(broken=0, raised=None))
         option = SimpleNamespace(k8s_keep=str(tmp_path), k8s_evidence=None)
         session: Any = SimpleNamespace(
             config=SimpleNamespace(option=option, pluginmanager=plugins), shouldfail="", shouldstop="", exitstatus=0
         )
         reporter = K8sGateReporter.__new__(K8sGateReporter)
-        reporter.orders, reporter.began, reporter.results = Orders(), 1000.0, results
+        reporter.orders, reporter.began, reporter.results = GateSettings(), 1000.0, results
         reporter.cluster = Cluster("k8s:bed", "kubernetes", (), is_part=is_part)
         reporter.pytest_sessionfinish(session)
         left = taken(tmp_path)

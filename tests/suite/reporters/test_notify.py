@@ -286,6 +286,7 @@ def test_a_node_that_does_not_answer_is_left_behind_and_an_error_is_named_by_its
     never.set()
 
 
+@pytest.mark.long
 def test_the_page_has_an_example_of_each_service() -> None:
     page = (Path(__file__).parents[3] / "docs" / "notify.md").read_text(encoding="utf-8")
     assert all(f"`{scheme}" in page for scheme in ("slack://", "mailtos://", "sns://", "json://"))

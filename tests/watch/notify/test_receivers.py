@@ -172,6 +172,7 @@ def test_what_was_reminded_of_before_is_since_it_was_opened_as_recorded(tmp_path
     assert (closed["kind"], round(closed["since"])) == ("closed", 1_500_000_000)
 
 
+@pytest.mark.long
 def test_what_is_kept_of_a_receiver_shows_nothing_of_it() -> None:
     urls = [f"json://ops:passw0rd@127.0.0.1:{port}/token" for port in (8080, 8081)]
     first, again, other = (receiver_of(url, 1).identity for url in (urls[0], f" {urls[0]} ", urls[1]))

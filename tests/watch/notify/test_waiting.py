@@ -65,6 +65,7 @@ def test_of_more_than_may_wait_the_oldest_are_dropped(monkeypatch: pytest.Monkey
     assert (outbox.dropped, [one.key.node for one in next(outbox.groups())]) == (1, ["b", "c"])
 
 
+@pytest.mark.long
 def test_to_close_many_incidents_each_alert_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     outbox, looks = Outbox("prod"), 0
     nodes = [f"gpu{number}" for number in range(MANY)]

@@ -1,4 +1,4 @@
-"""What AWS is asked about a cluster: collectors as the probe has them, but read here, with an account."""
+"""What AWS is asked about a cluster: collectors like the probe's, but run here, with an account."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from clusterproof.plugins.core.cluster import Cluster, is_of_hyperpod
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 
 _READS = re.compile(r"^def read_(\w+)\(", re.MULTILINE)
-COLLECTOR_S = 120.0  # throttled calls included: a listing of 1,200 nodes is 12 calls
+COLLECTOR_S = 120.0  # including throttled calls: a listing of 1,200 nodes is 12 calls
 
 Read = Callable[[Account, Cluster], object]
 
 
 @cache
 def collector_names() -> tuple[str, ...]:
-    """The collectors there are: the functions `read_NAME(account, cluster)` of the modules here."""
+    """The names of all collectors: the functions `read_NAME(account, cluster)` of the modules here."""
     return tuple(sorted(_modules()))
 
 
 @cache
 def _modules() -> Mapping[str, str]:
-    """In which module each collector is: read off the files, so that a list of names imports none of them."""
+    """The module of each collector: found by parsing the files, so that listing names imports nothing."""
     paths = sorted(Path(__file__).parent.glob("*.py"))
     return {name: path.stem for path in paths for name in _READS.findall(path.read_text(encoding="utf-8"))}
 
 
 def ask(account: Account, cluster: Cluster, collectors: Iterable[str], timeout_s: float = COLLECTOR_S) -> NodeEvidence:
-    """What AWS reports of a cluster: all collectors of its kind concurrently, each failing by itself."""
+    """What AWS reports about a cluster: runs all applicable collectors concurrently; each can fail independently."""
     names = sorted(name for name in collectors if _is_of(name, cluster))
     began = time.monotonic()
     pool = ThreadPoolExecutor(max_workers=max(1, len(names)), thread_name_prefix="aws")
@@ -54,7 +54,7 @@ def ask(account: Account, cluster: Cluster, collectors: Iterable[str], timeout_s
 
 
 def _is_of(name: str, cluster: Cluster) -> bool:
-    """Whether a collector is asked of this kind of cluster: `KINDS` in its module says which, where it is not all."""
+    """Whether a collector applies to this kind of cluster: `KINDS` in its module lists the kinds, if not all."""
     kinds = getattr(_module(name), "KINDS", ("hyperpod", "ec2"))
     return ("hyperpod" if is_of_hyperpod(cluster) else "ec2") in kinds
 
@@ -72,7 +72,7 @@ def _collector(name: str, account: Account, cluster: Cluster) -> Collected:
         return Collected(Status.DENIED, detail=str(denied), seconds=time.monotonic() - began)
     except AwsError as problem:
         return Collected(Status.BROKE, detail=str(problem), seconds=time.monotonic() - began)
-    except Exception as crash:  # whatever it is, it is this collector's evidence and nobody else's
+    except Exception as crash:  # a failure is this collector's evidence and affects no other
         return Collected(
             Status.BROKE, detail=f"{type(crash).__name__}: {crash}"[:300], seconds=time.monotonic() - began
         )
@@ -80,7 +80,7 @@ def _collector(name: str, account: Account, cluster: Cluster) -> Collected:
 
 
 def _plain(data: object) -> Any:
-    """The same as JSON has it: times as text."""
+    """As JSON values: times become text."""
     if isinstance(data, Mapping):
         return {str(key): _plain(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):

@@ -1,4 +1,4 @@
-"""The FSx file systems that nodes mount; from CloudWatch how loaded and how full they were, minute by minute."""
+"""The FSx file systems that nodes mount; and from CloudWatch their load and fill level by minute."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FAILED = ("InternalError", "Forbidden")
 
 
 def read_fsx(account: Account, cluster: Cluster) -> object:
-    """What of each file system is needed to know it and its limits, and no more."""
+    """The properties of each file system that are needed to identify it and its limits."""
     return {"file_systems": [_record(system) for system in mounted_systems(account, cluster)]}
 
 
@@ -44,7 +44,7 @@ def _of(description: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One metric of a file system, of one of its servers or targets, and the statistic that is asked for."""
+    """One metric and statistic of a file system, or of one of its servers or targets."""
 
     metric: str
     statistic: str
@@ -83,7 +83,7 @@ def read_fsx_metrics(account: Account, cluster: Cluster) -> object:
 
 
 def _series_of(account: Account, system: str) -> Iterator[Series]:
-    """What CloudWatch has of a file system, its servers and targets; of volumes nothing is asked."""
+    """The series in CloudWatch for a file system, its servers and targets; volumes are not requested."""
     own = [{"Name": SYSTEM, "Value": system}]
     for metric in account.listed("cloudwatch", "list_metrics", "Metrics", Namespace=NAMESPACE, Dimensions=own):
         row = fsx_metrics().get(metric["MetricName"])
@@ -124,7 +124,7 @@ def _query(name: str, series: Series) -> dict[str, Any]:
 
 
 def _by_minute(description: Mapping[str, Any], begin: datetime) -> dict[int, float]:
-    """The values of one result by their minute since `begin`; a result may come in several pages, in any order."""
+    """The values of one result by minute since `begin`; a result may span several pages, in any order."""
     return {
         int((time - begin).total_seconds()) // PERIOD_S: round(float(value), 3)
         for time, value in zip(description.get("Timestamps", ()), description.get("Values", ()))  # noqa: B905 - as CloudWatch has them

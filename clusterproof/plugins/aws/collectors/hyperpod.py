@@ -1,8 +1,8 @@
-"""The HyperPod cluster and its nodes, as SageMaker describes them, and the availability zone of each node.
+"""The HyperPod cluster and its nodes from SageMaker's API, and each node's availability zone.
 
-A listing has no zones, and to describe every node takes long. Where a group has subnets in several zones, a
-node's host name holds its address in one of them: names and CIDR blocks are matched here, where both still are
-as AWS returned them. A node that no subnet places is described by itself, as all are in a cluster without subnets.
+A listing has no zones, and describing every node takes long. If a group has subnets in several zones, a node's host
+name contains its address in one of them: names and CIDR blocks are matched here, where both are still as AWS returned
+them. A node that no subnet locates is described individually, as all are in a cluster without subnets.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _group(description: Description) -> dict[str, object]:
 
 
 def read_hyperpod_nodes(account: Account, cluster: Cluster) -> object:
-    """The nodes; `hostname` is the name in reports, empty for those that are not validated."""
+    """The nodes; `hostname` is the name in reports, empty for nodes that are not checked."""
     names = hostnames(cluster)
     return {"nodes": [_node(node, names.get(str(node["InstanceId"]), "")) for node in nodes(account, cluster)]}
 
@@ -61,12 +61,12 @@ def _node(description: Description, name: str) -> dict[str, object]:
     }
 
 
-AT_ONCE = 8  # nodes that are asked for side by side; AWS throttles more
+AT_ONCE = 8  # nodes requested concurrently; AWS throttles more
 OF_ADDRESS = re.compile(r"ip-(\d{1,3})-(\d{1,3})-(\d{1,3})-(\d{1,3})(?:\.|$)")
 
 
 def read_zones(account: Account, cluster: Cluster) -> object:
-    """The zone of each validated node; null where neither its subnets nor SageMaker show it. Raises AwsError."""
+    """The zone of each checked node; null if neither its subnets nor SageMaker show it. Raises AwsError."""
     names, by_id = hostnames(cluster), {str(subnet["SubnetId"]): subnet for subnet in subnets(account, cluster)}
     of_group = {
         group: [by_id[subnet] for subnet in network.subnets if subnet in by_id]
@@ -82,12 +82,12 @@ def read_zones(account: Account, cluster: Cluster) -> object:
 
 
 def _placed(account: Account, cluster: Cluster, zones: Mapping[str, str | None]) -> dict[str, str | None]:
-    """The zones, as SageMaker reports them, of those nodes that have none.
+    """The zones that SageMaker reports for nodes that have none yet.
 
-    Raises AwsError where there would be none at all; beside others a node that cannot be asked for has none.
+    Raises AwsError if no zone would be known at all; otherwise a node that fails has none.
     """
 
-    denied: list[AwsDenied] = []  # what is not allowed of one node is of none
+    denied: list[AwsDenied] = []  # if denied for one node, it is denied for all
 
     def ask(node: str) -> str | AwsError | None:
         if denied:

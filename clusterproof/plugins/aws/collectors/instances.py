@@ -1,4 +1,4 @@
-"""The EC2 instances that are the cluster's nodes, and where they stand in the network."""
+"""The EC2 instances that are the cluster's nodes, and their location in the network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AT_ONCE = 100  # instance ids in one call
 
 
 def read_instances(account: Account, cluster: Cluster) -> object:
-    """Each with its zone, its image and its network."""
+    """Each instance with its zone, image and network."""
     names = hostnames(cluster)
     return {
         "instances": [

@@ -1,4 +1,4 @@
-"""The service quotas that a cluster is held against: those of the account, and where it has none AWS's defaults."""
+"""The service quotas that a cluster is checked against: the account's, or else AWS's defaults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Description = Mapping[str, Any]
 
 
 def read_quotas(account: Account, cluster: Cluster) -> object:
-    """Each by its service and the part of its name that the catalogue has."""
+    """Each quota by its service and the part of its name in the catalogue."""
     return {
         "quotas": [
             {"service": service, "name": name, "value": data.get("Value")}
@@ -25,7 +25,7 @@ def read_quotas(account: Account, cluster: Cluster) -> object:
 
 
 def _wanted(account: Account, cluster: Cluster) -> Mapping[str, set[str]]:
-    """The names of the quotas that matter, by service."""
+    """The names of the relevant quotas, by service."""
     wanted: dict[str, set[str]] = {}
     for row in quotas():
         if row.service == SAGEMAKER and not is_of_hyperpod(cluster):
@@ -39,7 +39,7 @@ def _wanted(account: Account, cluster: Cluster) -> Mapping[str, set[str]]:
 
 
 def _quotas(account: Account, service: str, names: set[str]) -> Mapping[str, Description]:
-    """The quotas of these names; one that is called just so stands before one that only has the name in its own."""
+    """The quotas with these names; an exact match takes precedence over a partial one."""
     by_name: dict[str, Description] = {}
     for operation in ("list_service_quotas", "list_aws_default_service_quotas"):
         missing = names - by_name.keys()

@@ -1,4 +1,4 @@
-"""The network of a cluster: subnets, route tables, security groups and VPC endpoints."""
+"""The VPC of a cluster: subnets, route tables, security groups and endpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.core.cluster import Cluster
 OF_SUBNET = ("SubnetId", "VpcId", "AvailabilityZone", "MapPublicIpOnLaunch")
 OF_ENDPOINT = ("VpcId", "VpcEndpointType", "State", "RouteTableIds")
 EVERYWHERE = ("0.0.0.0/0", "::/0")
-DESTINATIONS = (  # of a default route, by the beginning of an id
+DESTINATIONS = (  # of a default route, by the prefix of its id
     ("igw-", "internet gateway"),
     ("eigw-", "egress-only internet gateway"),
     ("nat-", "NAT gateway"),
@@ -19,12 +19,12 @@ DESTINATIONS = (  # of a default route, by the beginning of an id
 
 
 def read_subnets(account: Account, cluster: Cluster) -> object:
-    """Each with its zone and whether it hands out public addresses."""
+    """Each subnet with its zone and whether it assigns public addresses."""
     return {"subnets": [{key: data[key] for key in OF_SUBNET if key in data} for data in subnets(account, cluster)]}
 
 
 def read_route_tables(account: Account, cluster: Cluster) -> object:
-    """Each with its VPC, its subnets, whether it is the VPC's main one, and what its default routes lead to."""
+    """Each route table with its VPC, subnets, whether it is the VPC's main one, and its default routes' targets."""
     within = in_vpcs(account, cluster)
     tables = account.listed("ec2", "describe_route_tables", "RouteTables", Filters=within) if within else ()
     return {"tables": [_table(table) for table in tables]}
@@ -54,7 +54,7 @@ def _destination(route: Description) -> str:
 
 
 def read_security_groups(account: Account, cluster: Cluster) -> object:
-    """Each with its rules: the protocol (`-1`: all traffic), the groups it names, and whether it is for everywhere."""
+    """Each group with its rules: protocol (`-1`: all traffic), referenced groups, and whether for any address."""
     ids = sorted({group for network in networks(account, cluster).values() for group in network.security_groups})
     groups = account.listed("ec2", "describe_security_groups", "SecurityGroups", GroupIds=ids) if ids else ()
     return {
@@ -88,7 +88,7 @@ def _ranges(rule: Description) -> set[str]:
 
 
 def read_vpc_endpoints(account: Account, cluster: Cluster) -> object:
-    """Each with its service, without what every service of the region begins with."""
+    """Each endpoint with its service, without the prefix common to all services of the region."""
     within = in_vpcs(account, cluster)
     endpoints = account.listed("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=within) if within else ()
     return {
@@ -101,5 +101,5 @@ def read_vpc_endpoints(account: Account, cluster: Cluster) -> object:
 
 
 def _service(name: str, region: str) -> str:
-    """`ecr.api` of `com.amazonaws.us-west-2.ecr.api`; a service of somebody else's keeps its name."""
+    """`ecr.api` for `com.amazonaws.us-west-2.ecr.api`; a third party's service keeps its name."""
     return name.partition(f".{region}.")[2] if name.startswith("com.amazonaws.") else name

@@ -1,6 +1,6 @@
-"""How a meter is started on pairs and groups of nodes: launchers, all alike (`suite.perf.pairs_measure`).
+"""Launchers start a meter on pairs and groups of nodes; all have one interface (`suite.perf.pairs_measure`).
 
-Here: what every launcher can do, and what it is made from; to which node a failure is attributed.
+This module: the interface, its parameters, and the attribution of failures to nodes.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ RUN_S = 120.0
 WHOLE_S = 3600.0
 
 PairOrGroup = Pair | NodeGroup
-Measured = Callable[[Any, Reading], None]  # with one of those that were to be measured
-NOT_STARTED = (126, 127)  # of a shell
+Measured = Callable[[Any, Reading], None]  # called with a pair or group that was to be measured
+NOT_STARTED = (126, 127)  # exit codes of a shell
 
 
 @dataclass(frozen=True, slots=True)
 class MeterCampaign:
-    """One meter over one cluster.
+    """A meter on a cluster.
 
-    `run_s` is the deadline of one run, its start included. `whole_s` is the time for all of them: what was reserved is
-    given back then, even where nobody is left to do it. `connection` is None for the one that the cluster names.
+    `run_s` is the deadline of one run, including its start. `whole_s` is the time for all of them: reservations end
+    after it, even if nobody is left to release them. `connection` is None to use the one that the cluster names.
     """
 
     meter: Meter
@@ -55,13 +55,13 @@ class MeterCampaign:
 
 
 def typed(campaign: MeterCampaign, reading: Reading, launch: str, nodes: PairOrGroup) -> Reading:
-    """The reading with the command that a person types for the same; `launch` is what starts ranks on the nodes."""
+    """The reading with the command that a person types for the same; `launch` starts ranks on the nodes."""
     command = campaign.meter.command
     return replace(reading, command=command(campaign.settings, launch, tuple(nodes))) if command else reading
 
 
 def check(campaign: MeterCampaign) -> None:
-    """Ask the meter for its command lines. Raises Unusable for settings that it does not take."""
+    """Ask the meter for its command lines. Raises Unusable for invalid settings."""
     meter, settings = campaign.meter, campaign.settings
     try:
         if meter.ranks:
@@ -74,9 +74,9 @@ def check(campaign: MeterCampaign) -> None:
 
 
 class Launcher(Protocol):
-    """Runs the campaign's meter. What it has started or reserved is gone after `close`, also by `with`.
+    """Runs the campaign's meter. `close`, or leaving `with`, ends everything that it started or reserved.
 
-    Between rounds `campaign` may be replaced by one with other settings of the same meter on the same nodes.
+    Between rounds `campaign` may be replaced by one with other settings for the same meter and nodes.
     """
 
     campaign: MeterCampaign
@@ -84,12 +84,12 @@ class Launcher(Protocol):
     def measure(self, together: Sequence[PairOrGroup], measured: Measured) -> None:
         """Measure all these pairs, or groups, at the same time; no node may be in two of them.
 
-        `measured` is called once for each, from any thread. Never raises for what one of them does; raises Unusable
-        where nothing can be measured at all. Groups are for meters that are collective.
+        `measured` is called once for each, from any thread. Never raises for a single pair or group; raises Unusable if
+        nothing can be measured at all. Groups are for collective meters.
         """
 
     def close(self) -> None:
-        """Give back what was reserved, and end what still runs. Twice is fine."""
+        """Release reservations, and end what still runs. May be called twice."""
 
     def __enter__(self) -> Launcher:
         """The launcher itself."""
@@ -101,9 +101,9 @@ class Launcher(Protocol):
 
 
 def attributed(reading: Reading, called: Mapping[str, Iterable[str]], was_ended: bool = False) -> Reading:
-    """The measurement with its culprit under the name of a node of the pair; `called` are the names each goes by there.
+    """The measurement with its culprit as a node of the pair; `called` maps nodes to the names used in the output.
 
-    What programs say of each other once they are ended from outside (`was_ended`) names nobody.
+    What programs say about each other after being killed (`was_ended`) is ignored.
     """
     if not reading.culprit:
         return reading
@@ -113,5 +113,5 @@ def attributed(reading: Reading, called: Mapping[str, Iterable[str]], was_ended:
 
 
 def _short(name: str) -> str:
-    """A host's name without its domain; an address as it is."""
+    """A host name without its domain; an address unchanged."""
     return name if name[:1].isdecimal() or ":" in name else name.partition(".")[0]

@@ -1,4 +1,4 @@
-"""Reserves nodes of Slurm: a job that runs already, or a new one for all that Slurm gives now.
+"""Reserves Slurm nodes: uses a running job, or starts one for all nodes that Slurm allocates now.
 
 Travels with `on_submit_host`; standard library only, for Python 3.8.
 """
@@ -15,12 +15,12 @@ from clusterproof.plugins.benchmarks.launchers.pipes import wait
 from clusterproof.plugins.transport.srun.places import GPUS, MARKS, TAKING_STEPS, ask, clean, is_usable, nodes_of
 
 TICK_S = 0.5
-OF_STEPS = ("--mpi", "--export", "--container", "--cpu-bind", "--label")  # options that salloc does not know
+OF_STEPS = ("--mpi", "--export", "--container", "--cpu-bind", "--label")  # options that salloc lacks
 GRANTED = re.compile(r"Granted job allocation (\d+)")
 
 
 def reserve(request: dict[str, Any]) -> dict[str, Any]:
-    """A job that has the nodes: one that runs already, or a new one for all of them that Slurm gives now."""
+    """A job that has the nodes: a running one, or a new one for all nodes that Slurm allocates now."""
     status, listing = ask("scontrol", "-o", "show", "node")
     if status:
         return {"wrong": f"scontrol: {' '.join(listing.split())[:300]}"}
@@ -36,12 +36,12 @@ def reserve(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def addresses_of(record: dict[str, str]) -> list[str]:
-    """By which names other nodes reach it, as Slurm's own daemons do."""
+    """The names by which other nodes reach it, as used by Slurm's own daemons."""
     return list(dict.fromkeys(record.get(key, record["NodeName"]) for key in ("NodeAddr", "NodeHostName")))
 
 
 def of_job(job_id: str, names: list[str]) -> tuple[str, dict[str, str]]:
-    """The own number of a job that takes steps, and the nodes that it has not; or why there is none, by the state."""
+    """The id of a job that takes steps, and nodes missing from it; or why it cannot be used, from its state."""
     rows = [
         line.split("|") for line in ask("squeue", "-h", "-t", "all", "-j", job_id, "-o", "%t|%T|%A|%N")[1].splitlines()
     ]
@@ -58,7 +58,7 @@ def of_job(job_id: str, names: list[str]) -> tuple[str, dict[str, str]]:
 def allocate(
     request: dict[str, Any], names: list[str], records: dict[str, dict[str, str]]
 ) -> tuple[str, dict[str, str]]:
-    """A job of our own on all the nodes that are idle, or are so within the wait; why Slurm gives the others not."""
+    """Start a job on all nodes that are idle, or become so within the wait; says why Slurm does not give the others."""
     until = time.monotonic() + request["wait_s"]
     refused = {name: words_of(records.get(name)) for name in names if not is_usable(records.get(name, {}))}
     wanted = [name for name in names if name not in refused]
@@ -77,31 +77,31 @@ def allocate(
 
 
 def is_idle(record: dict[str, str]) -> bool:
-    """Whether all of a node can be had now."""
+    """Whether a whole node is available now."""
     return is_usable(record) and re.split(MARKS, record.get("State", ""))[0] == "IDLE"
 
 
 def words_of(record: dict[str, str] | None) -> str:
-    """What Slurm says of a node that it does not give."""
+    """Slurm's description of a node that it does not allocate."""
     if not record:
         return "Slurm knows no such node"
     return f"Slurm reports it as {record.get('State')}" + (f": {record['Reason']}" if record["Reason"] else "")
 
 
 def partition_of(names: list[str], records: dict[str, dict[str, str]], wanted: str) -> str:
-    """The one in which most of the nodes are."""
+    """The partition with most of the nodes."""
     partitions = [partition for name in names for partition in records[name].get("Partitions", "").split(",")]
     return wanted or max(partitions, key=partitions.count, default="")
 
 
 def gpus_of(record: dict[str, str]) -> int:
-    """How many a node has."""
+    """The number of GPUs of a node."""
     match = GPUS.search(record.get("Gres", ""))
     return int(match[1]) if match else 0
 
 
 def salloc(request: dict[str, Any], names: list[str], partition: str, gpus: int) -> tuple[str, str]:
-    """A new job on these nodes, whole; or why there is none. It ends by itself when its time is over."""
+    """Start a job on these whole nodes; or return why not. It ends by itself after its time limit."""
     command = ["salloc", "--no-shell", "--no-kill", "--exclusive", "--mem=0", f"--job-name={request['name']}"]
     command += [f"--nodelist={','.join(names)}", f"--nodes={len(names)}", f"--time={request['minutes']}"]
     command += [f"--partition={partition}"] if partition else []
@@ -133,7 +133,7 @@ def salloc(request: dict[str, Any], names: list[str], partition: str, gpus: int)
 
 
 def of_allocation(options: list[str]) -> list[str]:
-    """Those of srun's options that salloc knows too; a value may be a word of its own."""
+    """Those of srun's options that salloc supports too; a value may be a separate word."""
     kept: list[str] = []
     is_of_step = False
     for word in options:

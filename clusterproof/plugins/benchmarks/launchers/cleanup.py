@@ -1,4 +1,4 @@
-"""Ends what a run has started on this node, and nothing else; and how many bytes its network devices have sent.
+"""Kills the processes of a run on this node, and nothing else; and counts bytes sent by network devices.
 
 Travels; standard library only, for Python 3.8.
 """
@@ -11,16 +11,16 @@ import select
 import signal
 import time
 
-VARIABLE = "CLUSTERPROOF_RUN"  # in the environment of all that is started
+VARIABLE = "CLUSTERPROOF_RUN"  # in the environment of everything that is started
 ARGUMENT = (
-    "clusterproof_run"  # before the run in the words of what mpirun starts on the other node, without our environment
+    "clusterproof_run"  # before the run in the arguments of mpirun's remote processes, which lack our environment
 )
 CLEANUP_S = 3.0
 LOOK_S = 0.05
 
 
 def clean_up(run: str) -> list[str]:
-    """Kill every process of this user that belongs to a run; what SIGKILL does not end is named."""
+    """Kill every process of this user that belongs to a run; returns the names of those that survive SIGKILL."""
     until = time.monotonic() + CLEANUP_S
     while True:
         found = of_run(run)
@@ -33,13 +33,13 @@ def clean_up(run: str) -> list[str]:
 
 
 def of_run(run: str) -> list[int]:
-    """The processes of this user that have the run's variable, but not this one."""
+    """This user's processes with the run's variable, except this one."""
     numbers = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     return [pid for pid in numbers if pid != os.getpid() and is_of_run(pid, run)]
 
 
 def is_of_run(pid: int, run: str) -> bool:
-    """Whether a process is this user's, and has the run in its environment or its arguments."""
+    """Whether a process is this user's, and has the run in its environment or arguments."""
     try:
         if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
             return False
@@ -52,7 +52,7 @@ def is_of_run(pid: int, run: str) -> bool:
 
 
 def name_of(pid: int) -> str:
-    """What a process is called."""
+    """The name of a process."""
     try:
         with open(f"/proc/{pid}/comm") as name:
             return name.read().strip()
@@ -63,7 +63,7 @@ def name_of(pid: int) -> str:
 def guard(run: str, seconds: float) -> int:
     """Fork a process that cleans up once this one ends, in whatever way, or after that time.
 
-    The descriptor that comes back holds it off: only this process may have it.
+    The returned descriptor holds it off: no other process may inherit it.
     """
     reading, writing = os.pipe()
     if os.fork():
@@ -80,7 +80,7 @@ def guard(run: str, seconds: float) -> int:
 
 
 def stand_alone(kept: int) -> None:
-    """Leave the session, and hold nothing open that would keep the connection."""
+    """Leave the session, and close everything that would keep the connection open."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
@@ -97,7 +97,7 @@ WORD_BYTES = 4  # InfiniBand counts words
 
 
 def sent_bytes() -> dict[str, int]:
-    """By device: `efa:rdmap79s0`, `rdma:mlx5_0`, `net:eth0`; what cannot be read is left out."""
+    """By device: `efa:rdmap79s0`, `rdma:mlx5_0`, `net:eth0`; unreadable ones are omitted."""
     sent: dict[str, int] = {}
     for device in names(RDMA):
         for port in names(f"{RDMA}/{device}/ports"):
@@ -110,7 +110,7 @@ def sent_bytes() -> dict[str, int]:
 
 
 def add(sent: dict[str, int], name: str, file: str, factor: int) -> None:
-    """Add one port's counter to its device."""
+    """Add a port's counter to its device."""
     try:
         with open(file) as counter:
             sent[name] = sent.get(name, 0) + factor * int(counter.read())
@@ -119,7 +119,7 @@ def add(sent: dict[str, int], name: str, file: str, factor: int) -> None:
 
 
 def of_interfaces() -> dict[str, int]:
-    """By interface; loopback is no network."""
+    """By interface, without loopback."""
     try:
         with open(INTERFACES) as table:
             rows = [line.partition(":") for line in table if ":" in line]
@@ -129,7 +129,7 @@ def of_interfaces() -> dict[str, int]:
 
 
 def names(folder: str) -> list[str]:
-    """What a folder holds, sorted."""
+    """The sorted entries of a folder."""
     try:
         return sorted(os.listdir(folder))
     except OSError:
@@ -137,5 +137,5 @@ def names(folder: str) -> list[str]:
 
 
 def between(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
-    """What was sent between two looks; a device that was not there at both has sent nothing that anybody knows of."""
+    """The bytes sent between two readings, for devices in both."""
     return {name: after[name] - sent for name, sent in before.items() if after.get(name, -1) >= sent}

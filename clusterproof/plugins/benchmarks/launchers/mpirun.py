@@ -1,4 +1,4 @@
-"""Ranks on nodes by `mpirun` (Open MPI): over ssh from the first, or on two pods by a daemon of our own."""
+"""Starts ranks with `mpirun` (Open MPI): over ssh from the first node, or on two pods through our own daemon."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from clusterproof.plugins.core.cluster import is_loaded_by_pods
 from clusterproof.plugins.evidence.pairs import Failure, Reading
 from clusterproof.plugins.transport import Unusable
 
-SETTING = "mpirun_options"  # further words for mpirun
+SETTING = "mpirun_options"  # further arguments for mpirun
 NOT_REACHED, NOT_THERE = "cp-not-reached:", "cp-no-mpirun:"
 LOGIN_S = 5
-MOST_ADDRESSES = 4  # that are tried of a node: the command for a thousand is one argument, of 128 KiB at most
+MOST_ADDRESSES = 4  # tried per node: the command for a thousand nodes is one argument, of 128 KiB at most
 
-# Every other node is called by the first of its names that leads there: the names that this suite has for nodes need
-# not mean anything to them. mpirun starts its daemons from the first node alone: no other has to log in anywhere.
+# Every other node is called by its first name that leads there: the suite's names for nodes may be unknown there.
+# mpirun starts its daemons from the first node only: no other node has to log in anywhere.
 START = """t() {{ i=$1;n=$2;w="no name of it is known";shift 2
 for h in "$n" "$@";do
 w=$(ssh -n -o BatchMode=yes -o ConnectTimeout={login_s} "$h" uname -n 2>&1)&&
@@ -46,7 +46,7 @@ done
 set -- "$m" --host "$l" -np {all} --bind-to none --mca {argument} {run} {options}
 {alone}exec "$@" /bin/sh -c {rank}
 """
-# What starts its ranks itself is started alone, as no mpirun starts another; its own marks them as this one would.
+# A meter that starts its ranks itself is started without mpirun, which cannot be nested; it marks its ranks alike.
 ALONE = "set --;export OMPI_MCA_{argument}={run} PRTE_MCA_{argument}={run}\n"
 OWN_MPIRUN = "expected the mpirun of the MPI that the program is built with on PATH: --meter-env PATH=…"
 ENVIRONMENT = dict.fromkeys(  # OMPI_… is read by Open MPI 4, PRTE_… by 5
@@ -62,7 +62,7 @@ NO_TREE = "env OMPI_MCA_plm_rsh_no_tree_spawn=1 PRTE_MCA_plm_ssh_no_tree_spawn=1
 
 
 def mpirun(campaign: MeterCampaign) -> OverNodes:
-    """The launcher for meters of ranks where there is no Slurm. Raises Unusable for another meter."""
+    """The launcher for rank meters without Slurm. Raises Unusable for another meter."""
     if not campaign.meter.is_collective:
         raise Unusable(f"{campaign.meter.name} has two ends; expected the launcher ssh or srun for it, and not mpirun")
     check(campaign)
@@ -99,7 +99,7 @@ def by_mpirun(turn: PairMeasuring) -> Outcome:
 
 
 def start_shell(turn: PairMeasuring) -> str:
-    """What the first node runs."""
+    """The script for the first node."""
     nodes = tuple(turn.together)
     ranks = turn.campaign.settings.ranks_per_node or 1
     return START.format(
@@ -118,18 +118,18 @@ def start_shell(turn: PairMeasuring) -> str:
 
 
 def _log_in(number: int, answer: NodeAnswer, node: str) -> str:
-    """The line that looks for a name of the node that leads there, beside those of the others."""
+    """The line that finds a name by which the node can be reached."""
     addresses = [address for address in answer.addresses if ":" not in address][:MOST_ADDRESSES]
     names = dict.fromkeys(name for name in (node, *addresses) if name != answer.name)
     return f"t {number} {' '.join(map(shlex.quote, (answer.name, *names)))}&\n"
 
 
 def launch_by_hand(campaign: MeterCampaign, nodes: Sequence[str]) -> str:
-    """How a person starts ranks on these nodes, from the first."""
+    """The command with which a person starts ranks on these nodes, from the first one."""
     ranks = campaign.settings.ranks_per_node or 1
     options = shlex.join(shlex.split(campaign.limits.settings.get(SETTING, "")))
     hosts = ",".join(f"{node}:{ranks}" for node in nodes)
-    tree = f"{NO_TREE} " if len(nodes) > 2 else ""  # else other nodes have to log in too
+    tree = f"{NO_TREE} " if len(nodes) > 2 else ""  # otherwise other nodes would have to log in too
     return f"{tree}mpirun --host {hosts} -np {len(nodes) * ranks} --bind-to none {options}".strip()
 
 
@@ -145,7 +145,7 @@ def _not_reached(a: str, why: Mapping[str, str]) -> str:
 SOURCE = "CLUSTERPROOF_PEER_SOURCE"
 TRAVELS = tuple(FOLDER / name for name in ("pipes.py", "rendezvous.py", "peer.py"))
 SERVE = f'exec "${PYTHON}" -I -c "${SOURCE}" {{port}}\n'
-# Open MPI 4 reads the first of the agent's names, 5 the second. That a rank's program is missing, the meter says.
+# Open MPI 4 reads the first of the agent's names, 5 the second. The meter reports a rank's missing program.
 START_BY_PODS = f"""m=$(command -v mpirun)||{{{{ echo "no mpirun on PATH; expected Open MPI in the image";exit 127; }}}}
 a="${PYTHON} -I -c exec(__import__('os').environ['{SOURCE}'])"
 export {WHERE}={{address}}:{{port}} OMPI_MCA_plm_rsh_agent="$a" PRTE_MCA_plm_ssh_agent="$a"
@@ -158,7 +158,7 @@ exit $e
 
 
 def pods(campaign: MeterCampaign) -> OverNodes:
-    """The launcher for nodes of Kubernetes. Raises Unusable elsewhere."""
+    """The launcher for Kubernetes nodes. Raises Unusable elsewhere."""
     if not is_loaded_by_pods(campaign.cluster):
         raise Unusable("the launcher pods is for clusters of Kubernetes; expected srun, mpirun or ssh")
     check(campaign)
@@ -166,7 +166,7 @@ def pods(campaign: MeterCampaign) -> OverNodes:
 
 
 def ranks_by_pods(turn: PairMeasuring) -> Outcome:
-    """As two ends: on one node what starts mpirun's daemon there, on the other mpirun."""
+    """Like two ends: one node starts mpirun's daemon there, the other runs mpirun."""
     campaign = turn.campaign
     environment = {SOURCE: peer_program(), WORD: secrets.token_hex(16)}
 
@@ -186,12 +186,12 @@ def ranks_by_pods(turn: PairMeasuring) -> Outcome:
 
 
 def peer_program() -> str:
-    """The text of what starts commands on the other node of a pair."""
+    """The source of the program that starts commands on the other node of a pair."""
     return f"{joined(TRAVELS)}\nmain()\n"
 
 
 def shell_in_pod(turn: PairMeasuring, address: str, port: int) -> str:
-    """What the node runs that comes; `address` and `port` are the other's."""
+    """The script for the connecting node; `address` and `port` are the other's."""
     ranks = turn.campaign.settings.ranks_per_node or 1
     return START_BY_PODS.format(
         address=address,

@@ -1,7 +1,7 @@
-"""The program that runs on a node: starts commands at once, ends them in time, and reports how they ended.
+"""The program that runs on a node: starts commands, kills them at their deadline, and reports how they ended.
 
-It travels as text with what it imports, before the line that calls `main`; standard library only, for Python 3.8. What
-it has started does not outlive it, nor its deadline, nor the connection over which it reports.
+It travels as text with its imports, before the line that calls `main`; standard library only, for Python 3.8. The
+processes that it starts do not outlive it, its deadline, or the connection over which it reports.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from clusterproof.plugins.benchmarks.launchers.rendezvous import (
     DONE,
     READY,
     Acceptor,
+    NotConnected,
     PortTaken,
-    Unmet,
     addresses,
     find_server,
     listen,
@@ -32,11 +32,11 @@ from clusterproof.plugins.benchmarks.launchers.rendezvous import (
     listens,
 )
 
-QUIET_S = 0.5  # how long to read on once the shell has ended: what it left behind may hold its output open
+QUIET_S = 0.5  # how long to keep reading after the shell has ended: processes left behind may hold its output open
 
 
 class Command:
-    """One command: what it printed, bounded, and how it ended."""
+    """One command: its bounded output, and how it ended."""
 
     def __init__(self, shell: str, environment: dict[str, str], run: str, most_bytes: int) -> None:
         self.exit: int | None = None
@@ -56,7 +56,7 @@ class Command:
         self.pipe = self.process.stdout.fileno()
 
     def take_output(self) -> None:
-        """Take what its pipe brings; at the end of it, the pipe is -1."""
+        """Read from its pipe; at end of file, the pipe is -1."""
         read = os.read(self.pipe, 65536)
         if not read:
             self._close()
@@ -64,7 +64,7 @@ class Command:
         self._output.add(read)
 
     def has_ended(self) -> bool:
-        """Whether it is over, with its output."""
+        """Whether it has ended, and its output is complete."""
         status = self.process.poll()
         if status is None:
             return False
@@ -76,12 +76,12 @@ class Command:
         return self.pipe < 0
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """Signal its whole group."""
+        """Send a signal to its whole group."""
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, number)
 
     def to_json(self) -> dict[str, Any]:
-        """Its output and how it ended; without an exit status where it was killed."""
+        """Its output and how it ended; without an exit status if it was killed."""
         return {
             "text": self._output.kept().decode("utf-8", "replace"),
             "exit": self.exit,
@@ -98,12 +98,12 @@ FOLDERS = (
     "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/opt/amazon/efa/bin:/opt/amazon/openmpi/bin:/opt/amazon/openmpi5/bin:"
     "/usr/lib64/openmpi/bin:/usr/local/mpi/bin:/opt/aws/neuron/bin:/opt/slurm/bin"
 )
-SEARCHED = {"PATH", "LD_LIBRARY_PATH"}  # where programs and libraries are looked for
-PYTHON = "CLUSTERPROOF_PYTHON"  # in the environment of commands: the one that this runs in
+SEARCHED = {"PATH", "LD_LIBRARY_PATH"}  # search paths for programs and libraries
+PYTHON = "CLUSTERPROOF_PYTHON"  # in the environment of commands: the Python that this runs in
 TICK_S = 0.1
-STARTS_S = 2.0  # for a server that listens on no TCP port of that number
-ENDS_S = 2.0  # for a server to end by itself after its client, and for anything to end after SIGTERM
-GUARD_S = 10.0  # beside the deadline
+STARTS_S = 2.0  # for a server that does not listen on that TCP port
+ENDS_S = 2.0  # for a server to exit after its client, and for anything to exit after SIGTERM
+GUARD_S = 10.0  # in addition to the deadline
 
 
 def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
@@ -111,32 +111,32 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, stop)
     try:
-        os.chdir("/")  # where nobody else leaves libraries or settings, as ./ucx.conf, for what runs there
+        os.chdir("/")  # where nobody else can place libraries or settings, such as ./ucx.conf, for it
         os.environ["PATH"] = os.environ.get("PATH", "/usr/bin") + ":" + FOLDERS
         for variable in SEARCHED & os.environ.keys():
             os.environ[variable] = absolute(os.environ[variable])
         os.environ[PYTHON] = sys.executable
         send(json.dumps(answer(request)).encode(), nonce)
     except (Disconnected, BrokenPipeError):
-        pass  # the guard ends what runs
-    except Exception:  # a fault of ours: its words stand in place of the answer's end
+        pass  # the guard kills what still runs
+    except Exception:  # a bug of ours: the error is sent in place of the answer's end
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)
 
 
 def absolute(folders: str) -> str:
-    """A list of folders without those that depend on where a program runs."""
+    """A search path without entries that depend on the working folder."""
     return ":".join(folder for folder in folders.split(":") if folder.startswith("/"))
 
 
 def stop(number: int, _frame: object) -> None:
-    """End, and with it all that was started."""
+    """Exit, ending everything that was started."""
     os._exit(128 + number)
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """What this node is, and what its commands brought; `left` is what could not be ended."""
+    """What this node is, and the results of its commands; `left` are processes that could not be killed."""
     data: dict[str, Any] = {"name": os.uname().nodename, "addresses": addresses(), "outputs": [], "left": []}
     if request.get("commands"):
         holding_off = guard(request["run"], request["deadline_s"] + GUARD_S)
@@ -149,19 +149,19 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 class Run:
-    """The commands of one request, from their start to their end."""
+    """The commands of one request, from start to end."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.request = request
         self.word = str(request.get("rendezvous", {}).get("word", "")).encode()
         self.acceptor: Acceptor | None = None
-        self.peer: socket.socket | None = None  # the other node, which is told once the server serves
+        self.peer: socket.socket | None = None  # the other node, which is notified once the server listens
         self.until = time.monotonic() + request["deadline_s"]
         self.commands: list[Command] = []
         self.other: socket.socket | None = None
         self.unmet = ""
         self.is_port_taken = False
-        self.is_done = False  # the other node
+        self.is_done = False  # whether the other node is done
         self.is_lost = False
 
     def to_json(self) -> dict[str, Any]:
@@ -169,7 +169,7 @@ class Run:
         before = sent_bytes()
         try:
             self.meet_and_run()
-        except Unmet as problem:
+        except NotConnected as problem:
             self.unmet, self.is_port_taken = str(problem), isinstance(problem, PortTaken)
         self.end()
         sent = between(before, sent_bytes())
@@ -180,7 +180,7 @@ class Run:
         return {"outputs": outputs, **unmet, "lost": self.is_lost}
 
     def meet_and_run(self) -> None:
-        """As the server, as the client, or alone. Raises Unmet, Disconnected."""
+        """Run as the server, as the client, or alone. Raises Unmet, Disconnected."""
         rendezvous = self.request.get("rendezvous") or {}
         meet_until = min(self.until, time.monotonic() + rendezvous.get("timeout_s", 0.0))
         if "addresses" in rendezvous:
@@ -197,10 +197,10 @@ class Run:
                 self.until_it_serves(rendezvous["port"], meet_until)
                 while not self.peer:
                     if time.monotonic() > meet_until:
-                        raise Unmet("the other node did not connect")
+                        raise NotConnected("the other node did not connect")
                     self.peer = self.acceptor.accept(min(TICK_S, meet_until - time.monotonic()))
             if listens(rendezvous["port"]) and not listens(rendezvous["port"], os.geteuid()):
-                raise PortTaken(f"port {rendezvous['port']} is taken")  # by another user, with whom would be measured
+                raise PortTaken(f"port {rendezvous['port']} is taken")  # by another user
             self.other = listening_for_silence(self.peer)
             self.say(READY)
             self.serve()
@@ -209,32 +209,32 @@ class Run:
             self.watch(self.until)
 
     def start(self, word: str = "", address: str = "") -> None:
-        """Start the commands; `word` in them stands for the address."""
+        """Start the commands; `word` in them is replaced by the address."""
         for asked in self.request["commands"]:
             shell = asked["shell"].replace(word, address) if word else asked["shell"]
             most_bytes = self.request["most_bytes"]
             self.commands.append(Command(shell, asked["environment"], self.request["run"], most_bytes))
 
     def until_it_serves(self, port: int, until: float) -> None:
-        """Wait until the server listens, has ended, or is seen to be one of another kind."""
+        """Wait until the server listens, has ended, or turns out not to listen on TCP."""
         until = min(until, time.monotonic() + STARTS_S)
         while time.monotonic() < until and not listens(port, os.geteuid()) and not self.is_over():
             self.run_on(until)
             self.peer = self.peer or (self.acceptor.accept(0.0) if self.acceptor else None)
 
     def serve(self) -> None:
-        """Until the other end is done; then the server has a little time to end."""
+        """Run until the other end is done; then the server has a little time to exit."""
         while time.monotonic() < self.until and not self.is_done and not self.is_lost:
             self.run_on(self.until)
         self.watch(min(self.until, time.monotonic() + ENDS_S))
 
     def watch(self, until: float) -> None:
-        """Until the commands have ended, or the other node is lost."""
+        """Run until the commands have ended, or the other node is lost."""
         while time.monotonic() < until and not self.is_over() and not self.is_lost:
             self.run_on(until)
 
     def run_on(self, until: float) -> None:
-        """Take what comes within a tick. Raises Disconnected."""
+        """Handle events for one tick. Raises Disconnected."""
         pipes = {command.pipe: command for command in self.commands if command.pipe >= 0}
         other = [self.other.fileno()] if self.other and not self.is_done else []
         for ready in wait(min(TICK_S, until - time.monotonic()), *pipes, *other):
@@ -242,10 +242,10 @@ class Run:
                 pipes[ready].take_output()
             else:
                 self.read_other()
-        self.is_over()  # each has the time at which it was seen to have ended
+        self.is_over()  # records when each was seen to have ended
 
     def read_other(self) -> None:
-        """The other node is done, or gone."""
+        """The other node is done, or lost."""
         assert self.other
         try:
             read = self.other.recv(len(DONE))
@@ -254,7 +254,7 @@ class Run:
         self.is_done, self.is_lost = bool(read), not read
 
     def say(self, word: bytes) -> None:
-        """Send to the other node; whether it receives is found when reading."""
+        """Send to the other node; failures are noticed when reading."""
         assert self.other
         try:
             self.other.sendall(word)
@@ -267,7 +267,7 @@ class Run:
         return not running
 
     def end(self) -> None:
-        """End what still runs: asked first, then killed."""
+        """End what still runs: SIGTERM first, then SIGKILL."""
         if self.is_over():
             return
         running = [command for command in self.commands if command.exit is None]

@@ -1,7 +1,7 @@
-"""The program that runs where Slurm's commands are: reserves nodes, runs steps on them, gives them back.
+"""The program for the host with Slurm's commands: reserves nodes, runs steps on them, releases them.
 
-It travels as text with what it imports, before the line that calls `main`; standard library only, for Python 3.8. The
-steps of one request do not outlive it, nor the connection over which it reports; nor does a reservation of ours, then.
+It travels as text with its imports, before the line that calls `main`; standard library only, for Python 3.8. The
+steps of a request end with it and with the connection over which it reports; so do reservations of ours.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from clusterproof.plugins.benchmarks.launchers.pipes import BoundedOutput, Disco
 from clusterproof.plugins.transport.srun.places import ASK_S, FOLDERS, ask, clean
 
 ENDS_S = 2.0
-OWN_LINES = 32  # of srun's own words: what tasks say has their numbers before it
-OTHERS_S = 10  # for the other ranks, once one has ended; 0 is for ever
-OF_RANKS = "PATH,LD_LIBRARY_PATH,OPAL_PREFIX"  # of the environment here: what modules say of where MPI is
-# Slurm's other fences of PMIx let a rank on before all have come, and Open MPI 5 crashes on what it then sends
-# (open-mpi/ompi#12495): 15 of 300 runs of four ranks with Slurm 24.11's own choice, 0 of 300 with this one.
+OWN_LINES = 32  # of srun's own output: tasks' output is prefixed with their numbers
+OTHERS_S = 10  # for the other ranks, once one has ended; 0 means unlimited
+OF_RANKS = "PATH,LD_LIBRARY_PATH,OPAL_PREFIX"  # of the environment here: modules set it to locate MPI
+# Slurm's other PMIx fences let a rank continue before all have arrived, and Open MPI 5 crashes on what it then sends
+# (open-mpi/ompi#12495): 15 of 300 runs of four ranks with Slurm 24.11's default, 0 of 300 with this one.
 FENCE = "SLURM_PMIX_FENCE=ring"
 NO_RANKS = ["--export=NONE", "--mpi=none"]
 NOISE = re.compile(rb"^srun: error: Unable to adjust maximum number of open files.*\n?", re.MULTILINE)
 LABEL = re.compile(rb"^ *\d+: ?", re.MULTILINE)
-TEXT = "@TEXT@"  # in the words that start the program on a node: its packed text
+TEXT = "@TEXT@"  # placeholder for the packed program in the command that starts it on a node
 
 
 def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
@@ -45,19 +45,19 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
         send(json.dumps(answer(request)).encode(), nonce)
     except (Disconnected, BrokenPipeError):
         pass
-    except Exception:  # a fault of ours: its words stand in place of the answer's end
+    except Exception:  # a bug of ours: the error is sent in place of the answer's end
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)
 
 
 def stop(_number: int, _frame: object) -> None:
-    """End as when the connection is gone. Raises Disconnected."""
+    """End as if the connection were lost. Raises Disconnected."""
     raise Disconnected
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """What came of a request, or what is wrong with all of it."""
+    """The result of a request, or an error for all of it."""
     try:
         if request["do"] == "reserve":
             return reserve(request)
@@ -75,7 +75,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 class Step:
-    """One srun inside the job: what it prints, bounded, and how it ended."""
+    """One srun inside the job: its bounded output, and how it ended."""
 
     def __init__(self, record: dict[str, Any], request: dict[str, Any]) -> None:
         self.record = record
@@ -97,7 +97,7 @@ class Step:
         command += [f"--nodes={len(nodes)}", f"--ntasks={len(nodes) * tasks}", f"--ntasks-per-node={tasks}"]
         command += ["--overlap", "--mem=0", "--label", "--input=none", f"--time={minutes}"]
         others_s = self.record.get("others_s", OTHERS_S)
-        command += ["--kill-on-bad-exit=0", f"--wait={others_s}"]  # killed at once, ranks could not say why they failed
+        command += ["--kill-on-bad-exit=0", f"--wait={others_s}"]  # lets ranks report why they failed
         command += ["--propagate=NONE", "--chdir=/", "--cpu-bind=none"]
         command += [f"--export={OF_RANKS},{FENCE}", f"--mpi={self.record['mpi']}"] if "mpi" in self.record else NO_RANKS
         command += request["options"]
@@ -105,7 +105,7 @@ class Step:
         return [*command, "/bin/sh", "-c", shell]
 
     def take_output(self) -> None:
-        """Take what its pipe brings, and see whether it is over."""
+        """Read from its pipe, and check whether it has ended."""
         read = os.read(self.pipe, 65536)
         if not read:
             self.pipe = -1
@@ -116,7 +116,7 @@ class Step:
         self.output.add(read)
 
     def end(self) -> None:
-        """See it off."""
+        """End it."""
         if self.process.poll() is None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -140,7 +140,7 @@ def shell_of(request: dict[str, Any], program: dict[str, str]) -> str:
 
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
-    """All steps at once; then what those have left that failed is cleaned up, where their nodes still answer."""
+    """Run all steps in parallel; then clean up after those that failed, on nodes that still answer."""
     results = together(request["steps"], request)
     failed = [step for step in request["steps"] if results[step["key"]]["exit"] != 0]
     cleanups = [clean_up for step in failed for clean_up in step["cleanups"]]
@@ -151,7 +151,7 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def together(steps: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Run these steps side by side, each to its deadline. Raises Disconnected."""
+    """Run these steps in parallel, each until its deadline. Raises Disconnected."""
     running = []
     try:
         running = [Step(step, request) for step in steps]
@@ -162,7 +162,7 @@ def together(steps: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, 
                 pipes[ready].take_output()
             waiting = [step for step in waiting if step.pipe >= 0 and time.monotonic() < step.until]
     finally:
-        for step in running:  # all are asked before any is waited for
+        for step in running:  # all get the signal before any is waited for
             if step.exit is None and step.process.poll() is None:
                 step.process.terminate()
         for step in running:
@@ -171,7 +171,7 @@ def together(steps: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, 
 
 
 def cancel_steps(job: str, names: list[str]) -> None:
-    """Kill the steps of these names, where srun has left any; a node that is gone keeps Slurm from answering."""
+    """Cancel steps by name, if srun has left any; a lost node keeps Slurm from answering."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         rows = [row.split() for row in ask("squeue", "-h", "-s", "-j", job, "-o", "%i %j")[1].splitlines()]
         left = [row[0] for row in rows if len(row) > 1 and row[1] in names]

@@ -1,7 +1,7 @@
-"""Starts a command on the other node of a pair, by a connection of our own: what mpirun has where there is no ssh.
+"""Starts a command on the other node of a pair through our own connection: replaces ssh for mpirun.
 
-Both ends know the secret of their run, which never travels, and prove it to each other: the node that serves runs one
-command, of an end that has. Travels; standard library only, for Python 3.8.
+Both ends know the secret of their run, which is never transmitted, and prove it to each other: the serving node runs
+one command for an authenticated peer. Travels; standard library only, for Python 3.8.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import time
 
 from clusterproof.plugins.benchmarks.launchers.rendezvous import Acceptor, authenticate, exactly, listen
 
-WORD, WHERE = "CLUSTERPROOF_PEER_WORD", "CLUSTERPROOF_PEER"  # in the environment; the second only where mpirun is
+WORD, WHERE = "CLUSTERPROOF_PEER_WORD", "CLUSTERPROOF_PEER"  # in the environment; the second only where mpirun runs
 MAX_COMMAND_BYTES = 64 * 1024
-PEER_S = 10.0  # for a peer that has proven itself to send its whole request
-FOREVER_S = 3600.0  # whoever started this ends it
-ENDED = struct.Struct("!4si")  # behind the output: how the command ended
+PEER_S = 10.0  # for an authenticated peer to send its whole request
+FOREVER_S = 3600.0  # the caller ends it
+ENDED = struct.Struct("!4si")  # after the output: how the command ended
 MARK = b"\0cp\0"
 
 
 def main() -> None:
-    """As mpirun's agent (`HOST COMMAND …`) where the environment says where the peer is; else serve (`PORT`)."""
-    word = os.environ.pop(WORD).encode()  # nothing that is started needs it
+    """Act as mpirun's agent (`HOST COMMAND …`) if the environment locates the peer; else serve (`PORT`)."""
+    word = os.environ.pop(WORD).encode()  # no child needs it
     if WHERE in os.environ:
         sys.exit(start(os.environ[WHERE], word, " ".join(sys.argv[2:]).encode()))
     serve(int(sys.argv[1]), word)
 
 
 def serve(port: int, word: bytes) -> None:
-    """Run the first command of a peer that knows the secret, and send it the output and the exit status."""
+    """Run the first command of an authenticated peer, and send it the output and the exit status."""
     with contextlib.closing(Acceptor(listen(port), word)) as acceptor:
         command = b""
         while not command:
@@ -47,7 +47,7 @@ def serve(port: int, word: bytes) -> None:
 
 
 def asked(peer: socket.socket) -> bytes:
-    """The command that a peer asks for; empty where it sends none."""
+    """The command that a peer requests; empty if it sends none."""
     until = time.monotonic() + PEER_S
     try:
         (length,) = struct.unpack("!I", exactly(peer, 4, until))
@@ -60,7 +60,7 @@ def asked(peer: socket.socket) -> bytes:
 
 
 def start(where: str, word: bytes, command: bytes) -> int:
-    """Have the peer run a command: its output is ours, and so is its exit status."""
+    """Run a command on the peer; returns its exit status and prints its output."""
     address, _, port = where.rpartition(":")
     output = b""
     with socket.create_connection((address, int(port)), PEER_S) as peer:

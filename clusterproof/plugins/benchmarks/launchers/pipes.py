@@ -1,4 +1,4 @@
-"""The pipes of a launcher's program: from what it started, and to whoever started it. Travels; for Python 3.8."""
+"""A launcher program's pipes: from its children, and to its caller. Travels; for Python 3.8."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ OUTPUT = 1
 
 
 class Disconnected(Exception):  # noqa: N818 - no error: whoever asked has gone
-    """Nobody reads this program's output any more."""
+    """The reader of this program's output is gone."""
 
 
 def wait(seconds: float, *descriptors: int) -> list[int]:
-    """Those of the descriptors that have something, at the latest after that time. Raises Disconnected."""
+    """Wait for readable descriptors, at most for that time. Raises Disconnected."""
     poll = select.poll()
     poll.register(OUTPUT, 0)
     for descriptor in descriptors:
@@ -24,7 +24,7 @@ def wait(seconds: float, *descriptors: int) -> list[int]:
 
 
 class BoundedOutput:
-    """The head and the tail of an output: at most so many bytes, and how many are left out."""
+    """The head and the tail of an output, each bounded, and the number of bytes left out."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_of_each = most_bytes // 2
@@ -33,7 +33,7 @@ class BoundedOutput:
         self._left_out = 0
 
     def add(self, read: bytes) -> None:
-        """Keep what came."""
+        """Add output."""
         room = self._most_of_each - len(self._head)
         self._head += read[:room]
         self._tail += read[room:]
@@ -41,6 +41,6 @@ class BoundedOutput:
         del self._tail[: -self._most_of_each]
 
     def kept(self) -> bytes:
-        """All that was kept."""
+        """All stored output."""
         left_out = f"\n[{self._left_out} bytes left out]\n".encode() if self._left_out else b""
         return bytes(self._head + left_out + self._tail)

@@ -1,4 +1,4 @@
-"""The ranks of a meter: the shell command of one, how they find each other (PMI), and how their outputs merge."""
+"""A meter's ranks: the shell command of a rank, how ranks find each other (PMI), and how their outputs are merged."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from clusterproof.plugins.evidence.pairs import Reading
 
 FOLDERS = "/usr/local/bin:/usr/bin:/bin:/opt/amazon/efa/bin:/opt/amazon/openmpi/bin:/opt/aws/neuron/bin"
 
-# For any POSIX shell. One rank of each node prints the counters, before and after: in one write, so that no other's
-# output comes between.
+# For any POSIX shell. One rank of each node prints the counters, before and after: in one write, so that no other
+# output comes in between.
 RANK = """PATH=${{PATH:+$PATH:}}{folders}
 HOME=${{HOME:-$(getent passwd "$(id -u)" 2>/dev/null|cut -d: -f6)}}
 HOME=${{HOME:-/}};export HOME PATH {variable}={run}{environment}
@@ -41,7 +41,7 @@ _COUNTED = r"{run}:([01]):([^:\s]{{1,255}}):([^:\s]{{1,255}}):(\d{{1,20}})\."
 
 
 def rank_shell(campaign: MeterCampaign, run: str) -> str:
-    """What every rank runs."""
+    """The script of every rank."""
     assert campaign.meter.ranks
     settings = campaign.settings
     environment = "".join(f" {name}={shlex.quote(value)}" for name, value in settings.environment.items())
@@ -56,7 +56,7 @@ def rank_shell(campaign: MeterCampaign, run: str) -> str:
 
 
 def merged(output: Output, run: str) -> Output:
-    """The ranks' own output, and what all nodes have sent together, by device."""
+    """The ranks' own output, and what all nodes together have sent, by device."""
     looks: dict[tuple[str, str], dict[str, int]] = {}
     for when, node, counter, value in re.findall(_COUNTED.format(run=re.escape(run)), output.text):
         looks.setdefault((node, counter), {}).setdefault(when, int(value))
@@ -72,7 +72,7 @@ def merged(output: Output, run: str) -> Output:
 
 
 def with_advice(reading: Reading, advice: str) -> Reading:
-    """A failure with what the launcher knows to do."""
+    """A failure with the launcher's advice."""
     return replace(reading, problem=f"{reading.problem}; {advice}")
 
 
@@ -83,7 +83,7 @@ def _device(counter: str) -> tuple[str, int]:
     return (f"rdma:{name}", WORD_BYTES) if rest.endswith("port_xmit_data") else (f"efa:{name}", 1)
 
 
-BEST = ("pmix", "pmi2")  # Open MPI speaks the first, MPICH and its kin the second
+BEST = ("pmix", "pmi2")  # Open MPI speaks the first, MPICH and its derivatives the second
 NONE = "none"
 FLAG = "--mpi"
 
@@ -91,23 +91,23 @@ NOT_LAUNCHED = re.compile(r"Task launch for \S+ failed on node (\S+): (.*)")
 _NO_LIBRARY = "can not load PMIx library"
 _DEFAULT = re.compile(r"^MpiDefault\s*=\s*(\w+)", re.MULTILINE)
 _LISTED = re.compile(r"^(?:srun: )?[^\S\n]*([a-z]\w*)[^\S\n]*$", re.MULTILINE)
-_OPTION = re.compile(rf"(?:^| ){FLAG}[= ](\S+)")  # the value may be a word of its own
+_OPTION = re.compile(rf"(?:^| ){FLAG}[= ](\S+)")  # the value may be a separate word
 _LISTED_FROM = "types are"
 
 
 def listed(output: str) -> tuple[str, ...]:
-    """What `srun --mpi=list` names."""
+    """The types listed by `srun --mpi=list`."""
     return tuple(dict.fromkeys(_LISTED.findall(output.partition(_LISTED_FROM)[2])))
 
 
 def default(config: str) -> str:
-    """The site's own choice in `scontrol show config`; 24.11 has `(null)` for none."""
+    """The site's default in `scontrol show config`; 24.11 prints `(null)` for none."""
     match = _DEFAULT.search(config)
     return match[1] if match else NONE
 
 
 def chosen(options: Sequence[str], site: str, has: Sequence[str]) -> str:
-    """What a user says, else what the site does, else the best that Slurm has."""
+    """The user's choice, else the site's, else the best that Slurm has."""
     named = _OPTION.findall(" ".join(options))
     if named:
         return str(named[-1])
@@ -115,16 +115,16 @@ def chosen(options: Sequence[str], site: str, has: Sequence[str]) -> str:
 
 
 def is_without_library(used: str, own: str, nodes: Collection[str]) -> bool:
-    """Whether srun's own words say that Slurm's PMIx plugin lacks its library: here, or on each of these nodes alike.
+    """Whether srun reports that Slurm's PMIx plugin lacks its library: here, or on each of these nodes.
 
-    On a node slurmd logs why and srun does not say (22.05: `Unspecified error`).
+    On a node, slurmd logs the reason but srun does not print it (22.05: `Unspecified error`).
     """
     alike = {name for name, why in NOT_LAUNCHED.findall(own) if why.strip() == "Unspecified error"}
     return used.startswith("pmix") and (_NO_LIBRARY in own or alike.issuperset(nodes))
 
 
 def advice_without_library(has: Sequence[str]) -> str:
-    """What to do where Slurm names PMIx, and cannot load it."""
+    """What to do if Slurm lists PMIx but cannot load it."""
     other = "--srun-options=--mpi=pmi2" if "pmi2" in has else "--launcher mpirun"
     return (
         f"Slurm names pmix and cannot load it; expected libpmix.so on every node (Debian 12: libpmix-dev), or {other}"
@@ -132,7 +132,7 @@ def advice_without_library(has: Sequence[str]) -> str:
 
 
 def advice(used: str, has: Sequence[str]) -> str:
-    """What to do where ranks did not find each other."""
+    """What to do if ranks did not find each other."""
     others = [kind for kind in BEST if kind in has and kind != used]
     other = f"--srun-options={FLAG}={others[0]}" if others else "--launcher mpirun"
     if used != NONE:

@@ -1,9 +1,9 @@
-"""Two ends that know a secret meet: one listens, the other connects. Travels; standard library, for Python 3.8.
+"""Connects two nodes that share a secret: one listens, the other connects. Travels to nodes; Python 3.8.
 
-The server's node listens before the server starts, and says so once that does, so that both may be visited at the same
-time; which of its addresses the other reaches is found by trying; and each notices when the other is gone. Each asks
-the other something new, and answers what only one that knows the secret can; the secret never travels. Nobody is waited
-for before that: all who connect are heard at the same time, and of too many the oldest goes.
+The server's node listens before the server starts, and reports when that listens, so that both nodes may be visited at
+the same time; its reachable address is found by trying; and each end notices when the other is gone. Each sends a fresh
+challenge that only an end with the secret can answer; the secret itself is never transmitted. All clients are handled
+concurrently until authenticated; if there are too many, the oldest is dropped.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import time
 from clusterproof.plugins.benchmarks.launchers.pipes import wait
 
 QUESTION_BYTES = PROOF_BYTES = 32
-PROVES_S = 5.0  # for the other end to prove itself
-MAX_CANDIDATES = 64  # at once that have not yet
+PROVES_S = 5.0  # for the other end to authenticate
+MAX_CANDIDATES = 64  # unauthenticated connections at once
 SERVES, COMES = b"serves", b"comes"
 SECRET = "CLUSTERPROOF_RUN_SECRET"  # in the environment of both ends' programs, for those that meet themselves  # noqa: S105 - its name
 
@@ -30,14 +30,14 @@ READY, DONE = b"ready\n", b"done\n"
 CONNECT_S = 2.0  # for one address to answer
 AGAIN_S = 0.1
 REFUSED = os.strerror(errno.ECONNREFUSED)
-LISTENS = "0A"  # in /proc/net/tcp
+LISTENS = "0A"  # state in /proc/net/tcp
 IPV4_OF = 0x8915  # linux/sockios.h: SIOCGIFADDR
 NO_NETWORK = ("lo", "docker", "virbr", "veth", "cni", "flannel", "kube", "br-")
 SILENT = ((socket.TCP_KEEPIDLE, 2), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3), (socket.TCP_USER_TIMEOUT, 8000))
 
 
 class Candidate:
-    """One that has connected, what it was asked, and what it has said."""
+    """A connection that has not proven the secret yet: its challenge, and what it has sent."""
 
     def __init__(self, socket: socket.socket) -> None:
         socket.setblocking(False)
@@ -47,7 +47,7 @@ class Candidate:
             socket.send(self.asked)
 
     def is_authentic(self, word: bytes) -> bool:
-        """Whether it has proven to know the secret, which is then proven to it. Raises OSError where it failed to."""
+        """Whether it has answered the challenge; we then answer its own. Raises OSError if its answer is wrong."""
         with contextlib.suppress(BlockingIOError):
             read = self.socket.recv(QUESTION_BYTES + PROOF_BYTES - len(self.said))
             self.said += read
@@ -64,7 +64,7 @@ class Candidate:
 
 
 class Acceptor:
-    """Accepts the other end, among whoever else connects, until it is closed."""
+    """Accepts connections until one of them proves the secret."""
 
     def __init__(self, listener: socket.socket, word: bytes) -> None:
         listener.setblocking(False)
@@ -72,7 +72,7 @@ class Acceptor:
         self._candidates: list[Candidate] = []
 
     def accept(self, seconds: float) -> socket.socket | None:
-        """The connection of the one that knows the secret; None where none came in that time. Raises Disconnected."""
+        """The authenticated connection; None if there was none in that time. Raises Disconnected."""
         until = time.monotonic() + seconds
         while True:
             ready = wait(
@@ -93,7 +93,7 @@ class Acceptor:
                 return None
 
     def close(self) -> None:
-        """Reject whoever has not proven itself; the connection that was returned stays."""
+        """Close unauthenticated connections; the returned one stays open."""
         for candidate in list(self._candidates):
             self._reject(candidate)
         self._listener.close()
@@ -110,7 +110,7 @@ class Acceptor:
 
 
 def authenticate(other: socket.socket, word: bytes) -> None:
-    """Prove to know the secret, and have it proven. Raises OSError where the other end does not in time."""
+    """Authenticate in both directions. Raises OSError if the other end fails to in time."""
     until, question = time.monotonic() + PROVES_S, os.urandom(QUESTION_BYTES)
     asked = exactly(other, QUESTION_BYTES, until)
     other.sendall(question + proof(word, COMES, asked, question))
@@ -119,12 +119,12 @@ def authenticate(other: socket.socket, word: bytes) -> None:
 
 
 def proof(word: bytes, who: bytes, asked: bytes, question: bytes) -> bytes:
-    """What only one that knows the secret can say, once, as this end."""
+    """The answer to a challenge, valid once, for this end."""
     return hmac.new(word, who + asked + question, hashlib.sha256).digest()
 
 
 def exactly(other: socket.socket, count: int, until: float) -> bytes:
-    """So many bytes. Raises OSError where fewer come in time."""
+    """Read exactly so many bytes. Raises OSError if fewer arrive in time."""
     data = b""
     while len(data) < count:
         left_s = until - time.monotonic()
@@ -138,16 +138,16 @@ def exactly(other: socket.socket, count: int, until: float) -> bytes:
     return data
 
 
-class Unmet(Exception):  # noqa: N818 - its message is what was observed
-    """The other end was not met; the message says what was seen of it."""
+class NotConnected(Exception):  # noqa: N818 - its message is what was observed
+    """The other end did not connect; the message says what was seen of it."""
 
 
-class PortTaken(Unmet):
-    """Nor can it be met on this port of this node."""
+class PortTaken(NotConnected):
+    """Another program listens at this port of this node."""
 
 
 def listen(port: int) -> socket.socket:
-    """Listen on every address. Raises PortTaken."""
+    """Listen on all addresses. Raises PortTaken."""
     try:
         try:
             listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
@@ -164,7 +164,7 @@ def listen(port: int) -> socket.socket:
 
 
 def find_server(addresses: list[str], port: int, word: bytes, until: float) -> tuple[socket.socket, str]:
-    """The connection, and the first address by which it was reached. Raises Unmet, Disconnected."""
+    """The connection, and the first address that worked. Raises Unmet, Disconnected."""
     seen: dict[str, str] = {}
     began_again = False
     while time.monotonic() < until:
@@ -172,7 +172,7 @@ def find_server(addresses: list[str], port: int, word: bytes, until: float) -> t
             try:
                 other = socket.create_connection((address, port), CONNECT_S)
                 if REFUSED in map(seen.get, addresses[:number]) and not began_again:
-                    began_again = True  # it may listen only since the first addresses were tried
+                    began_again = True  # it may have started to listen after the first addresses were tried
                     other.close()
                     break
                 authenticate(other, word)
@@ -183,11 +183,11 @@ def find_server(addresses: list[str], port: int, word: bytes, until: float) -> t
                 seen[address] = problem.strerror or str(problem)
             wait(AGAIN_S)
     tried = ", ".join(f"{address}: {why}" for address, why in seen.items())
-    raise Unmet(f"it cannot be reached on port {port} ({tried or 'no address is known'})")
+    raise NotConnected(f"it cannot be reached on port {port} ({tried or 'no address is known'})")
 
 
 def listening_for_silence(other: socket.socket) -> socket.socket:
-    """The same, which ends some seconds after the other node has fallen silent."""
+    """The same socket, which fails some seconds after the other node falls silent."""
     other.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in SILENT:
         other.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -195,7 +195,7 @@ def listening_for_silence(other: socket.socket) -> socket.socket:
 
 
 def listens(port: int, user: int | None = None) -> bool:
-    """Whether somebody listens on that port here: this user, where that is asked."""
+    """Whether somebody listens on that local port; optionally only this user."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError), open(table) as rows:
             for row in rows:
@@ -206,7 +206,7 @@ def listens(port: int, user: int | None = None) -> bool:
 
 
 def addresses() -> list[str]:
-    """Of this node: first where it was logged in to, then those of its default route, then others."""
+    """This node's addresses: first the one used to log in, then those of the default route, then others."""
     data = os.environ.get("SSH_CONNECTION", "").split()
     names = sorted((name for _, name in socket.if_nameindex()), key=lambda name: name not in default_route())
     own = [ipv4_of(name) for name in names if not name.startswith(NO_NETWORK)]
@@ -216,7 +216,7 @@ def addresses() -> list[str]:
 
 
 def ipv4_of(interface: str) -> str:
-    """The address of an interface; empty where it has none."""
+    """The address of an interface; empty if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
             data = fcntl.ioctl(asking.fileno(), IPV4_OF, struct.pack("256s", interface.encode()))
@@ -240,7 +240,7 @@ def ipv6() -> list[str]:
 
 
 def default_route() -> list[str]:
-    """The interfaces that it goes through."""
+    """The interfaces of the default route."""
     try:
         with open("/proc/net/route") as table:
             return [words[0] for words in map(str.split, table) if words[1] == "00000000"]

@@ -1,4 +1,4 @@
-"""Ranks, or two ends, as steps of one Slurm job that has all the nodes: each round is one visit to the submit host."""
+"""Runs ranks, or two ends, as steps of one Slurm job with all the nodes: each round is one visit to the submit host."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ _TRAVELS = (
     FOLDER / "allocation.py",
     FOLDER / "on_submit_host.py",
 )
-_TEXT = "@TEXT@"  # on_submit_host puts a node's program in its place
-ONLY_THE_FIRST: Mapping[str, Any] = {"mpi": ranks.NONE, "others_s": 0}  # of the ranks does anything
+_TEXT = "@TEXT@"  # on_submit_host replaces it with a node's program
+ONLY_THE_FIRST: Mapping[str, Any] = {"mpi": ranks.NONE, "others_s": 0}  # settings until ranks are needed
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The job with the nodes; `addresses` are by which names or addresses a node is reached from others.
+    """The job with the nodes; `addresses` are the names or addresses by which a node is reached from others.
 
-    `mpi` is how the ranks of its steps find each other, of what Slurm has for that.
+    `mpi` is how ranks find each other, among the types that Slurm supports.
     """
 
     job: str
@@ -73,14 +73,14 @@ class Reserved:
 
 @dataclass(slots=True)
 class BySrun:
-    """Measures in one job: that of `slurm:job:ID`, or one of its own for all the nodes of the cluster."""
+    """Measures in one job: that of `slurm:job:ID`, or its own for all the nodes of the cluster."""
 
     campaign: MeterCampaign
     _name: str = field(default_factory=lambda: f"clusterproof-{new_nonce()}")
     _reserved: Reserved | None = None
 
     def measure(self, together: Sequence[PairOrGroup], measured: Measured) -> None:
-        """Measure all these at the same time. Raises Unusable where Slurm gives no node at all."""
+        """Measure all these at the same time. Raises Unusable if Slurm allocates no node at all."""
         reserved = self._reserved = self._reserved or self._reserve()
         turns = {}
         for number, each in enumerate(together):
@@ -103,12 +103,12 @@ class BySrun:
         for key, (each, run) in turns.items():
             try:
                 reading = self._reading(key, each, run, answered, node_nonce)
-            except Exception as problem:  # a fault of ours, or of a meter's, costs one measurement
+            except Exception as problem:  # a bug of ours or of a meter costs one measurement
                 reading = Reading(problem=printable(f"{type(problem).__name__}: {problem}"))
             measured(each, typed(self.campaign, reading, self._launch_by_hand(each, reserved), each))
 
     def close(self) -> None:
-        """Give the nodes back."""
+        """Release the nodes."""
         reserved, self._reserved = self._reserved, None
         if reserved and reserved.is_ours:
             self._ask({"do": "release", "job": reserved.job}, ASK_S)
@@ -130,7 +130,7 @@ class BySrun:
         return shlex.split(self._settings.get("srun_options", ""))
 
     def _reserve(self) -> Reserved:
-        """The job that has the nodes. Raises Unusable."""
+        """Find or start the job that has the nodes. Raises Unusable."""
         wait_s = float(self._settings.get("slurm_wait") or WAIT_S)
         name = self.campaign.cluster.name
         request = {
@@ -178,7 +178,7 @@ class BySrun:
         }
 
     def _steps(self, key: str, nodes: PairOrGroup, run: str, reserved: Reserved) -> list[dict[str, object]]:
-        """The steps of one pair or group, each with those that clean up where it has failed."""
+        """The steps of one pair or group, each with its cleanup steps in case of failure."""
         campaign = self.campaign
         cleanups = {
             node: _step(f"{key}.{node}", [node], visit={"clean_up": [run]}, deadline_s=CLEANUP_S) for node in nodes
@@ -197,7 +197,7 @@ class BySrun:
         ]
 
     def _reading(self, key: str, nodes: PairOrGroup, run: str, answered: Mapping[str, Any], nonce: str) -> Reading:
-        """What the steps of one pair or group brought; a node on which nothing can be started any more is at fault."""
+        """The reading from the steps of one pair or group; a node on which nothing starts any more is at fault."""
         cleaned = {node: _answer(answered["cleaned"].get(f"{key}.{node}"), nonce) for node in nodes}
         if self.campaign.meter.is_collective:
             output = output_of(answered["steps"][key])
@@ -206,7 +206,7 @@ class BySrun:
             reading = replace(reading, seconds=reading.seconds or output.seconds)
             if reading.failure is Failure.APART and self._reserved:
                 reading = with_advice(reading, ranks.advice(self._reserved.mpi, self._reserved.has_mpi))
-            own = "\n".join(map(str, answered["steps"][key]["own"]))  # a rank that says so is no evidence of it
+            own = "\n".join(map(str, answered["steps"][key]["own"]))  # the same text from a rank is no evidence
             if self._reserved and ranks.is_without_library(self._reserved.mpi, own, list(nodes)):
                 advice = ranks.advice_without_library(self._reserved.has_mpi)
                 return Reading(problem=f"srun started no rank: {advice}", seconds=output.seconds)
@@ -226,7 +226,7 @@ class BySrun:
         return silenced(reading, silent, nodes)
 
     def _launch_by_hand(self, together: PairOrGroup, reserved: Reserved) -> str:
-        """How a person starts the ranks of a pair or group: in the same job, where that is not given back."""
+        """How a person starts the ranks of a pair or group: in the same job, if it continues to exist."""
         ranks = self.campaign.settings.ranks_per_node or 1
         job = [] if reserved.is_ours else [f"--jobid={reserved.job}", "--overlap"]
         names = tuple(together)
@@ -235,11 +235,11 @@ class BySrun:
         return shlex.join(["srun", *job, *nodes, *tasks, *self._options])
 
     def _called(self, nodes: PairOrGroup) -> dict[str, Sequence[str]]:
-        """By what other names the nodes go."""
+        """The nodes' other names."""
         return {node: self._reserved.addresses.get(node, ()) if self._reserved else () for node in nodes}
 
     def _ask(self, request: Mapping[str, object], timeout_s: float) -> dict[str, Any]:
-        """What the submit host answers to one request. Raises Unusable."""
+        """Send one request to the submit host. Raises Unusable."""
         host = submit_host(self._settings)
         nonce = new_nonce()
         text = packed(joined(_TRAVELS) + f"\nmain({dict(request)!r}, *sys.argv[1:3])\n")
@@ -249,7 +249,7 @@ class BySrun:
 
 
 def srun(campaign: MeterCampaign) -> BySrun:
-    """The launcher by Slurm's steps. Raises Unusable for settings that the meter does not take."""
+    """The launcher that uses Slurm steps. Raises Unusable for invalid settings of the meter."""
     check(campaign)
     return BySrun(campaign)
 
@@ -259,7 +259,7 @@ def _step(key: str, nodes: list[str], tasks: int = 1, **more: object) -> dict[st
 
 
 def _answer(step: Mapping[str, Any] | None, nonce: str) -> NodeAnswer | None:
-    """What the program on a node returned in a step; or srun's reason why it did not."""
+    """The answer of the program on a node in a step; or srun's reason for having none."""
     if step is None:
         return None
     answer = read(Answer(str(step["text"]).encode()), nonce)

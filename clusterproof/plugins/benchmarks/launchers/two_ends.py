@@ -1,4 +1,4 @@
-"""Visits the nodes of every pair or group by the cluster's own connection, all side by side; meters of two ends."""
+"""Visits the nodes of each pair or group by the cluster's own connection, all in parallel; for two-ended meters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from clusterproof.plugins.transport import Unusable
 
 @dataclass(frozen=True, slots=True)
 class PairMeasuring:
-    """Of a pair or a group: `run` marks what is started for it, `where` has its nodes' names and addresses."""
+    """A pair or a group: `run` marks its processes, `where` has its nodes' names and addresses."""
 
     campaign: MeterCampaign
     visitor: Visitor
@@ -48,12 +48,12 @@ class PairMeasuring:
 
     @property
     def pair(self) -> Pair:
-        """The pair, where it is one: two ends are for no more."""
+        """The pair; two-ended meters take no larger groups."""
         assert isinstance(self.together, Pair)
         return self.together
 
     def visit(self, node: str, request: Mapping[str, object], timeout_s: float) -> NodeAnswer:
-        """Send one request to one of its nodes. Never raises: a connection that fails has not reached the node."""
+        """Send one request to one of its nodes. Never raises: a failed connection means the node was not reached."""
         try:
             return self.visitor.visit(self.campaign.target(node), {**request, "run": self.run}, timeout_s)
         except (Unusable, InventoryError) as problem:
@@ -62,7 +62,7 @@ class PairMeasuring:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a turn brought, and the nodes that have not said that nothing is left on them."""
+    """The result of a measurement, and the nodes that did not confirm their cleanup."""
 
     reading: Reading
     to_clean_up: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class OverNodes:
-    """Measures by visiting nodes; `take` is how one pair or group is measured."""
+    """Measures by visiting nodes; `take` measures one pair or group."""
 
     campaign: MeterCampaign
     take: Callable[[PairMeasuring], Outcome]
@@ -100,7 +100,7 @@ class OverNodes:
         side_by_side([lambda turn=turn: measured(turn.together, self._reading_of(turn)) for turn in turns])  # type: ignore[misc]
 
     def close(self) -> None:
-        """End what still runs: after an interruption."""
+        """End what still runs after an interruption."""
         running, self._running = dict(self._running), {}
         targets = {node: self.campaign.target(node) for group in running.values() for node in group}
         if targets:
@@ -120,7 +120,7 @@ class OverNodes:
         self._running[turn.run] = turn.together
         try:
             outcome = self.take(turn)
-        except Exception as problem:  # a fault of ours, or of a meter's, costs one measurement
+        except Exception as problem:  # a bug of ours or of a meter costs one measurement
             outcome = Outcome(Reading(problem=f"{type(problem).__name__}: {problem}"), tuple(turn.together))
         seconds = round(time.monotonic() - started, 3)
         reading = replace(outcome.reading, seconds=outcome.reading.seconds or seconds)
@@ -129,7 +129,7 @@ class OverNodes:
         return reading if reading.has_succeeded else _with(reading, cleaned, turn.together)
 
     def _clean_up(self, targets: list[Target], run: str) -> dict[str, NodeAnswer]:
-        """End what a run has left; nodes that do not answer are asked again what they are, before the next run."""
+        """End a run's leftovers; nodes that do not answer are probed again before the next run."""
         if not targets:
             return {}
         try:
@@ -143,7 +143,7 @@ class OverNodes:
 
 
 def _with(reading: Reading, cleaned: Mapping[str, NodeAnswer], nodes: PairOrGroup) -> Reading:
-    """A failure with what the cleanup saw: the nodes that are silent, and what could not be ended on others."""
+    """A failure with the cleanup's results: silent nodes, and processes that could not be killed on others."""
     if not reading.culprit:
         reading = silenced(reading, {node: answer for node, answer in cleaned.items() if answer.unreached}, nodes)
     stuck = [
@@ -153,7 +153,7 @@ def _with(reading: Reading, cleaned: Mapping[str, NodeAnswer], nodes: PairOrGrou
 
 
 def side_by_side(calls: Sequence[Callable[[], None]]) -> None:
-    """Make all these calls at the same time, and wait. Threads are daemons: an interruption does not wait for them."""
+    """Make all these calls in parallel, and wait. Threads are daemons: an interruption does not wait for them."""
     threads = [threading.Thread(target=call, daemon=True) for call in calls]
     for thread in threads:
         thread.start()
@@ -161,23 +161,23 @@ def side_by_side(calls: Sequence[Callable[[], None]]) -> None:
         thread.join()
 
 
-ADDRESS = "clusterproofaddress"  # in the client's command: the address is known only once it was tried
-PORTS = range(20_000, 30_000, 2)  # below those that a kernel gives by itself
-MEET_S = 15.0  # beside two log-ins
-ATTEMPTS = 3  # at ports that nobody else uses
-GRACE_S = 5.0  # for the second end, once the first has reported that the run failed
+ADDRESS = "clusterproofaddress"  # placeholder in the client's command: the address is only known after trying
+PORTS = range(20_000, 30_000, 2)  # below the ephemeral ports
+MEET_S = 15.0  # in addition to two logins
+ATTEMPTS = 3  # with different ports
+GRACE_S = 5.0  # for the second end, once the first has reported a failure
 
 
 @dataclass(frozen=True, slots=True)
 class EndRequests:
-    """The requests of one pair: of the node that serves, and of the other."""
+    """The requests for one pair: to the serving node, and to the other."""
 
     server: Mapping[str, object]
     client: Mapping[str, object]
 
 
 def ends_of(campaign: MeterCampaign, run: str, addresses: tuple[str, ...]) -> EndRequests:
-    """What both nodes are asked to do; `addresses` are those of the server's node."""
+    """The requests for both nodes; `addresses` are those of the server's node."""
     meter, settings = campaign.meter, campaign.settings
     assert meter.server
     assert meter.client
@@ -185,7 +185,7 @@ def ends_of(campaign: MeterCampaign, run: str, addresses: tuple[str, ...]) -> En
     timeout_s = min(campaign.run_s, MEET_S + 2 * campaign.limits.connect_s)
     common = {"run": run, "deadline_s": campaign.run_s, "most_bytes": MAX_BYTES}
     ports = {"rendezvous_port": rendezvous_port, "port": rendezvous_port + 1}
-    word = secrets.token_hex(16)  # both know it
+    word = secrets.token_hex(16)  # the shared secret
     rendezvous = {**ports, "timeout_s": timeout_s, "word": word}
     searches = {"addresses": list(addresses), "stands_for_address": ADDRESS}
     environment = {**settings.environment, SECRET: word}
@@ -198,7 +198,7 @@ def ends_of(campaign: MeterCampaign, run: str, addresses: tuple[str, ...]) -> En
 
 
 def reading_of(campaign: MeterCampaign, pair: Pair, server: NodeAnswer, client: NodeAnswer) -> Reading:
-    """The answers of both ends as one measurement; where an end is at fault, it is named."""
+    """Both ends' answers as one measurement; names the end at fault, if any."""
     a, b = pair
     silent = {node: answer for node, answer in ((a, server), (b, client)) if answer.unreached}
     if silent:
@@ -221,7 +221,7 @@ def reading_of(campaign: MeterCampaign, pair: Pair, server: NodeAnswer, client: 
 
 
 def ssh(campaign: MeterCampaign) -> OverNodes:
-    """The launcher for meters of two ends. Raises Unusable for another meter."""
+    """The launcher for two-ended meters. Raises Unusable for another meter."""
     if not (campaign.meter.server and campaign.meter.client):
         raise Unusable(f"{campaign.meter.name} needs ranks; expected the launcher mpirun or srun for it, and not ssh")
     check(campaign)
@@ -240,7 +240,7 @@ def two_ends(turn: PairMeasuring) -> Outcome:
 
 
 def _visited(turn: PairMeasuring, requests: EndRequests) -> Mapping[str, NodeAnswer]:
-    """The answers of both nodes. An end that is silent after the other has reported a failure is not waited for."""
+    """Both nodes' answers. After one end has reported a failure, a silent other end is not waited for."""
     answers: SimpleQueue[tuple[str, NodeAnswer]] = SimpleQueue()
     request_of = {turn.pair.a: requests.server, turn.pair.b: requests.client}
     timeout_s = turn.campaign.run_s + ENDS_S

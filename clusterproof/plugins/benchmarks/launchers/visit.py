@@ -1,4 +1,4 @@
-"""One node visited for a launcher: `on_node` is sent there, and its answer is read strictly."""
+"""Visits one node for a launcher: sends `on_node` there, and parses its answer strictly."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.evidence.pairs import Failure, Pair, Reading
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
 
-ENDS_S = 15.0  # beside a run's deadline: to end what runs, and to report
+ENDS_S = 15.0  # in addition to a run's deadline: to end what runs, and to report
 CLEANUP_S = 10.0
 CLEANUP_CONNECT_S = 5.0
 MAX_BYTES = 128 * 1024  # of a command's output: its head and its tail
 NO_FAULT_OF_NODES = (Unreached.BUSY, Unreached.REMOVED, Unreached.API, Unreached.THROTTLED, Unreached.NO_IMAGE)
-ASK: Mapping[str, object] = {}  # a request for nothing but what the node is
+ASK: Mapping[str, object] = {}  # a request for only the node's properties
 TRAVELS = (
     PLUGINS / "agent" / "pattern.py",
     PLUGINS / "agent" / "sending.py",
@@ -31,10 +31,10 @@ TRAVELS = (
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """What a node answered; `unreached` says why it did not, and `is_at_fault` that it should have.
+    """A node's answer; `unreached` says why there is none, and `is_at_fault` that there should be one.
 
-    `unmet` is what it saw of the other node where they did not meet, `is_port_taken` that a port of its own was not to
-    be had, and `is_lost` that the other fell silent.
+    `unmet` is what it observed of the other node if they did not meet, `is_port_taken` that a local port was in use,
+    and `is_lost` that the other node fell silent.
     """
 
     unreached: str = ""
@@ -50,7 +50,7 @@ class NodeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Visits nodes by one connection."""
+    """Visits nodes through one connection."""
 
     connection: Connection
     limits: Limits
@@ -75,7 +75,7 @@ class Visitor:
         self.connection.run(targets, program, limits, lambda target, answer: on_answer(target, read(answer, nonce)))
 
     def clean_up(self, targets: Sequence[Target], runs: Sequence[str]) -> dict[str, NodeAnswer]:
-        """End what is left of these runs on these nodes. Raises Unusable."""
+        """Kill what is left of these runs on these nodes. Raises Unusable."""
         if self.connection.leave(targets):
             return {}
         answers: dict[str, NodeAnswer] = {}
@@ -93,7 +93,7 @@ def node_program(request: Mapping[str, object], nonce: str, on_stdin: bool) -> P
 
 
 def read(answer: Answer, nonce: str) -> NodeAnswer:
-    """What an answer says. Never raises: what cannot be understood is a node that was not reached."""
+    """Parse an answer. Never raises: a node whose answer is invalid counts as not reached."""
     try:
         return _node_answer(unpacked(answer.output, nonce))
     except FrameError as problem:
@@ -135,7 +135,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def not_reached(answers: Mapping[str, NodeAnswer], how: str = "was not reached") -> Reading:
-    """The measurement of a pair or group of which these nodes did not answer; one alone is at fault, if it should."""
+    """The reading of a pair or group some of whose nodes did not answer; a single one is at fault if it should have."""
     problem = ", ".join(f"{node} {how}: {answer.unreached}" for node, answer in answers.items())
     failure = failure_of(answers.values())
     culprit = next(iter(answers)) if len(answers) == 1 and not failure else ""
@@ -143,14 +143,14 @@ def not_reached(answers: Mapping[str, NodeAnswer], how: str = "was not reached")
 
 
 def failure_of(answers: Iterable[NodeAnswer]) -> Failure | None:
-    """The kind of failure where these are the answers of nodes that were not reached."""
+    """The kind of failure for these answers of nodes that were not reached."""
     return None if all(answer.is_at_fault for answer in answers) else Failure.NOT_AT_FAULT
 
 
 def silenced(reading: Reading, silent: Mapping[str, NodeAnswer], nodes: PairOrGroup) -> Reading:
-    """A failure with the nodes that are silent since, and why: one of a pair is at fault, whatever programs say.
+    """A failure plus the nodes that fell silent, and why: one of a pair is at fault, whatever programs say.
 
-    Of a group nobody is: that many are cleaned up at once that one may only be late.
+    In a group nobody is: so many are cleaned up at once that one may just be late.
     """
     if reading.has_succeeded or not silent:
         return reading
@@ -163,13 +163,13 @@ def silenced(reading: Reading, silent: Mapping[str, NodeAnswer], nodes: PairOrGr
 
 @dataclass(slots=True)
 class NodeAddresses:
-    """What nodes are and by which addresses others reach them, asked of each once."""
+    """The properties of nodes and the addresses by which others reach them, requested once each."""
 
     visitor: Visitor
     answers: dict[str, NodeAnswer] = field(default_factory=dict)
 
     def learn(self, targets: Sequence[Target]) -> dict[str, NodeAnswer]:
-        """Ask those that are not known yet; what those answer that cannot be asked. Raises Unusable."""
+        """Ask the nodes that are not yet known; returns the answers of those that failed. Raises Unusable."""
         why_not: dict[str, NodeAnswer] = {}
 
         def learned(target: Target, answer: NodeAnswer) -> None:
@@ -184,5 +184,5 @@ class NodeAddresses:
         return why_not
 
     def forget(self, node: str) -> None:
-        """Ask it again next time: it may have gone, or be another."""
+        """Ask it again next time: it may be gone, or have been replaced."""
         self.answers.pop(node, None)

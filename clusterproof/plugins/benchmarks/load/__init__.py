@@ -1,1 +1,1 @@
-"""What loads a node and measures it: a function for each collector (`FUNCTIONS` of options); one runs after another."""
+"""Collectors that load a node and measure it: a function for each (`FUNCTIONS` in options); they run one by one."""

@@ -1,4 +1,4 @@
-"""The second round trip: from nodes that answered to what their hardware did under load."""
+"""The second round trip: puts load on nodes that answered, and collects the measurements."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from clusterproof.plugins.transport.gather import OnAnswer, ask
 T = TypeVar("T")
 PACKAGE = "clusterproof.plugins.benchmarks.load"
 EXACT = "clusterproof.plugins.evidence.exact.on_node"
-PYTORCH_MODULES = {  # what collectors do not import themselves, but the Python that has PyTorch
+PYTORCH_MODULES = {  # not imported by collectors, but needed in the Python that has PyTorch
     "gpu_exact": f"{EXACT}.gpus",
     "exact_collective": f"{EXACT}.collectives",
     "exact_step": f"{EXACT}.steps",
 }
 NOT_BEGUN = (Unreached.BUSY, Unreached.NO_IMAGE, Unreached.API, Unreached.THROTTLED)  # nothing was run on it
-CONNECT_S = 15.0  # beside what the node itself takes
+CONNECT_S = 15.0  # in addition to the node's own time
 
 
 def load(
@@ -34,10 +34,10 @@ def load(
     answered: Mapping[str, NodeEvidence],
     on_answer: OnAnswer,
 ) -> None:
-    """Load every node that has answered; `on_answer` is called with all it has returned since, once for each round.
+    """Load every node that has answered; `on_answer` is called with its merged evidence, once for each round.
 
-    All nodes are loaded at once, but for what they share: there they take turns, each time as many as ever. Where the
-    devices of nodes are given out, they are asked for; file systems are the nodes' own.
+    All nodes are loaded at once, except that they take turns at what they share, always as many at a time. Where
+    devices are allocated, they are requested; file systems are not.
     """
     known = dict(answered)
     with_devices = connection.under_load()
@@ -63,7 +63,7 @@ def load(
 
 
 def rounds(collectors: frozenset[str], targets: Sequence[T], at_once: int) -> Iterator[tuple[list[str], Sequence[T]]]:
-    """The collectors in their order with the nodes that run them at once, round by round."""
+    """The collectors in order with the nodes that run them at once, round by round."""
     alone = [collector for collector in SECONDS if collector in collectors and collector != TAKES_TURNS]
     if alone and targets:
         yield alone, targets
@@ -73,7 +73,7 @@ def rounds(collectors: frozenset[str], targets: Sequence[T], at_once: int) -> It
 
 
 def merged(before: NodeEvidence, evidence: NodeEvidence, collectors: Iterable[str]) -> NodeEvidence:
-    """What a node returned before, and the results of its load; for a node lost meanwhile, that it was."""
+    """A node's earlier evidence with the results of its load, or that it was lost meanwhile."""
     if not evidence.unreached:
         return replace(before, collectors={**before.collectors, **evidence.collectors})
     reason = evidence.unreached.value.replace("_", " ")
@@ -84,7 +84,7 @@ def merged(before: NodeEvidence, evidence: NodeEvidence, collectors: Iterable[st
 
 
 def without(before: NodeEvidence, collectors: Iterable[str], why: Collected) -> NodeEvidence:
-    """What a node returned before, and why there are no results of its load."""
+    """A node's earlier evidence, with the reason why there are no load results."""
     return replace(before, collectors={**before.collectors, **dict.fromkeys(collectors, why)})
 
 

@@ -1,4 +1,4 @@
-"""Whether GPUs and cores compute right to the last bit: a function for each collector, called like it."""
+"""Tests that GPUs and cores compute exactly: a function for each collector, with its name."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from clusterproof.plugins.benchmarks.load.tool import END_S, NONE, gpu_count
 from clusterproof.plugins.benchmarks.load.torch_python import run_exact, torch_python
 from clusterproof.plugins.evidence.exact.on_node import cores
 
-COLLECTIVE_S = 20.0  # for the rounds; each operation is made once in any case
+COLLECTIVE_S = 20.0  # for the rounds; each operation runs at least once
 STEPS_S = 20.0  # for all steps of one GPU, and their repetition
-CORES_S = 5.0  # for products of matrices on each core; what is in Python alone takes a fourth of it
-MOST_MIB = 2048  # of memory for each core
+CORES_S = 5.0  # for matrix products on each core; the pure-Python part takes a fourth of it
+MOST_MIB = 2048  # of memory per core
 DRIVER = "/sys/module/nvidia/version"
 
 
 def gpu_exact(node: Node) -> object:
-    """What exact products print: of each GPU which types it multiplied, how often, and what was wrong."""
+    """The output of exact products: for each GPU which types it multiplied, how often, and what was wrong."""
     gpus = gpu_count(node)
     if not gpus:
         return NONE
@@ -26,7 +26,7 @@ def gpu_exact(node: Node) -> object:
 
 
 def exact_collective(node: Node) -> object:
-    """What the ranks of collectives of exact integers over NCCL print, one for each GPU."""
+    """The output of exact integer collectives over NCCL, with one rank per GPU."""
     gpus = gpu_count(node)
     if gpus <= 1:
         return NONE if not gpus else {"none": "one GPU exchanges nothing"}
@@ -35,7 +35,7 @@ def exact_collective(node: Node) -> object:
 
 
 def exact_step(node: Node) -> object:
-    """What training steps print that are the same on every GPU of a kind: digests, and what else decides about them."""
+    """The output of training steps that must be identical on GPUs of a kind: digests, and what else affects them."""
     gpus = gpu_count(node)
     if not gpus:
         return NONE
@@ -44,7 +44,7 @@ def exact_step(node: Node) -> object:
 
 
 def cpu_exact(node: Node) -> object:
-    """What the cores answer; without PyTorch their vector units are not tested, and it is said why."""
+    """The cores' results; without PyTorch their vector units are not tested, and the reason is reported."""
     settings = {"kinds": node.settings["exact_kinds"], "budget_s": CORES_S, "most_mib": MOST_MIB}
     timeout_s = node.collector_s - END_S
     try:

@@ -1,4 +1,4 @@
-"""How fast GPUs copy and multiply: PyTorch, or nvbandwidth; a function for each collector, called like it."""
+"""GPU copy and matrix speed, with PyTorch or nvbandwidth: a function for each collector, with its name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TESTS = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce", "device_to_devi
 
 
 def gpu_bandwidth(node: Node) -> object:
-    """What copies print, one GPU after another: of nvbandwidth, or of PyTorch without it."""
+    """The output of copies, one GPU after another: of nvbandwidth, or else of PyTorch."""
     gpus = gpu_count(node)
     if not gpus:
         return NONE
@@ -25,7 +25,7 @@ def gpu_bandwidth(node: Node) -> object:
 
 
 def copied_by_torch(node: Node, without: str) -> dict[str, object]:
-    """What PyTorch's copies print. Raises Absent, where the node has neither."""
+    """The output of PyTorch's copies. Raises Absent if the node has neither."""
     try:
         python = torch_python(node)
     except Absent as absent:
@@ -34,7 +34,7 @@ def copied_by_torch(node: Node, without: str) -> dict[str, object]:
 
 
 def gpu_gemm(node: Node) -> object:
-    """What matrix products print, of all GPUs at once."""
+    """The output of matrix products on all GPUs at once."""
     gpus = gpu_count(node)
     if not gpus:
         return NONE

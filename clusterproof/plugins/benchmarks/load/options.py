@@ -1,4 +1,4 @@
-"""Which collectors load the hardware, how long each may take, and what the user may choose of them."""
+"""The collectors that load the hardware, their time limits, and the user's options for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from clusterproof.plugins.agent.program import END_S, SEND_S
 from clusterproof.plugins.catalog import exact_kinds_setting
 
-# Seconds for each, in the order in which a node runs them. DCGM wants GPUs at rest, and products heat them.
+# Seconds for each, in the order in which a node runs them. DCGM needs idle GPUs, and matrix products heat them.
 SECONDS: Mapping[str, float] = {
     "dcgm_diag": 900.0,
     "gpu_bandwidth": 300.0,
@@ -25,11 +25,11 @@ SECONDS: Mapping[str, float] = {
     "fs_bandwidth": 120.0,
 }
 DCGM_SECONDS: Mapping[int, float] = {1: 180.0, 2: 900.0, 3: 2400.0, 4: 9000.0}
-EXACT_S = 60.0  # of them for the products themselves
-STRESS = "stress_ng"  # the user says for how long, beside what it has here
-TAKES_TURNS = "fs_bandwidth"  # nodes share what it measures: few of them at a time
+EXACT_S = 60.0  # the part of it spent on the products themselves
+STRESS = "stress_ng"  # the user sets its duration, added to the time here
+TAKES_TURNS = "fs_bandwidth"  # measures what nodes share: only few of them run at a time
 COLLECTORS = frozenset(SECONDS)
-# Where each is, as MODULE:FUNCTION of this package.
+# The function of each, as MODULE:FUNCTION of this package.
 FUNCTIONS: Mapping[str, str] = {
     **{name: f"programs:{name}" for name in ("dcgm_diag", "node_busbw", "nccom", "efa_loopback", "fs_bandwidth")},
     **{name: f"gpu_speed:{name}" for name in ("gpu_bandwidth", "gpu_gemm")},
@@ -40,21 +40,21 @@ FUNCTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How nodes are loaded; 0, empty and None mean the table's own."""
+    """How nodes are loaded; 0, empty and None mean the default."""
 
     host_root: str = "/"
     sudo: bool = False
     dcgm_level: int = 2
-    dcgm_parameters: str = ""  # what dcgmi takes after -p
+    dcgm_parameters: str = ""  # argument of dcgmi's -p
     seconds: Mapping[str, float] = field(default_factory=dict)  # by collector; "" for all of them
-    folders: str = ""  # of the nodes, with `:` between, where the programs lie
-    torch_python: str = ""  # of the nodes
-    fs_folder: str = ""  # of the nodes: scratch files are written there and removed
+    folders: str = ""  # on the nodes, separated by `:`, that contain the programs
+    torch_python: str = ""  # on the nodes
+    fs_folder: str = ""  # on the nodes: scratch files are written there and removed
     fs_mib: int = 4096
     fs_at_once: int = 4  # nodes
     exact_s: float = EXACT_S  # for exact products on GPUs
     stress_s: int = 0  # for stress-ng
-    max_answer_chars: int = 0  # characters of an answer that its connection carries; 0: all
+    max_answer_chars: int = 0  # characters of an answer that its connection carries; 0: unlimited
 
     def deadline_s(self, collector: str) -> float:
         """Seconds for one collector on one node."""
@@ -64,11 +64,11 @@ class LoadOptions:
         return self.seconds.get(collector) or self.seconds.get("") or own
 
     def whole_s(self, collectors: Iterable[str]) -> float:
-        """Seconds on the node for these, one after another, sending included."""
+        """Seconds on the node for these, one after another, including sending."""
         return sum(self.deadline_s(collector) + END_S for collector in collectors) + SEND_S
 
     def requested(self, collectors: Iterable[str]) -> frozenset[str]:
-        """Those of the collectors that load the hardware, without those for which no folder and no time is named."""
+        """Those collectors that load the hardware, except those that lack a required folder or duration."""
         chosen = {TAKES_TURNS: self.fs_folder, STRESS: self.stress_s}
         return frozenset(collectors) & COLLECTORS - {name for name, choice in chosen.items() if not choice}
 
@@ -89,14 +89,14 @@ class LoadOptions:
         return {name: value for name, value in values.items() if value}
 
 
-MAX_PARAMETERS, MAX_PARAMETER_CHARS = 100, 99  # DCGM 3 keeps so many, and no longer ones; DCGM 4 longer ones too
+MAX_PARAMETERS, MAX_PARAMETER_CHARS = 100, 99  # DCGM 3's limits; DCGM 4 allows longer ones
 _PARAMETER = re.compile(r"(?P<name>[A-Za-z]\w*(?:\.[A-Za-z]\w*){1,2})=(?P<value>[\w.,:/+-]+)", re.ASCII)
 DURATION = ".test_duration"
-BESIDE_S = 30  # what a measurement takes beside the time that it is asked to take
+BESIDE_S = 30  # overhead of a measurement beyond its requested duration
 
 
 def dcgm_parameters(text: str) -> dict[str, str]:
-    """What `dcgmi diag -p` is to set: `pcie.test_duration` by its value. Raises ValueError with what is wrong."""
+    """Parse what `dcgmi diag -p` should set: `pcie.test_duration` to its value. Raises ValueError with the error."""
     parameters: dict[str, str] = {}
     for word in text.split(";") if text else ():
         match = _PARAMETER.fullmatch(word)
@@ -113,7 +113,7 @@ def dcgm_parameters(text: str) -> dict[str, str]:
 
 
 def dcgm_tests_s(parameters: Mapping[str, str]) -> float:
-    """The seconds that tests of DCGM are to take together by these parameters. Raises ValueError."""
+    """The total seconds of DCGM's tests with these parameters. Raises ValueError."""
     whole_s = 0.0
     for name, value in parameters.items():
         if name.endswith(DURATION):
@@ -124,7 +124,7 @@ def dcgm_tests_s(parameters: Mapping[str, str]) -> float:
 
 
 def require_time(level: int, parameters: str, stress_s: int, seconds: Mapping[str, float]) -> None:
-    """Refuse what dcgmi would, and what these deadlines end early. Raises ValueError, which begins with the option."""
+    """Reject what dcgmi would reject, and what these deadlines cut short. Raises ValueError naming the option."""
     given = LoadOptions(dcgm_level=level, stress_s=stress_s, seconds=seconds)
     try:
         tests_s = dcgm_tests_s(dcgm_parameters(parameters))

@@ -1,7 +1,7 @@
-"""Programs that measure a node, run as they are: a function for each collector, called like it.
+"""Standard programs that measure a node: a function for each collector, with its name.
 
-`fi_pingpong` sends a message through each EFA device and back to this node, with shared memory switched off. `fio`
-writes to and reads from a folder that the user names, past the node's own cache.
+`fi_pingpong` sends a message through each EFA device back to the same node, with shared memory switched off. `fio`
+writes to and reads from a folder that the user names, bypassing the node's own cache.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from clusterproof.plugins.benchmarks.load.tool import (
     output_of,
 )
 
-NCCL_SIZES = ("-b", "1G", "-e", "8G", "-f", "2")  # nccl-tests lowers the last one itself where memory is short
+NCCL_SIZES = ("-b", "1G", "-e", "8G", "-f", "2")  # nccl-tests lowers the maximum itself if memory is short
 NEURON_DEVICES = "/sys/devices/virtual/neuron_device"
 NEURON_LS_S = 30.0
 NEURON_SIZES = ("--minbytes", "1kb", "--maxbytes", "1gb", "--stepfactor", "4", "--datatype", "fp32", "--check")
 
 
 def dcgm_diag(node: Node) -> object:
-    """What `dcgmi diag -j` prints, at the level and with the parameters that the user chooses.
+    """The output of `dcgmi diag -j`, at the level and with the parameters that the user chooses.
 
-    One that hangs is asked to end first: the work is done by DCGM's host engine.
+    At its deadline it gets SIGINT first: the work is done by DCGM's host engine.
     """
     if not gpu_count(node):
         return NONE
@@ -49,7 +49,7 @@ def dcgm_diag(node: Node) -> object:
 
 
 def node_busbw(node: Node) -> object:
-    """What `all_reduce_perf` prints over the GPUs of this node alone: one process, every GPU, results compared."""
+    """The output of `all_reduce_perf` on this node's GPUs: one process, every GPU, results compared."""
     gpus = gpu_count(node)
     if not gpus:
         return NONE
@@ -60,14 +60,14 @@ def node_busbw(node: Node) -> object:
 
 
 def nccom(node: Node) -> object:
-    """What `nccom-test` prints of an all-reduce over every NeuronCore of this node."""
+    """The output of `nccom-test` for an all-reduce over all NeuronCores of this node."""
     if not node.names(NEURON_DEVICES):
         return {"none": "no Neuron device"}
     return measured(node, "nccom-test", "-r", str(cores(node)), *NEURON_SIZES, "allr")
 
 
 def cores(node: Node) -> int:
-    """The cores as neuron-ls counts them: logical ones, where the runtime joins physical ones. Raises Broke."""
+    """The number of cores in neuron-ls: logical ones if the runtime combines physical ones. Raises Broke."""
     data = document_in(measured(node, "neuron-ls", "-j", timeout_s=NEURON_LS_S), "[")
     devices = [device for device in data if isinstance(device, dict)] if isinstance(data, list) else []
     count = sum(int(device["nc_count"]) for device in devices if isinstance(device.get("nc_count"), int))
@@ -78,19 +78,19 @@ def cores(node: Node) -> int:
 
 INFO = ("fi_info", "-p", "efa", "-t", "FI_EP_RDM")
 EXCHANGE = ("fi_pingpong", "-e", "rdm", "-p", "efa", "-I", "200", "-S", "1048576")
-ON_THE_DEVICE = {"FI_EFA_ENABLE_SHM_TRANSFER": "0"}  # else a message to the same host never reaches it
-OWN = ("/opt/amazon/efa/bin",)  # before the distribution's libfabric, which need not know EFA
+ON_THE_DEVICE = {"FI_EFA_ENABLE_SHM_TRANSFER": "0"}  # otherwise a message to the same host never reaches the device
+OWN = ("/opt/amazon/efa/bin",)  # before the distribution's libfabric, which may not support EFA
 HERE = "127.0.0.1"
 DOMAIN = re.compile(r"^ *domain: (\S{1,100}) *$", re.MULTILINE)
 INFO_S, LISTEN_S, EXCHANGE_S, LINGER_S = 20.0, 3.0, 8.0, 1.0
 LOOK_S = 0.02
-MAX_WORDS = 2000  # of what either end prints
+MAX_WORDS = 2000  # of the output of either end
 MAX_DOMAINS = 64
 LISTENING = "0A"  # in /proc/net/tcp
 
 
 def efa_loopback(node: Node) -> object:
-    """What the two ends print, domain by domain."""
+    """The output of both ends, by domain."""
     own = (*folders(node), *OWN)
     program = find(node, "fi_pingpong", own, named(node))
     data = output_of(node, INFO, find(node, "fi_info", own, named(node)), INFO_S)
@@ -102,7 +102,7 @@ def efa_loopback(node: Node) -> object:
 
 
 def exchanged(node: Node, program: str, domain: str) -> dict[str, object]:
-    """One exchange: how the client ended (null: it did not, or there was no server), and what both ends said."""
+    """One exchange: how the client ended (null: it did not, or there was no server), and what both ends printed."""
     words, port = (*EXCHANGE, "-d", domain), free_port()
     variables = {**environment(node), **ON_THE_DEVICE}
     server = Tool(node, *words, "-B", port, program=program, environment=variables)
@@ -114,7 +114,7 @@ def exchanged(node: Node, program: str, domain: str) -> dict[str, object]:
 
 
 def spoken(tool: Tool, timeout_s: float) -> tuple[str, bool]:
-    """What it prints until it ends or is ended, and whether it ended by itself."""
+    """Its output until it exits or is killed, and whether it exited by itself."""
     output = bytearray()
     has_ended = True
     try:
@@ -126,14 +126,14 @@ def spoken(tool: Tool, timeout_s: float) -> tuple[str, bool]:
 
 
 def free_port() -> str:
-    """A TCP port of this node that nobody uses."""
+    """An unused TCP port of this node."""
     with socket.socket() as trial:
         trial.bind((HERE, 0))
         return str(trial.getsockname()[1])
 
 
 def await_listener(server: Tool, port: str) -> bool:
-    """Whether the server listens before it complains; to connect and see would take its only turn."""
+    """Whether the server listens before it prints an error; connecting to find out would use its only turn."""
     until = time.monotonic() + LISTEN_S
     while time.monotonic() < until and not server.speaks():
         if any(listens(table, f":{int(port):04X}") for table in ("/proc/net/tcp", "/proc/net/tcp6")):
@@ -143,7 +143,7 @@ def await_listener(server: Tool, port: str) -> bool:
 
 
 def listens(table: str, port: str) -> bool:
-    """Whether that table of sockets has a listening one of the port."""
+    """Whether that table of sockets has a listener on the port."""
     try:
         with open(table) as rows:
             fields = [row.split() for row in rows]
@@ -153,16 +153,16 @@ def listens(table: str, port: str) -> bool:
 
 
 MIB = 1024 * 1024
-JOBS = 8  # threads of one process: each job of fio that is a process leaves its group, and would outlive its collector
-FILE_MIB = 4096  # that they write together, and then read, at most
-RUN_S = 20  # for writing, and for reading, at most
-FREE = 4  # times the file must fit into what is free: this test is not to fill a file system
+JOBS = 8  # threads of one process: fio's worker processes leave its group, and would outlive the collector
+FILE_MIB = 4096  # maximum that they write together, and then read
+RUN_S = 20  # maximum for writing, and for reading
+FREE = 4  # the file must fit into the free space so many times: this test must not fill a file system
 PLAIN = ("--direct=1", "--ioengine=psync", "--bs=1M", "--thread", "--fallocate=none", "--output-format=json")
 PREFIX = ".clusterproof-"
 
 
 def fs_bandwidth(node: Node) -> object:
-    """Bytes and seconds of a sequential write and of a read of what was written. Raises Absent, Broke."""
+    """Bytes and seconds of a sequential write and of reading it back. Raises Absent, Broke."""
     folder = node.settings["fs_folder"]
     if not os.path.isdir(node.path(folder)):
         raise Absent(f"no folder {folder}")
@@ -180,7 +180,7 @@ def fs_bandwidth(node: Node) -> object:
 
 
 def require_space(node: Node, folder: str, size_mib: int) -> None:
-    """Write nothing where little is free. Raises Broke."""
+    """Write nothing if little space is free. Raises Broke."""
     space = os.statvfs(node.path(folder))
     free_mib = space.f_bavail * space.f_frsize // MIB
     needed_mib = FREE * JOBS * size_mib
@@ -189,7 +189,7 @@ def require_space(node: Node, folder: str, size_mib: int) -> None:
 
 
 def phase(node: Node, path: str, direction: str, size_mib: int, apart_mib: int = 0) -> list[dict[str, int]]:
-    """What each job of a run of fio did. Raises Absent, Broke, TimedOut."""
+    """The results of each job of a fio run. Raises Absent, Broke, TimedOut."""
     words: tuple[str, ...] = (f"--name={direction}", f"--filename={path}", f"--rw={direction}", f"--size={size_mib}M")
     apart = f"--offset_increment={apart_mib or size_mib}M"
     flush = ("--end_fsync=1",) if direction == "write" else ()
@@ -205,15 +205,15 @@ def phase(node: Node, path: str, direction: str, size_mib: int, apart_mib: int =
 
 
 def total(jobs: list[dict[str, int]]) -> dict[str, object]:
-    """All bytes, and the seconds of the job that took longest."""
+    """The total bytes, and the seconds of the slowest job."""
     return {"bytes": sum(job["bytes"] for job in jobs), "seconds": max(job["ms"] for job in jobs) / 1000}
 
 
 @contextlib.contextmanager
 def scratch_file(folder: str) -> Iterator[str]:
-    """A new file in a folder, only for this user, as its path. Raises OSError.
+    """Create a file in a folder, readable only by this user, and yield its path. Raises OSError.
 
-    Removed at the end by this process, or, where it is killed first, by another that waits for just that.
+    It is removed at the end by this process, or if that is killed, by another that waits for this.
     """
     path = os.path.join(folder, PREFIX + secrets.token_hex(6))
     lifeline = watched(path)
@@ -227,10 +227,10 @@ def scratch_file(folder: str) -> Iterator[str]:
 
 
 def watched(path: str) -> int:
-    """Have a path removed as soon as the descriptor that this returns is closed, by whatever end of its holders."""
+    """Have a path removed as soon as the returned descriptor is closed, however its holders end."""
     waiting, lifeline = os.pipe()
     is_watched, watches = os.pipe()
-    os.set_inheritable(lifeline, True)  # what writes into the file holds on to it too
+    os.set_inheritable(lifeline, True)  # the writing program holds it open too
     if not os.fork():
         try:
             watch(path, waiting, watches)
@@ -244,7 +244,7 @@ def watched(path: str) -> int:
 
 
 def watch(path: str, waiting: int, watches: int) -> None:
-    """Leave the collector's group, which is killed as a whole; wait; remove."""
+    """Leave the collector's group, which is killed as a whole; wait; remove the file."""
     os.setsid()
     signal.alarm(0)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""The runner of the collectors that load the hardware: one after another, for they would disturb one another."""
+"""Runs the collectors that load the hardware one after another, because they would disturb one another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def main(
     nonce: str,
     sudo: str,
 ) -> None:
-    """Answer one request and end this process."""
+    """Answer one request and exit."""
 
     def read(running: list[Running]) -> None:
         for name, (function, collector_s) in collectors.items():

@@ -1,4 +1,4 @@
-"""Cores and a part of the memory under stress-ng, which verifies its results, and what the kernel logs meanwhile."""
+"""Loads cores and part of the memory with stress-ng, which verifies its results, and reads the kernel log."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from clusterproof.plugins.evidence.exact.on_node.cores import available_bytes
 from clusterproof.plugins.evidence.kernel_log.collect_follow import Follower
 
 MIB = 1 << 20
-MEMORY_SHARE = 2  # half of what is available, at most
-EACH_S_MIB, MOST_MIB = 16, 2048  # … of each core: for each second, and at most; more is not gone through in the time
+MEMORY_SHARE = 2  # at most half of what is available
+EACH_S_MIB, MOST_MIB = 16, 2048  # per core: for each second, and at most; more could not be tested in the time
 MAX_LINES = 1000  # of the kernel log
-MAX_READS = 50  # of it, of 2000 records each
+MAX_READS = 50  # of 2000 records each
 
 
 def stress_ng(node: Node) -> object:
-    """What `stress-ng --verify` prints, and the kernel's lines that matter since it began. Raises Absent, Denied.
+    """The output of `stress-ng --verify`, and relevant kernel log lines since its start. Raises Absent, Denied.
 
-    The workers share the memory that it is told of; files it writes none, but wants a folder in which it could.
+    The workers share the configured memory; they write no files, but need a folder in which they could.
     """
     budget_s, cores = int(node.settings["stress_s"]), len(os.sched_getaffinity(0))
     memory_mib = cores * min(available_bytes() // MEMORY_SHARE // cores // MIB, EACH_S_MIB * budget_s, MOST_MIB)
@@ -49,7 +49,7 @@ def stress_ng(node: Node) -> object:
 
 
 def logged(log: Follower) -> dict[str, object]:
-    """The lines that matter, each with its seconds, and how much of the log was lost or could not be read."""
+    """The relevant lines with their times, and how much of the log was lost or unreadable."""
     lines: list[list[object]] = []
     for _ in range(MAX_READS):
         lines += log.lines()

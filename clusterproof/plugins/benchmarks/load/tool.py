@@ -1,4 +1,4 @@
-"""A program that measures: run to its end or its collector's deadline, its output as it is; how many GPUs it loads."""
+"""Runs a measuring program to its end or deadline, with its raw output; and counts the GPUs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from clusterproof.plugins.agent.trust import distrust
 
 MAX_OUTPUT_BYTES = 256 * 1024
 ASK_S = 5.0  # from SIGINT to SIGKILL: dcgmi stops what it has started elsewhere
-END_S = 10.0  # of a collector's time, for ending what runs too long and for reporting it
-FOLDERS = (  # where images for training put what the search path does not name, newest version first
+END_S = 10.0  # of a collector's time, to end what runs too long and report it
+FOLDERS = (  # where training images put what PATH lacks, newest version first
     "/opt/nccl-tests/build",
     "/usr/local/cuda*/efa/test-cuda-*",
     "/usr/local/cuda/bin",
@@ -37,9 +37,9 @@ NONE = {"none": "no NVIDIA GPU"}
 
 
 def measured(node: Node, name: str, *arguments: str, timeout_s: float = 0.0, ask_s: float = 0.0) -> dict[str, object]:
-    """Run a program of the node's: its line, exit status and output. Raises Absent, Denied, TimedOut.
+    """Run a program of the node: its command line, exit status and output. Raises Absent, Denied, TimedOut.
 
-    It has `timeout_s`, or all that is left of the collector's time.
+    It has `timeout_s`, or what is left of the collector's time.
     """
     program = find(node, name, folders(node), named(node))
     return output_of(node, (name, *arguments), program, timeout_s or node.collector_s - END_S - ask_s, ask_s)
@@ -53,7 +53,7 @@ def output_of(
     ask_s: float = 0.0,
     variables: dict[str, str] = {},  # noqa: B006 - only read
 ) -> dict[str, object]:
-    """Run the program that lies there under these words. Raises Denied, TimedOut."""
+    """Run this program with these arguments. Raises Denied, TimedOut."""
     tool = Tool(node, *words, program=program, environment={**environment(node), **variables})
     output = bytearray()
     began = time.monotonic()
@@ -72,29 +72,29 @@ def output_of(
 
 
 def named(node: Node) -> tuple[str, ...]:
-    """The folders of programs that the user names."""
+    """The program folders that the user names."""
     return tuple(folder for folder in node.settings.get("folders", "").split(":") if folder)
 
 
 def folders(node: Node) -> tuple[str, ...]:
-    """Where else a program may lie: the folders of images."""
+    """Further folders of programs: those of images."""
     return tuple(folder for pattern in FOLDERS for folder in matching(node, pattern))
 
 
 def environment(node: Node) -> dict[str, str]:
-    """GPUs are numbered as nvidia-smi does; libraries are where images have them, if nobody else put them there."""
+    """Numbers GPUs as nvidia-smi does; adds images' library folders unless other users could have written to them."""
     found = [folder for pattern in LIBRARIES for folder in matching(node, pattern)]
     libraries = [folder for folder in found if ":" not in folder and not is_doubtful(node, folder)]
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "LD_LIBRARY_PATH": ":".join(libraries)}
 
 
 def matching(node: Node, pattern: str) -> list[str]:
-    """The node's paths of that pattern, the newest version first."""
+    """The node's paths matching that pattern, the newest version first."""
     return sorted((path[len(node.root) :] for path in glob.glob(node.root + pattern)), reverse=True)
 
 
 def is_doubtful(node: Node, path: str) -> bool:
-    """Whether another user could have put there what lies at a path, or nothing does."""
+    """Whether another user could have put a file there, or none exists."""
     try:
         return bool(distrust(path, node.root))
     except OSError:
@@ -102,7 +102,7 @@ def is_doubtful(node: Node, path: str) -> bool:
 
 
 def document_in(ran: dict[str, object], opening: str = "{") -> object:
-    """The JSON object (or list: `[`) that a program printed, warnings around it or not. Raises Broke."""
+    """The JSON object (or list: `[`) in a program's output, despite warnings around it. Raises Broke."""
     text = str(ran["output"])
     try:
         return json.JSONDecoder().raw_decode(text, max(text.find(opening), 0))[0]
@@ -112,14 +112,14 @@ def document_in(ran: dict[str, object], opening: str = "{") -> object:
 
 
 def gpu_count(node: Node) -> int:
-    """The GPUs that were given to this process, by their device files; without those all that the bus has."""
+    """The number of GPUs available to this process, by device files; without those, all on the bus."""
     files = [node.path(f"/dev/{name}") for name in node.names("/dev") if DEVICE.fullmatch(name)]
     given = sum(not _is_denied(file) for file in files)
     return given or sum(1 for address in node.names(BUS) if _is_gpu(node, f"{BUS}/{address}"))
 
 
 def _is_denied(path: str) -> bool:
-    """Whether a device cgroup, or its mode, keeps this process from a device; a broken one was given all the same."""
+    """Whether a device cgroup, or its mode, denies this process a device; a broken one still counts as available."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
     except PermissionError:

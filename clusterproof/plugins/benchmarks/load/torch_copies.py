@@ -1,18 +1,45 @@
-"""Copies between host and GPUs, and between GPUs, in PyTorch. Runs by itself, in a Python that has it."""
+"""Copies between host and GPUs, and between GPUs. A program of its own, for a Python that has PyTorch."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+from typing import Any
 
 BYTES = 256 * 1024 * 1024
 COPIES = 8
 ROUNDS = 5
 
 
+def _run_near(gpu: Any, everywhere: set[int]) -> None:
+    """Run on the CPUs beside a GPU, so that the host's buffer lies in memory beside it too."""
+    os.sched_setaffinity(0, everywhere)
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        address = f"{gpu.pci_domain_id:04x}:{gpu.pci_bus_id:02x}:{gpu.pci_device_id:02x}.0"
+        with open(f"/sys/bus/pci/devices/{address}/local_cpulist") as cpulist:
+            ends = [part.split("-") for part in cpulist.read().strip().split(",")]
+        local = {cpu for end in ends for cpu in range(int(end[0]), int(end[-1]) + 1)}
+        os.sched_setaffinity(0, (local & everywhere) or everywhere)
+
+
+def _speeds(cuda: Any, to: Any, source: Any, gpu: int) -> list[float]:
+    """GB/s of one copy, round by round, without the first round."""
+    speeds = []
+    with cuda.device(gpu):
+        for _ in range(ROUNDS + 1):
+            begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+            begin.record()
+            for _ in range(COPIES):
+                to.copy_(source, non_blocking=True)
+            end.record()
+            cuda.synchronize(gpu)
+            speeds.append(BYTES * COPIES / 1e9 / (begin.elapsed_time(end) / 1000))
+    return speeds[1:]
+
+
 def main() -> None:
-    """Print the GB/s of every GPU and direction, round by round, as one JSON object."""
+    """Print the GB/s of every GPU and direction, round by round, as a JSON object."""
     import torch
 
     if not torch.cuda.is_available():
@@ -20,42 +47,16 @@ def main() -> None:
         return
     gpus = range(torch.cuda.device_count())
     everywhere = os.sched_getaffinity(0)
-
-    def near(gpu: int) -> None:
-        """Run on the CPUs beside a GPU, so that the host's buffer lies in memory beside it too."""
-        os.sched_setaffinity(0, everywhere)
-        about = torch.cuda.get_device_properties(gpu)
-        with contextlib.suppress(AttributeError, OSError, ValueError):
-            address = f"{about.pci_domain_id:04x}:{about.pci_bus_id:02x}:{about.pci_device_id:02x}.0"
-            with open(f"/sys/bus/pci/devices/{address}/local_cpulist") as data:
-                ends = [part.split("-") for part in data.read().strip().split(",")]
-            local = {cpu for end in ends for cpu in range(int(end[0]), int(end[-1]) + 1)}
-            os.sched_setaffinity(0, (local & everywhere) or everywhere)
-
-    def speeds(to: object, of: object, gpu: int) -> list[float]:
-        """GB/s of one copy, round by round, without the first round."""
-        found = []
-        with torch.cuda.device(gpu):
-            for _ in range(ROUNDS + 1):
-                begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-                begin.record()
-                for _ in range(COPIES):
-                    to.copy_(of, non_blocking=True)  # type: ignore[attr-defined]
-                end.record()
-                torch.cuda.synchronize(gpu)
-                found.append(BYTES * COPIES / 1e9 / (begin.elapsed_time(end) / 1000))
-        return found[1:]
-
     data: dict[str, dict[str, list[float]]] = {"host to GPU": {}, "GPU to host": {}, "GPU to GPU": {}}
     buffers = [torch.empty(BYTES, dtype=torch.uint8, device=f"cuda:{gpu}") for gpu in gpus]
     for gpu in gpus:
-        near(gpu)
+        _run_near(torch.cuda.get_device_properties(gpu), everywhere)
         host = torch.empty(BYTES, dtype=torch.uint8, pin_memory=True)
-        data["host to GPU"][str(gpu)] = speeds(buffers[gpu], host, gpu)
-        data["GPU to host"][str(gpu)] = speeds(host, buffers[gpu], gpu)
+        data["host to GPU"][str(gpu)] = _speeds(torch.cuda, buffers[gpu], host, gpu)
+        data["GPU to host"][str(gpu)] = _speeds(torch.cuda, host, buffers[gpu], gpu)
         del host
     for gpu in gpus:
         for other in gpus:
             if other != gpu:
-                data["GPU to GPU"][f"{gpu} {other}"] = speeds(buffers[other], buffers[gpu], gpu)
+                data["GPU to GPU"][f"{gpu} {other}"] = _speeds(torch.cuda, buffers[other], buffers[gpu], gpu)
     print(json.dumps({"torch": torch.__version__, "gb_per_s": data}))  # noqa: T201

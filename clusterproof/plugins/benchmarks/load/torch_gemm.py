@@ -1,4 +1,4 @@
-"""Matrix products on every GPU at once, in PyTorch. Runs by itself, in a Python that has it."""
+"""Matrix products on every GPU at once, in PyTorch. Run by itself, in a Python that has it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROUND_S = 1.0
 
 
 def main() -> None:
-    """Print the TFLOP/s of every GPU, round by round, as one JSON object."""
+    """Print the TFLOP/s of every GPU, round by round, as a JSON object."""
     import torch
 
     if not torch.cuda.is_available():
@@ -27,7 +27,7 @@ def main() -> None:
     names = [torch.cuda.get_device_name(gpu) for gpu in gpus]
 
     def all_at_once(products: int) -> list[float]:
-        """The seconds that each GPU takes; every GPU has its work before one is waited for."""
+        """The seconds that each GPU takes; all get their work before any is waited for."""
         marks = []
         for gpu in gpus:
             with torch.cuda.device(gpu):

@@ -1,4 +1,4 @@
-"""A Python of the node's that has PyTorch: the probe's own runs without anybody's packages."""
+"""Finds a Python on the node that has PyTorch: the probe's own runs without site packages."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from clusterproof.plugins.agent.tools import on_path
 from clusterproof.plugins.agent.trust import distrust
 from clusterproof.plugins.benchmarks.load.tool import matching, output_of
 
-PACKAGES = "lib*/python3*/*-packages"  # of an environment: Python itself runs files in it
-PATTERNS = (  # in this order: what the image's maker put first on the path, then environments of its own
+PACKAGES = "lib*/python3*/*-packages"  # of an environment: Python runs files in it at start
+PATTERNS = (  # in this order: first what the image's maker put on PATH, then separate environments
     "/opt/*/bin/python3",
     "/opt/*/envs/*/bin/python3",
     "/opt/*/*/bin/python3",
     "/home/*/*/bin/python3",
     "/home/*/*/envs/*/bin/python3",
 )
-MAX_TRIED = 24  # that are tried
-TRY_S = 10.0  # an environment on a shared file system may take some
-SOURCE = "CLUSTERPROOF_SOURCE"  # the variable that it comes in
+MAX_TRIED = 24  # maximum number tried
+TRY_S = 10.0  # an environment on a shared file system is slow
+SOURCE = "CLUSTERPROOF_SOURCE"  # the variable that passes the source
 RUN = f"import os; exec(os.environ.pop('{SOURCE}'))"
 EXACT = "clusterproof.plugins.evidence.exact.on_node"
-END_S = 10.0  # of a run, for what its processes have answered by then
+END_S = 10.0  # reserved in a run, to end it and report what its processes have answered
 HAS_TORCH = "import sys, importlib.util as u; sys.exit(u.find_spec('torch') is None)"
 
 
 def torch_python(node: Node) -> str:
-    """Where it lies within the node's root. Raises Absent."""
+    """Its path within the node's root. Raises Absent."""
     named = node.settings.get("torch_python", "")
     tried, doubts = candidates(node, named)
     for python in tried:
@@ -45,9 +45,9 @@ def torch_python(node: Node) -> str:
 
 
 def candidates(node: Node, named: str) -> tuple[list[str], list[str]]:
-    """The Pythons that are tried, and why others are not; only the one that the user names, where one is named.
+    """The Pythons to try, and why others are skipped; only the user's choice, if there is one.
 
-    None that another user decides about is tried: whoever runs this would run what that user likes.
+    One that another user can change is skipped: it would run that user's code as ours.
     """
     if named:
         return [named], []
@@ -60,7 +60,7 @@ def candidates(node: Node, named: str) -> tuple[list[str], list[str]]:
 
 
 def _doubt(node: Node, python: str) -> str:
-    """Who else decides what a Python runs: by its program, or by the packages of its environment."""
+    """Who else can change what a Python runs: its program, or its environment's packages."""
     environment = os.path.dirname(os.path.dirname(python))
     parts = [python, *(matching(node, f"{glob.escape(environment)}/{PACKAGES}"))]
     parts += [path for folder in parts[1:] for path in matching(node, f"{glob.escape(folder)}/*.pth")]
@@ -71,12 +71,12 @@ def _doubt(node: Node, python: str) -> str:
 
 
 def run_with_torch(node: Node, python: str, module: str, timeout_s: float) -> dict[str, object]:
-    """What `main` of one of these modules prints there. Raises TimedOut."""
+    """Run `main` of one of these modules there and return its output. Raises TimedOut."""
     return _run(node, python, module, f"{_source(module)}\nmain()\n", timeout_s)
 
 
 def run_exact(node: Node, python: str, module: str, settings: dict[str, object], timeout_s: float) -> dict[str, object]:
-    """What `main` of one of the modules that test exactly prints there; they have each other. Raises TimedOut."""
+    """The same for the modules for exact tests, which import each other. Raises TimedOut."""
     request = {**settings, "seed": time.time_ns() >> 20, "within_s": timeout_s - END_S}
     spec = find_spec(f"{EXACT}.{module}")
     travelled = vars(spec.loader).get("sources", {}) if spec else {}

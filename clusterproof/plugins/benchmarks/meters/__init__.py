@@ -1,7 +1,7 @@
-"""Programs that measure the bandwidth between two nodes: how each is called, and what its output says.
+"""Meters: programs that measure the bandwidth between two nodes, their command lines, and parsers of their output.
 
-Here: what every meter has, command lines for the ends of a pair, and a reader of what they print. The text of these
-lines that meters have in common is plain POSIX sh, run on the nodes.
+This module: the interface of meters, command lines for the ends of a pair, and a parser. The shell lines that meters
+share are plain POSIX sh, run on the nodes.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from clusterproof.plugins.evidence.pairs import Failure, Reading, is_believable
 
 
 class UnreadableError(ClusterproofError, ValueError):
-    """What a program printed does not say what was measured."""
+    """A program's output does not contain the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeterSettings:
-    """What a user may choose of a meter; 0 and empty mean the meter's own choice."""
+    """The user's options for a meter; 0 and empty mean the meter's default."""
 
-    collective: str = "all_reduce"  # of nccl-tests and nccom-test
+    collective: str = "all_reduce"  # for nccl-tests and nccom-test
     size_bytes: int = 0
     ranks_per_node: int = 0
-    program: str = ""  # a path on the nodes, where the meter does not find its program itself
-    options: str = ""  # further words for its command line
+    program: str = ""  # a path on the nodes, if the meter does not find its program itself
+    options: str = ""  # further arguments
     environment: Mapping[str, str] = field(default_factory=dict)  # for the program, on the nodes
-    is_brief: bool = False  # of many ranks: no log of the library's, which would fill what is kept of the output
+    is_brief: bool = False  # for many ranks: no library log, which would fill the stored output
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What one end printed (standard output and error as they came, bounded), and how it ended.
+    """One end's output (standard output and error, bounded), and how it ended.
 
-    `exit` is None where it did not end in its time. `sent_bytes` is how much each network device of that end sent
-    meanwhile, by the device's name ("efa:rdmap79s0", "net:eth0"); empty where nobody could look.
+    `exit` is None if it exceeded its time. `sent_bytes` is how much each network device of that end sent meanwhile, by
+    the device's name ("efa:rdmap79s0", "net:eth0"); empty if unknown.
     """
 
     text: str
@@ -53,12 +53,12 @@ class Output:
 class Meter:
     """One program.
 
-    A collective one has `ranks`: the shell command of every rank, which a launcher starts on all nodes; where it
-    `starts_ranks` itself, only the first of them does anything. One of two ends has `server` and `client` (shell
-    commands, from the port, and from the server's address and the port); the server serves one client and ends. `read`
-    takes the ranks' merged output, or the client's and then the server's. `command` is what a person types for it, from
-    the launcher's words for ranks and the names of the nodes; `by_hand` likewise where no settings are known. Some
-    of two ends start a rank for each of their GPUs.
+    A collective meter has `ranks`: the shell command of every rank, which a launcher starts on all nodes; if it
+    `starts_ranks` itself, only the first of them does anything. A two-ended meter has `server` and `client` (shell
+    commands, from the port, and from the server's address and the port); the server serves one client and exits. `read`
+    parses the ranks' merged output, or the client's and then the server's. `command` is what a person types for it,
+    from the launcher's command for ranks and the names of the nodes; `by_hand` is the same without known settings.
+    Some two-ended meters start a rank for each of their GPUs.
     """
 
     name: str
@@ -73,14 +73,14 @@ class Meter:
 
     @property
     def is_collective(self) -> bool:
-        """Whether a launcher of ranks starts it on both nodes at once."""
+        """Whether a launcher of ranks starts it on all nodes at once."""
         return self.ranks is not None
 
 
 NOT_FOUND = 127
-OURS, NO_PROGRAM = "clusterproof", "clusterproof-no-program"  # begin the lines of our own among a program's
-SERVES_AT_MOST_SECONDS = 600  # a server whose client never comes ends by itself
-TRIES = 50  # of a client whose server does not listen yet, 0.2 s apart
+OURS, NO_PROGRAM = "clusterproof", "clusterproof-no-program"  # prefixes of our own lines in a program's output
+SERVES_AT_MOST_SECONDS = 600  # a server without a client exits after this
+TRIES = 50  # by a client whose server does not listen yet, 0.2 s apart
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 
 
@@ -93,7 +93,7 @@ def quoted_options(options: str) -> str:
 
 
 def exports(environment: Mapping[str, str]) -> str:
-    """Lines that set a program's environment; LC_ALL=C first, so that numbers have points. Raises ValueError."""
+    """Lines that set a program's environment; LC_ALL=C first, for decimal points. Raises ValueError."""
     wrong = next((name for name in environment if not _NAME.fullmatch(name)), None)
     if wrong is not None:
         raise ValueError(f"{wrong!r:.80} is not the name of a variable; expected letters, digits and _")
@@ -110,9 +110,9 @@ def typed(program: str, settings: MeterSettings, environment: Mapping[str, str],
 
 
 def finding_program(name: str, chosen: str, folders: Sequence[str], remedy: str) -> str:
-    """Lines that leave a program's path in $program, or end with 127 and one line that says what was looked for.
+    """Lines that set $program to a program's path, or exit with 127 and a line that says what was looked for.
 
-    `chosen` stands for `name` and for all its folders. A folder may be a pattern: the first match in it is taken.
+    `chosen` replaces `name` and all its folders. A folder may be a pattern: its first match is used.
     """
     folders = () if chosen else folders
     looked = ", in ".join(["on PATH", *folders])
@@ -125,18 +125,18 @@ def finding_program(name: str, chosen: str, folders: Sequence[str], remedy: str)
 
 
 def unless_found(missing: str) -> str:
-    """A line that ends with 127 where $program is empty, after it has said what is missing."""
+    """A line that exits with 127 if $program is empty, after printing what is missing."""
     message = f"printf '{NO_PROGRAM}: %s: %s\\n' \"$(uname -n)\" {shlex.quote(missing)}"
     return f'[ -n "$program" ] || {{ {message} >&2; exit {NOT_FOUND}; }}'
 
 
 def serving(command: str) -> str:
-    """A line that runs a server which ends by itself where nobody comes."""
+    """A line that runs a server which exits by itself if no client comes."""
     return f"timeout {SERVES_AT_MOST_SECONDS} {command}\n"
 
 
 def retried_until_accepted(command: str, refusals: Sequence[str]) -> str:
-    """Lines that run a client again while it says one of these words; $printed is what it said, $ended how it ended."""
+    """Lines that retry a client while it prints one of these words; $printed is its output, $ended its status."""
     patterns = " | ".join(f"*{shlex.quote(refusal)}*" for refusal in refusals)
     return f"""\
 tries=0
@@ -165,10 +165,10 @@ _TELLING = re.compile(
     r"|exited on signal|has lost communication)\b",
     re.IGNORECASE,
 )
-_OWN_FAULT = re.compile(  # of the GPUs and libraries of the node itself; what is said of a peer is about the peer
+_OWN_FAULT = re.compile(  # of the node's own GPUs and libraries; messages about a peer are about the peer
     r"\bcuda (?:failure|error)|\bECC\b|CUDA-capable|out of memory|illegal memory|\bNVML\b|libcuda|Xid", re.IGNORECASE
 )
-_NAMES_ONE = (  # the strongest first; each names one node
+_NAMES_ONE = (  # the most reliable first; each names one node
     re.compile(rf"^(?:{OURS}|{NO_PROGRAM}): {_HOST}: ", re.ASCII),
     re.compile(rf"{_HOST}: Test CUDA failure\b", re.ASCII),
     re.compile(rf"\bon node {_HOST} exited on signal", re.ASCII),
@@ -186,12 +186,12 @@ EFA = "efa"
 
 
 def one_line(text: str) -> str:
-    """Text of a node as one short line that a terminal can show."""
+    """A node's text as one short line that is safe on a terminal."""
     return printable(" ".join(text[: LONGEST * 4].split()))[:LONGEST]
 
 
 def problem_of(output: Output, problems: Iterable[str] = ()) -> str:
-    """Why it failed: how it ended, and the line that says most. `problems` are the problems that a parser found."""
+    """Why it failed: how it ended, and the most informative line. `problems` are those that a parser found."""
     if output.exit is None:
         ended = "it did not end in its time"
     elif output.exit < 0:
@@ -213,12 +213,12 @@ def of_largest(settings: MeterSettings, busbw_gb_per_s: float | None, size_bytes
 
 
 def failure_in(text: str) -> Failure | None:
-    """The kind of failure that the output of a program shows."""
+    """The kind of failure that a program's output shows."""
     return Failure.NO_PROGRAM if any(map(_NO_PROGRAM.search, _lines(text))) else None
 
 
 def culprit_in(text: str) -> str:
-    """The one node that the text names as the cause; empty where it names none, or several alike."""
+    """The one node that the text names as the cause; empty if it names none, or several equally."""
     lines = _lines(text)
     named = [_named(pattern, lines) for pattern in _NAMES_ONE[:2]]
     named.append({match[1] for match in map(_WARNS.search, lines) if match and _OWN_FAULT.search(match[2])})
@@ -246,7 +246,7 @@ def _lines(text: str) -> list[str]:
 
 
 def object_in(text: str) -> dict[str, Any] | None:
-    """The JSON object that a program of ours printed on one line, its last; None where there is none."""
+    """The JSON object that our program printed on one line, the last one; None if there is none."""
     lines = [line for line in text.splitlines() if line.startswith("{")]
     try:
         document = json.loads(lines[-1])
@@ -261,9 +261,9 @@ def efa_devices(count: int | str) -> str:
 
 
 def proven_network(sent_bytes: Mapping[str, int], carried_bytes: int) -> str:
-    """The network whose devices sent at least what the run carried; empty where the counters do not account for it.
+    """The network whose devices sent at least the run's data; empty if the counters do not account for it.
 
-    The device that sent most decides which: one Ethernet device by its name, EFA's by their number.
+    The device that sent most determines it: an Ethernet device by its name, EFA devices by their number.
     """
     if carried_bytes <= 0 or not sent_bytes:
         return ""

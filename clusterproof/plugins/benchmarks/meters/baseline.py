@@ -1,4 +1,4 @@
-"""Which meter a node gets, and what it is compared with: a site's own bandwidths, of when its cluster was well."""
+"""Selects a node's meter, and compares it with a site's own bandwidths from when its cluster was healthy."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ MAX_NUMBER = 2**53
 
 
 class BaselineError(ClusterproofError, ValueError):
-    """A file of figures that cannot be used; the message says which and why, in one line."""
+    """An unusable baseline file; the one-line message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The software under a bandwidth, as each part writes its version; empty where it is unknown."""
+    """The software versions that affect a bandwidth, as each part reports them; empty if unknown."""
 
     driver: str = ""
     nccl: str = ""
@@ -47,7 +47,7 @@ class Stack:
     libfabric: str = ""
 
     def difference(self, other: Stack) -> str:
-        """`driver 570.86.15, now 580.95.05`, for each part that differs; empty where none does."""
+        """`driver 570.86.15, now 580.95.05`, for each part that differs; empty if none does."""
         parts = [(column.name, getattr(self, column.name), getattr(other, column.name)) for column in fields(self)]
         return "; ".join(
             f"{name.replace('_', ' ')} {was or 'unknown'}, now {now or 'unknown'}"
@@ -68,14 +68,14 @@ class BaselineFigure:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A site's figure for a key; `stack_differs` says in which parts its software was another."""
+    """A site's figure for a key; `stack_differs` names the parts whose versions were different."""
 
     figure: BaselineFigure
     stack_differs: str = ""
 
 
 def figures_of(readings: Iterable[tuple[BusbwKey, Stack, Reading]]) -> tuple[BaselineFigure, ...]:
-    """The medians of a run, by key and stack; failed measurements and wrong results are left out."""
+    """A run's medians, by key and stack, without failed measurements and wrong results."""
     bandwidths: dict[tuple[BusbwKey, Stack], list[float]] = {}
     for key, stack, reading in readings:
         busbw = reading.busbw_gb_per_s
@@ -85,7 +85,7 @@ def figures_of(readings: Iterable[tuple[BusbwKey, Stack, Reading]]) -> tuple[Bas
 
 
 def expectation(figures: Iterable[BaselineFigure], key: BusbwKey, stack: Stack) -> Expectation | None:
-    """The figure for a key: of the same stack, else of the last other one, which then is said; None where none is."""
+    """The figure for a key: of the same stack, else of the latest other one, noting the difference; None if none."""
     of_key = [figure for figure in figures if figure.key == key]
     same = [figure for figure in of_key if figure.stack == stack]
     if same:
@@ -94,7 +94,7 @@ def expectation(figures: Iterable[BaselineFigure], key: BusbwKey, stack: Stack) 
 
 
 def write(path: Path, figures: Iterable[BaselineFigure]) -> None:
-    """Save figures, whole or not at all. Raises BaselineError."""
+    """Save figures atomically. Raises BaselineError."""
     rows = [
         {**asdict(figure.key), "busbw_gb_per_s": figure.busbw_gb_per_s, "readings": figure.readings}
         | {"stack": asdict(figure.stack)}
@@ -111,7 +111,7 @@ def write(path: Path, figures: Iterable[BaselineFigure]) -> None:
 
 
 def read(path: Path) -> tuple[BaselineFigure, ...]:
-    """The figures of a file. Raises BaselineError."""
+    """Read the figures in a file. Raises BaselineError."""
     try:
         return parse(read_whole(path, MAX_BYTES).decode(), str(path))
     except UnicodeDecodeError as problem:
@@ -123,7 +123,7 @@ def read(path: Path) -> tuple[BaselineFigure, ...]:
 
 
 def parse(text: str, where: str) -> tuple[BaselineFigure, ...]:
-    """The figures of such a file's text. Raises BaselineError."""
+    """Parse the figures in a file's text. Raises BaselineError."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as problem:
@@ -196,7 +196,7 @@ METERS: Mapping[str, Meter] = {
 
 
 def meter_for(gpus: int, neuron_devices: int) -> Meter:
-    """The meter of a node that has so many NVIDIA GPUs and Neuron devices."""
+    """The meter for a node with so many NVIDIA GPUs and Neuron devices."""
     if gpus:
         return nccl_tests.METER
     return nccom_test.METER if neuron_devices else iperf3.METER
@@ -205,7 +205,7 @@ def meter_for(gpus: int, neuron_devices: int) -> Meter:
 def key_of(
     meter: Meter, settings: MeterSettings, size_bytes: int, instance_type: str, efa: int, ranks_per_node: int
 ) -> BusbwKey:
-    """What a bandwidth can be compared with: a meter of two ends stands for itself, with one rank on each node."""
+    """What a bandwidth may be compared with: for a two-ended meter the meter itself, with one rank per node."""
     return BusbwKey(
         instance_type=instance_type.removeprefix("ml."),
         efa=efa,

@@ -1,12 +1,11 @@
-"""Exact integers between two nodes: collectives of PyTorch over all their GPUs, of which each element is compared."""
+"""Exact integers between two nodes: PyTorch collectives over all their GPUs, comparing every element."""
 
 from __future__ import annotations
 
 import shlex
-from functools import cache
 
 from clusterproof.plugins.agent.packing import text_of
-from clusterproof.plugins.agent.payload import modules_for, started
+from clusterproof.plugins.agent.payload import modules_of, started
 from clusterproof.plugins.benchmarks import meters
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.catalog import exact_kinds_setting
@@ -15,8 +14,8 @@ from clusterproof.plugins.evidence.exact.facts_collective import NCCL, Blame, No
 from clusterproof.plugins.evidence.pairs import Reading, is_believable
 
 NAME = "exact"
-PYTHONS = ("/usr/bin/python3", "/opt/pytorch/bin/python3", "/opt/conda/bin/python3")  # beside the first on PATH
-BUDGET_S = 10.0  # for the rounds; each operation is made once in any case
+PYTHONS = ("/usr/bin/python3", "/opt/pytorch/bin/python3", "/opt/conda/bin/python3")  # besides the first on PATH
+BUDGET_S = 10.0  # for the rounds; each operation runs at least once
 WITHIN_S = 100.0  # of a run's 120
 PROGRAM = "clusterproof.plugins.evidence.exact.on_node.collectives"
 HAS_TORCH = "import importlib.util as u; exit(u.find_spec('torch') is None)"
@@ -43,15 +42,13 @@ def client(settings: MeterSettings, address: str, port: int, backend: str = NCCL
 
 
 def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
-    """What the run brought: the all-reduce's busbw; or which elements were wrong, and whose fault that is."""
+    """The result of the run: the all-reduce's busbw; or which elements were wrong, and whose fault that is."""
     seconds = max((output.seconds for output in outputs), default=0.0)
-    documents = [
-        meters.object_in(output.text) for output in outputs
-    ]  # the client's first, which is the second of the nodes
+    documents = [meters.object_in(output.text) for output in outputs]  # the client's comes first; it is the second node
     nodes = [NodeResult({**document, "node": 1 - end}) for end, document in enumerate(documents) if document]
     hosts = tuple(str((document or {}).get("host", ""))[:MAX_NAME] for document in documents[::-1])
     hosts = hosts if all(hosts) and len({*hosts}) == len(hosts) else NODES
-    with Recording():  # what cannot be read of one rank hides nothing wrong on another
+    with Recording():  # unreadable output of one rank must not hide errors of another
         blame = Blame.of(nodes, hosts) if nodes else None
     if blame and blame.blocks:
         problem = meters.one_line(blame.words)
@@ -79,12 +76,12 @@ METER = Meter(NAME, read, server=server, client=client, by_hand=by_hand, has_a_r
 
 
 def _problem(nodes: list[NodeResult], outputs: tuple[Output, ...]) -> str:
-    """Why nothing was proven; empty where everything was. Raises Incomplete."""
-    if len(nodes) != len(NODES):  # an end that is killed after it has said everything has said everything
+    """Why nothing was proven; empty if everything was. Raises Incomplete."""
+    if len(nodes) != len(NODES):  # an end that is killed after its complete output is fine
         ended = next((output for output in outputs if output.exit != 0), None)
         return meters.problem_of(ended or Output("\n".join(output.text for output in outputs), 0))
     for node in nodes:
-        wrong_blocks(node)  # raises for what cannot be read of it
+        wrong_blocks(node)  # raises for unreadable output
         for local_rank, rank in enumerate(node.answered):
             if rank.error:
                 return f"rank {node.number(local_rank)}: {rank.error}"
@@ -97,7 +94,7 @@ def _problem(nodes: list[NodeResult], outputs: tuple[Output, ...]) -> str:
 
 
 def _shell(settings: MeterSettings, end: dict[str, object]) -> str:
-    """Lines that find a Python with PyTorch and let it run the ranks of one node."""
+    """Lines that find a Python with PyTorch and run one node's ranks in it."""
     tried = [settings.program] if settings.program else ["python3", *PYTHONS]
     missing = (
         f"{settings.program} is not a program here that has PyTorch"
@@ -122,9 +119,4 @@ def _program(settings: MeterSettings, end: dict[str, object]) -> str:
         "within_s": WITHIN_S,
         "seed": end["port"],  # both ends draw the same integers
     }
-    return text_of(started(PROGRAM, _modules(), (request,)))
-
-
-@cache
-def _modules() -> dict[str, str]:
-    return modules_for([PROGRAM])
+    return text_of(started(PROGRAM, modules_of(PROGRAM), (request,)))

@@ -1,4 +1,4 @@
-"""fi_pingpong: one large message to and fro over libfabric, with any of its providers."""
+"""fi_pingpong: a large message back and forth over libfabric, with any of its providers."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ REFUSALS = ("Connection refused",)
 
 
 def server(settings: MeterSettings, port: int) -> str:
-    """The shell command of the end that waits. Raises ValueError."""
+    """The shell command of the waiting end. Raises ValueError."""
     return _program(settings) + meters.serving(f'"$program" {_options(settings)} -B {port}')
 
 
 def client(settings: MeterSettings, address: str, port: int) -> str:
-    """The shell command of the end that connects. Raises ValueError."""
+    """The shell command of the connecting end. Raises ValueError."""
     run = f'"$program" {_options(settings)} -P {port} {shlex.quote(address)}'
     return _program(settings) + meters.retried_until_accepted(run, REFUSALS) + 'exit "$ended"\n'
 
 
 def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
-    """What the run brought: the largest size's MB/sec, which is of both directions together: as slow as they are.
+    """The result of the run: the largest size's MB/sec, for both directions together: as slow as the slower one.
 
-    Its `-c` is not used: it compares a buffer that the next message may already be in. So nothing is said of right.
+    Its `-c` is not used: it compares a buffer that may already contain the next message. So results are unverified.
     """
     ours = outputs[0] if outputs else Output("", None)
     theirs = outputs[1] if len(outputs) > 1 else Output("", 0)
@@ -72,7 +72,7 @@ METER = Meter("fi_pingpong", read, server=server, client=client, command=command
 
 
 def _program(settings: MeterSettings) -> str:
-    environment = {"FI_EFA_ENABLE_SHM_TRANSFER": "0", **settings.environment}  # else two ends on one host use memory
+    environment = {"FI_EFA_ENABLE_SHM_TRANSFER": "0", **settings.environment}  # otherwise ends on one host use memory
     return meters.exports(environment) + meters.finding_program("fi_pingpong", settings.program, PLACES, REMEDY)
 
 
@@ -83,7 +83,7 @@ def _options(settings: MeterSettings) -> str:
 
 
 def _provider(settings: MeterSettings) -> str:
-    """The provider that the options name."""
+    """The provider in the options."""
     options = shlex.split(settings.options)
     following = [after for before, after in pairwise(options) if before == "-p"]
     joined = [word[2:] for word in options if word.startswith("-p") and len(word) > 2]
@@ -91,7 +91,7 @@ def _provider(settings: MeterSettings) -> str:
 
 
 def _rows(text: str) -> list[tuple[int, int, float, float]]:
-    """Size in bytes, messages of each end, MB/sec and microseconds of a message; of whole rows only."""
+    """Size in bytes, messages of each end, MB/sec and microseconds per message; complete rows only."""
     rows = []
     is_table = False
     for line in text.split("\n"):
@@ -116,7 +116,7 @@ def _problem(ours: Output, size: int, mb_per_s: float, theirs: Output) -> str:
 
 
 def _network(settings: MeterSettings, ours: Output, theirs: Output, carried_bytes: int) -> str:
-    """By the counters where an end has them; else EFA where its provider was asked for, which serves nothing else."""
+    """By the counters if an end has them; else EFA if its provider was requested, which uses nothing else."""
     proven = [proven_network(end.sent_bytes, carried_bytes) for end in (ours, theirs) if end.sent_bytes]
     if proven:
         return " and ".join(dict.fromkeys(proven)) if all(proven) else ""

@@ -1,4 +1,4 @@
-"""iperf3: TCP between two nodes, first to the server, then from it."""
+"""iperf3: TCP between two nodes, in both directions."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output,
 from clusterproof.plugins.evidence.pairs import Reading, is_believable
 
 REMEDY = "install the package iperf3, or name its program (the same path on every node)"
-SECONDS, SKIPPED_SECONDS = 4, 1  # the first of them is TCP's slow start
-LONGEST_SECONDS = 1e6  # that a report can mean
-STREAMS = 8  # one flow of EC2 gets 5 or 10 Gb/s at most
+SECONDS, SKIPPED_SECONDS = 4, 1  # the first second is TCP's slow start
+LONGEST_SECONDS = 1e6  # plausible maximum in a report
+STREAMS = 8  # one EC2 flow gets 5 or 10 Gb/s at most
 CONNECT_MS = 5000
-# The last, where it still meets the server of the direction before, which takes no more; one that ends in mid-run is
-# gone when it is tried again.
+# The last if it meets the previous direction's server, which takes no more clients; one that fails later is no longer
+# running at the retry.
 REFUSALS = ("Connection refused", "server is busy", "Connection reset by peer")
 DIRECTIONS = ("to the server", "from the server")
 
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """What arrived in one direction."""
+    """The data received in one direction."""
 
     received_bytes: int
     seconds: float
@@ -38,29 +38,29 @@ class Direction:
 
 
 def server(settings: MeterSettings, port: int) -> str:
-    """The shell command of the end that waits: once for each direction. Raises ValueError."""
+    """The shell command of the waiting end: once for each direction. Raises ValueError."""
     run = meters.serving(f'"$program" -s -1 -J -p {port}')
     return _program(settings) + run + run
 
 
 def client(settings: MeterSettings, address: str, port: int) -> str:
-    """The shell command of the end that connects. Raises ValueError.
+    """The shell command of the connecting end. Raises ValueError.
 
-    Two runs, and not `--bidir`: there the ends' own CPUs decide which direction gets how much.
+    Two runs instead of `--bidir`, where the ends' CPUs decide which direction gets how much.
     """
     size = f" -l {settings.size_bytes}" if settings.size_bytes else ""
     run = (
         f'"$program" -c {shlex.quote(address)} -p {port} -J -i 0 -t {SECONDS} -O {SKIPPED_SECONDS} -P {STREAMS}'
         f" --connect-timeout {CONNECT_MS}{size} {meters.quoted_options(settings.options)}"
     )
-    # with -J it ends with 0 whatever happened
+    # with -J it always exits with 0
     failed = 'case $printed in *\'"error":\'*) exit 1 ;; esac\n[ "$ended" -eq 0 ] || exit "$ended"\n'
     runs = (meters.retried_until_accepted(run, REFUSALS), meters.retried_until_accepted(f"{run} -R", REFUSALS))
     return _program(settings) + "".join(run + failed for run in runs)
 
 
 def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
-    """What the run brought: the slower direction, as the end that received it counted."""
+    """The result of the run: the slower direction, as counted by the receiving end."""
     ours = outputs[0] if outputs else Output("", None)
     theirs = outputs[1] if len(outputs) > 1 else Output("", 0)
     seconds = max(ours.seconds, theirs.seconds)
@@ -103,7 +103,7 @@ METER = Meter("iperf3", read, server=server, client=client, command=command, by_
 
 
 def directions(text: str) -> tuple[Direction, Direction]:
-    """What a client's two reports say: to the server, and from it. Raises UnreadableError."""
+    """The results in a client's two reports: to the server, and from it. Raises UnreadableError."""
     reports = _documents(text, len(DIRECTIONS))
     for direction, report in zip(DIRECTIONS, reports, strict=False):
         if error := report.get("error"):
@@ -120,7 +120,7 @@ def _program(settings: MeterSettings) -> str:
 
 
 def _documents(text: str, most: int) -> list[Mapping[str, Any]]:
-    """The JSON objects that begin a line, one behind the other; what is cut is left out."""
+    """The JSON objects that begin a line, in order; truncated ones are omitted."""
     decoder = json.JSONDecoder(parse_constant=_refused)
     documents: list[Mapping[str, Any]] = []
     at = 0 if text.startswith("{") else text.find("\n{") + 1 or -1
@@ -172,7 +172,7 @@ def _whole(table: Mapping[str, Any], key: str, name: str) -> int:
 
 
 def _network(ours: Output, there: Direction, theirs: Output, back: Direction) -> str:
-    """The devices that sent, by the ends that have counters; nothing where one of them does not account for it."""
+    """The devices that sent, from ends with counters; empty if one of them does not account for the data."""
     sent_and_carried = [(ours.sent_bytes, there.received_bytes), (theirs.sent_bytes, back.received_bytes)]
     proven = [proven_network(sent, carried) for sent, carried in sent_and_carried if sent]
     return " and ".join(dict.fromkeys(proven)) if all(proven) else ""

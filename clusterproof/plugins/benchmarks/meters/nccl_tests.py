@@ -1,4 +1,4 @@
-"""nccl-tests: a collective of NVIDIA GPUs, one rank for each."""
+"""nccl-tests: a collective of NVIDIA GPUs, one rank per GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLLECTIVES = (
     *("all_reduce", "all_gather", "alltoall", "broadcast", "gather"),
     *("hypercube", "reduce", "reduce_scatter", "scatter", "sendrecv"),
 )
-PLACES = (  # of AWS's public image, of the Deep Learning AMI, of those who build it
+PLACES = (  # of AWS's public image, of the Deep Learning AMI, of people's own builds
     "/opt/nccl-tests/build",
     "/usr/local/cuda*/efa/test-cuda*",
     "/opt/amazon/nccl-tests/build",
@@ -26,9 +26,9 @@ REMEDY = "install nccl-tests, built with MPI=1, or name its program (the same pa
 SIZE_BYTES = 2**30
 ITERATIONS, WARM_UP = 20, 5
 NOT_FOUND_EACH_OTHER = "the ranks did not find each other"
-NETWORK_IN_LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}  # the line that names the provider
+NETWORK_IN_LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}  # logs the line that names the provider
 
-# One rank of each node prints with which MPI the program is linked; for a script that is unknown.
+# One rank of each node prints which MPI the program is linked with; unknown for a script.
 _MPI_LIBRARY = """\
 case ${SLURM_LOCALID:-${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}} in 0)
   libraries=$(ldd "$program" 2>/dev/null) && printf '# MPI library: %s\\n' "$(printf '%s\\n' "$libraries" \
@@ -77,10 +77,10 @@ def _options(settings: MeterSettings) -> str:
 
 
 def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
-    """What the run brought: of its largest size, the slower of out of place and in place.
+    """The result of the run: for its largest size, the slower of out of place and in place.
 
-    Both halves send the same bytes, so a half that is slower was disturbed: the pair is as fast as that. The average
-    that nccl-tests prints is of all sizes, the small ones that only have latency included, and is never taken.
+    Both halves send the same bytes, so a slower half was disturbed: the pair is as fast as that. The average that
+    nccl-tests prints covers all sizes, including small ones dominated by latency, and is never used.
     """
     output = _merged(outputs)
     log = _log(output.text)
@@ -149,7 +149,7 @@ def _problem(
 
 
 def _alone(text: str) -> tuple[str, Failure | None]:
-    """Why every rank took itself for the only one, by what their program is linked with."""
+    """Why every rank believed to be the only one, from what their program is linked with."""
     linked = _LINKED.search(text)
     if linked and not linked[1]:
         return "every rank ran alone: this nccl-tests is built without MPI; build it with MPI=1", None
@@ -158,7 +158,7 @@ def _alone(text: str) -> tuple[str, Failure | None]:
 
 
 def _is_correct(log: NcclLog, rows: tuple[Row, ...], largest: list[Row]) -> bool | None:
-    """False for a wrong value anywhere; True where the largest size was compared; None where nothing was."""
+    """False for a wrong value anywhere; True if the largest size was compared; None if nothing was."""
     if log.out_of_bounds or log.out_of_bounds_word == "FAILED" or any(row.wrong for row in rows):
         return False
     halves = [half for row in largest for half in (row.out_of_place, row.in_place)]
@@ -168,7 +168,7 @@ def _is_correct(log: NcclLog, rows: tuple[Row, ...], largest: list[Row]) -> bool
 
 
 def _network(network: Network) -> str:
-    """`efa, 32 devices`, `Socket`; all that ranks named, where they do not agree."""
+    """`efa, 32 devices`, `Socket`; everything that ranks named if they disagree."""
     names = [name for name in network.networks if not (network.providers and "Libfabric" in name)]
     nics = " or ".join(map(str, network.nics))
     networks = [efa_devices(nics) if name == "efa" and nics else name for name in network.providers]

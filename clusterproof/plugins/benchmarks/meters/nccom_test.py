@@ -1,4 +1,4 @@
-"""nccom-test: a collective of Neuron devices. It starts its own ranks on both nodes, over ssh."""
+"""nccom-test: a collective of Neuron devices. It starts its own ranks on both nodes over ssh."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ COLLECTIVES = {
 PLACES = ("/opt/aws/neuron/bin",)
 REMEDY = "install aws-neuronx-tools, or name its program (the same path on every node)"
 SIZE_BYTES = 2**30
-RANKS = 64  # of two nodes, where nobody says how many
+RANKS = 64  # for two nodes, if not specified
 ITERATIONS, WARM_UP = 20, 5
 PORT = 45654
 
 _FIRST_RANK_ONLY = """\
 case ${SLURM_PROCID:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}} in 0) ;; *) exit 0 ;; esac
 """
-# CLUSTERPROOF_HOSTS in the environment: the nodes with a space between, where Slurm does not list them
+# CLUSTERPROOF_HOSTS in the environment: the space-separated nodes, if Slurm does not list them
 _NODES = """\
 [ -n "$CLUSTERPROOF_HOSTS" ] || CLUSTERPROOF_HOSTS=$(scontrol show hostnames "$SLURM_STEP_NODELIST" 2>/dev/null)
 set -- $CLUSTERPROOF_HOSTS
@@ -47,7 +47,7 @@ _NOT_UNDER_SLURM = "unset SLURM_JOB_ID SLURM_JOBID SLURM_NODELIST SLURM_JOB_NODE
 
 
 def ranks(settings: MeterSettings) -> str:
-    """The shell command of every rank: the first starts nccom-test for all, the others end. Raises ValueError."""
+    """The shell command of every rank: the first starts nccom-test for all, the others exit. Raises ValueError."""
     known = COLLECTIVES.get(settings.collective)
     if known is None:
         raise ValueError(f"{settings.collective!r:.80} is not a collective; expected one of {', '.join(COLLECTIVES)}")
@@ -59,11 +59,11 @@ def ranks(settings: MeterSettings) -> str:
         + _NODES
         + cores
         + _MPIRUN_AS_ROOT
-        + _NOT_UNDER_SLURM  # its mpirun would wait for a step of the job that this one holds
+        + _NOT_UNDER_SLURM  # its mpirun would wait for a step of the job that this one occupies
         + _ROOT
         + f"set -- -r $((cores * $#)) -N $# {_options(settings)}"
         f' --non-interactive {meters.quoted_options(settings.options)} {known} --hosts "$@"\n'
-        + "printf 'nccom-test %s\\n' \"$*\"\n"  # its options are part of the log
+        + "printf 'nccom-test %s\\n' \"$*\"\n"  # logs its options
         + 'exec "$program" "$@"\n'
     )
 
@@ -82,7 +82,7 @@ def _options(settings: MeterSettings) -> str:
 
 
 def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
-    """What the run brought: of its largest size the slowest row, in 10^9 bytes where nccom-test means GiB."""
+    """The result of the run: for its largest size the slowest row, in 10^9 bytes where nccom-test means GiB."""
     output = outputs[0] if outputs else Output("", None)
     log = Nccom(log_form.read_table(output.text)["nccom"]).logs[0]  # type: ignore[arg-type]
     size = max((row.size_bytes for row in log.rows), default=0)

@@ -1,42 +1,41 @@
-"""Connectivity before bandwidth: each RDMA device of a node exchanges a few bytes with that of its rail on another."""
+"""RDMA connectivity: each device of a node exchanges a few bytes with that of its rail on another node."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from clusterproof.plugins.agent.packing import text_of
-from clusterproof.plugins.agent.payload import modules_for, started
+from clusterproof.plugins.agent.payload import modules_of, started
 from clusterproof.plugins.benchmarks import meters
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, UnreadableError
 from clusterproof.plugins.evidence.exchanges import MAX_RAILS, Exchange, places_of
 from clusterproof.plugins.evidence.pairs import RDMA_MESH, Failure, Reading
 
 PROGRAM = "clusterproof.plugins.benchmarks.rdma.exchange"
-PYTHON = '"${CLUSTERPROOF_PYTHON:-python3}"'  # that the launcher's own program runs in
+PYTHON = '"${CLUSTERPROOF_PYTHON:-python3}"'  # the Python of the launcher's program
 MAX_HOST = 253
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(?: port \d{1,3})?|", re.ASCII)
-_KINDS = {failure.value: failure for failure in (Failure.NO_RDMA, Failure.NO_PROGRAM)}  # as the program has them
+_KINDS = {failure.value: failure for failure in (Failure.NO_RDMA, Failure.NO_PROGRAM)}  # as in the program
 NO_WORD = "it printed nothing"
 
 
 def server(settings: MeterSettings, port: int, root: str = "/") -> str:
-    """The shell command of the end that says what is exchanged. Raises ValueError."""
+    """The shell command of the end that plans the exchanges. Raises ValueError."""
     return _shell(settings, {"port": port, "address": "", "root": root})
 
 
 def client(settings: MeterSettings, address: str, port: int, root: str = "/") -> str:
-    """The shell command of the end that comes. Raises ValueError."""
+    """The shell command of the connecting end. Raises ValueError."""
     return _shell(settings, {"port": port, "address": address, "root": root})
 
 
 def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
-    """What was exchanged, a line for each rail of the two nodes; or why nothing was."""
+    """The exchanges, a line for each rail of the two nodes; or why there were none."""
     seconds = max((output.seconds for output in outputs), default=0.0)
-    theirs, ours = (*outputs, Output("", None), Output("", None))[:2]  # the client's first
+    theirs, ours = (*outputs, Output("", None), Output("", None))[:2]  # the client's comes first
     document = meters.object_in(ours.text)
     try:
         if document is None:
@@ -94,7 +93,7 @@ def _exchange(row: Any, hosts: Sequence[str]) -> Exchange:
 
 
 def _problem(row: Mapping[str, Any], hosts: Sequence[str]) -> str:
-    """Why the bytes did not come back, in the words of either end; empty where they did."""
+    """Why the bytes did not come back, according to either end; empty if they did."""
     if isinstance(row.get("why"), str):
         return meters.one_line(row["why"]) or NO_WORD
     if row.get("arrived") is True or not (row["a"] and row["b"]):
@@ -104,13 +103,13 @@ def _problem(row: Mapping[str, Any], hosts: Sequence[str]) -> str:
         raise UnreadableError("a failed exchange does not say how it ended; expected the words of both ends")
     reasons = [_ended(end) for end in ends]
     if ends[0][0] is None and ends[1][0]:
-        reasons[0] = ""  # the server was only ended because its client had failed
+        reasons[0] = ""  # the server was only killed because its client had failed
     problems = [f"{host}: {why}" for host, why in zip(reversed(hosts), reversed(reasons), strict=True) if why]
     return meters.one_line("; ".join(problems)) or NO_WORD
 
 
 def _ended(end: Any) -> str:
-    """How one end's program ended; empty where it ended well."""
+    """How one end's program ended; empty if it succeeded."""
     if not (isinstance(end, list) and len(end) == 2 and isinstance(end[1], str)) or type(end[0]) not in (
         int,
         type(None),
@@ -122,13 +121,8 @@ def _ended(end: Any) -> str:
 
 
 def _shell(settings: MeterSettings, end: Mapping[str, object]) -> str:
-    """Lines that run one end in the Python that the launcher has found. Raises ValueError."""
+    """Lines that run one end in the launcher's Python. Raises ValueError."""
     meters.quoted_options(settings.options)
     request = {**end, "program": settings.program, "options": shlex.split(settings.options)}
-    text = text_of(started(PROGRAM, _modules(), (request,)))
+    text = text_of(started(PROGRAM, modules_of(PROGRAM), (request,)))
     return f"{meters.exports(settings.environment)}exec {PYTHON} -I -c {shlex.quote(text)}\n"
-
-
-@cache
-def _modules() -> dict[str, str]:
-    return modules_for([PROGRAM])

@@ -1,7 +1,7 @@
-"""Which pairs of nodes to measure, one after another, and which node, link or group the measurements name as slow.
+"""Plans measurements of pairs, and finds the node, link or group that makes them slow.
 
-Everything in this package but `drive` and `journal` is pure: nodes and measurements in, rounds and findings out. Here:
-rounds of pairs in which no node is twice.
+Everything in this package except `drive` and `journal` is pure: nodes and measurements in, rounds and findings out.
+This module: rounds of pairs that use each node at most once.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Round = tuple[Pair, ...]
 
 RETEST_ROUNDS = 4  # of suspects, after the first rounds
 
-_TRIES = 20  # to find a round in which nobody meets a partner again
+_TRIES = 20  # to find a round without repeated partners
 
 
 def circle(nodes: Sequence[str]) -> list[Round]:
-    """Every pair exactly once, in as few rounds as there can be: n-1, or n where n is odd and each node rests once."""
+    """Every pair exactly once, in the fewest possible rounds: n-1, or n for odd n, where each node rests once."""
     ring: list[str | None] = [*nodes, *([None] if len(nodes) % 2 else [])]
     rounds = []
     for _ in range(len(ring) - 1):
@@ -32,15 +32,15 @@ def circle(nodes: Sequence[str]) -> list[Round]:
 
 
 def full(nodes: Sequence[str], places: Mapping[str, str]) -> list[Round]:
-    """Every pair once; rounds with many pairs inside a place come first."""
+    """Every pair once; rounds with many pairs within a place come first."""
     rounds = circle(sorted(nodes, key=lambda node: (places.get(node, ""), node)))
     return sorted(rounds, key=lambda pairs: -sum(is_inside(both, places) for both in pairs))
 
 
 def quick(nodes: Sequence[str], places: Mapping[str, str], count: int, random: Random) -> list[Round]:
-    """A few random rounds: first inside places where there are several, then across them.
+    """A few random rounds: first within places if there are several, then across them.
 
-    Nobody meets a partner twice where there are enough others.
+    No partner is repeated if there are enough nodes.
     """
     by_place = _by_place(nodes, places)
     if len(by_place) < 2:
@@ -70,7 +70,7 @@ def _by_place(nodes: Sequence[str], places: Mapping[str, str]) -> list[list[str]
 
 
 def _inside(by_place: Sequence[Sequence[str]], count: int, random: Random) -> list[Round]:
-    """Rounds inside places; those left over in odd places meet one another."""
+    """Rounds within places; nodes left over in odd places are paired with one another."""
     of_places = [circle(random.sample(members, len(members))) for members in by_place]
     for rounds in of_places:
         random.shuffle(rounds)
@@ -86,7 +86,7 @@ def _inside(by_place: Sequence[Sequence[str]], count: int, random: Random) -> li
 
 
 def _across(by_place: Sequence[Sequence[str]], random: Random) -> Round:
-    """Each node with one of another place, except where a place has more than half of all nodes."""
+    """Pair each node with one of another place, unless a place has more than half of all nodes."""
     shuffled = [random.sample(members, len(members)) for members in random.sample(by_place, len(by_place))]
     row = [node for members in shuffled for node in members]
     if len(row) % 2:
@@ -96,7 +96,7 @@ def _across(by_place: Sequence[Sequence[str]], random: Random) -> Round:
 
 
 def _fewest(tried: Iterable[Round], met: set[Pair]) -> Round:
-    """The round in which the fewest nodes meet a partner again; the first in which none does."""
+    """The round with the fewest repeated partners; the first one with none."""
     best: Round = ()
     fewest: int | None = None
     for pairs in tried:

@@ -1,4 +1,4 @@
-"""From measurements to findings: the only place where a node is named; and what is expected of nodes of one type."""
+"""Analyses measurements of pairs; the only module that names a node as slow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clusterproof.plugins.benchmarks.pairwise.groups import MeasuredGroups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, mesh_of
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, succeeded
-from clusterproof.plugins.benchmarks.pairwise.screen import Screened, SlowPlace, screen
+from clusterproof.plugins.benchmarks.pairwise.screen import SlowPlace, Suspicion, screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS, estimates_of, suspected
 from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.catalog.busbw import FLOOR, BusbwKey, OfWire, expected_busbw, of_wire
@@ -39,23 +39,23 @@ from clusterproof.plugins.evidence.pairs import (
     estimated,
 )
 
-SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on no node is named
-TOO_FEW = 3  # nodes: of two, nobody can say which
+SHARE_UNDER_FLOOR = 0.5  # of all pairs: from this share on no node is named
+TOO_FEW = 3  # nodes: with two, nobody can say which is slow
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """Everything that the measurements come to."""
+    """The findings and estimates that the measurements lead to."""
 
     findings: tuple[PairFault, ...] = ()
     normal: Normal | None = None
-    estimates: Mapping[str, Estimate] = field(default_factory=dict)  # of every node that was measured
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)  # for every measured node
 
 
 def analyse(
     measurements: Sequence[Measurement], settings: AnalysisSettings, floor_gb_per_s: float | None = None
 ) -> Analysis:
-    """The findings from these measurements. The floor is in busbw; None where it is unknown."""
+    """The findings from these measurements. The floor is in busbw; None if unknown."""
     screened = screen(measurements, settings)
     nodes = {node for measurement in measurements for node in measurement.pair.nodes}
     failing = failing_or_suspect(measurements)
@@ -88,7 +88,7 @@ def _nothing(measurements: Sequence[Measurement]) -> PairFault:
     return PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(measurements), words="nothing was measured")
 
 
-def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: AnalysisSettings) -> tuple[PairFault, ...]:
+def _too_few(screened: Suspicion, floor_gb_per_s: float | None, settings: AnalysisSettings) -> tuple[PairFault, ...]:
     """That so few cannot be distinguished: two have no third to compare with, and each of three is in most pairs."""
     nodes = tuple(sorted(screened.of_node))
     if len(nodes) < TOO_FEW and floor_gb_per_s is None:
@@ -103,7 +103,7 @@ def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: Analysi
 
 
 def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | None) -> PairFault | None:
-    """That most pairs are under the floor: no single node causes that. Contended pairs say nothing about it."""
+    """A finding that most pairs are under the floor: no single node causes that. Contended pairs are not used."""
     succeeding = succeeded(measurements)
     busbw = [measurement.reading.busbw_gb_per_s or 0.0 for measurement in succeeding]
     floor = floor_gb_per_s or 0.0
@@ -118,7 +118,7 @@ def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | 
 
 
 def _contention(reference: Normal, settings: AnalysisSettings) -> list[PairFault]:
-    """That pairs are faster where fewer run at once."""
+    """A finding that pairs are faster when fewer run at once."""
     findings = []
     for relief, what in ((reference.relief_inside, "inside places"), (reference.relief_across, "across places")):
         if relief >= settings.min_effect:
@@ -130,7 +130,7 @@ def _contention(reference: Normal, settings: AnalysisSettings) -> list[PairFault
     return findings
 
 
-def _place(place: SlowPlace, screened: Screened, settings: AnalysisSettings) -> PairFault:
+def _place(place: SlowPlace, screened: Suspicion, settings: AnalysisSettings) -> PairFault:
     """A slow place; contention there, where its pairs are well when at most half run at once."""
     assert screened.reference is not None
     of_it = set(place.nodes)
@@ -147,27 +147,27 @@ def _place(place: SlowPlace, screened: Screened, settings: AnalysisSettings) -> 
 
 @dataclass(frozen=True)
 class Campaign:
-    """The measurements of nodes of one type, and what they come to."""
+    """The measurements of nodes of one type, and their analysis."""
 
     journal: Journal
-    figures: tuple[BaselineFigure, ...] = ()  # of the site's own baseline
+    figures: tuple[BaselineFigure, ...] = ()  # from the site's own baseline
     catalog: Catalog = PACKAGED
 
     @cached_property
     def analysis(self) -> Analysis:
-        """What the measurements come to; nothing where they are no bandwidths."""
+        """The analysis of the measurements; empty if they are no bandwidths."""
         plan = self.journal.plan
         return Analysis() if plan.mesh else analyse(self.journal.measurements, plan.settings, self.floor_gb_per_s)
 
     @cached_property
     def mesh(self) -> Mesh | None:
-        """What exchanges between RDMA devices come to; None where bandwidth was measured."""
+        """The analysis of RDMA exchanges; None if bandwidth was measured."""
         plan = self.journal.plan
         return mesh_of(self.journal.measurements, plan.places, plan.mesh) if plan.mesh else None
 
     @cached_property
     def of_pair(self) -> Mapping[Pair, tuple[Measurement, ...]]:
-        """The measurements of each pair, in the order of the pairs' first."""
+        """The measurements of each pair, in the order in which pairs were first measured."""
         by_pair: dict[Pair, list[Measurement]] = {}
         for measurement in self.journal.measurements:
             by_pair.setdefault(measurement.pair, []).append(measurement)
@@ -184,25 +184,25 @@ class Campaign:
 
     @cached_property
     def named(self) -> tuple[PairFault, ...]:
-        """What the pairs name of single nodes, which are in no group."""
+        """The findings of pairs on single nodes, which are excluded from groups."""
         kinds = (Kind.SLOW_NODE, Kind.FAILING_NODE)
         return tuple(finding for finding in self.analysis.findings if finding.kind in kinds)
 
     @property
     def nodes_for_groups(self) -> tuple[str, ...]:
-        """The nodes that are there, that a pair succeeded with, and that the pairs do not name."""
+        """Available nodes with a successful pair and without a finding."""
         named = {*self.journal.plan.absent, *(node for finding in self.named for node in finding.nodes)}
         well = {node for measurement in succeeded(self.journal.measurements) for node in measurement.pair}
         return tuple(node for node in self.journal.plan.nodes if node in well - named)
 
     @cached_property
     def groups(self) -> MeasuredGroups:
-        """What was measured of groups."""
+        """The measurements of groups."""
         return MeasuredGroups(self.journal.groups, self.journal.plan.places)
 
     @cached_property
     def groups_of(self) -> Mapping[str, tuple[MeasuredGroup, ...]]:
-        """The groups that each node was in, the smallest first, with what they are compared with."""
+        """The groups of each node, the smallest first, with what they are compared with."""
         by_node: dict[str, list[MeasuredGroup]] = {}
         for size, groups in self.groups.by_size.items():
             for group, readings in groups.items():
@@ -214,12 +214,12 @@ class Campaign:
 
     @property
     def pairs_gb_per_s(self) -> float:
-        """The slower of what is normal for pairs, inside places and across them; 0 where none succeeded."""
+        """The slower of the normals for pairs, within places and across them; 0 if none succeeded."""
         normal = self.analysis.normal
         return exp(min(normal.inside, normal.across)) if normal else 0.0
 
     def _slow_inside(self, group: NodeGroup) -> PairFault | None:
-        """A link between two of its nodes, or a place of some of them, that the pairs found slow."""
+        """A slow link between two of its nodes, or a slow place of some of them, according to the pairs."""
         kinds = (Kind.SLOW_LINK, Kind.FAILING_LINK, Kind.SLOW_GROUP)
         nodes = set(group)
         for finding in self.analysis.findings:
@@ -230,7 +230,7 @@ class Campaign:
 
     @property
     def is_partial(self) -> bool:
-        """Whether a person asked for some pairs only, or broke it off: it is not to be compared with other runs."""
+        """Whether the user selected pairs, or interrupted it: then it is not compared with other runs."""
         return bool(self.journal.plan.asked) or self.journal.ended is None
 
     def asks(self, node: str) -> bool:
@@ -240,7 +240,7 @@ class Campaign:
 
     @cached_property
     def key(self) -> BusbwKey | None:
-        """What its figures may be compared with; None where that is not known."""
+        """What its figures may be compared with; None if unknown."""
         value = self.journal.about.get("key")
         names = {each.name for each in fields(BusbwKey)}
         return BusbwKey(**value) if isinstance(value, dict) and value.keys() == names else None
@@ -263,7 +263,7 @@ class Campaign:
         return self.floor_of(self.key.nodes) if self.key else None
 
     def floor_of(self, nodes: int) -> float | None:
-        """What so many nodes together must reach; None where nothing is known of as many."""
+        """What a group of so many nodes must reach; None if no figure is known for that size."""
         if self.key is None:
             return None
         key = replace(self.key, nodes=nodes)
@@ -273,27 +273,27 @@ class Campaign:
 
     @property
     def floor_share(self) -> float:
-        """That share."""
+        """The share for the floor."""
         return self.catalog.threshold(FLOOR)
 
     def by_hand(self, node: str, other: str) -> str:
-        """How a person measures two nodes as they were measured here; empty where a recording names no such meter."""
+        """How a person repeats the measurement of two nodes; empty if a recording's meter is unknown."""
         meter = METERS.get(str(self.journal.about.get("meter", "")))
         return meter.by_hand(node, other, self.key.collective if self.key else "") if meter and meter.by_hand else ""
 
     @property
     def unclear(self) -> str:
-        """Why its nodes cannot be distinguished; empty where they can."""
+        """Why its nodes cannot be distinguished; empty if they can."""
         findings = (
             finding for finding in self.analysis.findings if finding.kind is Kind.INCONCLUSIVE and not finding.pairs
         )
         return next((finding.words for finding in findings if len(finding.nodes) > 1), "")
 
     def normal_gb_per_s(self, pair: Pair) -> float | None:
-        """What is normal for pairs like this one."""
+        """The normal bandwidth for pairs like this one."""
         reference = self.analysis.normal
         return exp(reference.of(is_inside(pair, self.journal.plan.places))) if reference else None
 
     def of_wire(self, busbw_gb_per_s: float) -> OfWire | None:
-        """A bandwidth as a share of the node's network."""
+        """A bandwidth as a share of the node's network bandwidth."""
         return of_wire(busbw_gb_per_s, self.key, self.catalog) if self.key else None

@@ -1,6 +1,6 @@
-"""Which pairs to measure next: first rounds that treat all nodes alike, then rounds that measure suspects again.
+"""Which pairs to measure next: first rounds that treat all nodes alike, then rounds that retest suspects.
 
-Pure: the same nodes, settings and measurements give the same next round, so that a run can be broken off and resumed.
+Pure: equal nodes, settings and measurements give the same next round, so that a run can be resumed.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from clusterproof.plugins.benchmarks.pairwise.findings import too_noisy
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import again
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, by_pair, slow_together
-from clusterproof.plugins.benchmarks.pairwise.screen import Screened, SlowPlace, screen
+from clusterproof.plugins.benchmarks.pairwise.screen import SlowPlace, Suspicion, screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import decided, undecided
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 
 FIRST_ROUNDS = 4
-FURTHER_ROUNDS = 8  # of nodes that are neither surely slow nor surely well by then
-LINK_RETESTS = 3  # of a suspect pair, which has its nodes to itself meanwhile
-MAX_CONTROLS = 16  # pairs of good nodes in a retest round: they show what fewer at once bring
-FEWEST_PAIRS = 8  # in a retest round after the first, however small the cluster: what is normal is to be well known
-SAMPLED_OF_A_PLACE = 3  # nodes of a slow place that are measured again in each round
+FURTHER_ROUNDS = 8  # for nodes still undecided by then
+LINK_RETESTS = 3  # of a suspect pair, whose nodes are not used otherwise meanwhile
+MAX_CONTROLS = 16  # pairs of good nodes in a retest round: they show the effect of fewer pairs at once
+FEWEST_PAIRS = 8  # in a retest round after the first, however small the cluster: needed to know what is normal
+SAMPLED_OF_A_PLACE = 3  # nodes of a slow place that are retested in each round
 
 
 @dataclass(frozen=True)
 class PairPlan:
-    """The nodes and how they are to be measured; `asked` are the only pairs where the user named them.
+    """The nodes and how to measure them; `asked` are the only pairs, if the user named them.
 
-    `absent` are nodes of the plan that cannot be measured. `first_rounds` is how many of the first rounds there is time
+    `absent` are planned nodes that cannot be measured. `first_rounds` is how many of the first rounds there is time
     for, None for all.
     """
 
@@ -44,18 +44,18 @@ class PairPlan:
     seed: int = 0
     absent: frozenset[str] = frozenset()
     first_rounds: int | None = None
-    mesh: MeshLimits | None = None  # where RDMA devices exchange a few bytes, and no bandwidth is measured
+    mesh: MeshLimits | None = None  # if RDMA devices exchange a few bytes instead of measuring bandwidth
 
     @cached_property
     def first(self) -> list[Round]:
-        """The rounds that do not depend on any measurement."""
+        """The rounds that do not depend on measurements."""
         return [
             tuple(both for both in pairs if not self.absent & set(both)) for pairs in self.planned[: self.first_rounds]
         ]
 
     @cached_property
     def planned(self) -> list[Round]:
-        """The first rounds of all nodes, including absent ones, however little time there is."""
+        """The first rounds for all nodes, including absent ones, regardless of time."""
         if self.asked:
             return disjoint(self.asked)
         if self.is_full:
@@ -64,7 +64,7 @@ class PairPlan:
 
     @cached_property
     def settings(self) -> AnalysisSettings:
-        """What the analysis is to know of it."""
+        """The settings for the analysis."""
         return AnalysisSettings(self.min_effect, self.places, len(self.first))
 
 
@@ -76,7 +76,7 @@ def plan(
     named_pairs: Sequence[Pair] = (),
     seed: int = 0,
 ) -> PairPlan:
-    """A plan for these nodes. `places` names each node's rack, UltraServer or zone as far as it is known."""
+    """A plan for these nodes. `places` maps nodes to rack, UltraServer or zone as far as known."""
     ordered = tuple(sorted(nodes))
     known = {node: places.get(node, "") for node in ordered}
     return PairPlan(
@@ -85,7 +85,7 @@ def plan(
 
 
 def disjoint(pairs: Iterable[Pair]) -> list[Round]:
-    """These pairs in rounds in which no node is twice."""
+    """Arrange these pairs in rounds that use each node at most once."""
     rounds: list[list[Pair]] = []
     for link in pairs:
         fits = (made for made in rounds if not any(set(link.nodes) & set(other.nodes) for other in made))
@@ -102,7 +102,7 @@ def next_round(plan: PairPlan, measurements: Sequence[Measurement]) -> tuple[int
     first = plan.first
     last = len(first) + (0 if plan.asked else RETEST_ROUNDS if plan.mesh else RETEST_ROUNDS + FURTHER_ROUNDS)
     latest = max((measurement.round for measurement in measurements), default=0)
-    for number in (*range(len(first)), *range(max(len(first), latest), last)):  # retests are whole once others follow
+    for number in (*range(len(first)), *range(max(len(first), latest), last)):  # retests are complete then
         before = [measurement for measurement in measurements if measurement.round < number]
         pairs = first[number] if number < len(first) else retests(plan, before, number)
         measured = {measurement.pair for measurement in measurements if measurement.round == number}
@@ -113,10 +113,10 @@ def next_round(plan: PairPlan, measurements: Sequence[Measurement]) -> tuple[int
 
 
 def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) -> Round:
-    """A round of suspects with good partners, suspect pairs, and pairs of good nodes; at most half as many at once.
+    """A round of suspects with good partners, suspect pairs, and good pairs; at most half as many at once.
 
-    A node that is surely slow is measured no more. In the further rounds only undecided nodes are, unless the noise
-    would hide any node.
+    A node that is surely slow is measured no more. Further rounds only measure undecided nodes, unless the noise would
+    hide any node.
     """
     if plan.mesh:
         present = [node for node in plan.nodes if node not in plan.absent]
@@ -149,21 +149,21 @@ def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) ->
     return tuple(draw.pairs)
 
 
-def _suspects(screened: Screened) -> list[str]:
+def _suspects(screened: Suspicion) -> list[str]:
     slow = sorted(screened.slow, key=lambda node: (screened.slow[node], node))
     return list(dict.fromkeys([*screened.failing, *slow]))
 
 
 class _Draw:
-    """A round while it is put together: every node at most once."""
+    """A round under construction: every node at most once."""
 
-    def __init__(self, plan: PairPlan, measurements: Sequence[Measurement], screened: Screened, number: int) -> None:
+    def __init__(self, plan: PairPlan, measurements: Sequence[Measurement], screened: Suspicion, number: int) -> None:
         self.pairs: list[Pair] = []
         self.of_pair = by_pair(screened.values)
         self.settings = plan.settings
         self.places = plan.places
-        self.is_even = (number - plan.settings.first_rounds) % 2 == 0  # a link's turn, where its ends are suspect too
-        self.across = number % 2 == 1  # partners of another place and of one's own, by turns
+        self.is_even = (number - plan.settings.first_rounds) % 2 == 0  # links have priority, even with suspect ends
+        self.across = number % 2 == 1  # alternates between partners of another place and of the same place
         self.met = {measurement.pair for measurement in measurements}
         self.busy: set[str] = set()
         of_slow_places = {node for place in screened.places for node in place.nodes}
@@ -181,13 +181,13 @@ class _Draw:
         self.good = good
 
     def retest(self, suspects: Sequence[str]) -> None:
-        """Each suspect with a good partner of its own, a new one where there is any."""
+        """Pair each suspect with its own good partner, a new one if possible."""
         for node in suspects:
             new = partial(self._is_new, node)
             self._add(node, (partial(self._is_new_there, node), new, _anybody))
 
     def again(self, links: Sequence[Pair], suspects: int) -> None:
-        """Suspect pairs as they are, so many that a good partner is left for every suspect."""
+        """Suspect pairs unchanged, leaving a good partner for every suspect."""
         left_pairs = (len(self.good) - suspects) // 2
         left = [
             link
@@ -199,7 +199,7 @@ class _Draw:
                 self._take(link)
 
     def _by_turns(self, links: Sequence[Pair]) -> list[Pair]:
-        """Without half of those that were slow together again and again, drawn anew each time: they may share a way."""
+        """Without half of those that were repeatedly slow together, drawn anew each time: they may share a path."""
         taken: set[Pair] = set()
         for link in self.random.sample(links, len(links)):
             often = slow_together(link, self.of_pair, self.settings).keys() & links
@@ -215,7 +215,7 @@ class _Draw:
                 self._add(node, (partial(self._is_across, node),))
 
     def controls(self, capacity: int, most: int) -> None:
-        """Pairs of good nodes, as many as there is room for."""
+        """Pairs of good nodes, as many as fit."""
         for _ in range(min(most, capacity - len(self.pairs))):
             node = next((node for node in self.good if node not in self.busy), None)
             if node is None:
@@ -224,7 +224,7 @@ class _Draw:
 
     def _add(self, node: str, wishes: Sequence[Callable[[str], bool]]) -> None:
         free = [other for other in self.good if other not in self.busy and other != node]
-        free = [other for other in free if pair(node, other) not in self.links]  # of which some are left out on purpose
+        free = [other for other in free if pair(node, other) not in self.links]  # some are left out on purpose
         partner = next((other for wish in wishes for other in free if wish(other)), None)
         if partner is not None and node not in self.busy:
             self._take(pair(node, partner))

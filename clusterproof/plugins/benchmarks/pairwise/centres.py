@@ -1,4 +1,4 @@
-"""What is normal for pairs, taken from those that are not suspected: centres, noise, and what rounds have in common."""
+"""What is normal for pairs, from those not suspected: centres, noise, and effects common to a round."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from clusterproof.plugins.benchmarks.pairwise.normal import (
 from clusterproof.plugins.core.robust import MAX_VALUES, location, location_error
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
-FEWEST = 2  # values, for a round to show what it has in common
-BEST_OF = {2: 0.56, 3: 0.85}  # standard deviations by which the best of so many values is above their middle
+FEWEST = 2  # values, for a round to show its common effect
+BEST_OF = {2: 0.56, 3: 0.85}  # standard deviations by which the best of so many values is above their median
 NEAR = 3.0  # standard deviations from it,
-MAJORITY = 0.6  # of the values are
-ERROR_OF_CENTRE = 1.25  # standard error of a round's centre, times that of the mean
-SURELY = 2.3  # standard errors: 99 times in 100 rounds that are alike do not look so different
+MAJORITY = 0.6  # contain this share of the values
+ERROR_OF_CENTRE = 1.25  # standard error of a round's centre, relative to the mean's
+SURELY = 2.3  # standard errors: in 99 of 100 cases, equal rounds differ by less
 
-ENOUGH = 4  # measurements for a normal of their own
-ENOUGH_RELAXED = 2  # measurements of pairs of which at most half run at once, to say what that brings
+ENOUGH = 4  # measurements for a separate normal
+ENOUGH_RELAXED = 2  # measurements of pairs of which at most half run at once, to know the effect of that
 FEWEST_FOR_SIGMA = 6
-MAX_PLACES = 8  # of more places one that is slow touches too few pairs to move their median
+MAX_PLACES = 8  # with more places, a slow one affects too few pairs to move their median
 
 
 def centre(xs: Sequence[float], sigma: float) -> float:
-    """What most of a round's values have in common, 0.0 where there is no such thing.
+    """The common value of most of a round's values, 0.0 if there is none.
 
-    Of a few values it is the best, as noise rarely makes a pair faster.
+    For few values it is the best, because noise rarely makes a pair faster.
     """
     if len(xs) < FEWEST:
         return 0.0
@@ -47,9 +47,9 @@ def centre(xs: Sequence[float], sigma: float) -> float:
 
 
 def difference(of_rounds: Mapping[int, Sequence[float]], sigma: float, about: float | None = None) -> float:
-    """The standard deviation by which rounds differ beyond the noise of their values; 0.0 where that is not sure.
+    """The standard deviation between rounds beyond the noise of their values; 0.0 if not significant.
 
-    They differ from one another, or from what all of them should be where that is given.
+    Compares rounds with one another, or with their expected value if that is given.
     """
     known = {number: xs for number, xs in of_rounds.items() if len(xs) >= FEWEST}
     freedom = len(known) - (about is None)
@@ -67,7 +67,7 @@ def difference(of_rounds: Mapping[int, Sequence[float]], sigma: float, about: fl
 
 
 def in_common(of_rounds: Mapping[int, Sequence[float]], sigma: float, differ: float) -> dict[int, float]:
-    """What each round has in common, the less the fewer values show it; nothing where rounds do not differ."""
+    """The common effect of each round, shrunk if few values show it; 0 if rounds do not differ."""
     if not differ:
         return {}
     centres = {number: centre(xs, sigma) for number, xs in of_rounds.items()}
@@ -90,7 +90,7 @@ def within(of_rounds: Collection[Sequence[float]]) -> float:
 
 
 def _unlikely(freedom: int) -> float:
-    """What a sum of so many squares of normal noise exceeds once in a hundred times (Wilson and Hilferty)."""
+    """The 99th percentile of a sum of so many squares of normal noise (Wilson and Hilferty)."""
     return freedom * (1 - 2 / (9 * freedom) + SURELY * sqrt(2 / (9 * freedom))) ** 3
 
 
@@ -101,10 +101,10 @@ def normal(
     untypical: Sequence[Measurement] = (),
     placed: Collection[str] = (),
 ) -> Normal | None:
-    """What is normal among nodes that are not suspected; None where nothing succeeded.
+    """What is normal among nodes that are not suspected; None if nothing succeeded.
 
-    Of those without, and of what is untypical, it takes only what room brings, where too few others show that: a slow
-    one can but hide it. `placed` are nodes of slow places, whose pairs do not show what a round has in common.
+    From suspects, and from atypical measurements, it takes only the relief, if too few others show that: a slow node
+    can only hide it. `placed` are nodes of slow places, whose pairs do not show a round's common effect.
     """
     succeeding = succeeded(measurements)
     if not succeeding:
@@ -122,14 +122,7 @@ def normal(
     across = _across(logs[False], settings) if len(logs[False]) >= ENOUGH else whole
     reference = Normal(inside, across, 0.0, rounds=shared.of_round)
     rest = [x - reference.of(kind) for kind, logs_of_kind in logs.items() for _, x in logs_of_kind]
-    sigma = _sigma(rest, succeeding, without, reference, settings)
-    reference = replace(
-        reference,
-        sigma=sigma,
-        error=location_error(len(rest), sigma),
-        sample=tuple(rest) if len(rest) <= MAX_VALUES else (),
-        tails=tails(rest, sigma),
-    )
+    reference = _with_noise(reference, rest, _sigma(rest, succeeding, without, reference, settings))
     relaxed = [measurement for measurement in trusted if is_relaxed(measurement, most)]
     all_succeeding = [*succeeding, *succeeded(untypical)]
     if len(relaxed) < ENOUGH_RELAXED:
@@ -141,8 +134,18 @@ def normal(
     return _with_relief(reference, relaxed, first_rounds, full, shared.differ, settings)
 
 
+def _with_noise(reference: Normal, rest: Sequence[float], sigma: float) -> Normal:
+    return replace(
+        reference,
+        sigma=sigma,
+        error=location_error(len(rest), sigma),
+        sample=tuple(rest) if len(rest) <= MAX_VALUES else (),
+        tails=tails(rest, sigma),
+    )
+
+
 def _low(measurements: Iterable[Measurement], reference: Normal, settings: AnalysisSettings) -> set[str]:
-    """Nodes that were slow at first: for that they are most of a round that asks again, which is not slow for it."""
+    """Nodes that were slow at first: they are most of a retest round, which is not slow for that reason."""
     beyond_by_node: dict[str, list[float]] = defaultdict(list)
     for measurement in measurements:
         for node in measurement.pair:
@@ -151,7 +154,7 @@ def _low(measurements: Iterable[Measurement], reference: Normal, settings: Analy
 
 
 def _beyond(measurement: Measurement, reference: Normal, settings: AnalysisSettings) -> float:
-    """A measurement beside what is normal for its kind, and in its round."""
+    """A measurement relative to what is normal for its kind and round."""
     return (
         log_of(measurement)
         - reference.of(is_inside(measurement.pair, settings.places))
@@ -160,7 +163,7 @@ def _beyond(measurement: Measurement, reference: Normal, settings: AnalysisSetti
 
 
 def _first_rounds(measurements: Iterable[Measurement]) -> dict[Pair, int]:
-    """In which round each pair was measured first."""
+    """The round in which each pair was first measured."""
     first_rounds: dict[Pair, int] = {}
     for measurement in measurements:
         first_rounds[measurement.pair] = min(measurement.round, first_rounds.get(measurement.pair, measurement.round))
@@ -169,14 +172,14 @@ def _first_rounds(measurements: Iterable[Measurement]) -> dict[Pair, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What the pairs of each round have in common, and by how much rounds differ."""
+    """The common effect of each round's pairs, and by how much rounds differ."""
 
     of_round: Mapping[int, float]
     differ: float
 
 
 def _in_common(measurements: Sequence[Measurement], settings: AnalysisSettings) -> _Shared:
-    """What pairs of each of these rounds have in common, beside what pairs of their kind have in all of these."""
+    """The common effect of each of these rounds, relative to the same kind of pairs in all of them."""
     kinds: dict[bool, list[Measurement]] = defaultdict(list)
     for measurement in measurements:
         kinds[is_inside(measurement.pair, settings.places)].append(measurement)
@@ -201,9 +204,9 @@ def _with_relief(
     differ: float,
     settings: AnalysisSettings,
 ) -> Normal:
-    """The same with what it brings that at most half of the pairs run at once, and what rounds that do so share.
+    """The same with the relief of running at most half of the pairs at once, and those rounds' common effect.
 
-    `full` are the rounds in which all do, `differ` by how much those differ.
+    `full` are the rounds in which all run, `differ` by how much those differ.
     """
     gained: dict[bool, list[tuple[Measurement, float]]] = {True: [], False: []}
     for measurement in measurements:
@@ -220,7 +223,7 @@ def _with_relief(
         for measurement, x in of_kind
         if measurement.round == first.get(measurement.pair)
     )
-    left = _by_round(fresh)  # those that are measured again were slow before
+    left = _by_round(fresh)  # pairs that are retested were slow before
     differ = max(differ, difference(left, reference.sigma, about=0.0))
     relaxed_rounds = {number: x for number, x in in_common(left, reference.sigma, differ).items() if number not in full}
     return replace(
@@ -245,7 +248,7 @@ def _sigma(
     reference: Normal,
     settings: AnalysisSettings,
 ) -> float:
-    """The spread of good pairs; in a small cluster also that of each suspect's values about their own middle."""
+    """The spread of good pairs; in a small cluster also that of each suspect's values about their own median."""
     if len(rest) > MAX_VALUES:
         return normal_part(rest)[1]
     of_suspects: dict[str, list[float]] = defaultdict(list)
@@ -259,7 +262,7 @@ def _sigma(
 
 
 def _relief(gained: Sequence[float], sigma: float, chance: float, settings: AnalysisSettings) -> float:
-    """What room brings, where it is more than noise, and than rounds differ by chance."""
+    """The relief of fewer pairs at once, if it exceeds noise and random differences between rounds."""
     if len(gained) < ENOUGH_RELAXED:
         return 0.0
     middle = median(gained)
@@ -268,7 +271,7 @@ def _relief(gained: Sequence[float], sigma: float, chance: float, settings: Anal
 
 
 def _across(logs: Sequence[tuple[Pair, float]], settings: AnalysisSettings) -> float:
-    """The centre of pairs across places. Where one place is slow, it is that of the pairs without it."""
+    """The centre of pairs across places; if one place is slow, without its pairs."""
     plain, _ = normal_part([x for _, x in logs])
     touching: dict[str, list[int]] = defaultdict(list)
     for number, (pair, _) in enumerate(logs):

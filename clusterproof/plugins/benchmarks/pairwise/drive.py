@@ -1,4 +1,4 @@
-"""Pairs, then groups, through a launcher and within a budget; every measurement is on the disk before the next."""
+"""Measures pairs, then groups, through a launcher within a time budget; each result is stored before the next."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from clusterproof.plugins.transport import Unusable
 
 M = TypeVar("M", Measurement, GroupMeasurement)
 
-LEAST_FIRST_ROUNDS = 2  # one alone names nobody
+LEAST_FIRST_ROUNDS = 2  # a single one cannot identify a node
 
 
 class Measuring(Protocol):
-    """What a launcher does for a campaign."""
+    """The launcher interface that a campaign uses."""
 
     def measure(self, together: Sequence[PairOrGroup], measured: Measured, /) -> None:
         """Measure all these at the same time; `measured` is called once for each, from any thread."""
@@ -31,17 +31,17 @@ class Measuring(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a campaign is. Rounds are counted from 1; `rounds` are due, and more where a node stays undecided."""
+    """The progress of a campaign. Rounds are counted from 1; `rounds` are planned, more if a node stays undecided."""
 
     round: int
     rounds: int
     measured: int
-    seconds_left: float  # about, at most
+    seconds_left: float  # approximate maximum
 
 
 @dataclass(slots=True)
 class BatchTime:
-    """What a batch of pairs takes, and what of the budget is left."""
+    """The duration of a batch of pairs, and what is left of the budget."""
 
     budget_s: float
     clock: Callable[[], float]
@@ -52,12 +52,12 @@ class BatchTime:
         self.started = self.clock()
 
     def took(self, seconds: float) -> None:
-        """Take note of a batch."""
+        """Record a batch."""
         self.slowest_s = max(self.slowest_s, seconds)
 
     @property
     def batches_left(self) -> float:
-        """For how many more batches there is time."""
+        """How many more batches there is time for."""
         left_s = self.budget_s - (self.clock() - self.started)
         return left_s / self.slowest_s if self.slowest_s else float("inf")
 
@@ -72,16 +72,16 @@ def drive(
     clock: Callable[[], float] = time.monotonic,
     groups_follow: bool = False,
 ) -> Journal:
-    """Measure until no pair is left, or the budget is used up. Raises Unusable where nothing can be measured.
+    """Measure until no pair is left, or the budget is used up. Raises Unusable if nothing can be measured.
 
-    With too little time for all, fewer of the first rounds are made, so that suspects can still be measured again. The
-    file says that it is over, unless `groups_follow`.
+    If time is short, fewer of the first rounds run, so that suspects can still be retested. Marks the file as finished
+    unless `groups_follow`.
     """
     pace = BatchTime(budget_s, clock)
     measurements = list(journal.measurements)
     plan = journal.plan
     left_out = ""
-    most_batches = 0  # of a round: those that ask again differ in size
+    most_batches = 0  # in a round: retest rounds differ in size
     while not left_out:
         number, pairs = next_round(plan, measurements)
         if not pairs:
@@ -147,7 +147,7 @@ def _of_group(at_once: int, group: Any, reading: Reading) -> GroupMeasurement:
 
 
 def shortened(plan: PairPlan, rounds_left: float, writer: JournalWriter) -> PairPlan:
-    """The plan with as many first rounds as leave time for the rounds that ask again."""
+    """The plan with as many first rounds as leave time for retests."""
     fits = 1 + int(min(rounds_left, 1e9)) - RETEST_ROUNDS
     first_rounds = max(LEAST_FIRST_ROUNDS, fits)
     if plan.asked or first_rounds >= len(plan.first):
@@ -162,7 +162,7 @@ def _measure(
     measurement_of: Callable[[Any, Reading], M],
     keep: Callable[[M], None],
 ) -> list[M]:
-    """What runs together. What succeeds is kept at once; what fails, once nobody has interrupted them."""
+    """Measure a batch. Stores successes at once; failures only if there was no interruption."""
     lock = threading.Lock()
     well: list[M] = []
     failed: list[M] = []
@@ -181,7 +181,7 @@ def _measure(
 
     try:
         launcher.measure(batch, measured)
-    except KeyboardInterrupt:  # what was ended so has not failed
+    except KeyboardInterrupt:  # what was killed thereby has not failed
         with lock:
             failed.clear()
         raise

@@ -1,4 +1,4 @@
-"""What was measured between nodes: of the whole run, of one pair, and what of it is a node's."""
+"""Facts on measurements between nodes: of the whole run, of a pair, and of a node."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from clusterproof.plugins.evidence.pairs import (
     PairsOfNode,
 )
 
-SLOW = 0.95  # of what is normal: below it a single measurement is worth mentioning
+SLOW = 0.95  # share of normal below which a single measurement is worth mentioning
 OF_PLACES = (Kind.CONFIGURATION, Kind.SLOW_GROUP, Kind.CONTENTION)
 OF_NODES = (Kind.SLOW_NODE, Kind.FAILING_NODE, Kind.INTERMITTENT, Kind.INCONCLUSIVE)
 
 
 @dataclass(frozen=True)
 class MeasuredPair:
-    """One pair: what a check of pairs is about."""
+    """One pair: the subject of a check of pairs."""
 
     pair: Pair
     campaign: Campaign
@@ -43,12 +43,12 @@ class MeasuredPair:
 
     @property
     def gpu_uuids(self) -> tuple[str, ...]:
-        """A pair has no GPUs of its own."""
+        """Empty: a pair has no GPUs of its own."""
         return ()
 
     @property
     def subjects(self) -> tuple[MeasuredPair, ...]:
-        """Itself: what a check of pairs is called for."""
+        """The pair itself, as the subject of checks."""
         return (self,)
 
     @property
@@ -58,7 +58,7 @@ class MeasuredPair:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Its bandwidths as shares of what is normal for such a pair; without those that failed."""
+        """Its bandwidths relative to normal for such a pair, without failed measurements."""
         normal = self.campaign.normal_gb_per_s(self.pair)
         bandwidths = (measurement.reading.busbw_gb_per_s for measurement in self.measurements)
         return tuple(busbw / normal for busbw in bandwidths if busbw and normal)
@@ -70,21 +70,21 @@ class MeasuredPair:
 
     @property
     def best_gb_per_s(self) -> float | None:
-        """Its best bandwidth, None where all measurements failed."""
+        """Its best bandwidth, None if all measurements failed."""
         return (
             max((measurement.reading.busbw_gb_per_s or 0.0 for measurement in self.measurements), default=0.0) or None
         )
 
     @property
     def finding(self) -> PairFault | None:
-        """What the analysis says of this pair by itself."""
+        """The analysis's finding on this pair itself."""
         kinds = (Kind.SLOW_LINK, Kind.FAILING_LINK, Kind.INCONCLUSIVE)
         findings = (finding for finding in self.campaign.analysis.findings if finding.kind in kinds)
         return next((finding for finding in findings if finding.nodes == self.pair.nodes), None)
 
     @property
     def explained(self) -> PairFault | None:
-        """The finding of a node, a place or of all that accounts for this pair, else one of all nodes that may."""
+        """The finding on a node, a place or everything that explains this pair, else one on all nodes that might."""
         known = [
             finding
             for finding in self.campaign.analysis.findings
@@ -95,7 +95,7 @@ class MeasuredPair:
 
 
 def _of_either(findings: Sequence[PairFault]) -> PairFault | None:
-    """Of findings that are not certain, one that names all their nodes: nothing measured says which it is."""
+    """Of uncertain findings, one that names all their nodes: no measurement distinguishes them."""
     nodes = tuple(dict.fromkeys(node for finding in findings for node in finding.nodes))
     return replace(findings[0], nodes=nodes) if findings else None
 
@@ -106,7 +106,7 @@ def _holds_for_all(finding: PairFault) -> bool:
 
 @dataclass(frozen=True)
 class NoPairs:
-    """Stands for the pairs of a run that measured none."""
+    """Placeholder for the pairs of a run that measured none."""
 
     name: str
     why_not: str
@@ -115,29 +115,29 @@ class NoPairs:
 
     @property
     def subjects(self) -> tuple[MeasuredPair, ...]:
-        """Nothing. Raises Incomplete."""
+        """Raises Incomplete."""
         raise Incomplete(self.why_not, cause=self.why_not)
 
 
 @dataclass(frozen=True)
 class PairwiseRun:
-    """Everything that a run measured between nodes. `why_not` is why there is nothing."""
+    """All measurements between nodes of a run; `why_not` says why there are none."""
 
     campaigns: tuple[Campaign, ...] = ()
     why_not: str = ""
 
     @property
     def is_partial(self) -> bool:
-        """Whether it says less of the cluster than other runs do."""
+        """Whether it covers less of the cluster than other runs."""
         return any(campaign.is_partial for campaign in self.campaigns)
 
     @cached_property
     def pairs(self) -> tuple[MeasuredPair, ...]:
-        """Every pair that was measured."""
+        """Every measured pair."""
         return tuple(MeasuredPair(pair, campaign) for campaign in self.campaigns for pair in campaign.of_pair)
 
     def of_node(self, node: str) -> PairsOfNode:
-        """What was measured of a node. Raises Incomplete, and NotApplicable for a node that belongs to no job."""
+        """The measurements of a node. Raises Incomplete, and NotApplicable for a node that belongs to no job."""
         for campaign in self.campaigns:
             if node in campaign.journal.plan.nodes:
                 return _of_node(node, campaign)
@@ -177,7 +177,7 @@ def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
 
 
 def _groups_left_out(node: str, campaign: Campaign) -> str:
-    """Which groups of a node that were asked for were not measured, and why."""
+    """The requested groups of a node that were not measured, and why."""
     planned = campaign.journal.group_plan or GroupPlan(())
     measured = {measurement.group for measurement in campaign.groups_of.get(node, ())}
     left = [len(group.nodes) for group in planned.groups if node in group.nodes and group not in measured]
@@ -214,7 +214,7 @@ def _why_unmeasured(node: str, campaign: Campaign) -> Incomplete | NotApplicable
 
 
 def measured_in_words(pair: MeasuredPair) -> str:
-    """`284 GB/s, 71 % of normal; again 99 %, 98 %`; what failed says why."""
+    """`284 GB/s, 71 % of normal; again 99 %, 98 %`; failures give their reason."""
     readings = [_reading_in_words(pair, number) for number in range(len(pair.measurements))]
     return f"{readings[0]}{'; again ' if readings[1:] else ''}{', '.join(readings[1:])}".replace(
         "; expected", ", expected"

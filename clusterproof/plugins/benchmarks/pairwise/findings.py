@@ -1,4 +1,4 @@
-"""Findings beside slow nodes: pairs that stay slow or fail, nodes that fail with everyone, what noise leaves open."""
+"""Findings beside slow nodes: pairs that stay slow or fail, nodes that fail with all others, and open questions."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from clusterproof.plugins.benchmarks.pairwise.likelihood import (
     own_noise,
 )
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, Value, by_pair, slow_together
-from clusterproof.plugins.benchmarks.pairwise.screen import Screened, failing_nodes
+from clusterproof.plugins.benchmarks.pairwise.screen import Suspicion, failing_nodes
 from clusterproof.plugins.core.robust import location, location_error
 from clusterproof.plugins.evidence.pairs import Estimate, Failure, Kind, Measurement, Pair, PairFault, estimated
 
-FEWEST_NODES = 3  # with two, a slow link cannot be distinguished from a slow node
-RETESTS = 2  # beside other pairs than before
-OTHER_PARTNERS = 2  # with whom each end of a slow link is well
-LIKELY = 0.5  # that an end has the usual noise: below it that is what leaves a slow link open
+FEWEST_NODES = 3  # with two, a slow link and a slow node cannot be distinguished
+RETESTS = 2  # concurrently with other pairs than before
+OTHER_PARTNERS = 2  # with which each end of a slow link is normal
+LIKELY = 0.5  # that an end has the usual noise: below this, a slow link stays open for that reason
 
 
 def link_findings(
-    screened: Screened,
+    screened: Suspicion,
     measurements: Sequence[Measurement],
     named_nodes: Collection[str],
     settings: AnalysisSettings,
     nodes: int,
 ) -> list[PairFault]:
-    """Pairs that stay slow, or fail, though both nodes are well with others."""
+    """Pairs that stay slow, or fail, though both nodes are fine with others."""
     assert screened.reference is not None
     of_pair = by_pair(screened.values)
     findings = []
@@ -55,14 +55,14 @@ def link_findings(
     return findings
 
 
-def _is_well_with_others(node: str, pair: Pair, screened: Screened, settings: AnalysisSettings) -> bool:
+def _is_well_with_others(node: str, pair: Pair, screened: Suspicion, settings: AnalysisSettings) -> bool:
     """Whether a node of this pair was measured with other good partners, and was not slow with any."""
     others = [value for value in screened.own_values(node) if value.pair != pair]
     partners = {value.pair for value in others}
     return len(partners) >= OTHER_PARTNERS and median(value.x for value in others) > -settings.min_effect / 2
 
 
-def _noise_with_others(node: str, pair: Pair, screened: Screened) -> dict[float, float]:
+def _noise_with_others(node: str, pair: Pair, screened: Suspicion) -> dict[float, float]:
     """How noisy a node of this pair is with other good partners, also in pairs that are suspect themselves."""
     assert screened.reference is not None
     xs = [value.x for value in screened.with_good_partners(node) if value.pair != pair]
@@ -78,9 +78,9 @@ def _slow_link(
     reference: Normal,
     settings: AnalysisSettings,
 ) -> PairFault | None:
-    """The pair, where it is slow each time; surely, among so many pairs, and at other times beside other pairs.
+    """The pair if it is slow each time, significantly among so many pairs, and also in rounds with other pairs.
 
-    Whether it is known that its nodes are well with others, is said.
+    The finding says whether its nodes are known to be fine with others.
     """
     values = sorted(of_pair[pair], key=lambda value: value.round)
     xs = [value.x for value in values]
@@ -103,7 +103,7 @@ def _slow_link(
 
 
 def _more_of_a_link(retests: Collection[int], is_known: bool, together: Mapping[Pair, Collection[int]]) -> str:
-    """What is missing to report a link as slow; empty where nothing is."""
+    """What is missing to report a link as slow; empty if nothing is."""
     if len(retests) < RETESTS:
         return f"slow again {len(retests)} time; expected {RETESTS} times beside other pairs: measure it again"
     if not is_known:
@@ -122,7 +122,7 @@ def _by_chance(noise: Mapping[float, float]) -> str:
 
 
 def failing_link(pair: Pair, failed: int, attempts: int) -> PairFault:
-    """A pair that failed so often, where each end works with others."""
+    """A pair that failed so often, although each end works with others."""
     if failed < 2:
         message = "it failed once, and was not measured again often enough; measure it again"
         return PairFault(
@@ -133,7 +133,7 @@ def failing_link(pair: Pair, failed: int, attempts: int) -> PairFault:
 
 
 def failing_or_suspect(measurements: Sequence[Measurement]) -> list[PairFault]:
-    """Nodes with which measurements fail, whatever the partner is; where that holds for most, no node is named."""
+    """Nodes with which measurements fail, whatever the partner; if that holds for most, no node is named."""
     findings = []
     failing = failing_nodes(measurements)
     nodes = {node for measurement in measurements for node in measurement.pair}
@@ -155,7 +155,7 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[PairFault]:
 
 
 def each_once(slow: Iterable[PairFault], failing: Iterable[PairFault]) -> list[PairFault]:
-    """One finding for each node: where it is surely slow, its failures are reported with that."""
+    """One finding per node: if it is surely slow, its failures are reported with that."""
     by_nodes = {fault.nodes: fault for fault in failing}
     for fault in slow:
         other = by_nodes.get(fault.nodes)
@@ -170,19 +170,19 @@ def each_once(slow: Iterable[PairFault], failing: Iterable[PairFault]) -> list[P
     return list(by_nodes.values())
 
 
-TO_BE_NAMED = 0.10  # slower: whoever is, and is a little unlucky, is to be named
-SURE_ENOUGH = 0.95  # that it is not so slow: from there on nothing is said of a node
+TO_BE_NAMED = 0.10  # slower: a node this slow and slightly unlucky must still be named
+SURE_ENOUGH = 0.95  # that it is not that slow: from here on nothing is reported
 FEWEST = 2  # values, to know a node's own noise
-FEWEST_OF_ALL = 8  # to know that of all
-UNLUCKY = 2.0  # by so many standard errors, whoever is slow enough is to be named
+FEWEST_OF_ALL = 8  # to know that of all nodes
+UNLUCKY = 2.0  # standard errors of bad luck with which a slow node must still be named
 _NORMAL = NormalDist()
-CERTAIN = 0.99  # from which on it is reported; it faults no node
+CERTAIN = 0.99  # from here on it is reported; it does not fault a node
 
 
 def left_open(
-    screened: Screened, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: AnalysisSettings
+    screened: Suspicion, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: AnalysisSettings
 ) -> list[PairFault]:
-    """The findings for those of these nodes that have no other."""
+    """Findings for those of these nodes that have no other."""
     findings = []
     for node in sorted(screened.of_node.keys() & set(nodes)):
         values = screened.with_good_partners(node)
@@ -201,19 +201,19 @@ def left_open(
     return findings
 
 
-def _is_full(screened: Screened, settings: AnalysisSettings) -> bool:
+def _is_full(screened: Suspicion, settings: AnalysisSettings) -> bool:
     """Whether each node has been measured with every other."""
     return settings.first_rounds >= len(screened.of_node) - 1
 
 
 def _may_be_slow(xs: Sequence[float], reference: Normal | None, settings: AnalysisSettings) -> bool:
-    """Whether a node, some value of which is slow, may be far slower than matters, for all that its values show."""
+    """Whether a node with some slow value may be far slower than acceptable, despite its other values."""
     if reference is None or len(xs) < FEWEST or min(xs) > -settings.min_effect:
         return False
     return at_least(-log(1 - TO_BE_NAMED), xs, reference) > 1 - SURE_ENOUGH
 
 
-def too_noisy(screened: Screened, settings: AnalysisSettings) -> tuple[PairFault, ...]:
+def too_noisy(screened: Suspicion, settings: AnalysisSettings) -> tuple[PairFault, ...]:
     """That among so many nodes, with this noise, a node far slower than matters might well not be named."""
     reference, nodes = screened.reference, tuple(sorted(screened.of_node))
     if reference is None or len(nodes) < FEWEST_OF_ALL:
@@ -232,9 +232,9 @@ def too_noisy(screened: Screened, settings: AnalysisSettings) -> tuple[PairFault
 
 
 def slow_now_and_then(
-    screened: Screened, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: AnalysisSettings
+    screened: Suspicion, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: AnalysisSettings
 ) -> list[PairFault]:
-    """Those of these nodes, none of which is named for anything else."""
+    """Those of these nodes that have no other finding."""
     first = [value.x for value in screened.values if not value.is_retest]
     share_slow = (sum(x <= -settings.min_effect for x in first) + 1) / (len(first) + 2)
     findings = []

@@ -1,7 +1,7 @@
-"""Groups of nodes, after the pairs: which to measure next, and what a group's bandwidth is compared with. Pure.
+"""Groups of nodes, after the pairs: which to measure next, and what a group is compared with. Pure.
 
-Pairs name nodes and links. What only shows where many nodes meet (an oversubscribed switch, a rail that is cabled to
-another, a library that chooses another algorithm) shows in groups of 4, 8, … and in all of them.
+Pairs identify nodes and links. Faults that need many nodes (an oversubscribed switch, a rail cabled to another one, a
+library that chooses another algorithm) show in groups of 4, 8, … and in all nodes together.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from clusterproof.plugins.evidence.pairs import GroupMeasurement, NodeGroup, Rea
 
 DOUBLING, ALL = "doubling", "all"
 FEWEST_NODES = 3  # of a group: two are a pair
-FIRST_SIZE = 4  # with two nodes NCCL's trees and NVLS bring more than the wire has
-FEWEST_OTHERS = 2  # groups of the same size, to say that one is slower
+FIRST_SIZE = 4  # with two nodes NCCL's trees and NVLS exceed the network bandwidth
+FEWEST_OTHERS = 2  # groups of the same size, to tell that one is slower
 MANY = 10**6
-TIMES = 2  # that a size is measured where anything of it was low
+TIMES = 2  # measurements of a size with a low result
 
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """The groups that are to be measured: of a size no node is in two. No more than `most_nodes` are loaded at once.
+    """The groups to measure: no node is in two of one size. At most `most_nodes` are loaded at once.
 
-    `places` names each node's rack as far as it is known. `left_out` are sizes that were asked for, and why none of
-    their groups is there.
+    `places` maps nodes to racks as far as known. `left_out` are requested sizes without groups, and why.
     """
 
     groups: tuple[NodeGroup, ...]
@@ -37,13 +36,13 @@ class GroupPlan:
 
     @cached_property
     def by_size(self) -> Mapping[int, tuple[NodeGroup, ...]]:
-        """The groups by how many nodes they have, the smallest first."""
+        """The groups by number of nodes, the smallest first."""
         sizes = sorted({len(group.nodes) for group in self.groups})
         return {size: tuple(group for group in self.groups if len(group.nodes) == size) for size in sizes}
 
 
 def plan_groups(which: str, nodes: Sequence[str], places: Mapping[str, str], most_nodes: int = MANY) -> GroupPlan:
-    """The groups of these nodes. `which` is what a person asks for: `doubling`, or sizes with a comma between."""
+    """Plan groups of these nodes. `which` is the user's choice: `doubling`, or comma-separated sizes."""
     count, most = len(nodes), min(len(nodes), most_nodes)
     if which == DOUBLING:
         doubled = [FIRST_SIZE << power for power in range(most.bit_length()) if FIRST_SIZE << power <= most]
@@ -63,7 +62,7 @@ def _why_not(size: int, count: int, most_nodes: int) -> str:
 
 
 def _groups_of(size: int, nodes: Sequence[str], places: Mapping[str, str]) -> list[NodeGroup]:
-    """As many groups of this size as there are nodes for, within places first."""
+    """As many groups of this size as there are nodes for, first within places."""
     by_place: dict[str, list[str]] = {}
     for node in sorted(nodes):
         by_place.setdefault(places.get(node, ""), []).append(node)
@@ -82,10 +81,10 @@ def _cut(nodes: Sequence[str], size: int) -> list[NodeGroup]:
 
 @dataclass(frozen=True)
 class GroupLimits:
-    """The shares of what is usual below which a group is low.
+    """Shares of the usual bandwidth below which a group is slow.
 
-    `slower` less than the other groups of its size; less than `least_share` of the smallest groups' bandwidth; less
-    than `least_of_pairs` of `pairs_gb_per_s`, what is normal for pairs, 0 where that is unknown.
+    `slower`: less than the other groups of its size; `least_share`: of the smallest groups' bandwidth;
+    `least_of_pairs`: of `pairs_gb_per_s`, the normal for pairs, 0 if unknown.
     """
 
     slower: float
@@ -96,7 +95,7 @@ class GroupLimits:
 
 @dataclass(frozen=True)
 class MeasuredGroups:
-    """What was measured of groups, by their size and by group."""
+    """Measurements of groups, by size and by group."""
 
     measurements: tuple[GroupMeasurement, ...]
     places: Mapping[str, str] = field(default_factory=dict)
@@ -111,11 +110,11 @@ class MeasuredGroups:
         return sizes
 
     def median_gb_per_s(self, size: int) -> float | None:
-        """The median of the groups of this size; None where none succeeded."""
+        """The median of the groups of this size; None if none succeeded."""
         return _middle([best_gb_per_s(readings) for readings in self.by_size.get(size, {}).values()])
 
     def others_gb_per_s(self, group: NodeGroup) -> float | None:
-        """What is usual for the other groups of its size in as many places; None where too few of them succeeded."""
+        """The usual bandwidth of other groups of its size over as many places; None if too few of them succeeded."""
         same = self.by_size[len(group.nodes)]
         others = [other for other in same if other != group and self._spans(other) == self._spans(group)]
         best = [busbw for other in others if (busbw := best_gb_per_s(same[other]))]
@@ -126,12 +125,12 @@ class MeasuredGroups:
 
     @cached_property
     def smallest(self) -> tuple[int, float] | None:
-        """The smallest groups that may be compared with larger ones: their size and what is usual for them."""
+        """The smallest groups that larger ones may be compared with: size and usual bandwidth."""
         known = ((size, self.median_gb_per_s(size)) for size in self.by_size if size >= FIRST_SIZE)
         return next(((size, typical) for size, typical in known if typical), None)
 
     def is_low(self, group: NodeGroup, reading: Reading, limits: GroupLimits) -> bool:
-        """Whether one reading of a group failed, is wrong, or is less than its like suggest."""
+        """Whether a reading of a group failed, is wrong, or is lower than comparable ones suggest."""
         busbw = reading.busbw_gb_per_s
         if not busbw or reading.is_correct is False:
             return True
@@ -159,7 +158,7 @@ def _middle(bandwidths: Sequence[float | None]) -> float | None:
 
 
 def best_gb_per_s(readings: Sequence[Reading]) -> float | None:
-    """The best bandwidth of one group's readings, None where all failed."""
+    """The best bandwidth of one group's readings, None if all failed."""
     return max((reading.busbw_gb_per_s or 0.0 for reading in readings), default=0.0) or None
 
 
@@ -168,7 +167,7 @@ def next_groups(
 ) -> tuple[NodeGroup, ...]:
     """The groups to measure next, at the same time; none at the end.
 
-    Each size once, and once more where a reading of it was low: all of its groups, so that as many meet as before.
+    Each size once, and again if a reading was low: then all of its groups, for the same load.
     """
     measured = MeasuredGroups(tuple(measurements), plan.places)
     for size, groups in plan.by_size.items():

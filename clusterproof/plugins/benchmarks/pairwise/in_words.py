@@ -1,4 +1,4 @@
-"""What was found between nodes, as people read it."""
+"""Findings between nodes as text for people."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairs import Estimate, Kind, PairFault
 
-SURE_AT_MOST = 0.9999  # nobody is surer than that of anything measured
+SURE_AT_MOST = 0.9999  # maximum confidence stated for any measurement
 
 
 def slower_in_words(finding: PairFault) -> str:
     """`11 % slower than normal (9 to 13 %), 8 measurements with 8 partners, 99.99 % sure`.
 
-    How sure it is that no healthy node looks so is not said where it is not certain which node it is.
+    The confidence is omitted if it is uncertain which node is slow.
     """
     if finding.estimate is None:
         return f"{finding.failures or 'none'} of {finding.attempts} measurements failed"
@@ -32,7 +32,7 @@ def estimate_in_words(estimate: Estimate) -> str:
 
 
 def attribution(finding: PairFault) -> str:
-    """A finding in a few words, as the reason of something else."""
+    """A finding in a few words, as the reason for something else."""
     if finding.kind is Kind.SLOW_NODE and finding.estimate:
         return f"{finding.nodes[0]} is {finding.estimate.slower * 100:.3g} % slow"
     if finding.kind is Kind.FAILING_NODE:
@@ -60,5 +60,5 @@ def finding_in_words(finding: PairFault) -> str:
 
 
 def as_observed(problem: str) -> str:
-    """What a run reported, as part of what was observed: what it expected is not what a check expects."""
+    """A finding as an observation: what the run expected is not what a check expects."""
     return problem.replace("; expected ", ", expected ")

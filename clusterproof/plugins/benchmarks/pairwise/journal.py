@@ -1,7 +1,7 @@
-"""The file of a campaign: what was planned, and every measurement as soon as it is there. JSON Lines.
+"""The file of a campaign: the plan, and every measurement as soon as it is made. JSON Lines.
 
-The first line is the plan; then come measurements, and how many first rounds there was time for; the last line says
-that it ended. A run that was broken off resumes from it, a recording replays it.
+The first line is the plan; then come measurements, and how many first rounds there was time for; the last line marks
+the end. An interrupted run resumes from it, a recording replays it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
-from clusterproof.plugins.benchmarks.pairwise.failures import failure_of
 from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.core.errors import ClusterproofError
@@ -36,7 +35,7 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
 
 
 class JournalError(ClusterproofError, ValueError):
-    """A file that is no journal, or one of another campaign; the message is one line."""
+    """An invalid journal, or one of another campaign; the message is one line."""
 
 
 def file_name(number: int) -> str:
@@ -46,32 +45,32 @@ def file_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """All that such a file holds. `about` describes the meter: its name, size and what it is compared with."""
+    """The contents of a journal. `about` describes the meter: its name, size and what it is compared with."""
 
     plan: PairPlan
     about: Mapping[str, Any] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)  # nodes that were not measured, and why
     measurements: tuple[Measurement, ...] = ()
-    ended: str | None = None  # None: it was broken off; else what was left out, or nothing
-    group_plan: GroupPlan | None = None  # after the pairs, where a person asked for groups
+    ended: str | None = None  # None: interrupted; else what was left out, or nothing
+    group_plan: GroupPlan | None = None  # after the pairs, if groups were requested
     groups: tuple[GroupMeasurement, ...] = ()
 
 
 class JournalWriter:
-    """An open journal: every line is on the disk before the next measurement begins."""
+    """An open journal: every line is synced to disk before the next measurement."""
 
     def __init__(self, path: Path, journal: Journal) -> None:
-        """Begin a new file, or go on with one that is there. Raises OSError."""
+        """Create a file, or continue an existing one. Raises OSError."""
         path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not path.exists()
         self._file: IO[str] = TextIOWrapper(BufferedWriter(appendable(path)), encoding="utf-8")
         if is_new:
             self._write(_header(journal))
         elif not _ends_whole(path):
-            self._file.write("\n")  # behind a line that was cut: readers skip that
+            self._file.write("\n")  # ends a truncated line, which readers skip
 
     def measured(self, measurement: Measurement) -> None:
-        """Keep a measurement of a pair."""
+        """Store a measurement of a pair."""
         self._write(
             {
                 "pair": list(measurement.pair),
@@ -82,21 +81,21 @@ class JournalWriter:
         )
 
     def groups_planned(self, plan: GroupPlan) -> None:
-        """Keep which nodes are measured in groups, and how: what was planned before holds no more."""
+        """Store the plan for groups; it replaces any earlier one."""
         groups = [list(group) for group in plan.groups]
         self._write({"groups": groups, "most_nodes": plan.most_nodes, "left_out": plan.left_out})
 
     def measured_group(self, measurement: GroupMeasurement) -> None:
-        """Keep a measurement of a group."""
+        """Store a measurement of a group."""
         group, reading = list(measurement.group), _record(measurement.reading)
         self._write({"group": group, "at_once": measurement.at_once, "reading": reading})
 
     def limited(self, first_rounds: int) -> None:
-        """Keep that there is only time for so many of the first rounds."""
+        """Store that there is only time for so many of the first rounds."""
         self._write({"first_rounds": first_rounds})
 
     def ended(self, reason: str) -> None:
-        """Keep that it is over, and what was left out."""
+        """Store that the campaign is finished, and what was left out."""
         self._write({"ended": reason})
 
     def close(self) -> None:
@@ -141,7 +140,7 @@ def _header(journal: Journal) -> dict[str, Any]:
 
 
 def write(path: Path, journal: Journal) -> None:
-    """Write a whole journal, as a recording has it. Raises OSError."""
+    """Write a complete journal, as in a recording. Raises OSError."""
     path.unlink(missing_ok=True)
     writer = JournalWriter(path, journal)
     try:
@@ -160,11 +159,11 @@ def write(path: Path, journal: Journal) -> None:
 
 
 def read(path: Path) -> Journal:
-    """A journal, strictly but for lines that were cut when a run was. Raises JournalError."""
+    """Parse a journal strictly, except for lines cut by an interruption. Raises JournalError."""
     lines = _lines(path)
     try:
         journal = _of_header(json.loads(lines[0]))
-    except Exception as problem:  # what others have written may be anything
+    except Exception as problem:  # a file from others may contain anything
         raise JournalError(f"{path}: its first line is not a plan ({problem!s:.80}); expected {EXPECTED}") from None
     measurements: list[Measurement] = []
     groups: list[GroupMeasurement] = []
@@ -183,9 +182,9 @@ def read(path: Path) -> Journal:
 
 
 def _taken(document: Any, journal: Journal, measurements: list[Measurement], groups: list[GroupMeasurement]) -> Journal:
-    """The journal with what one line says; measurements are put into the lists.
+    """The journal with one line applied; measurements are appended to the lists.
 
-    What is measured behind the end of a run goes on with it: then it has not ended.
+    A measurement after an end marker continues the run: then it is not finished.
     """
     if "first_rounds" in document:
         return replace(journal, plan=replace(journal.plan, first_rounds=int(document["first_rounds"])))
@@ -253,7 +252,7 @@ def _group(values: object, plan: PairPlan) -> NodeGroup:
 
 
 def _nodes(values: object, plan: PairPlan) -> tuple[str, ...]:
-    """Nodes of the plan, each once."""
+    """Nodes of the plan, without duplicates."""
     nodes = tuple(_texts(values)) if isinstance(values, list) else ()
     if not isinstance(values, list) or len(set(nodes)) < len(nodes) or not set(nodes) <= set(plan.nodes):
         raise ValueError("its nodes are not in the plan, or not once")
@@ -284,7 +283,7 @@ def _reading(record: Mapping[str, Any]) -> Reading:
         raise ValueError(f"{busbw!r:.40} is not a bandwidth")
     exchanges = tuple(exchange_of(exchange) for exchange in record.get("exchanges", ()))
     hosts = tuple(_texts(record.get("hosts", ())))
-    return Reading(**{**record, "hosts": hosts, "exchanges": exchanges, "failure": failure_of(record)})
+    return Reading(**{**record, "hosts": hosts, "exchanges": exchanges, "failure": Reading.failure_in(record)})
 
 
 def _texts(values: Sequence[Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""How sure a finding is: what a node's values weigh for "slow by so much" against "healthy, and unlucky"."""
+"""The confidence of a finding: weighs a node's values for "slow by so much" against "healthy, and unlucky"."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from statistics import median
 from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, VALUES_BEFORE, Normal, Tails, even
 from clusterproof.plugins.core.robust import MAX_VALUES, location, spread, spread_above
 
-SURE = 0.995  # from which on a node or link is named
-ONE_SIDED = 1.645  # standard errors: at 19 in 20 the slowness may well be the minimum effect
-LEAST_SIGMA = 0.01  # of few values that happen to be alike
-JITTERY = 0.05  # nodes of a larger noise of their own, for each slow one, among those whose values look slow
-JITTERS = (2.5, 3.5, 5.0, 7.0)  # times the usual noise, that of a jittery node
-REFERENCE_NOISE: Mapping[float, float] = {1.0: 1.0}  # the usual noise, surely
-STEP, SLOWEST = 0.025, 0.3  # of the slownesses of a node that are weighed against one another
-_STEPS = 12  # of expectation and maximisation, at most
+SURE = 0.995  # from here on a node or link is named
+ONE_SIDED = 1.645  # standard errors: with 95 % confidence the slowness reaches the minimum effect
+LEAST_SIGMA = 0.01  # for few values that happen to be equal
+JITTERY = 0.05  # expected number of nodes with larger noise per slow node, among those whose values look slow
+JITTERS = (2.5, 3.5, 5.0, 7.0)  # noise of a jittery node, relative to the usual
+REFERENCE_NOISE: Mapping[float, float] = {1.0: 1.0}  # certainly the usual noise
+STEP, SLOWEST = 0.025, 0.3  # grid of slownesses that are weighed against one another
+_STEPS = 12  # maximum iterations of expectation maximisation
 
 
 def normal_part(values: Sequence[float]) -> tuple[float, float]:
-    """The centre and standard deviation under which these values are likeliest, those far below taken as outliers.
+    """The centre and standard deviation that make these values most likely, treating low ones as outliers.
 
-    Of many values the median and the MAD say as much, and sooner. Of few, a wide spread that holds the outliers and a
-    narrow one that leaves them out may each be the best near by.
+    For many values the median and the MAD are as good, and faster. For few, a wide spread that contains the outliers
+    and a narrow one that excludes them may both be local optima.
     """
     if len(values) > MAX_VALUES:
         return median(values), max(spread(values), LEAST_SIGMA)
@@ -34,7 +34,7 @@ def normal_part(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _fit(values: Sequence[float], sigma: float) -> tuple[float, float, float]:
-    """How likely the values are under the best centre and deviation that are found from this one on, and both."""
+    """The best fit from this start: its likelihood, centre and deviation."""
     centre, share = median(values), OUTLIERS
     for _ in range(_STEPS):
         weights = [_share_of_normal(x - centre, sigma, share) for x in values]
@@ -56,12 +56,12 @@ def confidence(
     noise: Mapping[float, float] = REFERENCE_NOISE,
     own_tries: int = 1,
 ) -> float:
-    """One less a bound on the chance that any of so many healthy nodes has values that speak so much for slowness.
+    """One minus a bound on the chance that any of so many healthy nodes has values that look this slow.
 
-    A likelihood ratio above A is had by chance at most once in A times (Ville's inequality); there are as many tries as
-    nodes. Each of the values, and their location, may be what slowness looks like. Besides, a node's own noise may be
-    larger than that of the others, and all of its values on one side by chance. `noise` is what other values say about
-    it beforehand (see `own_noise`), `own_tries` how many such sets of values it has.
+    A likelihood ratio above A occurs by chance at most once in A times (Ville's inequality); there are as many tries
+    as nodes. Each of the values, and their location, may be what slowness looks like. Also, a node's own noise may be
+    larger than that of the others, and all of its values low by chance. `noise` is the prior from other values
+    (see `own_noise`), `own_tries` how many such sets of values it has.
     """
     effects = [effect for effect in {*values, location(values)} if effect < 0.0]
     if not effects:
@@ -76,9 +76,9 @@ def confidence(
 
 
 def at_least(effect: float, values: Sequence[float], reference: Normal) -> float:
-    """How likely a node with these values is slower by that (a difference of logarithms), or by more.
+    """How likely a node with these values is slower by at least that (a difference of logarithms).
 
-    Beforehand any slowness is as likely as any other, and its own noise may be larger than that of others.
+    The prior is uniform over slownesses, and the node's noise may be larger than that of others.
     """
     less = [-STEP * number for number in range(int(SLOWEST / STEP)) if STEP * number < effect]
     more = [-effect - STEP * number for number in range(int((SLOWEST - effect) / STEP))]
@@ -88,14 +88,14 @@ def at_least(effect: float, values: Sequence[float], reference: Normal) -> float
 
 
 def own_noise(values: Sequence[float], reference: Normal) -> dict[float, float]:
-    """How likely a node's own noise is each of so many times the usual, by its values."""
+    """The likelihood of each noise level, in multiples of the usual, given a node's values."""
     logs = _with_noise(values, reference)
     whole = _either(logs.values())
     return {times: exp(likelihood - whole) for times, likelihood in logs.items()}
 
 
 def _with_noise(values: Sequence[float], reference: Normal) -> dict[float, float]:
-    """The logarithms of how likely a node's own noise is each of so many times the usual, and these are its values."""
+    """The log-likelihoods of these values together with each noise level."""
     before = {1.0: 1 - JITTERY, **dict.fromkeys(JITTERS, JITTERY / len(JITTERS))}
     return {
         times: log(likely) + _likelihood(values, 0.0, times * reference.sigma, reference.tails)
@@ -104,7 +104,7 @@ def _with_noise(values: Sequence[float], reference: Normal) -> dict[float, float
 
 
 def noise_of_both(noise: Mapping[float, float], other: Mapping[float, float]) -> dict[float, float]:
-    """The noise of a pair of such nodes: that of the worse."""
+    """The noise of a pair of such nodes: that of the noisier one."""
     worse: dict[float, float] = defaultdict(float)
     for times, likely in noise.items():
         for others_times, others in other.items():
@@ -113,14 +113,14 @@ def noise_of_both(noise: Mapping[float, float], other: Mapping[float, float]) ->
 
 
 def _slow(values: Sequence[float], reference: Normal, without: float, noise: Mapping[float, float]) -> float:
-    """How likely they are of a slow node, whose own noise may be larger as well."""
+    """The likelihood for a slow node, whose own noise may be larger too."""
     as_normal = _log(noise[1.0]) + _as_others(values, reference)
     with_its_own = without + _known(noise, values, reference), log(JITTERY) + without + _jittery(values, reference)
     return _either((as_normal, *with_its_own))
 
 
 def _known(noise: Mapping[float, float], values: Sequence[float], reference: Normal) -> float:
-    """How likely they are of a node whose noise is larger than the usual, as far as that is known."""
+    """The likelihood for a node with larger noise than usual, as far as that is known."""
     larger = {times: likely for times, likely in noise.items() if times > 1.0}
     likelihoods = [
         _log(of) + _likelihood(values, 0.0, times * reference.sigma, reference.tails) for times, of in larger.items()
@@ -133,17 +133,17 @@ def _log(likely: float) -> float:
 
 
 def _as_others(values: Sequence[float], reference: Normal) -> float:
-    """The logarithm of how likely these values are; where few others show what is normal, these are among them."""
+    """The log-likelihood of these values; if few others define what is normal, these are included."""
     if not reference.sample:
         return _likelihood(
             values, 0.0, reference.sigma + reference.error, reference.tails
-        )  # it is no better known than that
+        )  # it is known no more precisely
     together = [*reference.sample, *values]
     return _likelihood(together, *normal_part(together), reference.tails)
 
 
 def _jittery(values: Sequence[float], reference: Normal) -> float:
-    """How likely they are of a node whose noise is several times the usual, nobody knows how many."""
+    """The likelihood for a node with several times the usual noise, of unknown size."""
     likelihoods = [_likelihood(values, 0.0, times * reference.sigma, reference.tails) for times in JITTERS]
     return _either(likelihoods) - log(len(JITTERS))
 
@@ -153,7 +153,7 @@ def _odds(log_of_them: float) -> float:
 
 
 def _either(logs: Collection[float]) -> float:
-    """The logarithm of the sum of what these are the logarithms of."""
+    """The logarithm of a sum, from the logarithms of its terms."""
     most = max(logs)
     return most if most == -inf else most + log(fsum(exp(value - most) for value in logs))
 

@@ -1,7 +1,7 @@
-"""From exchanges of a few bytes to findings: which device, node, rail, switch or path carries nothing. Pure.
+"""Findings of the RDMA mesh: which device, node, rail, switch or path carries nothing. Pure functions.
 
-A device is named only if two partners that reach others do not reach it. What is common to many devices of one rail is
-the rail's or a switch's, and what is between two sides each of which is well inside is between them: then no node is.
+A device is named only if two partners that reach others do not reach it. A failure common to many devices of one rail
+is attributed to the rail or a switch; one between two sides that each work internally, to the path between them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from functools import cached_property
 
 from clusterproof.plugins.benchmarks.pairwise.paths import (
     RAILS,
-    Cut,
-    OnRail,
+    RailCut,
+    RailFinding,
     between,
     cuts,
     failed_meetings,
@@ -27,20 +27,20 @@ from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, MeshO
 from clusterproof.plugins.evidence.pairs import Measurement
 
 FEWEST_PARTNERS = 2  # that reach others, before a device that does not reach them is at fault
-FEWEST_NODES = 3  # on a rail before it can be at fault itself
-FEWEST_OF_A_SWITCH = 3  # devices of one rail, or nodes
+FEWEST_NODES = 3  # on a rail before the rail itself can be at fault
+FEWEST_OF_A_SWITCH = 3  # devices of one rail, or nodes, for a switch to be at fault
 
 
 @dataclass(frozen=True, slots=True)
 class MeshLimits:
-    """Shares of all pairs of a rail that may still carry something on a rail that is at fault, and of its devices."""
+    """Shares of the pairs and devices of a faulty rail that may still work."""
 
     rail_share: float
     switch_share: float
 
     @classmethod
     def of(cls, **shares: float) -> MeshLimits:
-        """Those of a journal. Raises ValueError, TypeError."""
+        """Parse a journal's. Raises ValueError, TypeError."""
         wrong = next((share for share in shares.values() if not 0 <= share <= 1), None)
         if wrong is not None:
             raise ValueError(f"{wrong!r:.40} is not a share from 0 to 1")
@@ -49,41 +49,41 @@ class MeshLimits:
 
 @dataclass(frozen=True)
 class Mesh:
-    """What all exchanges of a run come to. `partners` are those that any was made with, by node."""
+    """The findings of all exchanges of a run. `partners` are, by node, those that any exchange was made with."""
 
     rails: tuple[Rail, ...]
     findings: tuple[MeshFinding, ...]
     partners: Mapping[str, frozenset[str]]
 
     def of_node(self, node: str) -> MeshOfNode:
-        """What of it is a node's."""
+        """The finding on a node."""
         named = tuple(finding for finding in self.findings if node in finding.nodes)
         return MeshOfNode(len(self.partners.get(node, ())), named)
 
 
 @dataclass(frozen=True)
 class SeenRail:
-    """A rail that works for others, with the silent nodes that places account for, and its cuts."""
+    """A rail that works for some nodes, with its cuts, and the silent nodes that the failure of a place explains."""
 
     rail: Rail
     of_places: Mapping[str, frozenset[str]]
-    cuts: tuple[Cut, ...]
+    cuts: tuple[RailCut, ...]
     has_places: bool
 
     @cached_property
     def beyond(self) -> frozenset[str]:
-        """The silent nodes that may only be on another side than most of their partners."""
+        """Silent nodes that may only be on a different side from most of their partners."""
         silent = self.rail.silent.difference(*self.of_places.values())
         return frozenset(node for node in silent for cut in self.cuts if cut.may_have(self.rail.good_partners(node)))
 
     @cached_property
     def excused(self) -> frozenset[str]:
-        """The silent nodes that something shared accounts for."""
+        """Silent nodes that a shared component explains."""
         return self.beyond.union(*self.of_places.values())
 
 
 def mesh_of(measurements: Sequence[Measurement], places: Mapping[str, str], limits: MeshLimits) -> Mesh:
-    """What these exchanges come to."""
+    """Analyse these exchanges."""
     measurements = numbered(measurements)
     rails = rails_of(measurements)
     findings = (*_analysed(rails, places, limits), *missing_devices(measurements), *failed_meetings(measurements))
@@ -95,7 +95,7 @@ def mesh_of(measurements: Sequence[Measurement], places: Mapping[str, str], limi
 
 
 def _analysed(rails: Sequence[Rail], places: Mapping[str, str], limits: MeshLimits) -> Iterator[MeshFinding]:
-    """What is common to most comes first: nothing that it accounts for is said of a node."""
+    """Starts with what is common to most: a node is not blamed for what that explains."""
     nodes = sorted({node for rail in rails for node in rail.tried})
     dead = [rail for rail in rails if len(rail.tried) >= FEWEST_NODES and _share(rail) <= limits.rail_share]
     live = [rail for rail in rails if rail not in dead]
@@ -115,7 +115,7 @@ def _analysed(rails: Sequence[Rail], places: Mapping[str, str], limits: MeshLimi
 
 
 def _is_shared(silent: Collection[str], tried: Collection[str], has_places: bool, limits: MeshLimits) -> bool:
-    """Whether so many of those tried reach nobody that what they share is more likely at fault than each of them."""
+    """Whether so many of those tried reach nobody that a shared component is the likelier cause."""
     return len(silent) >= max(FEWEST_OF_A_SWITCH, limits.switch_share * len(tried) if has_places else 0.0)
 
 
@@ -124,7 +124,7 @@ def _share(rail: Rail) -> float:
 
 
 def _all(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
-    """That nothing, or hardly anything, carries anything."""
+    """A finding that nothing, or hardly anything, works."""
     made, arrived = sum(len(rail.links) for rail in rails), sum(rail.arrived for rail in rails)
     message = f"{arrived} of {made} exchanges between RDMA devices of {fold(nodes)} brought anything back"
     reason = why(link for rail in rails for link in rail.failed.values())
@@ -132,14 +132,14 @@ def _all(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
 
 
 def _most(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
-    """That most nodes reach nobody: what they share is more likely at fault than each of them."""
+    """A finding that most nodes reach nobody: a shared component is the likelier cause."""
     message = f"no RDMA device of {fold(nodes)}, most of the nodes, reaches any other"
     reason = why(link for rail in rails for link in rail.failed_of(nodes))
     return MeshFinding(MeshKind.ALL, tuple(nodes), f"{message}: {reason}", tuple(rail.number for rail in rails))
 
 
 def _nodes_together(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
-    """That several nodes reach nobody while others do: they may have a switch, or a fabric, of their own."""
+    """A finding that several nodes reach nobody while others do: they may share a switch or fabric."""
     numbers = tuple(rail.number for rail in rails if rail.silent & set(nodes))
     message = (
         f"none of the RDMA devices of {fold(nodes)} on {in_words(numbers)} reaches anybody, those of other nodes do"
@@ -157,7 +157,7 @@ def _dead_rails(dead: Sequence[Rail], live: Sequence[Rail]) -> Iterator[MeshFind
 
 
 def _of_places(rail: Rail, places: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    """The silent nodes of each place most of whose devices on this rail are."""
+    """The silent nodes of each place where most devices on this rail are silent."""
     silent, tried = _by_place(rail.silent, places), _by_place(rail.tried, places)
     return {
         place: frozenset(nodes)
@@ -175,7 +175,7 @@ def _by_place(nodes: Iterable[str], places: Mapping[str, str]) -> dict[str, set[
 
 
 def _silent_nodes(seen: Sequence[SeenRail]) -> frozenset[str]:
-    """The nodes with several devices none of which reaches anybody, where something shared accounts not for all."""
+    """Nodes with several devices none of which reaches anybody, unless a shared component explains it."""
     tried: dict[str, list[SeenRail]] = defaultdict(list)
     for reading in seen:
         for node in reading.rail.tried:
@@ -190,7 +190,7 @@ def _silent_nodes(seen: Sequence[SeenRail]) -> frozenset[str]:
 
 
 def _node(node: str, rails: Sequence[Rail]) -> MeshFinding:
-    """A node none of whose devices reaches anybody."""
+    """A finding on a node none of whose devices reaches anybody."""
     own = [rail for rail in rails if node in rail.tried]
     partners = frozenset().union(*(rail.tried[node] for rail in own))
     good = frozenset().union(*(rail.good_partners(node) for rail in own))
@@ -208,7 +208,7 @@ def _untold(good: frozenset[str]) -> str:
     return f"whether it or {fold(good)} is at fault cannot be told, as no other partner reaches anybody"
 
 
-def _on_rail(seen: SeenRail, silent_nodes: frozenset[str], limits: MeshLimits) -> Iterator[OnRail]:
+def _on_rail(seen: SeenRail, silent_nodes: frozenset[str], limits: MeshLimits) -> Iterator[RailFinding]:
     """What is found on one rail that works for others: switches, devices, sides and paths."""
     rail = seen.rail
     for place, nodes in seen.of_places.items():
@@ -216,7 +216,7 @@ def _on_rail(seen: SeenRail, silent_nodes: frozenset[str], limits: MeshLimits) -
             yield _switch(rail, nodes - silent_nodes, f" ({place})")
     for node in sorted(seen.beyond - silent_nodes):
         message = f"its device on {RAILS} reaches none of {fold(rail.tried[node])}, with too few of each side of a cut"
-        yield OnRail(MeshKind.OPEN, (node,), message, rail.number, why(rail.failed_of([node])))
+        yield RailFinding(MeshKind.OPEN, (node,), message, rail.number, why(rail.failed_of([node])))
     left = rail.silent - silent_nodes - seen.excused
     if _is_shared(left, rail.tried, seen.has_places, limits):
         yield _switch(rail, left, "")
@@ -229,31 +229,31 @@ def _on_rail(seen: SeenRail, silent_nodes: frozenset[str], limits: MeshLimits) -
             message = (
                 f"{pair.a} and {pair.b} failed to reach each other once on {RAILS}, and did when it was tried again"
             )
-            yield OnRail(MeshKind.ONCE, pair.nodes, message, rail.number, why([link]))
+            yield RailFinding(MeshKind.ONCE, pair.nodes, message, rail.number, why([link]))
 
 
-def _switch(rail: Rail, nodes: Iterable[str], where: str) -> OnRail:
+def _switch(rail: Rail, nodes: Iterable[str], where: str) -> RailFinding:
     known = tuple(sorted(nodes))
     message = f"{RAILS}: the devices of {fold(known)}{where} reach nobody, those of other nodes do"
-    return OnRail(MeshKind.SWITCH, known, message, rail.number, why(rail.failed_of(known)))
+    return RailFinding(MeshKind.SWITCH, known, message, rail.number, why(rail.failed_of(known)))
 
 
-def _device(rail: Rail, node: str) -> OnRail:
+def _device(rail: Rail, node: str) -> RailFinding:
     """A device that reaches nobody, where most others of the rail do."""
     good, reason = rail.good_partners(node), why(rail.failed_of([node]))
     partners = fold(rail.tried[node])
     if len(good) < FEWEST_PARTNERS:
         message = f"its device on {RAILS} reaches none of {partners}; {_untold(good)}"
-        return OnRail(MeshKind.OPEN, (node,), message, rail.number, reason)
+        return RailFinding(MeshKind.OPEN, (node,), message, rail.number, reason)
     message = (
         f"{rail.device(node)} (rail {rail.number}) reaches none of {partners}, {len(good)} of which reach others on it"
     )
-    return OnRail(MeshKind.DEVICE, (node,), message, rail.number, reason)
+    return RailFinding(MeshKind.DEVICE, (node,), message, rail.number, reason)
 
 
-def _folded(findings: Iterable[OnRail]) -> Iterator[MeshFinding]:
+def _folded(findings: Iterable[RailFinding]) -> Iterator[MeshFinding]:
     """What is alike on several rails as one finding."""
-    alike: dict[tuple[MeshKind, tuple[str, ...], str], list[OnRail]] = defaultdict(list)
+    alike: dict[tuple[MeshKind, tuple[str, ...], str], list[RailFinding]] = defaultdict(list)
     for finding in findings:
         alike[finding.kind, finding.nodes, finding.message].append(finding)
     for (kind, nodes, message), same in alike.items():

@@ -1,7 +1,7 @@
-"""Which pairs exchange again after the first rounds. Pure.
+"""Which pairs of the mesh exchange again after the first rounds. Pure functions.
 
-Paths that failed once; nodes that look dead, with each other: they may be on a fabric of their own; and nodes with too
-few partners.
+Paths that failed once; nodes that look dead, with each other, because they may be on a separate fabric; and nodes with
+too few partners.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, MeshLimits, mesh
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 
-LEAST_PARTNERS = 3  # of each node, where there are so many
-LEAST_LIKE_IT = 2  # partners that look dead too, or are cut off, before a node is taken for dead
+LEAST_PARTNERS = 3  # of each node, if there are as many
+LEAST_LIKE_IT = 2  # partners that look dead too, or are cut off, before a node counts as dead
 _LOOK_DEAD = (MeshKind.NODE, MeshKind.DEVICE, MeshKind.SWITCH)
 
 
 def again(
     measurements: Sequence[Measurement], nodes: Sequence[str], places: Mapping[str, str], limits: MeshLimits
 ) -> Round:
-    """One further round in which no node is twice; empty where nothing is left to be told apart."""
+    """A further round that uses each node at most once; empty if nothing remains to be distinguished."""
     mesh = mesh_of(measurements, places, limits)
     findings = mesh.findings
     met: dict[str, set[str]] = defaultdict(set)
@@ -44,7 +44,7 @@ def _paths(findings: Sequence[MeshFinding]) -> Iterator[Pair]:
 
 
 def _alike(mesh: Mesh, met: Mapping[str, set[str]]) -> Iterator[Pair]:
-    """Nodes that look dead with each other, else with those that are cut off from most."""
+    """Pair nodes that look dead with each other, else with those that are cut off from most."""
     dead = sorted({node for finding in mesh.findings if finding.kind in _LOOK_DEAD for node in finding.nodes})
     cut_off = sorted({node for rail in mesh.rails for part in rail.parts()[1:] for node in part} - set(dead))
     for node in dead:
@@ -54,7 +54,7 @@ def _alike(mesh: Mesh, met: Mapping[str, set[str]]) -> Iterator[Pair]:
 
 
 def _new(findings: Sequence[MeshFinding], met: Mapping[str, set[str]], nodes: Sequence[str]) -> Iterator[Pair]:
-    """New partners for nodes of which too little is known: those that nothing is found of first."""
+    """New partners for nodes with too few results: preferably ones without findings."""
     blamed = {
         node for finding in findings if finding.kind in (MeshKind.NODE, MeshKind.DEVICE) for node in finding.nodes
     }

@@ -1,4 +1,4 @@
-"""What is normal for a pair, and measurements as differences of logarithms from it: log(0.93) is 7 % slower."""
+"""The normal bandwidth of a pair; measurements are logarithmic differences from it: log(0.93) is 7 % slower."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from math import log
 from clusterproof.plugins.benchmarks.pairwise import is_inside
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
-OUTLIERS = 0.05  # of the values, at least: a healthy one is now and then anything slower,
-LONGEST = 0.7  # up to so much
-FASTER = 0.05  # the density above normal, before any was seen
-BEYOND = 3.0  # standard deviations, from which on a value is seen to be no normal noise
-VALUES_BEFORE = 40  # as many values as the share of outliers above weighs
-_OUTLIERS_BEFORE = 4  # as many outliers as their even distribution weighs
-OFTEN_TOGETHER = 2  # rounds in which two pairs are slow at once, from which on that is no chance
+OUTLIERS = 0.05  # minimum share of values: a healthy one is occasionally anything slower,
+LONGEST = 0.7  # up to this much
+FASTER = 0.05  # prior density above normal
+BEYOND = 3.0  # standard deviations beyond which a value counts as an outlier
+VALUES_BEFORE = 40  # weight of the prior share of outliers, in values
+_OUTLIERS_BEFORE = 4  # weight of their uniform distribution, in outliers
+OFTEN_TOGETHER = 2  # rounds in which two pairs are slow at once, from which on that is no coincidence
 
 
 @dataclass(frozen=True, slots=True)
 class Tails:
-    """The share of values that are no normal noise, and where those were that have been seen: in bins of a width."""
+    """The share of outliers, and the distribution of those seen: in bins of a width."""
 
     share: float = OUTLIERS
     width: float = 1.0
@@ -29,7 +29,7 @@ class Tails:
     count: int = 0
 
     def density(self, x: float) -> float:
-        """How often a healthy value is no normal noise, and here."""
+        """How often a healthy value is an outlier at this distance."""
         if not self.count:
             return self.share * even(x)
         bin_ = int(x // self.width)
@@ -38,7 +38,7 @@ class Tails:
 
 
 def even(x: float) -> float:
-    """The density of outliers of which none was seen: as good as none is faster than normal."""
+    """The prior density of outliers: practically none is faster than normal."""
     return 1 / LONGEST if -LONGEST < x < 0 else FASTER
 
 
@@ -51,16 +51,16 @@ def tails(about: Sequence[float], sigma: float) -> Tails:
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """What is normal: the centre of log(busbw) inside places and across them, and its spread."""
+    """What is normal: the centre of log(busbw) within places and across them, and its spread."""
 
     inside: float
     across: float
     sigma: float
     error: float = 0.0  # standard error of the centre
-    sample: tuple[float, ...] = ()  # what it was taken from, about the centre; empty where there is plenty
-    relief_inside: float = 0.0  # how much faster they are when at most half of them run at once; 0.0 where not sure
+    sample: tuple[float, ...] = ()  # its values about the centre; empty if there are plenty
+    relief_inside: float = 0.0  # how much faster pairs are when at most half run at once; 0.0 if not sure
     relief_across: float = 0.0
-    rounds: Mapping[int, float] = field(default_factory=dict)  # what all pairs of a round have in common beyond that
+    rounds: Mapping[int, float] = field(default_factory=dict)  # common effect of all pairs of a round, beyond that
     tails: Tails = field(default_factory=Tails)
 
     def of(self, inside: bool) -> float:
@@ -68,43 +68,43 @@ class Normal:
         return self.inside if inside else self.across
 
     def relief(self, inside: bool) -> float:
-        """What fewer at once bring such pairs."""
+        """The effect of fewer such pairs at once."""
         return self.relief_inside if inside else self.relief_across
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One successful measurement of a pair, beside what is normal for pairs like it."""
+    """One successful measurement of a pair, relative to what is normal for such pairs."""
 
     pair: Pair
     x: float
     round: int
     is_inside: bool
     is_relaxed: bool  # at most half as many pairs ran at once as in the first rounds
-    is_retest: bool  # of a round that was chosen after a look at the first ones
+    is_retest: bool  # from a round chosen after evaluating the first ones
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysisSettings:
-    """What an analysis takes for granted; the numbers are catalog/busbw.toml's."""
+    """Settings of an analysis; the numbers are in catalog/busbw.toml."""
 
-    min_effect: float  # difference of logarithms from which slowness matters: -log(0.95)
-    places: Mapping[str, str]  # rack, UltraServer or zone of a node, where it is known
+    min_effect: float  # difference of logarithms that matters: -log(0.95)
+    places: Mapping[str, str]  # rack, UltraServer or zone of a node, if known
     first_rounds: int  # rounds whose pairs do not depend on any measurement
 
 
 def succeeded(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Those that brought a bandwidth."""
+    """Measurements that gave a bandwidth."""
     return [measurement for measurement in measurements if measurement.reading.busbw_gb_per_s]
 
 
 def is_relaxed(measurement: Measurement, most_at_once: int) -> bool:
-    """Whether at most half as many pairs ran at once as ever did."""
+    """Whether at most half as many pairs ran at once as the maximum."""
     return 2 * measurement.at_once <= most_at_once
 
 
 def values(measurements: Sequence[Measurement], reference: Normal, settings: AnalysisSettings) -> list[Value]:
-    """Every successful measurement beside its normal."""
+    """Every successful measurement relative to its normal."""
     most = max((measurement.at_once for measurement in measurements), default=1)
     normalized = []
     for measurement in succeeded(measurements):
@@ -137,7 +137,7 @@ def by_pair(values: Iterable[Value]) -> dict[Pair, list[Value]]:
 def slow_together(
     pair: Pair, of_pair: Mapping[Pair, Sequence[Value]], settings: AnalysisSettings
 ) -> dict[Pair, set[int]]:
-    """The pairs that were slow when this one was, again and again, and in which rounds: they may share a way."""
+    """The pairs that were repeatedly slow together with this one, and in which rounds: they may share a path."""
     rounds = {value.round for value in of_pair[pair] if value.x <= -settings.min_effect}
     together: dict[Pair, set[int]] = defaultdict(set)
     for other, values in of_pair.items():

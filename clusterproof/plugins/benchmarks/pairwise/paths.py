@@ -1,7 +1,7 @@
-"""What exchanged nothing: links of a rail though both their devices reach others, and devices without a partner. Pure.
+"""Links of a rail that carry nothing although both devices reach others, and devices without a partner. Pure functions.
 
-Few pairs are tried, so what reaches each other directly or by others are parts of a side only. Parts of one place with
-no failure between them are of one side, and so are parts that fail with the same others.
+Only few pairs are tried, so nodes that reach each other, directly or through others, are only parts of a side. Parts of
+one place without a failure between them are on one side, and so are parts that fail with the same others.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, in_words
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
-FEWEST_IN_COMMON = 2  # paths of one device that fail
-RAILS = "{rails}"  # in words that may be of several
+FEWEST_IN_COMMON = 2  # failing paths with one device in common
+RAILS = "{rails}"  # placeholder in texts for one or several rails
 
 
-FEWEST_ACROSS = 2  # pairs that fail between two sides
+FEWEST_ACROSS = 2  # failing pairs between two sides
 FEWEST_PARTNERS = 2  # on each side before a device that reaches none of them is at fault itself
 
 Nodes = frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """Sides of a rail, and the pairs that failed between them."""
+class RailCut:
+    """Two sides of a rail, and the pairs between them that failed."""
 
     sides: tuple[Nodes, ...]
     across: tuple[Pair, ...]
 
     def may_have(self, partners: Nodes) -> bool:
-        """Whether a device that reaches none of these partners may only be on another side than most of them."""
+        """Whether a device that reaches none of these partners may be on a different side from most of them."""
         proven = sum(len(partners & side) >= FEWEST_PARTNERS for side in self.sides)
         return proven < len(self.sides) and partners <= frozenset().union(*self.sides)
 
 
-def cuts(rail: Rail, places: Mapping[str, str]) -> list[Cut]:
+def cuts(rail: Rail, places: Mapping[str, str]) -> list[RailCut]:
     """The cuts of a rail."""
     parts = _of_places(rail.parts(), rail, places)
     failed: dict[tuple[int, int], list[Pair]] = defaultdict(list)
@@ -53,12 +53,12 @@ def cuts(rail: Rail, places: Mapping[str, str]) -> list[Cut]:
     for numbers in _joined(list(failed)):
         across = tuple(pair for two, pairs in failed.items() if two[0] in numbers for pair in pairs)
         if len(across) >= FEWEST_ACROSS:
-            between_parts.append(Cut(_two_sides(numbers, failed, parts), across))
+            between_parts.append(RailCut(_two_sides(numbers, failed, parts), across))
     return between_parts + _between_places(rail, places, {pair for cut in between_parts for pair in cut.across})
 
 
 def _of_places(parts: Sequence[Nodes], rail: Rail, places: Mapping[str, str]) -> list[Nodes]:
-    """The parts, those of one place as one where nothing failed between them."""
+    """The parts, with those of one place merged if nothing failed between them."""
     merged: list[Nodes] = []
     for nodes in parts:
         own = {places.get(node) for node in nodes} - {None, ""}
@@ -71,7 +71,7 @@ def _of_places(parts: Sequence[Nodes], rail: Rail, places: Mapping[str, str]) ->
 
 
 def _joined(edges: Sequence[tuple[int, int]]) -> Iterator[frozenset[int]]:
-    """The parts that fail with each other, directly or by others."""
+    """Parts that fail with each other, directly or through others."""
     left = set(edges)
     while left:
         numbers = set(min(left))
@@ -84,7 +84,7 @@ def _joined(edges: Sequence[tuple[int, int]]) -> Iterator[frozenset[int]]:
 def _two_sides(
     numbers: frozenset[int], failed: Mapping[tuple[int, int], object], parts: Sequence[Nodes]
 ) -> tuple[Nodes, ...]:
-    """Two sides where each part fails with one of them only; else the parts themselves."""
+    """Two sides if each part fails with only one of them; else the parts themselves."""
     side_of: dict[int, int] = {min(numbers): 0}
     while left := [edge for edge in failed if len(side_of.keys() & set(edge)) == 1]:
         for a, b in left:
@@ -98,7 +98,7 @@ def _two_sides(
     return tuple(frozenset(nodes) for nodes in of_side)
 
 
-def _between_places(rail: Rail, places: Mapping[str, str], explained: set[Pair]) -> list[Cut]:
+def _between_places(rail: Rail, places: Mapping[str, str], explained: set[Pair]) -> list[RailCut]:
     """Two places none of whose pairs reach each other, though both reach a third."""
     tried: dict[Nodes, list[Pair]] = defaultdict(list)
     for pair in rail.links:
@@ -110,13 +110,13 @@ def _between_places(rail: Rail, places: Mapping[str, str], explained: set[Pair])
             of_two = [
                 frozenset(node for pair in pairs for node in pair if places[node] == place) for place in sorted(two)
             ]
-            between_places.append(Cut(tuple(of_two), tuple(pairs)))
+            between_places.append(RailCut(tuple(of_two), tuple(pairs)))
     return between_places
 
 
 @dataclass(frozen=True, slots=True)
-class OnRail:
-    """What was found on one rail; what is alike on others is one finding. `key` is what it is about."""
+class RailFinding:
+    """A finding on one rail; alike ones on several rails are joined. `key` is what it is about."""
 
     kind: MeshKind
     nodes: tuple[str, ...]
@@ -127,7 +127,7 @@ class OnRail:
     links: tuple[tuple[str, str], ...] = ()
 
 
-def between(rail: Rail, cuts_of_rail: Sequence[Cut]) -> Iterator[OnRail]:
+def between(rail: Rail, cuts_of_rail: Sequence[RailCut]) -> Iterator[RailFinding]:
     """What these cuts account for, and what is left."""
     for cut in cuts_of_rail:
         yield _cut(rail, cut)
@@ -137,7 +137,7 @@ def between(rail: Rail, cuts_of_rail: Sequence[Cut]) -> Iterator[OnRail]:
     )
 
 
-def _paths(rail: Rail, failed: Mapping[Pair, Link]) -> Iterator[OnRail]:
+def _paths(rail: Rail, failed: Mapping[Pair, Link]) -> Iterator[RailFinding]:
     """What is left: a device that several of these have in common, else the path between two."""
     left = dict(failed)
     while left:
@@ -149,29 +149,29 @@ def _paths(rail: Rail, failed: Mapping[Pair, Link]) -> Iterator[OnRail]:
         message = (
             f"{rail.device(node)} (rail {rail.number}) reaches {reached}, and not {partners}, which reach others on it"
         )
-        yield OnRail(MeshKind.PARTLY, (node,), message, rail.number, why(own.values()))
+        yield RailFinding(MeshKind.PARTLY, (node,), message, rail.number, why(own.values()))
     for pair, link in left.items():
         message = f"{pair.a} and {pair.b} do not reach each other on {RAILS}, though both reach others there"
         again = ((pair.a, pair.b),) if len(link.problems) == 1 else ()
         devices = " to ".join(link.devices[node] for node in pair)
-        yield OnRail(MeshKind.PATH, pair.nodes, message, rail.number, f"{devices}: {why([link])}", links=again)
+        yield RailFinding(MeshKind.PATH, pair.nodes, message, rail.number, f"{devices}: {why([link])}", links=again)
 
 
-def _cut(rail: Rail, cut: Cut) -> OnRail:
+def _cut(rail: Rail, cut: RailCut) -> RailFinding:
     failed = [rail.links[pair] for pair in cut.across]
     nodes = tuple(sorted(frozenset().union(*cut.sides)))
     apart = " and ".join(sorted(map(fold, cut.sides)))
     message = f"cut on {RAILS}: {apart} do not reach each other, though each reaches others"
-    return OnRail(
+    return RailFinding(
         MeshKind.CUT, nodes, message, rail.number, f"none of {number_of(len(failed), 'pair')} across, {why(failed)}"
     )
 
 
-MAX_SAID = 2  # devices of a node, one by one
+MAX_SAID = 2  # devices of a node that are listed
 
 
 def missing_devices(measurements: Sequence[Measurement]) -> Iterator[MeshFinding]:
-    """Of each node the rails on which it lacks a device that its partners have, or has one that nobody else has."""
+    """For each node, rails without a device where its partners have one, or with one that nobody else has."""
     for node, rails in _without_partner(measurements).items():
         numbers = tuple(sorted(rails))
         message = "; ".join(f"rail {number}: {rails[number]}" for number in numbers[:MAX_SAID])
@@ -180,7 +180,7 @@ def missing_devices(measurements: Sequence[Measurement]) -> Iterator[MeshFinding
 
 
 def _without_partner(measurements: Sequence[Measurement]) -> Mapping[str, Mapping[int, str]]:
-    """What was seen on rails on which a node has exchanged nothing for want of a device at either end."""
+    """What was seen on rails on which a node exchanged nothing because a device is missing at either end."""
     seen: dict[str, dict[int, str]] = {}
     met: set[tuple[str, int]] = set()
     for measurement in measurements:
@@ -202,7 +202,7 @@ def _without_partner(measurements: Sequence[Measurement]) -> Mapping[str, Mappin
 
 
 def failed_meetings(measurements: Sequence[Measurement]) -> Iterator[MeshFinding]:
-    """Of each node the partners with whose programs its own did not meet, where they did not another time."""
+    """For each node, the partners that its program never managed to connect to."""
     made = {
         (measurement.pair, exchange.rail)
         for measurement in measurements

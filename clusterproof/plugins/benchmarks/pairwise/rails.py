@@ -1,6 +1,6 @@
-"""The exchanges of a run by rail: which devices were tried with which others, and which of them they reached. Pure.
+"""A run's exchanges by rail: which devices were tried with which others, and which of them they reached. Pure.
 
-A rail has the same number on all nodes: a pair counts only the devices that its two nodes have.
+A rail has the same number on all nodes, whereas a pair only counts the devices that its two nodes have.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SILENCE = "nothing says why"
 
 @dataclass
 class Link:
-    """Two devices of one rail, and each time that they were tried: empty where bytes came back, else why not."""
+    """Two devices of one rail, and each attempt: empty if bytes came back, else why not."""
 
     devices: Mapping[str, str]  # by node
     problems: list[str] = field(default_factory=list)
@@ -30,25 +30,25 @@ class Link:
 
     @property
     def has_failed(self) -> bool:
-        """Whether they did not at least once."""
+        """Whether they failed to at least once."""
         return any(self.problems)
 
 
 @dataclass(frozen=True)
 class Rail:
-    """One rail: the links that were tried on it."""
+    """One rail and the links that were tried on it."""
 
     number: int
     links: Mapping[Pair, Link]
 
     @cached_property
     def tried(self) -> Mapping[str, frozenset[str]]:
-        """The partners that each node's device was tried with."""
+        """The partners with which each node's device was tried."""
         return _partners(self.links)
 
     @cached_property
     def reached(self) -> Mapping[str, frozenset[str]]:
-        """Those that it reached, of devices that reached any."""
+        """Those that it reached, for devices that reached any."""
         return _partners(pair for pair, link in self.links.items() if link.has_arrived)
 
     @cached_property
@@ -58,28 +58,28 @@ class Rail:
 
     @property
     def arrived(self) -> int:
-        """How many links carry anything."""
+        """The number of working links."""
         return sum(link.has_arrived for link in self.links.values())
 
     def good_partners(self, node: str) -> frozenset[str]:
-        """The partners of a node's device that are known to work: they reach others."""
+        """The partners of a node's device that are known to work, because they reach others."""
         return frozenset(self.tried.get(node, frozenset()) - self.silent)
 
     @cached_property
     def failed(self) -> Mapping[Pair, Link]:
-        """The links that never carried anything."""
+        """The links that never worked."""
         return {pair: link for pair, link in self.links.items() if not link.has_arrived}
 
     def failed_of(self, nodes: Collection[str]) -> list[Link]:
-        """Those of these nodes."""
+        """Those with these nodes."""
         return [link for pair, link in self.failed.items() if pair.a in nodes or pair.b in nodes]
 
     def device(self, node: str) -> str:
-        """What the node's device is called."""
+        """The name of the node's device."""
         return next(link.devices[node] for link in self.links.values() if node in link.devices)
 
     def parts(self) -> list[frozenset[str]]:
-        """Nodes that reach each other, directly or by others, the most first; without silent ones."""
+        """Sets of nodes that reach each other, directly or through others, the largest first; without silent ones."""
         left, parts = set(self.reached), []
         while left:
             part: set[str] = set()
@@ -93,7 +93,7 @@ class Rail:
 
 
 def rails_of(measurements: Sequence[Measurement]) -> list[Rail]:
-    """The rails on which anything was tried, in their order."""
+    """The rails on which anything was tried, in order."""
     links: dict[int, dict[Pair, Link]] = {}
     for measurement in measurements:
         a, b = measurement.pair
@@ -107,7 +107,7 @@ def rails_of(measurements: Sequence[Measurement]) -> list[Rail]:
 
 
 def why(links: Iterable[Link]) -> str:
-    """What most of these failures say."""
+    """The most common reason of these failures."""
     problems = Counter(problem for link in links for problem in link.problems if problem)
     return problems.most_common(1)[0][0] if problems else SILENCE
 
@@ -122,13 +122,13 @@ def _partners(pairs: Iterable[Pair]) -> Mapping[str, frozenset[str]]:
 
 @dataclass
 class _Model:
-    """Nodes most of whose devices are at the same places, and all places that any of them has."""
+    """Nodes with most devices at the same places, and all places of their devices."""
 
     places: set[str]
     nodes: list[str] = field(default_factory=list)
 
     def has(self, places: set[str]) -> bool:
-        """Whether a node with devices at these places is one of them."""
+        """Whether a node with devices at these places belongs to it."""
         return 2 * len(places & self.places) > min(len(places), len(self.places))
 
     def numbers(self) -> Mapping[str, int]:
@@ -138,10 +138,10 @@ class _Model:
 
 
 def numbered(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """The same, each exchange with the number of its rail among all nodes of a model.
+    """The exchanges, renumbered with their rail among all nodes of a model.
 
-    An exchange of two models that was made by the order of devices, one of which lacks some, is of no rail, and left
-    out. Where no places are known, as in older recordings, the numbers stay.
+    An exchange between two models by the order of devices, some of which one model lacks, has no rail and is left out.
+    If no places are known, as in older recordings, the numbers stay.
     """
     of_node = _numbers(measurements)
     return [

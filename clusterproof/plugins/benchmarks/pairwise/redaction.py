@@ -1,4 +1,4 @@
-"""The measurements of a run without the names of its nodes and places."""
+"""Redacts a run's measurements: names of nodes and places."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clusterproof.plugins.evidence.pairs import GroupMeasurement, Measurement, N
 
 
 def without_names(run: PairwiseRun, shown: Mapping[str, str], text: Callable[[str], str]) -> PairwiseRun:
-    """The same measurements. `shown` has the word for each node, `text` what may be shown of a text."""
+    """The same measurements. `shown` maps node names to placeholders, `text` redacts a text."""
     campaigns = tuple(
         replace(campaign, journal=_Pseudonyms(campaign.journal.plan, shown, text).journal(campaign.journal))
         for campaign in run.campaigns
@@ -23,7 +23,7 @@ def without_names(run: PairwiseRun, shown: Mapping[str, str], text: Callable[[st
 
 
 class _Pseudonyms:
-    """What stands for the names of one campaign."""
+    """The placeholders for one campaign."""
 
     def __init__(self, plan: PairPlan, shown: Mapping[str, str], text: Callable[[str], str]) -> None:
         self._nodes = {node: shown.get(node, f"unknown-{number}") for number, node in enumerate(plan.nodes, start=1)}
@@ -33,7 +33,7 @@ class _Pseudonyms:
         self._text = text
 
     def journal(self, journal: Journal) -> Journal:
-        """All that the file of the campaign has."""
+        """The whole journal of the campaign."""
         return replace(
             journal,
             plan=self._plan(journal.plan),

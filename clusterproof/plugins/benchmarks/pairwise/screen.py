@@ -1,6 +1,6 @@
-"""What to measure again: nodes, pairs and places that the measurements so far make suspect; and the good nodes.
+"""Chooses what to measure again: suspected nodes, pairs and places, and known good nodes as their partners.
 
-Places are racks, UltraServers and zones whose pairs are slow together, so that none of their nodes is at fault.
+Places are racks, UltraServers and zones; if their pairs are slow together, none of their nodes is at fault.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from clusterproof.plugins.core.robust import location_error
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
 FEWEST_NODES = 3
-SHARE_OF_NODES = 0.75  # that must be slow, each by itself, before the place is and not they
+SHARE_OF_NODES = 0.75  # that must each be slow by itself, before the place is blamed instead
 FEWEST_VALUES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class SlowPlace:
-    """One place. Effects are differences of logarithms, 0.0 where those pairs are normal."""
+    """A suspected place. Effects are logarithmic differences, 0.0 where its pairs are normal."""
 
     name: str
     nodes: tuple[str, ...]
@@ -31,7 +31,7 @@ class SlowPlace:
 
 
 def slow_places(values: Sequence[Value], reference: Normal, settings: AnalysisSettings) -> list[SlowPlace]:
-    """The slow places, the slowest first; what touches one that is named already does not count for the next."""
+    """The slow places, the slowest first; pairs of places already named do not count for the next."""
     named: list[SlowPlace] = []
     left = [value for value in values if not value.is_inside]
     inside = _by_place([value for value in values if value.is_inside], settings)
@@ -50,7 +50,7 @@ def slow_places(values: Sequence[Value], reference: Normal, settings: AnalysisSe
 
 
 def residuals(values: Sequence[Value], places: Sequence[SlowPlace], settings: AnalysisSettings) -> list[Value]:
-    """The values without what slow places explain."""
+    """The values without the effects of slow places."""
     if not places:
         return list(values)
     slow = {place.name: place for place in places}
@@ -75,7 +75,7 @@ def _by_place(values: Sequence[Value], settings: AnalysisSettings) -> dict[str, 
 def _slow(
     name: str, across: Sequence[Value], inside: Sequence[Value], reference: Normal, settings: AnalysisSettings
 ) -> SlowPlace | None:
-    """The place, where its pairs with other places are slow and most of its nodes are so by themselves."""
+    """The place, if its pairs with other places are slow and most of its nodes are slow by themselves."""
     of_nodes: dict[str, list[float]] = defaultdict(list)
     for value in across:
         for node in value.pair.nodes:
@@ -94,41 +94,41 @@ def _slow(
     return SlowPlace(name, tuple(sorted(of_nodes)), middle, within if is_slow_inside else 0.0)
 
 
-PASSES = 4  # over who is suspect, so that what is normal is taken from those who are not
-SUSPECT = 1 / 3  # of the minimum effect: from there on a node is measured again
+PASSES = 4  # iterations of who is suspect, so that normal is computed from the others
+SUSPECT = 1 / 3  # of the minimum effect: from here on a node is retested
 LINK_SIGMAS = 2.0  # and a pair
-SHARE_OF_PARTNERS = 0.5  # with whom a node must fail, to be suspect after one failure
+SHARE_OF_PARTNERS = 0.5  # with which a node must fail, to be suspect after one failure
 CLEARED_AFTER = 2  # good retests
 ENOUGH_PARTNERS = 3  # to leave the worst one out
-EXPLAINS = 0.5  # of the minimum effect: from there on a suspect node is reason enough for its slow pairs,
-EXPLAINED_TIMES = 3  # up to so many times as slow; and from the minimum effect on for all of them
+EXPLAINS = 0.5  # of the minimum effect: from here on a suspect node explains its slow pairs,
+EXPLAINED_TIMES = 3  # up to so many times as slow; and from the minimum effect on, all of them
 OUTLIER_ERRORS = 2.0  # standard errors
 FEWEST_OWN = 2  # values with partners that are not slow, to evaluate a node by those alone
 
 
 @dataclass(frozen=True, slots=True)
-class Screened:
-    """What the measurements so far suggest."""
+class Suspicion:
+    """The suspects so far."""
 
     reference: Normal | None
-    values: Sequence[Value]  # without what slow places explain
-    slow: Mapping[str, float]  # nodes that may be slow, and by how much; those cleared by retests are not here
+    values: Sequence[Value]  # without the effects of slow places
+    slow: Mapping[str, float]  # nodes that may be slow, and by how much; without those cleared by retests
     failing: tuple[str, ...]  # nodes in failed measurements that no partner explains
     links: tuple[Pair, ...]  # slow or failed pairs that neither of their nodes explains, the worst first
     places: tuple[SlowPlace, ...]
     of_node: Mapping[str, Sequence[Value]] = field(default_factory=dict)
 
     def own_values(self, node: str) -> Sequence[Value]:
-        """A node's values that no suspect partner and no suspect link explains."""
+        """A node's values that no suspect partner or link explains."""
         values = [value for value in self.of_node[node] if value.pair not in self.links] or list(self.of_node[node])
         return unexplained(values, node, self.slow, _score(values))
 
     def with_good_partners(self, node: str) -> list[Value]:
-        """A node's values with partners that are not suspect, also in pairs that are."""
+        """A node's values with partners that are not suspect, including in suspect pairs."""
         return [value for value in self.of_node[node] if value.pair.other(node) not in self.slow]
 
 
-def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> Screened:
+def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> Suspicion:
     """Look through all measurements so far."""
     failing = failing_nodes(measurements)
     often = Counter(measurement.pair for measurement in measurements)
@@ -160,18 +160,18 @@ def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> S
             break
     failed = _failed_links(measurements, failing)
     if reference is None:
-        return Screened(None, (), {}, failing, failed, ())
-    return Screened(reference, all_values, slow, failing, (*failed, *links), tuple(places), of_node)
+        return Suspicion(None, (), {}, failing, failed, ())
+    return Suspicion(reference, all_values, slow, failing, (*failed, *links), tuple(places), of_node)
 
 
 def _lowest(of_node: Mapping[str, Sequence[Value]]) -> set[str]:
-    """The lowest eighth, whichever they are: at first they may hide in a normal that includes them."""
+    """The lowest eighth in any case: at first they may hide in a normal that includes them."""
     scores = {node: _score(values_of_node) for node, values_of_node in of_node.items()}
     return set(sorted(scores, key=lambda node: (scores[node], node))[: max(1, len(scores) // 8)])
 
 
 def _outliers(slow: Mapping[str, float], of_node: Mapping[str, Sequence[Value]], reference: Normal) -> set[str]:
-    """Suspects that noise alone hardly explains: leaving out nodes that were merely unlucky would bias the normal."""
+    """Suspects that noise hardly explains: excluding nodes that were merely unlucky would bias the normal."""
     return {
         node
         for node, score in slow.items()
@@ -182,7 +182,7 @@ def _outliers(slow: Mapping[str, float], of_node: Mapping[str, Sequence[Value]],
 def slow_nodes(
     of_node: Mapping[str, Sequence[Value]], suspects: Mapping[str, float], settings: AnalysisSettings
 ) -> dict[str, float]:
-    """Nodes whose middle value is low, less what partners among the suspects so far explain, and retests cleared."""
+    """Nodes with a low median, without what suspect partners explain, and without nodes cleared by retests."""
     slow = {}
     cut = -settings.min_effect * SUSPECT
     for node, values_of_node in of_node.items():
@@ -196,13 +196,13 @@ def slow_nodes(
 
 
 def _score(values: Sequence[Value]) -> float:
-    """The middle over partners but the worst, however often that one was measured."""
+    """The median over partners except the worst, however often that one was measured."""
     middles = sorted(_middles(values).values())
     return median(middles[1:] if len(middles) >= ENOUGH_PARTNERS else middles)
 
 
 def but_the_worst(values: Sequence[Value]) -> Sequence[Value]:
-    """The values with all partners but the worst, where there are enough: one slow link makes no slow node."""
+    """The values with all partners except the worst, if there are enough: one slow link makes no slow node."""
     middles = _middles(values)
     if len(middles) < ENOUGH_PARTNERS:
         return values
@@ -218,9 +218,9 @@ def _middles(values: Sequence[Value]) -> dict[Pair, float]:
 
 
 def unexplained(values: Sequence[Value], node: str, suspects: Mapping[str, float], score: float) -> Sequence[Value]:
-    """A node's values but those that a partner explains, which is at least half as slow; all where those are too few.
+    """A node's values except those explained by a partner at least half as slow; all if too few remain.
 
-    A good value is evidence of both ends, whoever the partner is.
+    A good value is evidence for both ends, whoever the partner is.
     """
     own = [value for value in values if suspects.get(value.pair.other(node), 0.0) >= score / 2 or value.x > score / 2]
     return own if len(own) >= FEWEST_OWN else values
@@ -234,7 +234,7 @@ def _is_cleared(own: Sequence[Value], settings: AnalysisSettings) -> bool:
 def slow_links(
     values: Sequence[Value], slow: Mapping[str, float], reference: Normal, settings: AnalysisSettings
 ) -> tuple[Pair, ...]:
-    """Pairs far slower than their nodes are with others, unless retests cleared them; the slowest first."""
+    """Pairs far slower than their nodes are with others, unless cleared by retests; the slowest first."""
     cut = -max(settings.min_effect, LINK_SIGMAS * reference.sigma)
     low = {value.pair for value in values if value.x < cut}
     of_pair: dict[Pair, list[Value]] = defaultdict(list)
@@ -253,7 +253,7 @@ def slow_links(
 
 
 def _explains(score: float, middle: float, settings: AnalysisSettings) -> bool:
-    """Whether a node of this score is reason enough for a pair so slow: a barely suspect one is none for far more."""
+    """Whether a node of this score explains a pair that slow: a barely suspect one does not explain far more."""
     if score > -settings.min_effect:
         return score < -settings.min_effect * EXPLAINS and middle > score * EXPLAINED_TIMES
     return True
@@ -266,10 +266,10 @@ def _is_well_again(values: Sequence[Value], settings: AnalysisSettings) -> bool:
 
 
 def failing_nodes(measurements: Sequence[Measurement]) -> tuple[str, ...]:
-    """Nodes whose measurements failed and that are not cleared by partners with whom they succeeded; the worst first.
+    """Nodes with failures that are not cleared by successes with the same partners; the worst first.
 
-    A failure with a partner that fails more often than oneself says nothing of oneself, and a pair that fails again and
-    again no more than once.
+    A failure with a partner that fails more often says nothing about a node, and a pair that fails repeatedly counts
+    only once.
     """
     partners: dict[str, set[str]] = defaultdict(set)
     failed: dict[str, set[str]] = defaultdict(set)

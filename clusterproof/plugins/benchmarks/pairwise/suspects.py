@@ -1,4 +1,4 @@
-"""Whether a suspect node is slow: how slow, how sure that is, and whether more measurements would tell."""
+"""Whether a suspected node is slow: by how much, how certain, and whether more measurements would decide it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, confidence
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings
-from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_worst
+from clusterproof.plugins.benchmarks.pairwise.screen import Suspicion, but_the_worst
 from clusterproof.plugins.core.robust import location, location_error, spread
 from clusterproof.plugins.evidence.pairs import Estimate, Kind, PairFault, estimated
 
-RETESTS = 3  # without which no node is named
-FEWEST_GOOD_PAIRS = 2  # that say what is normal: of three nodes it may be the two others' link that is fast
-MAX_ALLOWED = 0.2  # of the minimum effect: by so little a node may miss it, where that is within the error
-BUT_FOR_ONE = 0.75  # of the minimum effect: so slow a node must be without its worst partner, too
-UNLIKELY = 0.05  # that a node is slower by the minimum effect: below it no measurement more is spent on it
+RETESTS = 3  # required before a node is named
+FEWEST_GOOD_PAIRS = 2  # that define what is normal: with three nodes, the other two's link may just be fast
+MAX_ALLOWED = 0.2  # of the minimum effect: a node may miss it by this, if within the error
+BUT_FOR_ONE = 0.75  # of the minimum effect: required even without the worst partner
+UNLIKELY = 0.05  # that a node is slower by the minimum effect: below this it is not measured again
 
 
-def suspected(node: str, screened: Screened, estimate: Estimate, settings: AnalysisSettings) -> PairFault | None:
+def suspected(node: str, screened: Suspicion, estimate: Estimate, settings: AnalysisSettings) -> PairFault | None:
     """The finding against a suspect: slow enough, sure enough, and slow again when measured again."""
     assert screened.reference is not None
     own = screened.own_values(node)
@@ -57,12 +57,12 @@ def _more(retests: int, partners: int, good_pairs: int) -> str:
     return "the noise is too large to be sure; measure it again with more partners or a larger size"
 
 
-def estimates_of(screened: Screened, nodes: int) -> dict[str, Estimate]:
+def estimates_of(screened: Suspicion, nodes: int) -> dict[str, Estimate]:
     """How slow each node is, and how sure that is, among so many."""
     return {node: _estimate(node, screened, nodes) for node in screened.of_node}
 
 
-def _estimate(node: str, screened: Screened, nodes: int) -> Estimate:
+def _estimate(node: str, screened: Suspicion, nodes: int) -> Estimate:
     """How slow it is, and how sure that is: the chance that none of so many healthy nodes looks so."""
     assert screened.reference is not None
     own = screened.own_values(node)
@@ -72,17 +72,17 @@ def _estimate(node: str, screened: Screened, nodes: int) -> Estimate:
         middle, chance = location(xs), confidence(xs, screened.reference, nodes)
     else:
         middle, chance = median(xs), 0.0
-    sigma = max(screened.reference.sigma, spread(xs))  # its own may be slow now more, now less
+    sigma = max(screened.reference.sigma, spread(xs))  # its own may be slow to a varying degree
     return estimated(middle, location_error(len(xs), sigma), len(xs), partners, chance)
 
 
-def decided(screened: Screened, nodes: int, settings: AnalysisSettings) -> set[str]:
+def decided(screened: Suspicion, nodes: int, settings: AnalysisSettings) -> set[str]:
     """The suspects that are confidence slow, among so many nodes: nothing more is to be measured of them."""
     findings = (suspected(node, screened, _estimate(node, screened, nodes), settings) for node in screened.slow)
     return {finding.nodes[0] for finding in findings if finding and finding.kind is Kind.SLOW_NODE}
 
 
-def undecided(screened: Screened, nodes: int, settings: AnalysisSettings) -> set[str]:
+def undecided(screened: Suspicion, nodes: int, settings: AnalysisSettings) -> set[str]:
     """The suspects that are not confidence slow, and not confidence well."""
     assert screened.reference is not None
     left = set()

@@ -1,1 +1,1 @@
-"""What runs on the two nodes of a pair to exchange a few bytes between their RDMA devices."""
+"""Programs that run on the two nodes of a pair to exchange a few bytes between their RDMA devices."""

@@ -1,8 +1,8 @@
-"""Both ends of a pair: all RDMA devices of one node exchange a few bytes at once with those of their rail on the other.
+"""Both ends of a pair: each RDMA device exchanges a few bytes with the device of its rail, all at once.
 
-The two meet on a TCP port and prove that they know the secret of their run; the end that serves says what is exchanged,
-and prints what came of it as one JSON object. Each exchange has its own deadline, so that one that hangs costs nothing
-but itself. Travels; standard library only, for Python 3.8.
+The two connect through TCP and prove that they know the secret of their run; the serving end plans the exchanges, and
+prints the results as one JSON object. Each exchange has its own deadline, so that one that hangs only loses its own
+result. Travels; standard library only, for Python 3.8.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from clusterproof.plugins.benchmarks.rdma.programs import (
     words,
 )
 
-MEETS_S = 20.0  # for the other end to come
-EXCHANGE_S = 15.0  # for one exchange; without a fault it takes one or two
+MEETS_S = 20.0  # for the other end to connect
+EXCHANGE_S = 15.0  # for one exchange; normally it takes one or two
 SERVER_ENDS_S = 5.0  # for servers whose clients have ended
-ATTEMPTS = 2  # where the two ends of an exchange do not meet
-AGAIN_S, TRIES = 0.2, 25  # of a client whose server does not listen yet
-TCP_PORTS = range(20_000, 30_000)  # which nodes are open to each other on
-MAX_BYTES = 256 * 1024  # of what one end says at once
+ATTEMPTS = 2  # if the two ends of an exchange do not meet
+AGAIN_S, TRIES = 0.2, 25  # for a client whose server does not listen yet
+TCP_PORTS = range(20_000, 30_000)  # allowed between nodes
+MAX_BYTES = 256 * 1024  # in one message of an end
 LENGTH_BYTES = 4
-NO_RDMA, NO_PROGRAM = "no RDMA", "no program"  # kinds of failure, as evidence/pairs.py has them
+NO_RDMA, NO_PROGRAM = "no RDMA", "no program"  # kinds of failure, as in evidence/pairs.py
 
 
 def main(request: dict[str, Any]) -> None:
-    """Be one end: that which comes, where the request has an address."""
+    """Run one end: the connecting one if the request has an address."""
     word = os.environ.pop(SECRET, "").encode()
     if request["address"]:
         with _connected(request["address"], request["port"]) as other:
@@ -61,7 +61,7 @@ def main(request: dict[str, Any]) -> None:
 
 
 def _own(request: dict[str, Any]) -> dict[str, Any]:
-    """What this node has."""
+    """The devices and programs of this node."""
     node = Node(request["root"])
     return {
         "host": os.uname().nodename,
@@ -84,7 +84,7 @@ def _connected(address: str, port: int) -> socket.socket:
 
 
 def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-    """What came of all exchanges: of those that failed, how each end's program ended."""
+    """The results of all exchanges; for failed ones, how each end's program ended."""
     theirs = _heard(other, MEETS_S)
     lacking = missing(own, theirs)
     if lacking:
@@ -103,7 +103,7 @@ def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -
 
 
 def _attempt(other: socket.socket, asked: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]) -> None:
-    """Have these exchanges made, each with a new server, and add to each what came of it."""
+    """Run these exchanges, each with a new server, and add the result to each."""
     ports = _free(len(asked))
     servers = [
         Running(words(own["programs"][one["program"]], one["program"], one["here"], port, request["options"]))
@@ -121,7 +121,7 @@ def _attempt(other: socket.socket, asked: list[dict[str, Any]], own: dict[str, A
 
 
 def _planned(rail: int, here: Any, there: Any, own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
-    """One exchange as it is reported; with a program where there is one to be made."""
+    """The report of one exchange; with a program if it can be made."""
     a, b = (port or {"label": "", "place": ""} for port in (here, there))
     one: dict[str, Any] = {"rail": rail, "a": a["label"], "b": b["label"], "places": [a["place"], b["place"]]}
     if not here or not there:
@@ -136,7 +136,7 @@ def _planned(rail: int, here: Any, there: Any, own: dict[str, Any], theirs: dict
 
 
 def missing(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, str]:
-    """Why nothing can be exchanged: a node without devices or without a program for them; empty where nothing is."""
+    """Why no exchange is possible: a node without devices or programs for them; empty if it is."""
     if not own["has_devices"] and not theirs["has_devices"]:
         return {"error": f"no RDMA device on either node: {own['host']}, {theirs['host']}", "failure": NO_RDMA}
     for side in (own, theirs):
@@ -149,7 +149,7 @@ def missing(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, str]:
 
 
 def _without_program(fabric: str, own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, str]:
-    """Which node has no program for a fabric, or which two programs the nodes have."""
+    """Which node has no program for a fabric, or which different programs the nodes have."""
     names = OF_FABRIC[fabric]
     install = "install " + " or ".join(PACKAGES[name] for name in names)
     has = [[name for name in names if name in side["programs"]] for side in (own, theirs)]
@@ -163,13 +163,13 @@ def _without_program(fabric: str, own: dict[str, Any], theirs: dict[str, Any]) -
 
 
 def _come(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -> None:
-    """Make the exchanges that the other end says, all at once, and tell it how they ended."""
+    """Run the exchanges that the other end requests, all at once, and report how they ended."""
     _say(other, own)
     while asked := _heard(other, 2 * EXCHANGE_S):
         _say(other, _answers(asked, own, request))
     other.settimeout(MEETS_S)
     with contextlib.suppress(OSError):
-        other.recv(1)  # until the other end has said everything
+        other.recv(1)  # wait until the other end has sent everything
 
 
 def _answers(asked: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -203,7 +203,7 @@ def _exchanged(asked: dict[str, Any], own: dict[str, Any], request: dict[str, An
 
 
 def _free(count: int) -> list[int]:
-    """So many TCP ports that nobody listens on here."""
+    """So many TCP ports without a local listener."""
     found: list[int] = []
     for port in random.sample(TCP_PORTS, len(TCP_PORTS)):
         if len(found) == count:
@@ -220,7 +220,7 @@ def _say(other: socket.socket, said: Any) -> None:
 
 
 def _heard(other: socket.socket, within_s: float) -> Any:
-    """What the other end says. Raises OSError, ValueError."""
+    """A message from the other end. Raises OSError, ValueError."""
     until = time.monotonic() + within_s
     length = int.from_bytes(exactly(other, LENGTH_BYTES, until), "big")
     if length > MAX_BYTES:

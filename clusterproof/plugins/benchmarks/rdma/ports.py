@@ -1,4 +1,4 @@
-"""The RDMA ports of a node in the order of the PCI bus, and which are those of one rail on two nodes. Travels."""
+"""A node's RDMA ports in the order of the PCI bus, and their rails on two nodes. Travels."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from clusterproof.plugins.evidence.network.collect_roce import read as read_roce
 
 EFA, INFINIBAND, ROCE = "EFA", "InfiniBand", "RoCE"
 AMAZON = "0x1d0f"
-MAX_PORTS = 64  # of a node: an instance has 32 at most
-ROUTED = ("ipv4", "ipv6")  # kinds of a GID's address, the better one first
+MAX_PORTS = 64  # of a node: an instance has at most 32
+ROUTED = ("ipv4", "ipv6")  # address kinds of a GID, the preferred one first
 
 
 def ports(node: Node) -> list[dict[str, Any]]:
-    """The ports that are meant to be used: of EFA devices where there are any; none that somebody switched off.
+    """The ports intended for use: those of EFA devices if there are any; none that is disabled.
 
-    Ethernet ports are meant where they have an address, and no InfiniBand port is active: others are of storage or
-    management. `place` is where the device is on the PCI bus, and the port's number; `down` why it cannot be used, if
-    that is seen.
+    Ethernet ports count if they have an address and no InfiniBand port is active: others are for storage or management.
+    `place` is the device's position on the PCI bus and the port's number; `down` is why it cannot be used, if known.
     """
     gids = {(one["device"], one["port"]): one["gids"] for one in read_roce(node)["ports"]}  # type: ignore[index]
     found = [
@@ -34,9 +33,9 @@ def ports(node: Node) -> list[dict[str, Any]]:
 
 
 def devices(node: Node) -> list[dict[str, Any]]:
-    """The RDMA devices of a node that are hardware, whatever their ports' state."""
+    """The hardware RDMA devices of a node, whatever their ports' state."""
     found = read_devices(node)["devices"]  # type: ignore[index]
-    return [device for device in found if device["vendor"] != ""]  # of software, as soft RoCE
+    return [device for device in found if device["vendor"] != ""]  # software devices, such as soft RoCE, have none
 
 
 def _with_addresses(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -63,7 +62,7 @@ def _port(node: Node, device: dict[str, Any], port: dict[str, Any], gids: dict[A
 
 
 def _gid(gids: Any) -> int | None:
-    """The index by which a RoCE port is addressed: RoCE v2, IPv4 first."""
+    """The GID index of a RoCE port: RoCE v2, preferably IPv4."""
     usable = [gid for gid in gids if gid["type"] == "RoCE v2" and gid["kind"] in ROUTED]
     best = sorted(usable, key=lambda gid: (ROUTED.index(gid["kind"]), gid["index"]))
     return best[0]["index"] if best else None
@@ -72,10 +71,9 @@ def _gid(gids: Any) -> int | None:
 def rails(
     own: list[dict[str, Any]], others: list[dict[str, Any]]
 ) -> list[tuple[int, dict[str, Any] | None, dict[str, Any] | None]]:
-    """The ports of two nodes by rail: those at the same place of the PCI bus; by their order where most are at others.
+    """The ports of two nodes by rail: those at the same place on the PCI bus; by order if most places differ.
 
-    The numbers are of these two nodes. A node that lacks a device so has none on that rail, and the rails behind it are
-    still the same.
+    The numbers are for these two nodes. A node that lacks a device has none on that rail, and later rails still match.
     """
     here, there = ({port["place"]: (number, port) for number, port in enumerate(side)} for side in (own, others))
     if not 2 * len(here.keys() & there.keys()) > min(len(here), len(there)):

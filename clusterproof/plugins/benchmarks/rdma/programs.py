@@ -1,4 +1,4 @@
-"""The programs that exchange a few bytes between two RDMA ports: how each is called, and what shows that they arrived.
+"""Programs that exchange a few bytes between two RDMA ports: their command lines, and what shows success.
 
 Travels; standard library only, for Python 3.8.
 """
@@ -30,19 +30,19 @@ ARRIVED = {  # a row of the client's table
     PERFTEST: re.compile(r"^[ \t]{0,8}\d{1,12}[ \t]{1,24}\d{1,12}[ \t]{1,24}\d{1,9}\.\d{1,9}\s", re.MULTILINE),
 }
 REFUSED = ("Connection refused", "Couldn't connect to", "Unable to init the socket connection")
-CONTROL = (  # of the TCP connection by which two programs arrange an exchange
+CONTROL = (  # messages on the TCP connection by which two programs set up an exchange
     *REFUSED, "failed to connect", "ctrl/", "no data or remote connection closed", "Address already in use",
     "Couldn't listen to port", "Couldn't read remote address", "Couldn't read/write remote address",
     "Couldn't send local address", "Unable to open file descriptor for socket connection",
     "Failed to exchange data between server and clients",
 )  # fmt: skip
 TIMES, SIZE_BYTES = 10, 64
-MAX_TEXT = 600  # characters of what a program that failed printed last
+MAX_TEXT = 600  # characters of a failed program's last output
 MAX_OUTPUT = 16 * 1024
 
 
 class Ended(NamedTuple):
-    """How a program ended, None where it was killed, and the last that it printed."""
+    """How a program ended, None if it was killed, and its last output."""
 
     exit: int | None
     text: str
@@ -52,32 +52,32 @@ class Ended(NamedTuple):
         return bool(self.exit) and any(words in self.text for words in REFUSED)
 
     def has_failed(self) -> bool:
-        """Whether it ended by itself, and not well."""
+        """Whether it exited by itself with an error."""
         return bool(self.exit)
 
     def has_not_met(self) -> bool:
-        """Whether it failed by the connection by which both ends arrange an exchange."""
+        """Whether it failed on the connection by which both ends set up an exchange."""
         return self.has_failed() and any(words in self.text for words in CONTROL)
 
 
 def have_not_met(server: Ended, client: Ended, is_left: bool) -> bool:
-    """Whether nothing was exchanged as the two ends did not meet, or were parted before: it says nothing of devices.
+    """Whether nothing was exchanged because the two ends did not connect, or lost it: no evidence about devices.
 
-    `is_left`: the server had ended before its client was killed. It may have served somebody else.
+    `is_left`: the server had ended before its client was killed. It may have served another client.
     """
     failed = [end for end in (server, client) if end.has_failed()]
     others = [end for end in failed if not end.has_not_met()]
-    is_silent = all((end.exit or 0) > 0 and not end.text.strip() for end in others)  # fi_pingpong, of a broken greeting
+    is_silent = all((end.exit or 0) > 0 and not end.text.strip() for end in others)  # failed handshake
     return (client.exit is not None or is_left) and len(others) < len(failed) and is_silent
 
 
 class Running:
-    """A program that runs, and what it prints; none where it cannot be started."""
+    """A running program and its output; or none if it cannot be started."""
 
     def __init__(self, words: list[str]) -> None:
         self._output = BoundedOutput(MAX_OUTPUT)
         self._began = time.monotonic()
-        self.seconds = float("inf")  # that it ran
+        self.seconds = float("inf")  # its duration
         self._process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
@@ -91,7 +91,7 @@ class Running:
         self.seconds = time.monotonic() - self._began
 
     def ended(self, within_s: float) -> Ended:
-        """How it ended, within that time at the latest."""
+        """How it ended, waiting at most that long."""
         exit_status: int | None
         try:
             exit_status = self._process.wait(max(0.0, within_s))
@@ -104,7 +104,7 @@ class Running:
 
 
 def programs(chosen: str) -> dict[str, str]:
-    """The paths of the programs that this node has; of the one that is chosen by its path, if it is any of these."""
+    """The paths of this node's programs; of the chosen one, if it is any of these."""
     if chosen:
         return {os.path.basename(chosen): chosen} if shutil.which(chosen) else {}
     found = {name: shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *PLACES])) for name in PACKAGES}
@@ -112,14 +112,14 @@ def programs(chosen: str) -> dict[str, str]:
 
 
 def common(fabric: str, own: dict[str, str], others: dict[str, str]) -> str:
-    """The program for a fabric that both nodes have; empty where there is none."""
+    """The program for a fabric that both nodes have; empty if there is none."""
     return next((name for name in OF_FABRIC[fabric] if name in own and name in others), "")
 
 
 def words(
     path: str, name: str, port: dict[str, Any], tcp_port: int, options: list[str], address: str = ""
 ) -> list[str]:
-    """The command line of one end: of the one that waits, or with the address of that of the other."""
+    """The command line of one end: of the waiting one, or of the other with its address."""
     device, gid = port["device"], port["gid"]
     if name == FI_PINGPONG:
         provider = [] if any(word.startswith("-p") for word in options) else ["-p", "efa"]
@@ -133,5 +133,5 @@ def words(
 
 
 def has_arrived(name: str, ended: Ended) -> bool:
-    """Whether a client shows that its bytes came back."""
+    """Whether a client's output shows that its bytes came back."""
     return ended.exit == 0 and bool(ARRIVED[name].search(ended.text))

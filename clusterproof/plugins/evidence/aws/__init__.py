@@ -1,1 +1,1 @@
-"""What AWS reports of instances, HyperPod clusters and file systems of FSx."""
+"""What AWS reports about instances, HyperPod clusters and FSx file systems."""

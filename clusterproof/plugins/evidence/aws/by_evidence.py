@@ -1,4 +1,4 @@
-"""Nodes that were named without AWS, as by ssh: whether they are EC2 instances, and which, as they say themselves."""
+"""For nodes named without AWS, as by ssh: whether they are EC2 instances, and which, according to themselves."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from clusterproof.plugins.core.evidence import NodeEvidence, Status
 from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 
-SETTING = "ec2"  # of a recorded cluster: its nodes were asked whether they are instances
-EC2 = "Amazon EC2"  # the vendor that the firmware of an instance names
+SETTING = "ec2"  # of a recorded cluster: whether its nodes were asked if they are instances
+EC2 = "Amazon EC2"  # the vendor in an instance's firmware
 INSTANCE = re.compile(INSTANCE_ID)
 REGION = re.compile(r"[a-z]{2}(-[a-z]{2,12}){1,3}-\d{1,2}")
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the metadata service reports about an instance; a value that it does not have is empty."""
+    """What the metadata service reports about an instance; missing values are empty."""
 
     instance_id: str
     instance_type: str
@@ -35,11 +35,11 @@ class Instances:
 
     identities: dict[str, Identity] = field(default_factory=dict)  # by the node's name
     nameless: list[str] = field(default_factory=list)  # instances whose identity is unknown
-    elsewhere: int = 0  # nodes that are none
+    elsewhere: int = 0  # number of nodes that are no instances
 
     @classmethod
     def of(cls, nodes: Iterable[NodeEvidence]) -> Instances:
-        """Those among the nodes that reported this."""
+        """The EC2 instances among these nodes."""
         instances = cls()
         for evidence in nodes:
             instances.note(evidence)
@@ -57,17 +57,17 @@ class Instances:
 
     @property
     def region(self) -> str:
-        """The region that most of them name; empty where none does."""
+        """The most frequent region; empty if there is none."""
         regions = Counter(identity.region for identity in self.identities.values() if REGION.fullmatch(identity.region))
         return regions.most_common(1)[0][0] if regions else ""
 
     @property
     def zones(self) -> Mapping[str, str | None]:
-        """The availability zone of each node with an identity; None where that has no zone."""
+        """The availability zone of each node with an identity; None if unknown."""
         return {name: identity.zone or None for name, identity in self.identities.items()}
 
     def require(self) -> None:
-        """Raise NotApplicable where none of the nodes is an instance, Incomplete where none says what it is."""
+        """Raise NotApplicable if no node is an instance, Incomplete if none says what it is."""
         if self.identities or self.nameless:
             return
         if self.elsewhere:
@@ -77,7 +77,7 @@ class Instances:
         )
 
     def cluster(self, named: Cluster, region: str = "") -> Cluster:
-        """The cluster as AWS is asked for it: in a region, with instance ids for addresses, and instance types."""
+        """The cluster for queries to AWS: with region, instance ids as addresses, and instance types."""
         settings = {**named.settings, SETTING: "by evidence"}
         if region or self.region:
             settings["region"] = region or self.region
@@ -91,7 +91,7 @@ class Instances:
 
 
 def may_be_on_ec2(cluster: Cluster) -> bool:
-    """Whether only its nodes can say if AWS knows them: its inventory did not come from there."""
+    """Whether only its nodes can tell if AWS knows them: its inventory did not come from AWS."""
     kind = CONNECTIONS.get(cluster.connection)
     is_unsaid = kind is not None and kind.may_be_on_ec2
     return "region" not in cluster.settings and (is_unsaid or SETTING in cluster.settings)
@@ -107,7 +107,7 @@ def _identity(evidence: NodeEvidence) -> Identity | None:
 
 
 def _value(evidence: NodeEvidence, name: str) -> Mapping[str, Any]:
-    """What a collector returned; nothing where it failed. A node is not trusted."""
+    """A collector's value; None if it failed. A node is not trusted."""
     collector = evidence.collectors.get(name)
     value = collector.value if collector and collector.status is Status.READ else None
     return value if isinstance(value, dict) else {}

@@ -1,13 +1,13 @@
-"""EC2's instance metadata service, version 2: which instance this is, and what AWS has planned for it.
+"""EC2's instance metadata service, version 2: this instance's identity, and events planned by AWS.
 
-It is asked by HTTP/1.1 over a socket: what Python's `http.client` costs buys nothing for a service of the node's own.
+Uses HTTP/1.1 over a socket: Python's `http.client` is slow to import, and not needed for a local service.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from _socket import (  # without the enumerations that `socket` makes of its constants
+from _socket import (  # avoids the enumerations that `socket` creates
     SOCK_STREAM,
     gaierror,
     getaddrinfo,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Answer = tuple[int, str] | Error
 
 ENDPOINT = "http://169.254.169.254"
-VARIABLE = "AWS_EC2_METADATA_SERVICE_ENDPOINT"  # of AWS's own SDKs: another address of the service
+VARIABLE = "AWS_EC2_METADATA_SERVICE_ENDPOINT"  # of AWS's own SDKs: overrides the service's address
 TIMEOUT_S = 1.0
 MAX_TEXT = 200
 IDENTITY = {
@@ -49,12 +49,12 @@ LENGTH = Pattern(rb"(?i)\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*(?:\r|$)")
 
 
 def read(node: Node) -> object:
-    """HTTP's status of a request for a token and of one without, the instance's identity, its events. Raises Absent."""
+    """The HTTP status of a token request and of one without token, the identity, and events. Raises Absent."""
     if not _is_instance(node):
         raise Absent("the firmware does not say that this is an EC2 instance")
     at = _endpoint(node)
     token = _ask(node, at, "PUT", "/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
-    if isinstance(token, dict):  # nobody answers: no more of this node's time
+    if isinstance(token, dict):  # nobody answers: spend no more time
         return {"token": token, "without_token": token, "identity": token, "events": token}
     header = {"X-aws-ec2-metadata-token": token[1]} if token[0] == 200 else {}
     bare = _ask(node, at, "GET", "/latest/meta-data/instance-id", {})
@@ -83,7 +83,7 @@ def _endpoint(node: Node) -> str:
 
 
 def _ask(node: Node, endpoint: str, method: str, path: str, headers: dict[str, str]) -> Answer:
-    """HTTP's status and text, or an error where nobody answers in time."""
+    """HTTP status and text, or an error if there is no answer in time."""
     node.at(f"{method} {endpoint}{path}")
     try:
         status, body = request(endpoint, method, path, headers, TIMEOUT_S)
@@ -97,7 +97,7 @@ def _ask(node: Node, endpoint: str, method: str, path: str, headers: dict[str, s
 
 
 def _json(answer: Answer, kind: type) -> object:
-    """What an answer holds, or an error; that there is no such document means that there is nothing in it."""
+    """The JSON of an answer, or an error; a missing document counts as empty."""
     if isinstance(answer, dict):
         return {**answer}
     status, text = answer
@@ -117,9 +117,9 @@ def _chosen(data: object, names: dict[str, str]) -> object:
 
 
 def request(endpoint: str, method: str, path: str, headers: dict[str, str], timeout_s: float) -> tuple[int, bytes]:
-    """The status and the body, at most MAX_BYTES of it; each wait is for so many seconds. Chunks are not put together.
+    """Status and body, at most MAX_BYTES; `timeout_s` applies to each wait. Chunks are not joined.
 
-    Raises OSError, and ValueError for what is no address or no HTTP answer.
+    Raises OSError, and ValueError for an invalid address or HTTP answer.
     """
     host, port = address(endpoint)
     named = {"Host": f"[{host}]" if ":" in host else host, "Connection": "close", "Content-Length": "0", **headers}

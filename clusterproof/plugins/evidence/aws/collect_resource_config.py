@@ -1,4 +1,4 @@
-"""Where HyperPod says that this node stands: its entry of /opt/ml/config/resource_config.json."""
+"""This node's entry in HyperPod's /opt/ml/config/resource_config.json: its place in the network."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _instances(data: Any) -> Iterator[dict[str, Any]]:
 
 
 def _own(node: Node, instances: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The entry of this node: by the instance id that the firmware has, else by the address in the host name."""
+    """The entry of this node: by the instance id in the firmware, else by the address in the host name."""
     own_id = node.text("/sys/class/dmi/id/board_asset_tag", absent="")
     host = OF_ADDRESS.match(str(node.text("/proc/sys/kernel/hostname", absent="")))
     address = host.group(1).replace("-", ".") if host else None

@@ -1,4 +1,4 @@
-"""What a cluster needs of its account: the subnets and security groups of its nodes, endpoints, service quotas."""
+"""What a cluster needs from its account: subnets and security groups, endpoints, service quotas."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def subnets_used(cluster: ClusterFacts) -> list[Subnet]:
 
 
 def table_of(subnet: Subnet, tables: Iterable[RouteTable]) -> RouteTable:
-    """The route table of a subnet: its own, else its VPC's main one. Raises Incomplete where neither was reported."""
+    """The route table of a subnet: its own, else its VPC's main one. Raises Incomplete if neither was reported."""
     of_vpc = [table for table in tables if table.vpc_id == subnet.vpc_id]
     own = [table for table in of_vpc if subnet.id in table.subnet_ids]
     candidates = [*own, *(table for table in of_vpc if table.is_main)]
@@ -54,7 +54,7 @@ def table_of(subnet: Subnet, tables: Iterable[RouteTable]) -> RouteTable:
 
 
 def missing_endpoints(cluster: ClusterFacts) -> list[str]:
-    """What endpoints the nodes' subnets lack, in words."""
+    """The endpoints that the nodes' subnets lack, in words."""
     lacking: dict[str, None] = {}
     for subnet in subnets_used(cluster):
         lacking |= dict.fromkeys(_lacking(subnet, table_of(subnet, cluster.route_tables), cluster.vpc_endpoints))
@@ -99,7 +99,7 @@ def _security_groups(cluster: ClusterFacts, group: InstanceGroup) -> tuple[str, 
 
 
 def _has_efa(types: Iterable[str], catalog: Catalog) -> bool:
-    """Whether a node of these types may have EFA; one that the catalogue does not know may."""
+    """Whether a node of these types may have EFA; a type that is not in the catalogue may."""
     return any(_may_have_efa(name, catalog) for name in types)
 
 
@@ -109,7 +109,7 @@ def _may_have_efa(name: str, catalog: Catalog) -> bool:
 
 
 def _reported(ids: set[str], reported: Iterable[T], what: str) -> list[T]:
-    """Those that AWS reported for these ids. Raises Incomplete where one is missing, or where there is no id."""
+    """The items that AWS reported for these ids. Raises Incomplete if one is missing, or there is no id."""
     if not ids:
         raise Incomplete(f"AWS names no {what} of its nodes", cause=f"no {what} was reported")
     by_id = {resource.id: resource for resource in reported}
@@ -123,7 +123,7 @@ def _reported(ids: set[str], reported: Iterable[T], what: str) -> list[T]:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one quota must allow; `amount` is None where the catalogue does not know an instance type."""
+    """What one quota must allow; `amount` is None if an instance type is not in the catalogue."""
 
     service: str
     name: str
@@ -131,12 +131,12 @@ class Need:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What finds the quota."""
+        """The key for finding the quota."""
         return self.service, self.name
 
 
 def needs(cluster: ClusterFacts) -> Iterator[Need]:
-    """Every quota that the cluster depends on, once. Raises Incomplete."""
+    """Every quota that the cluster depends on, without duplicates. Raises Incomplete."""
     counts = _counts(cluster)
     for row in quotas():
         if row.service == SAGEMAKER and not cluster.is_hyperpod:
@@ -149,7 +149,7 @@ def needs(cluster: ClusterFacts) -> Iterator[Need]:
 
 
 def _counts(cluster: ClusterFacts) -> Counter[str]:
-    """How many nodes of each instance type there are or are wanted, controllers too."""
+    """The actual or desired number of nodes of each instance type, including controllers."""
     if not cluster.is_hyperpod:
         return Counter(member.ec2_type for member in cluster.members)
     counts: Counter[str] = Counter()

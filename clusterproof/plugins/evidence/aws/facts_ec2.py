@@ -1,4 +1,4 @@
-"""EC2 instances and the network of a cluster, as EC2 reports them; what instances' own metadata says."""
+"""EC2 instances and the VPC of a cluster from EC2's API, and the instance metadata of nodes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class InstanceTopology(Reported):
 
     hostname = Field(text)
     layers = Field(texts, "NetworkNodes")  # the topmost first
-    capacity_block = Field(text, "CapacityBlockId")  # of an UltraServer's instance: which UltraServer
+    capacity_block = Field(text, "CapacityBlockId")  # for an UltraServer's instance: identifies the UltraServer
 
 
 @record
@@ -64,11 +64,11 @@ class RouteTable(Reported):
     vpc_id = Field(text, "VpcId")
     is_main = Field(flag, "main")
     subnet_ids = Field(texts, "SubnetIds")
-    default_ways = Field(texts, "default")  # what its default routes lead to: `internet gateway`, `NAT gateway`, …
+    default_ways = Field(texts, "default")  # the targets of its default routes: `internet gateway`, `NAT gateway`, …
 
     @property
     def leads_to_internet(self) -> bool:
-        """Whether traffic from its subnets can come in from the internet."""
+        """Whether its subnets are reachable from the internet."""
         return "internet gateway" in self.default_ways
 
 
@@ -83,7 +83,7 @@ class Endpoint(Reported):
 
     @property
     def route_table_ids(self) -> tuple[str, ...]:
-        """The route tables that lead to a gateway endpoint."""
+        """The route tables of a gateway endpoint."""
         return read(self.data.get("RouteTableIds", []), texts, "RouteTableIds")
 
 
@@ -95,7 +95,7 @@ class SecurityGroup(Reported):
 
     @property
     def missing_directions(self) -> tuple[str, ...]:
-        """The directions in which it does not let all traffic of its own members through."""
+        """The directions in which it does not allow all traffic between its own members."""
         return tuple(
             direction
             for direction in ("inbound", "outbound")
@@ -104,7 +104,7 @@ class SecurityGroup(Reported):
 
     @property
     def is_open_outward(self) -> bool:
-        """Whether all traffic may leave to everywhere, which EFA does not take for a rule of its own."""
+        """Whether all outbound traffic is allowed to any address, which is not sufficient for EFA."""
         return any(rule.get("everywhere") is True and rule.get("protocol") == "-1" for rule in self._rules("outbound"))
 
     def _is_of_itself(self, rule: Mapping[str, Any]) -> bool:
@@ -125,7 +125,7 @@ class Quota(Reported):
 
 @record
 class Identity(Reported):
-    """Which instance it is; empty where the document lacks a word."""
+    """Which instance it is; values missing in the document are empty."""
 
     instance_id = Field(text)
     instance_type = Field(text)
@@ -136,7 +136,7 @@ class Identity(Reported):
 
 @record
 class ScheduledEvent(Reported):
-    """Something that AWS will do to the instance, or has done."""
+    """A scheduled event of the instance, planned or past."""
 
     code = Field(text)
     state = Field(text)
@@ -144,15 +144,15 @@ class ScheduledEvent(Reported):
 
     @property
     def is_ahead(self) -> bool:
-        """Whether it is still to come. Raises Incomplete."""
+        """Whether it is still in the future. Raises Incomplete."""
         return self.state not in _OVER
 
 
 @record
 class Metadata(Reported):
-    """The service's answers; `token` and `without_token` are HTTP's status of a request for, and without, a token."""
+    """The service's answers; `token` and `without_token` are the HTTP status of requests with and without a token."""
 
     token = Field(whole)
     without_token = Field(whole)
-    events = Field(every(ScheduledEvent), where="imds: events")  # what AWS has scheduled for it
+    events = Field(every(ScheduledEvent), where="imds: events")  # scheduled by AWS
     identity = Field(one(Identity), where="imds: identity")

@@ -1,4 +1,4 @@
-"""A file system of FSx that nodes mount: its limits, how loaded and how full it was, and when a load is sustained."""
+"""An FSx file system mounted by nodes: its limits, load and fill level, and sustained load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from clusterproof.plugins.evidence.field import (
 
 T = TypeVar("T")
 
-MB = 10**6  # bytes of the megabyte in which throughput is sold
+MB = 10**6  # bytes of the megabyte used in throughput prices
 GIB = 2**30
 PERIOD_S = 60
 TYPES = {"LUSTRE": "Lustre", "OPENZFS": "OpenZFS"}
@@ -46,7 +46,7 @@ class Series(Reported):
 
     @property
     def points(self) -> Points:
-        """A value for each minute, None where there is none. Raises Incomplete."""
+        """A value for each minute, None if missing. Raises Incomplete."""
         where = f"{self.metric} of {self.component or self.file_system}"
         return tuple(read(entry, optional(number), where) for entry in read(self.data.get("values"), values, where))
 
@@ -67,23 +67,23 @@ class Metrics(Reported):
 
 @record
 class FileSystem(Reported):
-    """One file system that nodes mount. Every fact raises Incomplete where FSx does not show it, and says why."""
+    """A file system mounted by nodes. Facts that FSx does not show raise Incomplete with the reason."""
 
     paths: tuple[str, ...]
-    unknown: str  # why nothing is known of it, else empty
+    unknown: str  # why nothing is known, else empty
     ask: Callable[[], Metrics]
     catalog: Catalog
 
     @property
     def label(self) -> str:
-        """Where it is mounted, and its id: `/fsx (fs-0123456789abcdef0)`."""
+        """Its mount point and id: `/fsx (fs-0123456789abcdef0)`."""
         more = "" if len(self.paths) <= SHOWN_PATHS else f" and {len(self.paths) - SHOWN_PATHS} more"
         name = self.data.get("FileSystemId")
         return f"{', '.join(self.paths[:SHOWN_PATHS])}{more}" + (f" ({name})" if isinstance(name, str) else "")
 
     @property
     def described(self) -> Mapping[str, Any]:
-        """What DescribeFileSystems shows. Raises Incomplete."""
+        """Its entry in DescribeFileSystems. Raises Incomplete."""
         if self.unknown:
             raise Incomplete(self.unknown, cause="a file system that FSx does not show")
         return self.data
@@ -95,7 +95,7 @@ class FileSystem(Reported):
 
     @property
     def kind(self) -> str:
-        """`LUSTRE` or `OPENZFS`. Raises NotApplicable for the others."""
+        """`LUSTRE` or `OPENZFS`. Raises NotApplicable for other types."""
         kind = read(self.described.get("FileSystemType"), text, "FileSystemType")
         if kind not in TYPES:
             raise NotApplicable(f"a file system of type {kind} is not evaluated; FSx for Lustre and OpenZFS are")
@@ -103,7 +103,7 @@ class FileSystem(Reported):
 
     @property
     def baseline_mb_s(self) -> float:
-        """The throughput that it is provisioned for, in MB/s. Raises Incomplete where its description does not say."""
+        """The provisioned throughput, in MB/s. Raises Incomplete if not described."""
         if self.kind == "OPENZFS" or self.is_elastic:
             return self._of_configuration("ThroughputCapacity", number)
         per_tib = (
@@ -115,7 +115,7 @@ class FileSystem(Reported):
 
     @property
     def is_elastic(self) -> bool:
-        """Whether its storage grows with what is put in."""
+        """Whether its storage grows automatically."""
         return read(self.described.get("StorageType"), optional(text), "StorageType") == ELASTIC
 
     @property
@@ -128,11 +128,11 @@ class FileSystem(Reported):
 
     @property
     def begin(self) -> float:
-        """The first minute that CloudWatch was asked for, in seconds since 1970."""
+        """The first requested minute, in seconds since 1970."""
         return self.ask().begin
 
     def series(self, metric: str, statistic: str = "Average") -> tuple[Series, ...]:
-        """A metric's series of this file system: one, or one for each server or target; none where it has none."""
+        """A metric's series for this file system: one, or one for each server or target; none if there is none."""
         return tuple(
             series
             for series in self.ask().series
@@ -140,7 +140,7 @@ class FileSystem(Reported):
         )
 
     def whole(self, metric: str, statistic: str) -> Points:
-        """The points of the file system as a whole. Raises Incomplete where CloudWatch has no such metric of it."""
+        """The points for the whole file system. Raises Incomplete if CloudWatch has no such metric."""
         of_whole = [series for series in self.series(metric, statistic) if not series.component]
         if not of_whole:
             raise Incomplete(f"CloudWatch has no {metric} of it", cause=f"no {metric} in CloudWatch")
@@ -148,9 +148,9 @@ class FileSystem(Reported):
 
     @property
     def throughput_percent(self) -> Points:
-        """Bytes read and written a second by clients, in percent of the baseline; None where either is missing.
+        """Bytes read and written per second, in percent of the baseline; None if either is missing.
 
-        Bursts and cache bring it above 100. Raises Incomplete.
+        Bursts and caching can exceed 100. Raises Incomplete.
         """
         full = self.baseline_mb_s * MB * PERIOD_S / 100
         if full <= 0:
@@ -160,7 +160,7 @@ class FileSystem(Reported):
 
     @property
     def used_percent(self) -> float:
-        """How much of its storage is in use, at the last minute with data. Raises Incomplete."""
+        """The share of its storage in use, in the last minute with data. Raises Incomplete."""
         if self.kind == "OPENZFS":
             total, used = self._last("StorageCapacity", "Average"), self._last("UsedStorageCapacity", "Average")
             if total <= 0:
@@ -170,10 +170,10 @@ class FileSystem(Reported):
 
     @property
     def fullest_target(self) -> tuple[str, float]:
-        """The fullest object storage target of Lustre and its use in percent, at the last minute with data.
+        """The fullest Lustre object storage target and its usage in percent, in the last minute with data.
 
-        Where CloudWatch does not report each target, it is calculated from the least free space of one, as if all
-        were of one size.
+        If CloudWatch does not report each target, it is calculated from the minimum free space of a target, assuming
+        equal sizes.
         """
         targets = [
             (last, series.component)
@@ -207,7 +207,7 @@ Points = Sequence[float | None]  # one a minute, None where it is missing
 
 @record
 class Period:
-    """Minutes in which a load was sustained, the last one included; how many were hot, and the mean of those."""
+    """A period of sustained load, including its last minute; the number of hot minutes, and their mean."""
 
     first: int
     last: int
@@ -216,19 +216,19 @@ class Period:
 
     @property
     def minutes(self) -> int:
-        """How long."""
+        """Its duration in minutes."""
         return self.last - self.first + 1
 
     def mean_of(self, points: Points) -> float | None:
-        """The mean of other points of the same minutes, None where all are missing."""
+        """The mean of other points in that period, None if all are missing."""
         reported = [point for point in points[self.first : self.last + 1] if point is not None]
         return sum(reported) / len(reported) if reported else None
 
 
 def sustained(points: Points, limit: float, catalog: Catalog) -> Period | None:
-    """The longest time at or above `limit` in enough minutes of every span of 15, None where there is none.
+    """The longest period with enough minutes at or above `limit` in every span of 15, None if there is none.
 
-    A missing minute is neither above nor below.
+    A missing minute counts as neither above nor below.
     """
     hot = [point is not None and point >= limit for point in points]
     periods = [_period(points, hot, first, behind) for first, behind in _joined(_spans(hot, catalog), catalog)]
@@ -236,14 +236,14 @@ def sustained(points: Points, limit: float, catalog: Catalog) -> Period | None:
 
 
 def may_be_sustained(points: Points, limit: float, catalog: Catalog) -> bool:
-    """Whether missing minutes could hide a sustained load, as they do where points are too few for any span."""
+    """Whether missing minutes could hide a sustained load, also if there are too few points for a span."""
     if len(points) < catalog.threshold("fsx.span_minutes"):
         return True
     return bool(_spans([point is None or point >= limit for point in points], catalog))
 
 
 def clock(seconds: float) -> str:
-    """A time of CloudWatch's in words: `2026-11-21 07:10`."""
+    """A CloudWatch time as text: `2026-11-21 07:10`."""
     try:
         return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M")
     except (OverflowError, ValueError, OSError):
@@ -251,14 +251,14 @@ def clock(seconds: float) -> str:
 
 
 def _spans(hot: Sequence[bool], catalog: Catalog) -> list[int]:
-    """The first minutes of the spans in which enough minutes are hot."""
+    """The first minutes of spans with enough hot minutes."""
     length, least = int(catalog.threshold("fsx.span_minutes")), catalog.threshold("fsx.hot_minutes")
     counted = [0, *accumulate(hot)]
     return [first for first in range(len(hot) - length + 1) if counted[first + length] - counted[first] >= least]
 
 
 def _joined(spans: Sequence[int], catalog: Catalog) -> list[tuple[int, int]]:
-    """Spans that meet or overlap as one: first minute, and the one after the last."""
+    """Overlapping or adjacent spans merged: first minute, and the one after the last."""
     length = int(catalog.threshold("fsx.span_minutes"))
     joined: list[tuple[int, int]] = []
     for first in spans:

@@ -47,29 +47,29 @@ class InstanceGroup(Reported):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many nodes of each instance type it has or wants, by EC2's name of the type."""
+        """The actual or desired number of nodes of each instance type, by EC2's name."""
         by_type = read(self.data.get("CountsByType"), table, "CountsByType")
         return {name.removeprefix("ml."): read(count, whole, name) for name, count in by_type.items()}
 
     @property
     def deep_health_checks(self) -> tuple[str, ...]:
-        """What is checked before a node of it is handed over: `InstanceStress`, `InstanceConnectivity`."""
+        """The health checks before a node is handed over: `InstanceStress`, `InstanceConnectivity`."""
         return read(self.data.get("OnStartDeepHealthChecks", []), texts, "OnStartDeepHealthChecks")
 
     @property
     def volumes_gb(self) -> tuple[int, ...]:
-        """The sizes of the EBS volumes that each of its nodes gets besides."""
+        """The sizes of the additional EBS volumes of each node."""
         sizes = read(self.data.get("VolumeSizesInGB"), values, "VolumeSizesInGB")
         return tuple(read(size, whole, "VolumeSizesInGB") for size in sizes)
 
 
 @record
 class HyperpodCluster(Reported):
-    """What DescribeCluster answered."""
+    """The answer of DescribeCluster."""
 
     @property
     def described(self) -> Mapping[str, Any]:
-        """The answer itself. Raises Incomplete."""
+        """The whole answer. Raises Incomplete."""
         return read(self.data.get("cluster"), table, "hyperpod: cluster")
 
     @property
@@ -79,7 +79,7 @@ class HyperpodCluster(Reported):
 
     @property
     def failure(self) -> str:
-        """What went wrong last; it stays after the cluster has recovered."""
+        """The last failure; it stays after the cluster has recovered."""
         return read(self.described.get("FailureMessage", ""), text, "FailureMessage")
 
     @property
@@ -89,7 +89,7 @@ class HyperpodCluster(Reported):
 
     @property
     def groups(self) -> tuple[InstanceGroup, ...]:
-        """Its instance groups, restricted ones too; at least one. Raises Incomplete."""
+        """Its instance groups, including restricted ones; at least one. Raises Incomplete."""
         entries = [
             *read(self.described.get("InstanceGroups", []), objects, "InstanceGroups"),
             *read(self.described.get("RestrictedInstanceGroups", []), objects, "RestrictedInstanceGroups"),
@@ -97,7 +97,7 @@ class HyperpodCluster(Reported):
         return tuple(InstanceGroup(entry) for entry in at_least_one(entries, "instance group"))
 
     def network_of(self, group: InstanceGroup) -> Network:
-        """The group's own network, else the cluster's. Raises NotApplicable where it is one of SageMaker's."""
+        """The group's own network, else the cluster's. Raises NotApplicable if SageMaker provides the network."""
         network = group.data.get("OverrideVpcConfig") or self.described.get("VpcConfig")
         if not network:
             raise NotApplicable(f"{group.name} runs in a network of SageMaker's own: nothing of it can be asked")
@@ -106,7 +106,7 @@ class HyperpodCluster(Reported):
 
 @record
 class HyperpodNode(Reported):
-    """One node of ListClusterNodes; `hostname` is the name in reports, empty where it is not validated."""
+    """One node of ListClusterNodes; `hostname` is the name in reports, empty if it is not checked."""
 
     hostname = Field(text)
     instance_id = Field(text, "InstanceId")
@@ -122,7 +122,7 @@ class HyperpodNode(Reported):
 
     @property
     def ec2_type(self) -> str:
-        """Its instance type as EC2 calls it."""
+        """Its instance type by EC2's name."""
         return read(self.data.get("InstanceType"), text, "InstanceType").removeprefix("ml.")
 
     @property
@@ -132,7 +132,7 @@ class HyperpodNode(Reported):
 
     @property
     def message(self) -> str:
-        """What SageMaker says of its state; sticky from the last failure."""
+        """SageMaker's message on its state; stays from the last failure."""
         return read(self._status.get("Message", ""), text, "InstanceStatus message")
 
     @property
@@ -142,7 +142,7 @@ class HyperpodNode(Reported):
 
 @record
 class NodeZone(Reported):
-    """The availability zone of a HyperPod node, None where its subnets do not show it."""
+    """The availability zone of a HyperPod node, None if unknown."""
 
     hostname = Field(text)
     zone = Field(optional(text))
@@ -150,13 +150,13 @@ class NodeZone(Reported):
 
 @record
 class ResourceConfig(Reported):
-    """What HyperPod wrote on a node about the node itself."""
+    """HyperPod's resource_config.json on a node, as far as it is about that node."""
 
     is_there = Field(flag, "file")
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The network nodes above it, the topmost first. Raises NotApplicable where HyperPod does not report them."""
+        """The network nodes above it, the topmost first. Raises NotApplicable if HyperPod does not report them."""
         if not self.is_there:
             raise NotApplicable("HyperPod wrote no resource_config.json here, and reports network layers nowhere else")
         layers = read(self.data.get("layers"), texts, "layers")

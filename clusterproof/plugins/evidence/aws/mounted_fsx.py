@@ -1,4 +1,4 @@
-"""Which FSx file system a mount is of, from its source and what DescribeFileSystems shows; those that nodes mount."""
+"""Matches mounts to FSx file systems, from their source and DescribeFileSystems; lists those that nodes mount."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from clusterproof.plugins.evidence.aws.facts_fsx import FileSystem
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 
-SETTING = "mounts"  # of a cluster: one line for each source that its nodes mount
+SETTING = "mounts"  # of a cluster: a line for each source mounted by its nodes
 MAX_SOURCES = 1_000  # of a cluster
 MAX_SOURCE = 500  # characters
 
 
 @record
 class Source:
-    """Where a mount is from: `10.1.71.197@tcp:/oyuutbev` of type lustre, `fs-….fsx.REGION.amazonaws.com:/fsx` of nfs4.
+    """The source of a mount: `10.1.71.197@tcp:/oyuutbev` of type lustre, `fs-….fsx.REGION.amazonaws.com:/fsx` of nfs4.
 
-    A Lustre mount shows the addresses of its servers, whatever it was mounted by; only its name identifies the file
-    system.
+    A Lustre mount shows the addresses of its servers, however it was mounted; only the name after them identifies the
+    file system.
     """
 
     type: str
@@ -43,17 +43,17 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What is mounted there: of Lustre the file system's name."""
+        """The remote path: for Lustre the file system's name."""
         return self.text.partition(":/")[2].partition("/")[0]
 
     @property
     def is_of_fsx(self) -> bool:
-        """Whether nothing else than FSx is to be expected there: Lustre, or a host of FSx's domain."""
+        """Whether it must be FSx: Lustre, or a host in FSx's domain."""
         return self.is_lustre or self.names_a_file_system
 
     @property
     def names_a_file_system(self) -> bool:
-        """Whether it was mounted by a DNS name of FSx's, and shows it."""
+        """Whether it was mounted by, and shows, an FSx DNS name."""
         return any(".fsx." in host for host in self.hosts)
 
     def is_of(self, system: Mapping[str, Any]) -> bool:
@@ -70,14 +70,14 @@ class Source:
 
 
 def source_of(kind: str, text: str) -> Source | None:
-    """The source of a mount of this type, None where it can be none of FSx's."""
+    """The source of a mount of this type, None if it cannot be FSx's."""
     is_type = kind == "lustre" or kind.startswith("nfs")
     is_server = ":/" in text and "\n" not in text and len(text) <= MAX_SOURCE
     return Source(kind, text) if is_type and is_server else None
 
 
 def sources_of(evidence: NodeEvidence) -> Iterator[Source]:
-    """What a node mounts that may be of FSx; nothing where it reported no mounts. It is not trusted."""
+    """A node's mounts that may be FSx's; empty if it reported no mounts. The node is not trusted."""
     collector = evidence.collectors.get("mounts")
     value = collector.value if collector else None
     mounts = value.get("mounts") if isinstance(value, dict) else None
@@ -94,7 +94,7 @@ def as_setting(sources: Iterable[Source]) -> str:
 
 
 def _names(host: str, system: Mapping[str, Any]) -> bool:
-    """Whether a host is the file system's own name, or one within it, as an ONTAP volume's."""
+    """Whether a host is the file system's own name, or one below it, like an ONTAP volume's."""
     return host == system.get("DNSName") or str(system.get("FileSystemId")) in host.split(".")
 
 
@@ -116,7 +116,7 @@ def file_systems(cluster: ClusterFacts) -> tuple[FileSystem, ...]:
     for source, where in sorted(paths.items(), key=lambda entry: entry[0].text):
         candidates = [system for system in shown if source.is_of(system)]
         if not candidates and not source.is_of_fsx:
-            continue  # an NFS server of somebody else's
+            continue  # another NFS server
         name, described, unknown = _one_of(candidates, source)
         by_name.setdefault(name, (described, unknown, set()))[2].update(where)
     return tuple(
@@ -126,7 +126,7 @@ def file_systems(cluster: ClusterFacts) -> tuple[FileSystem, ...]:
 
 
 def _paths(nodes: Iterable[Node]) -> Paths:
-    """Where each source that may be of FSx is mounted."""
+    """The mount points of each source that may be FSx's."""
     paths: dict[Source, set[str]] = defaultdict(set)
     unread: list[Incomplete | NotApplicable] = []
     for node in nodes:
@@ -147,7 +147,7 @@ def _paths(nodes: Iterable[Node]) -> Paths:
 
 
 def _one_of(candidates: Sequence[Mapping[str, Any]], source: Source) -> tuple[str, Mapping[str, Any], str]:
-    """What a source is called, the file system that it is of, or why that cannot be said."""
+    """A source's name, its file system, or why that is unknown."""
     if len(candidates) == 1:
         return str(candidates[0].get("FileSystemId")), candidates[0], ""
     name = source.name if source.is_lustre else source.text

@@ -1,4 +1,4 @@
-"""What EC2 says of the instance: its identity document, and ec2-metadata."""
+"""Captured instance identity documents, and the output of ec2-metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the nodes of a job stand: availability zones, network layers, UltraServers."""
+"""The locations of a job's nodes: availability zones, network layers, UltraServers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 
-Places = Mapping[str, str | None]  # of nodes, by their names
+Places = Mapping[str, str | None]  # of nodes, by name
 MAX_PLACES = 6  # in words; the HTML report has all
 _CHIPS = re.compile(r".{1,60}x(\d{1,4})")  # of an UltraServer, in its type: ml.u-p6e-gb200x72
 
 
 @dataclass(frozen=True, slots=True)
 class JobGroup:
-    """Nodes that a job spans: those of one instance group that have accelerators."""
+    """Nodes that a job may use together: those with accelerators in one instance group."""
 
     name: str
     nodes: tuple[str, ...]
@@ -26,7 +26,7 @@ class JobGroup:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How a job group is spread over places; the most crowded place first."""
+    """The distribution of a job group over places; the most crowded place first."""
 
     group: str
     places: Mapping[str, tuple[str, ...]]
@@ -42,7 +42,7 @@ class Spread:
 
 
 def known_places(read: Callable[[ClusterFacts], Places], cluster: ClusterFacts) -> Places:
-    """What one source says of where nodes stand; nothing where it cannot be read."""
+    """The locations that one source reports; empty if it cannot be read."""
     try:
         return read(cluster)
     except (Incomplete, NotApplicable):
@@ -50,7 +50,7 @@ def known_places(read: Callable[[ClusterFacts], Places], cluster: ClusterFacts) 
 
 
 def job_groups(cluster: ClusterFacts) -> tuple[JobGroup, ...]:
-    """The groups of the cluster's nodes that have accelerators. Raises NotApplicable where none has, Incomplete."""
+    """The groups of the cluster's nodes with accelerators. Raises NotApplicable if none has any, Incomplete."""
     cluster.require_instances()
     nodes: dict[str, list[str]] = {}
     for member in cluster.members:
@@ -62,7 +62,7 @@ def job_groups(cluster: ClusterFacts) -> tuple[JobGroup, ...]:
 
 
 def spreads(groups: Iterable[JobGroup], place_of: Mapping[str, str | None]) -> list[Spread]:
-    """How each group is spread over the places of its nodes."""
+    """The distribution of each group over the places of its nodes."""
     return [_spread(group, place_of) for group in groups]
 
 
@@ -76,24 +76,24 @@ def _spread(group: JobGroup, place_of: Mapping[str, str | None]) -> Spread:
 
 
 def require_all_known(groups: Iterable[Spread], what: str) -> None:
-    """Raise Incomplete where the place of a node is not known."""
+    """Raise Incomplete if the place of a node is unknown."""
     lost = [node for spread in groups for node in spread.unknown]
     if lost:
         raise Incomplete(f"AWS reports no {what} for {fold(lost)}", cause=f"no {what} reported")
 
 
 def zones(cluster: ClusterFacts) -> dict[str, str | None]:
-    """The availability zone of each node; None where AWS does not report it. Raises Incomplete."""
+    """The availability zone of each node; None if unknown. Raises Incomplete."""
     if cluster.instances:
-        return dict(cluster.instances.zones)  # which an instance knows itself, without leave to ask AWS
+        return dict(cluster.instances.zones)  # known to instances themselves, without permission to query AWS
     nodes = cluster.node_zones if cluster.is_hyperpod else cluster.ec2_instances
     return {node.hostname: node.zone for node in nodes}
 
 
 def network_layers(cluster: ClusterFacts) -> dict[str, tuple[str, ...]]:
-    """The network nodes above each node, the topmost first; without nodes for which none are reported.
+    """The network nodes above each node, the topmost first; without nodes that have none reported.
 
-    Raises Incomplete, and NotApplicable where none are reported for any node.
+    Raises Incomplete, and NotApplicable if none are reported for any node.
     """
     if not cluster.is_hyperpod:
         layers = {instance.hostname: instance.layers for instance in cluster.instance_topologies if instance.layers}
@@ -118,17 +118,17 @@ def _layers_on_nodes(cluster: ClusterFacts) -> dict[str, tuple[str, ...]]:
 
 
 def layers_on(node: Node) -> tuple[str, ...]:
-    """The network nodes above a HyperPod node, as it says itself. Raises Incomplete, NotApplicable."""
+    """The network nodes above a HyperPod node, according to itself. Raises Incomplete, NotApplicable."""
     return node.resource_config.layers
 
 
 def lowest_layers(layers: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
-    """The network node that each node hangs on: of the highest-numbered layer, the one nearest to it."""
+    """The network node that each node is attached to: the one in the highest-numbered layer."""
     return {node: above[-1] if above else None for node, above in layers.items()}
 
 
 def ultraservers(cluster: ClusterFacts) -> dict[str, str | None]:
-    """The UltraServer of each node that is in one. Raises Incomplete, and NotApplicable where none is."""
+    """The UltraServer of each node in one. Raises Incomplete, and NotApplicable if there are none."""
     if cluster.is_hyperpod:
         ultraserver_of = {node.hostname: node.ultraserver for node in cluster.hyperpod_nodes if node.hostname}
     else:
@@ -139,7 +139,7 @@ def ultraservers(cluster: ClusterFacts) -> dict[str, str | None]:
 
 
 def instances_of_an_ultraserver(cluster: ClusterFacts, group: JobGroup) -> int | None:
-    """How many nodes an UltraServer of a group has, None where its type does not say."""
+    """The number of nodes in a group's UltraServer, None if its type does not show it."""
     if not cluster.is_hyperpod:
         return None
     kinds = {node.hostname: (node.ultraserver_kind, node.ec2_type) for node in cluster.hyperpod_nodes}

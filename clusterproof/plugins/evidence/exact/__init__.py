@@ -1,4 +1,4 @@
-"""Exact arithmetic: integers whose sums no order of summation changes, so that any difference, of one bit, is a fault.
+"""Exact arithmetic: integers whose sum does not depend on order, so that any difference of a single bit is a fault.
 
-`on_node/`: the programs that compute on nodes. The facts read what they print; `suspects.py` says whose fault it is.
+`on_node/`: the programs that compute on nodes. The facts parse their output; `suspects.py` attributes faults.
 """

@@ -1,4 +1,4 @@
-"""Exact arithmetic under load: what GPUs and cores computed, what of it was wrong, and what they were not asked for."""
+"""Exact arithmetic under load: what GPUs and cores computed, wrong results, and data types that were not tried."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.field import (
     values,
     whole,
 )
-from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.facts import ProgramRun
 from clusterproof.plugins.evidence.perf.gpu_speed import document
 
 T = TypeVar("T")
@@ -33,13 +33,13 @@ def small_numbers(data: object) -> tuple[int, ...]:
 
 
 def every_alone(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ...]]:
-    """A decoder as `every`, in which one that is no JSON object hides no other: of it nothing was reported."""
+    """A decoder like `every`, except that an invalid entry does not affect others: it counts as not reported."""
     return lambda data: tuple(kind(entry if isinstance(entry, dict) else {}) for entry in values(data))
 
 
 @record
-class Wrong(Reported):
-    """One result that was wrong, and how often it was when it was computed again."""
+class WrongResult(Reported):
+    """One wrong result, and how often it was wrong again when repeated."""
 
     where = Field(text)
     data_set = Field(optional(text), "set")
@@ -54,7 +54,7 @@ class Wrong(Reported):
 
     @property
     def is_steady(self) -> bool:
-        """Whether it came each time that it was computed again, always the same."""
+        """Whether it occurred in every repetition, with the same value."""
         return bool(self.of and self.again == self.of and self.alike)
 
     @property
@@ -69,45 +69,45 @@ class Wrong(Reported):
 
 @record
 class TypeProducts(Reported):
-    """Products of one data type."""
+    """The products of one data type."""
 
     type = Field(text)
     products = Field(optional(whole))
-    cores = Field(optional(whole))  # that multiplied it
+    cores = Field(optional(whole))  # number of cores that multiplied it
     wrong_cores = Field(optional(whole))
     wrong_products = Field(whole)
-    wrong = Field(every(Wrong))
+    wrong = Field(every(WrongResult))
     why = Field(optional(text))  # it was not multiplied
     has_none = Field(optional(text))  # by its make the hardware lacks the type
 
     @property
     def gap(self) -> str:
-        """Why nothing is proven of a type that the hardware has; empty where something is. Raises Incomplete."""
+        """Why a type that the hardware supports is not proven; empty if it is. Raises Incomplete."""
         has_products = (self.products or 0) > 0 or bool(self.has_none)
         return "" if has_products else self.why or "no result could be verified"
 
 
 @record
 class ExactGpu(Reported):
-    """One GPU."""
+    """The results of one GPU."""
 
     name = Field(text)
     address = Field(optional(text))  # on the PCI bus
     sms = Field(optional(whole))
     size = Field(optional(whole))  # rows and columns of its products
-    error = Field(optional(text))  # why it made no more than these
+    error = Field(optional(text))  # why it computed no more
     _made = Field(optional(every_alone(TypeProducts)), "types")
 
     @property
     def types(self) -> tuple[TypeProducts, ...]:
-        """Products by type, at least one but where there is an error. Raises Incomplete."""
+        """Products by type, at least one unless there is an error. Raises Incomplete."""
         if self.error:
             return self._made or ()
         return tuple(at_least_one([*(self._made or ())], "type of data"))
 
     @property
     def gap(self) -> str:
-        """Why its products do not prove all of it; empty where they do. Raises Incomplete."""
+        """Why its products do not prove all types; empty if they do. Raises Incomplete."""
         if self.error:
             return self.error[:200]
         size, busy = self.size or 0, (self.size or 0) ** 2 // TILE
@@ -118,20 +118,20 @@ class ExactGpu(Reported):
 
 @record
 class GpuExact(Reported):
-    """The GPUs of a node."""
+    """The results of a node's GPUs."""
 
-    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
+    given = Field(optional(whole), "gpus")  # number of GPUs available to the measuring process
 
     @property
     def gpus(self) -> tuple[ExactGpu, ...]:
         """In PyTorch's order, which is nvidia-smi's. Raises Incomplete."""
-        report = Reported(document(Ran(self.data)))
+        report = Reported(document(ProgramRun(self.data)))
         return tuple(at_least_one([*_Gpus(report.data).gpus], "GPU"))
 
 
-def wrong_everywhere(gpus: Iterable[ExactGpu]) -> Mapping[str, list[Wrong]]:
+def wrong_everywhere(gpus: Iterable[ExactGpu]) -> Mapping[str, list[WrongResult]]:
     """By type what is wrong on each of several GPUs, each time: no two GPUs break in the same way, a library does."""
-    by_type: dict[str, list[tuple[Wrong, ...]]] = {}
+    by_type: dict[str, list[tuple[WrongResult, ...]]] = {}
     with Recording():  # what cannot be read of it, the check says
         for kind in (kind for gpu in gpus for kind in known(lambda: gpu.types, ())):  # noqa: B023
             with part:
@@ -151,20 +151,20 @@ class _Gpus(Reported):
 
 @record
 class CoreError(Reported):
-    """A core whose process did not answer."""
+    """A core whose process gave no answer."""
 
     core = Field(whole)
     error = Field(text)
 
 
 @record
-class Cores(Reported):
-    """What all cores computed."""
+class CoreResults(Reported):
+    """The results of all cores."""
 
     @property
-    def wrong_everywhere(self) -> Mapping[str, list[Wrong]]:
+    def wrong_everywhere(self) -> Mapping[str, list[WrongResult]]:
         """By type what is wrong on each of several cores, each time, as of GPUs."""
-        found: dict[str, list[Wrong]] = {}
+        found: dict[str, list[WrongResult]] = {}
         with Recording(), part:
             for kind in self.types:
                 wrong = [one for one in self.wrong if one.type == kind.type]
@@ -175,17 +175,17 @@ class Cores(Reported):
 
     cores = Field(whole)
     types = Field(every_alone(TypeProducts))
-    wrong = Field(every_alone(Wrong))
+    wrong = Field(every_alone(WrongResult))
     errors = Field(every(CoreError))
     without_torch = Field(optional(text))
 
 
 @record
 class CpuExact(Reported):
-    """The cores and the memory of a node."""
+    """The results of a node's cores and memory."""
 
     @property
-    def found(self) -> Cores:
+    def found(self) -> CoreResults:
         """What they answered, by PyTorch or without it. Raises Incomplete."""
-        printed: Mapping[str, Any] = document(Ran(self.data)) if "output" in self.data else self.data
-        return Cores(printed)
+        printed: Mapping[str, Any] = document(ProgramRun(self.data)) if "output" in self.data else self.data
+        return CoreResults(printed)

@@ -1,4 +1,4 @@
-"""Collectives of exact integers: which ranks took part, what of their results was wrong, and whose fault that is."""
+"""Collectives of exact integers: which ranks took part, wrong results, and their cause."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from clusterproof.plugins.evidence.field import (
     text,
     whole,
 )
-from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.facts import ProgramRun
 from clusterproof.plugins.evidence.perf.gpu_speed import document
 
-MAX_SUSPECTS = 5  # that are named beside each other
+MAX_SUSPECTS = 5  # maximum named
 MAX_RANKS = 64  # of one run: two nodes
-NCCL = "nccl"  # what GPUs exchange by
+NCCL = "nccl"  # the backend for GPUs
 
 
 @record
 class WrongBlock(Reported):
-    """What one rank had of one other that was wrong, in one round."""
+    """What was wrong in one rank's block from another rank, in one round."""
 
     round = Field(whole)
     sender = Field(optional(whole))
@@ -59,7 +59,7 @@ class OperationResult(Reported):
     type = Field(text)
     rounds = Field(whole)
     wrong = Field(every(WrongBlock))
-    why = Field(optional(text))  # it was not made
+    why = Field(optional(text))  # why it was not run
 
     @property
     def name(self) -> str:
@@ -69,17 +69,17 @@ class OperationResult(Reported):
 
 @record
 class RankResult(Reported):
-    """What one rank answered."""
+    """The answer of one rank."""
 
     rank = Field(optional(whole))
     rounds = Field(whole)
     gb_per_s = Field(number)
-    error = Field(optional(text))  # why it did no more than its operations
+    error = Field(optional(text))  # why it ran no more operations
     _made = Field(optional(every_alone(OperationResult)), "operations")
 
     @property
     def operations(self) -> tuple[OperationResult, ...]:
-        """Operation by operation, at least one but where there is an error. Raises Incomplete."""
+        """The operations, at least one unless there is an error. Raises Incomplete."""
         if self.error:
             return self._made or ()
         return tuple(at_least_one([*(self._made or ())], "operation"))
@@ -87,7 +87,7 @@ class RankResult(Reported):
 
 @record
 class NodeResult(Reported):
-    """What the ranks of one node answered."""
+    """The answers of the ranks of one node."""
 
     backend = Field(text)
     ranks = Field(whole)
@@ -98,13 +98,13 @@ class NodeResult(Reported):
 
     @property
     def gap(self) -> str:
-        """Why its answers prove nothing of GPUs; empty where they do. Raises Incomplete."""
+        """Why its answers prove nothing about GPUs; empty if they do. Raises Incomplete."""
         over = self.backend
         return "" if over == NCCL else f"the ranks exchanged over {over[:40]}, not over NCCL: no GPU took part"
 
     @property
     def answered(self) -> tuple[RankResult, ...]:
-        """Its ranks, at least one, each with its number. Raises Incomplete."""
+        """Its ranks, at least one, with their numbers. Raises Incomplete."""
         return tuple(at_least_one([*self.answers], "rank"))
 
     def number(self, index: int) -> int:
@@ -116,17 +116,17 @@ class NodeResult(Reported):
 class ExactCollective(Reported):
     """The collectives of one node's GPUs."""
 
-    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
+    given = Field(optional(whole), "gpus")  # number of GPUs available to the measuring process
 
     @property
     def found(self) -> NodeResult:
         """What PyTorch printed. Raises Incomplete."""
-        return NodeResult(document(Ran(self.data)))
+        return NodeResult(document(ProgramRun(self.data)))
 
 
 @record
 class Block:
-    """A block of one sender that is wrong on one rank, in one round of an operation in one type."""
+    """A sender's block that is wrong on one rank, in one round of an operation in one type."""
 
     operation: OperationResult
     round: int
@@ -136,7 +136,7 @@ class Block:
 
     @classmethod
     def of(cls, operation: OperationResult, wrong: WrongBlock, receiver: int) -> Block:
-        """From what that rank says of it. Raises Incomplete."""
+        """From that rank's report. Raises Incomplete."""
         is_known = wrong.sender is None or (wrong.how and wrong.other == wrong.sender)
         source = "" if is_known else f" from rank {wrong.sender}"
         message = f"rank {receiver}{source}: {wrong.words}"
@@ -144,12 +144,12 @@ class Block:
 
     @property
     def cell(self) -> tuple[str, str, int | None, int]:
-        """What is weighed of it."""
+        """The key for weighing evidence."""
         return self.operation.operation, f"{self.operation.type} {self.round}", self.sender, self.receiver
 
 
 def wrong_blocks(node: NodeResult) -> list[Block]:
-    """Every block that is wrong on the ranks of a node; of what is unread that part of a check is incomplete."""
+    """Every wrong block on the ranks of a node; unreadable ones make that part of a check incomplete."""
     blocks: list[Block] = []
     for index, answer in enumerate(known(lambda: node.answered, ())):
         with part:
@@ -162,7 +162,7 @@ def wrong_blocks(node: NodeResult) -> list[Block]:
 
 @record
 class Blame:
-    """What was wrong on the ranks of these nodes, and who is suspected; `names` are in the order of ranks."""
+    """What was wrong on the ranks of these nodes, and the suspects; `names` are in the order of ranks."""
 
     blocks: tuple[Block, ...]
     names: tuple[str, ...]
@@ -171,7 +171,7 @@ class Blame:
 
     @classmethod
     def of(cls, nodes: Sequence[NodeResult], names: Sequence[str] = ("this node",)) -> Blame:
-        """From all that these nodes say. What cannot be read is left out; of it the check is incomplete."""
+        """From all reports of these nodes. Unreadable ones are left out, and make the check incomplete."""
         names = names if len({*names}) == len(names) else [f"node {number}" for number in range(len(names))]
         blocks = [block for node in nodes for block in wrong_blocks(node)]
         each_node = min(max(each(nodes, lambda node: node.of_each_node), default=1), MAX_RANKS // len(names))
@@ -186,7 +186,7 @@ class Blame:
 
     @property
     def words(self) -> str:
-        """What was wrong and whose fault it is, in one sentence; empty where nothing was."""
+        """What was wrong and who is suspected, in one sentence; empty if nothing was."""
         if not self.blocks:
             return ""
         counted = Counter(block.operation.name for block in self.blocks)
@@ -195,7 +195,7 @@ class Blame:
 
     @property
     def verdict(self) -> str:
-        """The suspects in words, or that it cannot be told."""
+        """The suspects in words, or that they cannot be determined."""
         if not self.suspects or len(self.suspects) > MAX_SUSPECTS:
             return "whose fault it is cannot be told"
         called = " or ".join(map(self._called, self.suspects))
@@ -203,7 +203,7 @@ class Blame:
 
     @property
     def node(self) -> str:
-        """The one node that all suspects are of; empty where they are of several, or nothing is suspected."""
+        """The one node with all suspects; empty for several nodes, or without suspects."""
         nodes = {name for suspect in self.suspects for name in suspect.nodes or map(self._node, suspect.ranks)}
         return nodes.pop() if len(nodes) == 1 else ""
 
@@ -216,7 +216,7 @@ class Blame:
         return f"the NIC of {gpus[0]}" if suspect.kind == "NIC" else gpus[0]
 
     def _gpu(self, rank: int) -> str:
-        """`GPU 3`, of one node; `GPU 3 of gpu007`, of several."""
+        """`GPU 3` for one node; `GPU 3 of gpu007` for several."""
         return f"GPU {rank % self.of_each_node}{f' of {self._node(rank)}' if len(self.names) > 1 else ''}"
 
     def _node(self, rank: int) -> str:

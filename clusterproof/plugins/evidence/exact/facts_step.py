@@ -1,4 +1,4 @@
-"""Training steps that GPUs made alike: their digests, and what a vote of GPUs of one kind and software says of each."""
+"""Identical training steps on GPUs: their digests, and a vote among GPUs of one kind and software."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from clusterproof.plugins.evidence.field import (
     texts,
     whole,
 )
-from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.facts import ProgramRun
 from clusterproof.plugins.evidence.perf.gpu_speed import document
 
-FEWEST_ALIKE = 2  # GPUs that make another one the one that is wrong
-FEWEST_PASSES = 2  # before a GPU repeats itself
+FEWEST_ALIKE = 2  # GPUs with equal results that prove another one wrong
+FEWEST_PASSES = 2  # before a GPU has repeated itself
 BETWEEN = "\x1f"
-DIGEST = Pattern(r"\S{1,64}")  # no BETWEEN; redaction leaves other words
+DIGEST = Pattern(r"\S{1,64}")  # does not contain BETWEEN; redaction leaves other words
 
 
 class Opinion(Enum):
-    """What the others say of one GPU's result."""
+    """The others' judgement of one GPU's result."""
 
     AGREES = "agrees"
-    WRONG = "wrong"  # most others have one result, and it has one that nobody else has
+    WRONG = "wrong"  # most others share one result, and it has a unique one
     EITHER = "either"  # the same, but no other GPU of its node has what most have: its node may have other software
-    SOFTWARE = "software"  # several have each result: no GPU goes wrong just as another does
-    UNKNOWN = "unknown"  # there is nobody to ask, or only one who disagrees
+    SOFTWARE = "software"  # several share each result: two GPUs do not break in the same way
+    UNKNOWN = "unknown"  # there is none to compare with, or only one that disagrees
 
 
 def opinion(own: str, votes: Mapping[str, int], neighbours: Collection[str]) -> Opinion:
-    """Of a result among all results of GPUs of one kind, driver and library, its own included.
+    """The judgement of a result among all results of GPUs of one kind, driver and library, including its own.
 
     `neighbours` are those of other such GPUs of its own node, which share all other software with it.
     """
@@ -57,7 +57,7 @@ def opinion(own: str, votes: Mapping[str, int], neighbours: Collection[str]) -> 
 
 @record
 class Repeat(Reported):
-    """A pass in which a GPU made other steps than in its first."""
+    """A pass in which a GPU's steps differed from its first pass."""
 
     number = Field(whole, "pass")
     step = Field(whole)
@@ -79,22 +79,22 @@ class TypeDigests(Reported):
     passes = Field(whole)
     digests = Field(digests)
     differing = Field(every(Repeat))
-    why = Field(optional(text))  # no steps were made
+    why = Field(optional(text))  # why no steps were made
 
 
 @record
 class StepGpu(Reported):
-    """One GPU."""
+    """The steps of one GPU."""
 
     name = Field(text)
     sms = Field(whole)
     libraries = Field(texts)
-    error = Field(optional(text))  # why it made no more than these
+    error = Field(optional(text))  # why it made no more
     _made = Field(optional(every_alone(TypeDigests)), "types")
 
     @property
     def types(self) -> tuple[TypeDigests, ...]:
-        """Steps by type, at least one but where there is an error. Raises Incomplete."""
+        """Steps by type, at least one unless there is an error. Raises Incomplete."""
         if self.error:
             return self._made or ()
         return tuple(at_least_one([*(self._made or ())], "type of data"))
@@ -109,7 +109,7 @@ class _Printed(Reported):
 
 @record
 class Steps:
-    """What one GPU made in one type; `alike` has all that its digests depend on, but the GPU itself."""
+    """One GPU's steps in one type; `alike` contains everything that digests depend on, except the GPU itself."""
 
     gpu: int
     type: str
@@ -119,21 +119,21 @@ class Steps:
 
     @property
     def vote(self) -> str:
-        """The same as the group keeps it."""
+        """The vote in the form that the group stores."""
         return BETWEEN.join((self.alike, "steady" if self.is_steady else "unsteady", " ".join(self.digests)))
 
 
 @record
 class ExactStep(Reported):
-    """The GPUs of a node."""
+    """The steps of a node's GPUs."""
 
     driver = Field(optional(text))
-    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
+    given = Field(optional(whole), "gpus")  # number of GPUs available to the measuring process
 
     @property
     def printed(self) -> _Printed:
         """What PyTorch printed. Raises Incomplete."""
-        return _Printed(document(Ran(self.data)))
+        return _Printed(document(ProgramRun(self.data)))
 
     @property
     def gpus(self) -> tuple[StepGpu, ...]:
@@ -141,7 +141,7 @@ class ExactStep(Reported):
         return tuple(at_least_one([*self.printed.gpus], "GPU"))
 
     def steps(self) -> Iterator[Steps]:
-        """Of every GPU that made any. Of what is unread that part of a check is incomplete."""
+        """The steps of every GPU that made any. Unreadable ones make that part of a check incomplete."""
         printed = self.printed
         for number, gpu in enumerate(self.gpus):
             for of_type in known(lambda: gpu.types, ()):  # noqa: B023
@@ -160,7 +160,7 @@ class ExactStep(Reported):
 
 
 class Ballot:
-    """What all GPUs of a group made, by what their digests depend on; `own` are the steps of the node in question."""
+    """The results of all GPUs of a group, by what their digests depend on; `own` are those of the node in question."""
 
     def __init__(self, values: Mapping[str, Mapping[str, str | None]], own: Sequence[Steps]) -> None:
         self.own = own
@@ -173,17 +173,17 @@ class Ballot:
                 self.unsteady[alike] += steady == "unsteady"
 
     def of(self, steps: Steps) -> Opinion:
-        """What the others say of it."""
+        """The others' judgement."""
         neighbours = [" ".join(other.digests) for other in self._neighbours(steps)]
         return opinion(" ".join(steps.digests), self.results[steps.alike], neighbours)
 
     def count(self, steps: Steps) -> tuple[int, int]:
-        """How many have its result, of how many."""
+        """How many have its result, out of how many."""
         votes = self.results[steps.alike]
         return votes[" ".join(steps.digests)], sum(votes.values())
 
     def is_unsteady_alone(self, steps: Steps) -> bool:
-        """Whether most GPUs make the same steps again, where it does not, and all others of its own node do."""
+        """Whether most GPUs, and all others of its own node, repeat their steps exactly, and it does not."""
         neighbours = self._neighbours(steps)
         is_alone = not steps.is_steady and bool(neighbours) and all(other.is_steady for other in neighbours)
         return is_alone and 2 * self.unsteady[steps.alike] < self.count(steps)[1]
@@ -192,7 +192,7 @@ class Ballot:
         return [other for other in self.own if other.alike == steps.alike and other.gpu != steps.gpu]
 
     def first_step(self, steps: Steps) -> int:
-        """The first in which it differs from most others; steps are counted from 0."""
+        """The first step that differs from most others; steps are counted from 0."""
         most_common = self.results[steps.alike].most_common(1)[0][0].split(" ")
         pairs = enumerate(zip(steps.digests, most_common, strict=False))
         return next((step for step, (own, others) in pairs if own != others), 0)

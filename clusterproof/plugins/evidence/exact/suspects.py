@@ -1,8 +1,8 @@
-"""Whose fault wrong elements of collectives are, by which ranks have which of whose: a GPU, a link, a NIC, the network.
+"""Suspects for wrong results of collectives: a GPU, a link, a NIC or the network, by who received whose data wrong.
 
-Each hypothesis says how likely it makes what was seen: a link brings wrong elements from one rank to one other, a GPU
-from it or to it, whoever the other is. What makes it far likelier than all the others do is suspected. A sum of unknown
-source may have been changed by any rank that it came by: it weighs little, and between nodes names nobody.
+Each hypothesis has a likelihood for the observations: a link affects one pair of ranks, a GPU everything from or to
+it. A hypothesis that is far likelier than all others is suspected. A sum of unknown source may have been changed by
+any rank on its way: it has little weight, and between nodes identifies nobody.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from math import prod
 from clusterproof.plugins.core.record import record
 
 SURE = 0.95  # of one hypothesis among all
-MAX_SEEN = 64  # that are weighed: more do not make it surer
+MAX_SEEN = 64  # maximum considered: more do not increase confidence
 SUMS = ("all_reduce", "reduce_scatter")
-DIRECT = ("all_to_all", "reduce_scatter")  # from the sender to the receiver, where both are known
+DIRECT = ("all_to_all", "reduce_scatter")  # from the sender to the receiver, both known
 
 
 @record
-class Seen:
-    """Wrong elements of one operation in one round: of this sender's (None: unknown), at these receivers."""
+class WrongElements:
+    """Wrong elements of one operation in one round: the sender (None: unknown), and the receivers."""
 
     operation: str
     sender: int | None
@@ -39,7 +39,7 @@ class Suspect:
 
 @record
 class Ranks:
-    """Which node each rank is on."""
+    """The node of each rank."""
 
     node_of: Sequence[str]
 
@@ -53,19 +53,19 @@ class Ranks:
         return frozenset(rank for rank, name in enumerate(self.node_of) if name == node)
 
     def is_far(self, rank: int, other: int) -> bool:
-        """Whether the network lies between two ranks."""
+        """Whether the network is between two ranks."""
         return self.node_of[rank] != self.node_of[other]
 
 
-def seen(wrong_blocks: Iterable[tuple[str, str, int | None, int]]) -> list[Seen]:
+def seen(wrong_blocks: Iterable[tuple[str, str, int | None, int]]) -> list[WrongElements]:
     """What was seen, from the operation, its type and round, and the sender and receiver of each wrong block."""
     together: dict[tuple[str, str, int | None], set[int]] = {}
     for operation, which, sender, receiver in wrong_blocks:
         together.setdefault((operation, which, sender), set()).add(receiver)
-    return [Seen(name, sender, frozenset(receivers)) for (name, _, sender), receivers in together.items()]
+    return [WrongElements(name, sender, frozenset(receivers)) for (name, _, sender), receivers in together.items()]
 
 
-def suspects(observed: Iterable[Seen], ranks: Ranks) -> tuple[Suspect, ...]:
+def suspects(observed: Iterable[WrongElements], ranks: Ranks) -> tuple[Suspect, ...]:
     """The one that is sure; several where any may be; none where nothing tells, or no single one explains it all."""
     weighed = sorted(observed, key=lambda sighting: sighting.sender is None)[:MAX_SEEN]  # what has a sender tells most
     is_between_nodes = len(set(ranks.node_of)) > 1
@@ -86,7 +86,7 @@ def suspects(observed: Iterable[Seen], ranks: Ranks) -> tuple[Suspect, ...]:
     return tuple(kept)
 
 
-def _tells(item: Seen, is_between_nodes: bool) -> bool:
+def _tells(item: WrongElements, is_between_nodes: bool) -> bool:
     """Whether it can name anybody by itself: of what is added up between nodes, too many have had a part in it."""
     if is_between_nodes:
         return item.operation not in SUMS
@@ -94,7 +94,7 @@ def _tells(item: Seen, is_between_nodes: bool) -> bool:
 
 
 def _hypotheses(ranks: Ranks) -> Mapping[str, Mapping[Suspect, float]]:
-    """All of them, and how likely each is beforehand: each kind alike, and each of a kind."""
+    """All hypotheses with priors: equal for each kind, and within a kind."""
     every = range(ranks.count)
     nodes = list(dict.fromkeys(ranks.node_of))
     by_kind = {
@@ -107,7 +107,7 @@ def _hypotheses(ranks: Ranks) -> Mapping[str, Mapping[Suspect, float]]:
     return {kind: dict.fromkeys(ones, 1 / len(ones)) for kind, ones in by_kind.items()}
 
 
-def _chance(suspect: Suspect, item: Seen, ranks: Ranks) -> float:
+def _chance(suspect: Suspect, item: WrongElements, ranks: Ranks) -> float:
     """How likely a suspect makes it that the wrong elements are just these."""
     if item.sender is None and len(item.receivers) > 1:
         return _by_sum_of_several(suspect, item, ranks)
@@ -129,12 +129,12 @@ def _chance(suspect: Suspect, item: Seen, ranks: Ranks) -> float:
     return one_of_them if item.receivers == {rank} else 0.0
 
 
-def _by_sum(rank: int, item: Seen, ranks: Ranks) -> float:
+def _by_sum(rank: int, item: WrongElements, ranks: Ranks) -> float:
     """Of a sum that is wrong on one rank alone: that rank's own, but anybody may have added to it or passed it on."""
     return 0.5 if item.receivers == {rank} else 1 / (2 * ranks.count)
 
 
-def _by_sum_of_several(suspect: Suspect, item: Seen, ranks: Ranks) -> float:
+def _by_sum_of_several(suspect: Suspect, item: WrongElements, ranks: Ranks) -> float:
     """Any rank may have changed it before these had it; what all of one node have alone came wrong between nodes."""
     nodes = {ranks.node_of[rank] for rank in suspect.ranks}
     is_between = suspect.kind in ("NIC", "network") or len(nodes) > 1
@@ -143,7 +143,7 @@ def _by_sum_of_several(suspect: Suspect, item: Seen, ranks: Ranks) -> float:
     return 0.25 if is_between and is_of_one_node and not is_all else 1 / (2 * ranks.count)
 
 
-def _by_link(pair: Sequence[int], item: Seen, ranks: Ranks) -> float:
+def _by_link(pair: Sequence[int], item: WrongElements, ranks: Ranks) -> float:
     """In a ring a block comes by a link that its sender has no part in; between two ranks it comes by theirs."""
     if len(item.receivers) > 1:
         is_everyone_else = len(item.receivers) == ranks.count - 1 and item.sender not in item.receivers
@@ -158,7 +158,7 @@ def _by_link(pair: Sequence[int], item: Seen, ranks: Ranks) -> float:
     return 0.25 / (ranks.count - 1) if is_on_its_way else 0.0
 
 
-def _by_network(pair: Sequence[str], item: Seen, ranks: Ranks) -> float:
+def _by_network(pair: Sequence[str], item: WrongElements, ranks: Ranks) -> float:
     """Between two nodes: from any rank of one to one rank of the other, or to all of them."""
     if item.sender is None:
         both = ranks.of(pair[0]) | ranks.of(pair[1])

@@ -1,1 +1,1 @@
-"""GPUs: the driver through NVML, nvidia-smi in every form, the fabric manager."""
+"""GPUs: from the driver through NVML, from nvidia-smi's output, and the fabric manager."""

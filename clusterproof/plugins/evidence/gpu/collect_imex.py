@@ -1,4 +1,4 @@
-"""NVIDIA's IMEX on a tray of an NVLink rack: its domain, who is configured to be in it, and its channels."""
+"""NVIDIA's IMEX on a tray of an NVLink rack: its domain, configured members, and channels."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ STARTED = 21  # of the fields of /proc/PID/stat: ticks since boot
 
 
 def read(node: Node) -> object:
-    """What nvidia-imex is configured to be, what it answers, and the channels that jobs open.
+    """The configuration of nvidia-imex, its status, and the channels for jobs.
 
-    Raises Absent where neither its configuration nor its program is there, Denied where others than root may change
-    the configuration that its daemon was given.
+    Raises Absent if neither its configuration nor its program exists, Denied if users other than root may change the
+    configuration that its daemon uses.
     """
     daemon = _daemon(node)
     named = str(daemon["config"]) if daemon else ""
@@ -47,9 +47,9 @@ def read(node: Node) -> object:
 
 
 def _daemon(node: Node) -> dict[str, object] | None:
-    """The daemon that root runs on the host: the configuration that its command line names, and for how long it runs.
+    """The daemon that root runs on the host: the configuration in its arguments, and its running time.
 
-    None where there is none, or only root may know.
+    None if there is none, or only root may know.
     """
     for pid in sorted((name for name in node.names("/proc") if name.isdecimal()), key=int):
         try:
@@ -64,7 +64,7 @@ def _daemon(node: Node) -> dict[str, object] | None:
 
 
 def _is_believed(node: Node, pid: str) -> bool:
-    """Whether the kernel says so: by the program, else by a service's control group, which no user enters."""
+    """Whether it is root's, according to the program, else to a service's control group, which no user can enter."""
     if not OF_THE_HOST.search(node.read(f"/proc/{pid}/status")):
         return False
     runs = program(node, pid)
@@ -72,12 +72,12 @@ def _is_believed(node: Node, pid: str) -> bool:
 
 
 def _named_in(argv: list[str]) -> str:
-    """The file of `-c FILE` on a command line; empty where it names none by its whole path."""
+    """The file of `-c FILE` in the arguments; empty if there is no absolute path."""
     return next((path for word, path in zip(argv, argv[1:]) if word == "-c" and path[:1] == "/"), "")
 
 
 def _own(node: Node, path: str) -> str | dict[str, str]:
-    """The text of a file that root alone may change, an error object, or empty where it is not there. Raises Denied."""
+    """The text of a file that only root may change, an error object, or empty if missing. Raises Denied."""
     try:
         why = distrust(path, node.root)
     except FileNotFoundError:
@@ -90,14 +90,14 @@ def _own(node: Node, path: str) -> str | dict[str, str]:
 
 
 def _nodes_file(config: str) -> str:
-    """The file that a config.cfg names for the addresses of the domain's nodes."""
+    """The file with the addresses of the domain's nodes, according to config.cfg."""
     rows = (line.partition("=") for line in config.splitlines())
     named = (path.strip() for key, _, path in rows if key.strip() == "IMEX_NODE_CONFIG_FILE")
     return next((path for path in named if path[:1] == "/"), NODES)
 
 
 def _domain(node: Node, config: tuple[str, ...]) -> object:
-    """What `nvidia-imex-ctl -N` prints: JSON, and a table where it is too old for that; null where there is none."""
+    """The output of `nvidia-imex-ctl -N`: JSON, or a table from older versions; null if there is none."""
     try:
         answer = command(node, CTL, "-N", "-j", "-H", *config)
         return answer if answer["exit"] == 0 or "{" in str(answer["output"]) else command(node, CTL, "-N", *config)
@@ -106,13 +106,13 @@ def _domain(node: Node, config: tuple[str, ...]) -> object:
 
 
 def _lines(text: str) -> list[str]:
-    """The addresses of a nodes_config.cfg, in its order; comments and empty lines are none."""
+    """The addresses in a nodes_config.cfg, in order, without comments and empty lines."""
     lines = (line.strip() for line in text.splitlines())
     return [line[:300] for line in lines if line and line[0] != "#"][:MAX_NODES]
 
 
 def _channel_count(node: Node) -> object:
-    """How many channels the driver was loaded with (NVreg_ImexChannelCount); null where it does not say."""
+    """The number of channels configured in the driver (NVreg_ImexChannelCount); null if unknown."""
     text = node.text("/proc/driver/nvidia/params", absent="")
     if not isinstance(text, str):
         return text

@@ -1,6 +1,6 @@
-"""The GPUs as the driver reports them: libnvidia-ml.so.1 through nvidia-ml-py.
+"""The GPUs according to the driver: libnvidia-ml.so.1 through nvidia-ml-py.
 
-How long the hardware has slowed a GPU down is read at two moments: that it does at one of them proves little.
+Slowdown counters are read twice, because a slowdown at one moment proves little.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ FOLDERS = (
     "/run/nvidia/driver/usr/lib64",
     "/home/kubernetes/bin/nvidia/lib64",
 )
-BY_HARDWARE = 0x8 | 0x40 | 0x80  # of the clocks event reasons
-# Fields that count nanoseconds: slowed down by heat, and by hardware for heat or power brake as drivers of CUDA 12 and
-# of CUDA 13 number them. What a driver has under the number of others is a setting, and does not run.
+BY_HARDWARE = 0x8 | 0x40 | 0x80  # among the clocks event reasons
+# Fields that count nanoseconds: thermal slowdown, and hardware thermal or power brake slowdown as numbered by drivers
+# for CUDA 12 and CUDA 13. In a driver that uses these numbers differently they are settings, and do not increase.
 COUNTERS = (75, 252, 253, 270, 271)
 APART_S = 0.5
 
 
 def read(node: Node) -> object:
-    """The driver and every GPU; a value that cannot be read is an error in its place."""
+    """The driver and every GPU; an unreadable value is replaced by its error."""
     load(node)
     node.at("nvmlInit")
     start = time.monotonic()
@@ -67,9 +67,9 @@ def read(node: Node) -> object:
 
 
 def _hidden(node: Node, count: object) -> list[str]:
-    """The GPUs' device files that this process may not open, where NVML counts fewer than there are files.
+    """The GPUs' device files that this process may not open, if NVML counts fewer GPUs than files.
 
-    A device cgroup hides a GPU so: of a Slurm step or a container that was not given it.
+    A device cgroup hides a GPU from a Slurm step or a container to which it was not allocated.
     """
     files = [f"/dev/{name}" for name in node.names("/dev") if name[:6] == "nvidia" and name[6:].isdecimal()]
     if not isinstance(count, int) or count >= len(files):
@@ -81,12 +81,12 @@ def _hidden(node: Node, count: object) -> list[str]:
         except PermissionError:
             hidden.append(file)
         except OSError:
-            continue  # it fails in the driver: that is no matter of permission
+            continue  # the driver fails: not a matter of permission
     return hidden
 
 
 def load(node: Node) -> None:
-    """Load the driver's library, so that pynvml finds it loaded. Raises Absent, Broke."""
+    """Load the driver's library, so that pynvml uses it. Raises Absent, Broke."""
     node.at(LIBRARY)
     failed = ""
     for file in [*([] if node.root else [LIBRARY]), *(f"{folder}/{LIBRARY}" for folder in FOLDERS)]:
@@ -108,7 +108,7 @@ def load(node: Node) -> None:
 
 
 def add_slowdowns(node: Node, gpus: Iterable[dict[str, Any]]) -> None:
-    """Add to each GPU that is slowed down what it reports at two moments; the others cost nothing."""
+    """For each GPU that is slowed down, add its counters at two moments; other GPUs cost nothing."""
     slowed = [card for card in gpus if _is_slowed(card.get("clocks_event_reasons"))]
     for card in slowed:
         card["slowdown"] = [slowdown_at(node, card["index"])]
@@ -123,7 +123,7 @@ def _is_slowed(reasons: object) -> bool:
 
 
 def slowdown_at(node: Node, index: int) -> dict[str, object]:
-    """What its slowdown counters show now."""
+    """The current slowdown counters."""
     node.at(f"GPU {index}: slowdown")
     handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, index)
     counters = answer_to(fields, handle, COUNTERS)

@@ -1,4 +1,4 @@
-"""A call of NVML: its answer, or its error as a value."""
+"""Calls NVML: returns the answer, or its error as a value."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ NOT_SUPPORTED = {"error": "NOT_SUPPORTED", "text": "the driver does not know thi
 
 
 def answer_to(ask: Callable[..., object], *arguments: object) -> object:
-    """What a call answers, or its error as a value: nothing that one GPU does costs another's evidence."""
+    """A call's answer, or its error as a value: errors of one GPU do not affect others."""
     try:
         return ask(*arguments)
     except pynvml.NVMLError as problem:
         return _error(problem.value, str(problem))
-    except (AttributeError, MISMATCH) as problem:  # an nvidia-ml-py that does not know the call, or only its newer form
+    except (AttributeError, MISMATCH) as problem:  # an nvidia-ml-py without the call, or with only a newer form
         return {"error": "FUNCTION_NOT_FOUND", "text": str(problem)}
     except (ValueError, TypeError, IndexError, ctypes.ArgumentError) as problem:
         return {"error": "NOT_UNDERSTOOD", "text": f"{type(problem).__name__}: {problem}"}
 
 
 def is_unsupported(answer: object) -> bool:
-    """Whether an answer is the error of a driver or a GPU that does not have what was asked."""
+    """Whether an answer is the error of a driver or GPU without support."""
     return isinstance(answer, dict) and answer.get("error") in OLDER_DRIVER
 
 
 def call(name: str, *more: int, of: Callable[[Any], object] | None = None) -> Callable[[object], object]:
-    """A call by its name in pynvml, and what is made `of` its answer."""
+    """A pynvml function by name, with `of` applied to its answer."""
 
     def ask(handle: object) -> object:
         answer = getattr(pynvml, name)(handle, *more)
@@ -46,7 +46,7 @@ def call(name: str, *more: int, of: Callable[[Any], object] | None = None) -> Ca
 
 
 def filled(name: str, struct: str, of: Callable[[Any], object]) -> Callable[[object], object]:
-    """A call that fills a structure, and what is made `of` that."""
+    """A function that fills a structure, with `of` applied to that."""
 
     def ask(handle: object) -> object:
         structure = getattr(pynvml, struct)()
@@ -57,7 +57,7 @@ def filled(name: str, struct: str, of: Callable[[Any], object]) -> Callable[[obj
 
 
 def newest(*asked: Callable[[object], object]) -> Callable[[object], object]:
-    """The first of these calls, newest first, that this driver knows."""
+    """The first of these functions, newest first, that this driver supports."""
 
     def ask(handle: object) -> object:
         answer: object = None
@@ -71,12 +71,12 @@ def newest(*asked: Callable[[object], object]) -> Callable[[object], object]:
 
 
 def fields(handle: object, wanted: Iterable[object]) -> tuple[object, ...]:
-    """The values of fields by NVML's numbers, or by pairs of number and link, in one call; each or its error."""
+    """The values of fields by NVML's numbers, or pairs of number and link, in one call; each or its error."""
     return tuple(_field(field) for field in pynvml.nvmlDeviceGetFieldValues(handle, list(wanted)))
 
 
 def _field(field: Any) -> object:
-    """A field's value; a driver that does not know a field calls it an invalid argument."""
+    """A field's value; drivers report an unknown field as an invalid argument."""
     if field.nvmlReturn == pynvml.NVML_ERROR_INVALID_ARGUMENT:
         return NOT_SUPPORTED
     if field.nvmlReturn != pynvml.NVML_SUCCESS:

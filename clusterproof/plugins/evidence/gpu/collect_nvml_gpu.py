@@ -1,4 +1,4 @@
-"""One GPU through NVML: a table of what is asked, each answer or error by itself; its NVLinks and its fabric."""
+"""Reads one GPU through NVML: a table of queries, each with its own answer or error; NVLinks and fabric."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, call, fields, filled, is_unsupported, newest
 from clusterproof.plugins.evidence.host.collect_owner import in_turn, owner, parent, program
 
-# Up to Hopper a link's counters are read one by one; the fields that also report them are always 0 on Hopper.
+# Up to Hopper a link's counters are read individually; the corresponding fields are always 0 on Hopper.
 COUNTERS = {"replay": 0, "recovery": 1, "crc_flit": 2, "crc_data": 3}  # nvmlNvLinkErrorCounter_t
-# Since Blackwell only fields report them, of other kinds: NVML_FI_DEV_NVLINK_COUNT_….
+# From Blackwell on only fields report them, of other kinds: NVML_FI_DEV_NVLINK_COUNT_….
 FIELDS = {
     "malformed": 206,
     "overrun": 207,
@@ -26,18 +26,18 @@ FIELDS = {
     "symbol_ber": 222,
 }
 NO_ERRORS = 238  # a rate without any error is 15e-255, or 15e-238
-MAX_LINKS = 36  # of any GPU so far; one with fewer calls the next an invalid argument
+MAX_LINKS = 36  # of any GPU so far; beyond its last link a GPU reports an invalid argument
 UP = (1, 2)  # active, and asleep to save power; 3 is active with its traffic disabled
 
 
 def nvlinks(handle: object) -> tuple[object, object]:
-    """The states of the links, and the counters of their errors."""
+    """The states of the links, and their error counters."""
     states = _states(handle)
     return states, answer_to(_errors, handle, len(states)) if isinstance(states, list) else states
 
 
 def _states(handle: object) -> object:
-    """Each link's state, to the last that the GPU has; one error where it has none at all."""
+    """The state of each link up to the GPU's last; an error if it has none."""
     links: list[object] = []
     for link in range(MAX_LINKS):
         state = answer_to(pynvml.nvmlDeviceGetNvLinkState, handle, link)
@@ -55,7 +55,7 @@ def _has_no_link(state: object) -> bool:
 
 
 def _errors(handle: object, links: int) -> object:
-    """By kind, the links whose counter is not zero or cannot be read; one error where no kind is supported."""
+    """By kind, the links with a non-zero or unreadable counter; an error if no kind is supported."""
     replays = _counted([answer_to(pynvml.nvmlDeviceGetNvLinkErrorCounter, handle, link, 0) for link in range(links)])
     if is_unsupported(replays):
         kinds = {
@@ -80,7 +80,7 @@ def _of_field(handle: object, field: int, links: int, of: Callable[[Any], object
 
 
 def _rate(packed: int) -> float:
-    """A bit error rate: four bits of it above eight of its power of ten."""
+    """Decode a bit error rate: four bits of mantissa above eight of exponent."""
     power = packed & 255
     return (packed >> 8 & 15) / 10**power if power < NO_ERRORS else 0
 
@@ -92,9 +92,9 @@ def _counted(answers: list[object]) -> object:
 
 
 class _FabricInfo(ctypes.Structure):
-    """nvmlGpuFabricInfo_v3_t; without its end the second form, without its version the first.
+    """nvmlGpuFabricInfo_v3_t; a prefix of it is the second form, without the version the first.
 
-    Declared here, for nvidia-ml-py up to 13.595 gives the cluster's UUID 80 bytes, and so misses all that follows.
+    Declared here because nvidia-ml-py up to 13.595 gives the cluster's UUID 80 bytes, and so misreads what follows.
     """
 
     _fields_ = [
@@ -109,7 +109,7 @@ class _FabricInfo(ctypes.Structure):
 
 
 def _fabric(name: str, version: int) -> Callable[[object], object]:
-    """The fabric as this call returns it in this version of the struct; version 0 is the struct without one."""
+    """The fabric from this call in this version of the struct; version 0 is the unversioned struct."""
 
     def ask(handle: object) -> object:
         info = _FabricInfo(version=version)
@@ -143,7 +143,7 @@ POD = Pattern(
 
 
 def gpu(node: Node, index: int) -> dict[str, object]:
-    """Everything that one GPU reports; only its index and why, where it does not even give a handle."""
+    """Everything about one GPU; only its index and the error if there is no handle."""
     node.at(f"GPU {index}: handle")
     handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, index)
     if isinstance(handle, dict):

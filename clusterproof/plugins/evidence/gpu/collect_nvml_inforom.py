@@ -1,4 +1,4 @@
-"""Whether each GPU's InfoROM is intact: the driver reads its flash, some 70 ms for each, and verifies the checksums.
+"""Whether each GPU's InfoROM is intact: the driver reads its flash, about 70 ms each, and verifies checksums.
 
 `{"gpus": {"0000:53:00.0": true, "0000:64:00.0": false}}`; an error in place of what could not be verified. For a
 corrupted one NVML has an error of its own, and nvidia-smi a warning and exit code 14.

@@ -1,4 +1,4 @@
-"""The GPUs as they are sampled while a job runs: counters and means since the sample before, through NVML."""
+"""Samples GPUs while a job runs: counters, and means since the previous sample, through NVML."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NONE: list[float | None] = [None, None, None, None]
 
 
 class Gpm:
-    """One GPU: the sample before is kept, so that values are means over all the time since."""
+    """One GPU: keeps the previous sample, so that values are means over all the time in between."""
 
     def __init__(self, handle: object) -> None:
         support: Any = answer_to(pynvml.nvmlGpmQueryDeviceSupport, handle)
@@ -34,7 +34,7 @@ class Gpm:
         self._before: object = None
 
     def values(self) -> list[float | None]:
-        """SMs and tensor cores in percent, NVLink and PCIe in MB/s both ways; None where it does not report one."""
+        """SMs and tensor cores in percent, NVLink and PCIe in MB/s in both directions; None if not reported."""
         if not self._is_there:
             return NONE
         before, self._before = self._before, self._sample()
@@ -103,7 +103,7 @@ ENDS_WITH_PARENT = 1  # PR_SET_PDEATHSIG: also while the driver holds it
 
 
 class Sampler:
-    """All GPUs of the node, one after the other: GPM crashes where several are asked at once."""
+    """All GPUs of the node, one after the other: GPM crashes if several are queried concurrently."""
 
     def __init__(self, node: Node) -> None:
         """Start NVML. Raises Absent, Broke."""
@@ -118,11 +118,11 @@ class Sampler:
         self._turn = 0
 
     def fixed(self) -> object:
-        """What does not change: of each GPU its UUID, all of its memory, and its power limit."""
+        """Constant properties: UUID, total memory, and power limit of each GPU."""
         return [gpu.fixed() for gpu in self.gpus]
 
     def sample(self, node: Node) -> dict[str, object]:
-        """The values of each GPU, and those of its facts that have changed."""
+        """The values of each GPU, and its changed facts."""
         turn, self._turn = self._turn, (self._turn + 1) % TURNS
         values = []
         facts: dict[str, object] = {}
@@ -158,7 +158,7 @@ class _Gpu:
         }
 
     def values(self) -> list[float | None]:
-        """The values of COLUMNS; None where the GPU does not report one."""
+        """The values in COLUMNS; None if the GPU does not report one."""
         now = time.monotonic()
         if self._gpm is None:
             self._gpm = Gpm(self.handle)
@@ -182,7 +182,7 @@ class _Gpu:
         ]
 
     def changed(self, node: Node, is_its_turn: bool) -> dict[str, object]:
-        """The facts that differ from what was last sent; all of them where the GPU is lost, or has new errors."""
+        """The facts that differ from those last sent; all of them if the GPU is lost, or has new errors."""
         if isinstance(self.handle, dict):
             self.handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, self.index)
         if isinstance(self.handle, dict):
@@ -230,7 +230,7 @@ class _Gpu:
         return answer if isinstance(answer, tuple) else (None,) * len(wanted)
 
     def _utilization(self) -> float | None:
-        """The mean of the driver's own samples since the last look; what it says last where it keeps none."""
+        """The mean of the driver's own samples since the last query; its latest value if it keeps none."""
         answer: Any = answer_to(pynvml.nvmlDeviceGetSamples, self.handle, UTILIZATION_SAMPLES, self._sampled_us)
         samples = answer[1] if isinstance(answer, tuple) else []
         values = [sample.sampleValue.uiVal for sample in samples if sample.timeStamp > self._sampled_us]

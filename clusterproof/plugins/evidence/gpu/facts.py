@@ -1,4 +1,4 @@
-"""A GPU as NVML reports it."""
+"""A GPU according to NVML."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from clusterproof.plugins.evidence.field import (
     optional,
     read,
     readings,
+    require_read,
     table,
     text,
     texts,
+    value_of,
     values,
     whole,
 )
@@ -39,7 +41,7 @@ BASEBOARD = Pattern(r"SXM|HBM3$|NVIDIA (?:H20|H200|H800|G?B[23]00)$")  # names o
 
 @record
 class NvlinkErrors:
-    """One error counter or bit error rate of one NVLink; `count` is None where it could not be read."""
+    """An error counter or bit error rate of one NVLink; `count` is None if it could not be read."""
 
     kind: str
     link: str
@@ -52,7 +54,7 @@ class NvlinkErrors:
 
 
 def nvlink_errors(kinds: Mapping[str, object]) -> Iterator[NvlinkErrors]:
-    """The counters that a node sends: not zero, or not to be read. Raises Incomplete where it has none of any kind."""
+    """The counters that a node reports: non-zero or unreadable. Raises Incomplete if it has none of any kind."""
     supported = {kind: links for kind, links in kinds.items() if not is_unsupported(links)}
     if not supported:
         raise Incomplete("no NVLink error counter was reported", cause="not reported by the node")
@@ -61,12 +63,12 @@ def nvlink_errors(kinds: Mapping[str, object]) -> Iterator[NvlinkErrors]:
 
 
 def is_unsupported(answer: object) -> bool:
-    """Whether an answer is that the driver does not support the question."""
+    """Whether an answer means that the driver does not support the query."""
     return isinstance(answer, dict) and isinstance(word := answer.get("error"), str) and word in UNSUPPORTED
 
 
 def _of_kind(kind: str, links: object) -> Iterable[NvlinkErrors]:
-    """Those of one kind of counter, by link; one without a count where nothing of that kind could be read."""
+    """Those of one kind of counter, by link; one without a count if that kind is unreadable."""
     try:
         counts = table(links)
     except TypeError:
@@ -97,8 +99,8 @@ class Fabric(Reported):
 
 
 @record
-class Moment(Reported):
-    """What a GPU that the hardware slows down reported at one moment: for how long so far, by NVML's fields."""
+class ThrottleReading(Reported):
+    """A throttling GPU at one moment: for how long so far, by the fields of NVML."""
 
     at_s = Field(number)
     counters_ns = Field(table)
@@ -115,7 +117,7 @@ class Gpu:
 
     @property
     def label(self) -> str:
-        """What people call it: `GPU 3`; by its address where a capture does not give its number, if it does."""
+        """Its name for people: `GPU 3`; by its address if a capture does not give its number, if it gives that."""
         if "index" in self.record:
             return f"GPU {self.index}"
         address = self.record.get("pci")
@@ -133,12 +135,13 @@ class Gpu:
 
     @property
     def lost(self) -> str:
-        """NVML's error where the driver no longer reaches the GPU, by any of its values, else empty.
+        """NVML's error if the driver no longer reaches the GPU, found in any of its values, else empty.
 
-        Raises Incomplete where that was not asked.
+        Raises Incomplete if that was not queried.
         """
         lost = self._lost_by_any_value
         if not lost and "lost" not in self.record:
+            require_read(self.record, "whether it answers")
             raise Incomplete("whether it answers was not reported", cause="not reported by the node")
         return lost
 
@@ -213,13 +216,13 @@ class Gpu:
 
         Raises Incomplete.
         """
-        to = read(self.data.get("nvlinks_to"), optional(table), "nvlinks_to") or {}
+        to = value_of(self.data, "nvlinks_to", optional(table)) or {}
         return {gpu: read(links, whole, "nvlinks_to") for gpu, links in to.items()}
 
     @property
     def nvlink_errors(self) -> tuple[NvlinkErrors, ...]:
         """The NVLink error counters that are not zero, or cannot be read. Raises Incomplete, NotApplicable."""
-        return tuple(nvlink_errors(read(self.data.get("nvlink_errors"), table, "nvlink_errors")))
+        return tuple(nvlink_errors(value_of(self.data, "nvlink_errors", table)))
 
     @property
     def is_partitioned(self) -> bool:
@@ -227,9 +230,9 @@ class Gpu:
         return bool(readings(self, "mig_mode")[0].get("mig_mode"))
 
     def slowed_share(self, counters: Iterable[int]) -> float | None:
-        """The share of the time between two moments that one of these counters ran; None where there are not two."""
+        """The share of the time between two moments in which one of these counters ran; None without two."""
         try:
-            first, last = (Moment(moment) for moment in read(self.data.get("slowdown"), objects, "slowdown"))
+            first, last = (ThrottleReading(moment) for moment in value_of(self.data, "slowdown", objects))
             apart_ns = (last.at_s - first.at_s) * 1e9
             before, after = first.counters_ns, last.counters_ns
         except (Incomplete, NotApplicable, ValueError):
@@ -249,7 +252,7 @@ class Nvml(Reported):
 
     @property
     def error(self) -> str:
-        """NVML's error where the driver does not start, else empty. Raises Incomplete where it was not asked.
+        """NVML's error if the driver does not start, else empty. Raises Incomplete if it was not queried.
 
         A driver that counts or describes GPUs has started.
         """
@@ -260,7 +263,7 @@ class Nvml(Reported):
     @property
     def daemon_users(self) -> frozenset[int]:
         """The users that run the node's own daemons: root, and those of Slurm's. Raises Incomplete."""
-        users = read(self.data.get("daemon_users"), values, "the daemons' users")
+        users = value_of(self.data, "daemon_users", values, "the daemons' users")
         return frozenset(read(user, whole, "a daemon's user") for user in users)
 
     @property

@@ -1,4 +1,4 @@
-"""A node's GPUs, through the driver and on the bus."""
+"""A node's GPUs, according to the driver and on the bus."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def inforoms(_node: Node, inforom: CollectorData) -> Mapping[str, object]:
 
 @collected_by()
 def driver_hangs(node: Node) -> str:
-    """What NVML was doing when it did not answer by its deadline, else empty. Raises Incomplete."""
+    """What NVML was doing when it exceeded its deadline, else empty. Raises Incomplete."""
     collector = node.collector("nvml")
     if collector.status is Status.BROKE:
         raise Incomplete(f"NVML could not be read: {collector.detail}", cause="nvml could not be read")
@@ -56,7 +56,7 @@ def driver_hangs(node: Node) -> str:
 
 @collected_by()
 def driver_error(node: Node) -> str:
-    """NVML's word where the driver does not start, else empty."""
+    """NVML's error if the driver does not start, else empty."""
     try:
         return node.nvml.error
     except Absent:
@@ -65,7 +65,7 @@ def driver_error(node: Node) -> str:
 
 @collected_by()
 def gpu_count(node: Node) -> int:
-    """How many GPUs NVML counts; 0 where the driver does not start. Raises Incomplete where some are hidden from it."""
+    """How many GPUs NVML counts; 0 if the driver does not start. Raises Incomplete if some are hidden from it."""
     if node.driver_error:
         return 0
     if node.hidden_gpus:
@@ -75,14 +75,14 @@ def gpu_count(node: Node) -> int:
 
 @collected_by("nvml")
 def hidden_gpus(_node: Node, reported: CollectorData) -> str:
-    """Which GPUs a device cgroup keeps from the probe, in words; empty where none."""
+    """Which GPUs a device cgroup hides from the probe, in words; empty if none."""
     hidden = Nvml(reported.value).hidden
     return f"{', '.join(hidden)} {HIDDEN}" if hidden else ""
 
 
 @collected_by()
 def gpus(node: Node) -> tuple[Gpu, ...]:
-    """The GPUs that NVML counts, at least one. Raises Incomplete where there should be some, else NotApplicable."""
+    """The GPUs that NVML counts, at least one. Raises Incomplete if there should be some, else NotApplicable."""
     if not node.driver_error and (counted := node.nvml.gpus):
         return tuple(as_its_like(gpu, counted, node) for gpu in counted)
     why = node.driver_error or "the driver counts none"
@@ -98,10 +98,10 @@ MODES = ("name", "ecc_enabled", "mig_mode")
 
 
 def as_its_like(gpu: Gpu, others: Iterable[Gpu], node: Node) -> Gpu:
-    """A GPU whose values are unread, not inapplicable, where the driver supports them on another GPU of its kind.
+    """A GPU whose missing values are unread rather than inapplicable, if the driver supports them on an equal GPU.
 
-    Of one kind are GPUs of one model in the same modes, as far as these can be read of it; where a type is known to
-    have ECC, all of it. What no GPU of a kind reports may be unknown to the driver.
+    Equal GPUs have one model and the same modes, as far as known; for ECC, of a type that has it, all GPUs count. What
+    no equal GPU reports may be unknown to the driver.
     """
     own = gpu.record
     missing = {key for key, value in own.items() if is_unsupported(value)} - WITH_RULES
@@ -129,12 +129,12 @@ def _has_ecc(node: Node) -> bool:
 
 @collected_by()
 def idle_gpus(node: Node) -> tuple[Gpu, ...]:
-    """The GPUs that are known to be unused: no process holds them, and they do not compute."""
+    """The GPUs known to be unused: no process holds them, and they do not compute."""
     return tuple(gpu for gpu in node.gpus if not is_busy(gpu, node) and _has_no_process(gpu))
 
 
 def is_busy(gpu: Gpu, node: Node) -> bool:
-    """Whether a GPU computes; one that does not report it is taken to be busy."""
+    """Whether a GPU computes; one that does not report it is assumed to be busy."""
     reading, _ = readings(gpu, "utilization_percent")
     return bool(reading.get("utilization_percent", 100) >= node.threshold("gpu.busy_percent"))
 

@@ -1,4 +1,4 @@
-"""The processes that hold a GPU, and whose they are."""
+"""The processes that hold a GPU, and their owners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MPS = (MPS_CONTROL, "nvidia-cuda-mps-server", "nvidia-cuda-mps")  # serve jobs, 
 
 
 class Daemons(Protocol):
-    """What knows the users of the driver's daemons."""
+    """Facts from which the users of the driver's daemons are known."""
 
     @property
     def daemon_users(self) -> Container[int]:
@@ -23,7 +23,7 @@ class Daemons(Protocol):
 
 @record
 class GpuProcess(Reported):
-    """A process that holds a GPU; `cgroup` shows the Slurm job it belongs to. It chooses its name itself."""
+    """A process that holds a GPU; `cgroup` shows its Slurm job. It chooses its own name."""
 
     pid = Field(whole)
     memory_mib = Field(optional(whole))
@@ -41,9 +41,9 @@ class GpuProcess(Reported):
         return not own and any(mark in self.cgroup for mark in ("/job_", "/kubepods"))
 
     def serves_jobs(self, nvml: Daemons) -> bool:
-        """Whether it is CUDA's MPS as root runs it: a server of it has the user of its clients. Raises Incomplete.
+        """Whether it is CUDA's MPS run by root: its servers run as their clients' users. Raises Incomplete.
 
-        One that a user has started is a process of his like any other.
+        One started by a user is an ordinary process of theirs.
         """
         if self.name not in MPS:
             return False

@@ -1,4 +1,4 @@
-"""A tray of an NVLink rack: the domain that it is in, and what IMEX answers on it."""
+"""A tray of an NVLink rack: its domain, and the status of IMEX on it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _whole_numbers(data: object) -> tuple[int, ...]:
 
 @record
 class ImexDaemon(Reported):
-    """The nvidia-imex that root runs on the host."""
+    """The nvidia-imex process of the host, run by root."""
 
     config = Field(text)  # the file of its -c; empty where it has none
     active_s = Field(number)  # for how long it runs
@@ -50,7 +50,7 @@ class ImexDaemon(Reported):
 
 @record
 class Imex(Reported):
-    """What the files and the command service of nvidia-imex say on one tray."""
+    """The files and the command service of nvidia-imex on one tray."""
 
     nodes = Field(texts, where="nodes_config.cfg")  # its addresses in their order; empty where there is no such file
     channels = Field(_whole_numbers)  # the numbers of those that jobs can open, 64 at most
@@ -91,7 +91,7 @@ def imex_domain(node: Node) -> ImexDomain:
 
 @collected_by()
 def imex_self(node: Node) -> ImexNode:
-    """Which node of its domain this tray is: by its addresses, else by its host name. Raises Incomplete."""
+    """This tray's node in its domain: found by address, else by host name. Raises Incomplete."""
     nodes, own, name = node.imex_domain.nodes, addresses(node), host_name_of(node)
     by_name = [peer for peer in nodes if name and peer.host_name.partition(".")[0] == name]
     entries = [peer for peer in nodes if peer.host in own] or by_name
@@ -104,7 +104,7 @@ def imex_self(node: Node) -> ImexNode:
 
 
 def imex_daemon(node: Node) -> ImexDaemon | None:
-    """The nvidia-imex that root runs on the host, where one is known to run."""
+    """The nvidia-imex that root runs on the host, if one is known to run."""
     imex = readings(node, "imex")[0].get("imex")
     daemon: ImexDaemon | None = readings(imex, "daemon")[0].get("daemon") if imex else None
     return daemon
@@ -147,7 +147,7 @@ def addresses(node: Node) -> frozenset[str]:
 
 
 def is_of_a_rack(node: Node) -> bool:
-    """Whether its GPUs share their memory over the NVLinks of a rack. Raises Incomplete where nothing says it."""
+    """Whether its GPUs share memory over the NVLinks of a rack. Raises Incomplete if unknown."""
     names = [name for gpu in node.gpus if (name := readings(gpu, "name")[0].get("name"))]
     if node.gpus and not names:
         node.gpus[0].name  # noqa: B018 - raises why
@@ -155,9 +155,9 @@ def is_of_a_rack(node: Node) -> bool:
 
 
 def require_rack(node: Node, *, is_known: bool = False) -> None:
-    """Raise NotApplicable where it is none; where its GPUs are unknown, that part of a check is incomplete.
+    """Raise NotApplicable unless it is in a rack; if its GPUs are unknown, that part of a check is incomplete.
 
-    With `is_known` the whole check is: what it says is true of racks alone. Raises Incomplete then.
+    With `is_known` the whole check is incomplete, because it only applies to racks. Then raises Incomplete.
     """
     reading, unread = readings(node, "gpus")
     names = [name for gpu in reading.get("gpus", ()) if (name := readings(gpu, "name")[0].get("name"))]
@@ -180,7 +180,7 @@ def cluster(fabric: Fabric) -> str:
 
 
 def place_of(node: Node) -> Values:
-    """Where a node is: the place of most of its GPUs that have one. A rack's partitions are its trays."""
+    """The place of most of its GPUs that have one. A rack's partitions consist of trays."""
     return {FABRIC: _most(node, place)}
 
 

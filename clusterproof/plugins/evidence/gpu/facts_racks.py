@@ -1,4 +1,4 @@
-"""The racks of a run: which of its nodes are trays of one, whatever their groups, and whose IMEX list is another."""
+"""The racks of a run: which nodes are trays of one rack, whatever their groups, and whose IMEX list differs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Racks:
 
     by_tray: Mapping[str, Group[Node]]
     every: tuple[Group[Node], ...]
-    unread: Counter[tuple[str, str]]  # how many nodes of each group and type may be of any: nobody knows where they are
+    unread: Counter[tuple[str, str]]  # the number of nodes of each group and type in unknown racks
 
     def unread_like(self, node: Node) -> int:
-        """How many unread nodes may be trays of its rack: those of its type, and of its groups those of no type."""
+        """How many such nodes may be in this rack: those of its type, and of its groups those of unknown type."""
         groups = {tray.target.group for tray in self.by_tray.get(node.name, Group([node])).nodes}
         return sum(
             count
@@ -41,7 +41,7 @@ def racks_of(run: Group[Node]) -> Racks:
 
 
 def rack_of(node: Node) -> Group[Node]:
-    """The nodes that are in its cluster of the fabric; itself alone where that is unknown."""
+    """The nodes in its fabric cluster; only itself if that is unknown."""
     return racks_of(node.run).by_tray.get(node.name) or Group([node], node.group.catalog)
 
 
@@ -54,7 +54,7 @@ def _racks(run: Group[Node]) -> Racks:
                 cluster = cluster_of(node)[CLUSTER]
         except NotApplicable:
             continue
-        except Exception:  # which is for its own checks to say
+        except Exception:  # reported by its own checks
             unread[node.target.group, node.type_name] += 1
             continue
         if cluster:
@@ -64,7 +64,7 @@ def _racks(run: Group[Node]) -> Racks:
 
 
 def called(node: Node, host: str) -> Node | None:
-    """The node that has this address or host name, of its own rack before others; None where it is nobody's alone."""
+    """The node with this address or host name, preferably in its own rack; None if ambiguous."""
     short = host if is_address(host) else host.partition(".")[0]
     for group in (rack_of(node), node.run):
         by_host = group.once("nodes by address and name", _by_host)
@@ -89,9 +89,9 @@ def _by_host(group: Group[Node]) -> dict[str, Node | None]:
 
 
 def imex_list(node: Node) -> tuple[str, ...]:
-    """The trays in the nodes_config.cfg of one, by their names, else as it calls them.
+    """The trays in one's nodes_config.cfg, by node name, else as listed.
 
-    Empty where it is unknown, which is for its own check to say.
+    Empty if unknown, which its own check reports.
     """
     lists = node.run.once("IMEX lists", lambda run: {tray.name: _list_of(tray) for tray in run.nodes})
     return lists[node.name] if node.name in lists else _list_of(node)
@@ -128,20 +128,20 @@ def _listing(run: Group[Node]) -> dict[str, list[tuple[str, Node]]]:
 
 
 def is_most(node: Node, unlike: int, compared: int) -> bool:
-    """Whether those that are unlike a tray are more than half of all with it."""
+    """Whether those that differ from a tray are more than half of all, including it."""
     return unlike > (compared + 1) * node.threshold("group.majority")
 
 
 def lists_beside(node: Node) -> dict[str, tuple[str, ...]]:
-    """The lists that a tray's is compared with: of the trays in it, and of those that have this tray in theirs."""
+    """The lists that a tray's is compared with: those of trays in it, and those that contain this tray."""
     trays = {**listed_with(node), **listing(node)}
     return {name: nodes for name, tray in trays.items() if (nodes := imex_list(tray))}
 
 
 def has_another_list(node: Node) -> bool:
-    """Whether most trays that are in a tray's list, or have it in theirs, have one other list with this tray in it.
+    """Whether most trays in a tray's list, or with it in theirs, share a different list that contains this tray.
 
-    Where all trays of its list have the same, they are a job's. Raises Incomplete.
+    If all trays of its list have the same list, they are a job's. Raises Incomplete.
     """
     own, lists = imex_list(node), lists_beside(node)
     with_it = [lists[name] for name in listed_with(node) if name in lists]
@@ -152,7 +152,7 @@ def has_another_list(node: Node) -> bool:
 
 
 def at_fault_of(run: Group[Node]) -> frozenset[str]:
-    """The trays of which their own check says that their list is the wrong one."""
+    """The trays whose own check reports that their list is wrong."""
     at_fault = set()
     for node in run.nodes:
         with suppress(Exception), Recording():
@@ -161,5 +161,5 @@ def at_fault_of(run: Group[Node]) -> frozenset[str]:
 
 
 def names(node: Node, nodes: tuple[str, ...]) -> bool:
-    """Whether a list has this tray in it. Raises Incomplete where its addresses are unknown, and IMEX names none."""
+    """Whether a list contains this tray. Raises Incomplete if its addresses are unknown, and IMEX names none."""
     return node.name in nodes or (not addresses(node) and node.imex_self.host in nodes)

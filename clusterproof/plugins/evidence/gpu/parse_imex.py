@@ -1,4 +1,4 @@
-"""What `nvidia-imex-ctl -N` prints of an IMEX domain: its table, and with -j JSON."""
+"""Parses `nvidia-imex-ctl -N`: a table, or JSON with -j."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _VERSION = re.compile(r"\d[\w.-]{0,39}|NO_GPU")
 
 @record
 class ImexNode:
-    """One node of a domain as another one sees it; what is not shown is empty.
+    """One node of a domain as seen by another; values not shown are empty.
 
     `links` has a word for each of its connections, by their numbers.
     """

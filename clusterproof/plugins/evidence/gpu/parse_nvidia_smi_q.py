@@ -19,7 +19,7 @@ _GPU = re.compile(r"GPU ([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-f
 
 @dataclass(slots=True)
 class Block:
-    """What was printed of one GPU, or before the first: each word with the path of its headings, in small letters."""
+    """The output about one GPU, or before the first: values by the path of their headings, in lower case."""
 
     pci: str = ""
     pairs: list[tuple[str, str]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""How nvidia-smi words a value, in all its forms: the value itself, or why there is none; the processes it names."""
+"""Values in nvidia-smi's words: the value itself, or why there is none; and the processes that it lists."""
 
 from __future__ import annotations
 

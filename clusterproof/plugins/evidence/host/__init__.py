@@ -1,1 +1,1 @@
-"""The machine and the running system as a whole."""
+"""The machine and its operating system."""

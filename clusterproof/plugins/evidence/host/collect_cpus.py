@@ -1,4 +1,4 @@
-"""The processors: /sys/devices/system/cpu, /proc/cpuinfo, and two looks at /proc/stat."""
+"""The CPUs: /sys/devices/system/cpu, /proc/cpuinfo, and two reads of /proc/stat."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMES = 8  # user, nice, system, idle, iowait, irq, softirq, steal
 
 
 def read(node: Node) -> object:
-    """How many there are and which, how they are clocked, how deep they sleep, and what they did meanwhile."""
+    """Number and model of CPUs, frequencies, idle states, and their load in between."""
     first, since = _times(node), time.monotonic()
     cpus = {
         "machine": os.uname().machine,
@@ -37,7 +37,7 @@ def read(node: Node) -> object:
 
 
 def _info(node: Node) -> object:
-    """What /proc/cpuinfo says; empty and 0 where it does not name a thing."""
+    """Values of /proc/cpuinfo; empty or 0 if missing."""
     try:
         blocks = [_rows(block) for block in node.read("/proc/cpuinfo").split("\n\n")]
     except OSError as problem:
@@ -57,7 +57,7 @@ def _rows(block: str) -> dict[str, str]:
 
 
 def _policies(node: Node) -> list[dict[str, object]]:
-    """The frequency policies of all CPUs; of those alike the first, with their number."""
+    """The frequency policies of all CPUs; of equal ones the first, with their number."""
     kinds: list[dict[str, object]] = []
     for name in node.names(f"{CPU}/cpufreq"):
         if not name.startswith("policy"):
@@ -90,7 +90,7 @@ def _idle_states(node: Node) -> list[dict[str, object]]:
 
 
 def _times(node: Node) -> object:
-    """The first line of /proc/stat: what all CPUs spent their time with, in ticks since boot."""
+    """The first line of /proc/stat: the time of all CPUs by state, in ticks since boot."""
     try:
         ticks = node.read("/proc/stat").partition("\n")[0].split()
         return [int(word) for word in ticks[1 : TIMES + 1]]

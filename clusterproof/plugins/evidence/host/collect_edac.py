@@ -1,4 +1,4 @@
-"""Errors of the main memory that its controllers have counted: /sys/devices/system/edac/mc."""
+"""Main memory errors counted by memory controllers: /sys/devices/system/edac/mc."""
 
 from __future__ import annotations
 

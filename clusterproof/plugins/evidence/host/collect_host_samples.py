@@ -1,4 +1,4 @@
-"""The host as it is sampled while a job runs: /proc/stat, /proc/pressure, /proc/meminfo."""
+"""Samples the host while a job runs: /proc/stat, /proc/pressure, /proc/meminfo."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from clusterproof.plugins.agent.reading import Node
 COLUMNS = ("cpu", "iowait", "psi_cpu", "psi_io", "psi_memory", "mem_free", "blocked")
 PRESSURES = (("cpu", "some"), ("io", "full"), ("memory", "full"))
 IDLE, IO_WAIT = 3, 4  # of the numbers of the line `cpu`
-OWN = 8  # the first so many: those of guests are in them
+OWN = 8  # those of guests are included in the first ones
 
 
 class Sampler:
-    """The host, with its counters as they were at the sample before."""
+    """Keeps the counters of the previous sample."""
 
     def __init__(self, node: Node) -> None:
         self._ticks: list[int] = []
@@ -21,11 +21,11 @@ class Sampler:
         node.read("/proc/stat")
 
     def fixed(self) -> object:
-        """Nothing."""
+        """There are none."""
         return None
 
     def sample(self, node: Node) -> dict[str, object]:
-        """The values that COLUMNS name."""
+        """The values in COLUMNS."""
         stat = node.read("/proc/stat")
         pressures = [self._pressure(node, resource, kind) for resource, kind in PRESSURES]
         free = _after(str(node.text("/proc/meminfo", absent="")), "MemAvailable:")
@@ -33,7 +33,7 @@ class Sampler:
         return {"values": [*self._cpus(stat), *pressures, None if free is None else free // 1024, blocked]}
 
     def _cpus(self, stat: str) -> list[float | None]:
-        """Of the time of all CPUs how much they were busy, and how much they waited for I/O, in percent."""
+        """Busy time and time waiting for I/O, in percent over all CPUs."""
         ticks = [int(word) for word in stat.partition("\n")[0].split()[1 : OWN + 1]]
         before, self._ticks = self._ticks, ticks
         spent = [now - then for now, then in zip(ticks, before)]
@@ -44,7 +44,7 @@ class Sampler:
         return [round(100 * max(0, busy) / total, 1), round(100 * spent[IO_WAIT] / total, 1)]
 
     def _pressure(self, node: Node, resource: str, kind: str) -> float | None:
-        """Percent of the time since the sample before; None where the kernel keeps no count."""
+        """Percent of the time since the previous sample; None if the kernel does not count it."""
         text = node.text(f"/proc/pressure/{resource}", absent="")
         line = next((line for line in str(text).splitlines() if line.startswith(kind)), "")
         stalled_us, now = _after(line, "total="), time.monotonic()

@@ -1,4 +1,4 @@
-"""What jobs have left: processes whose job runs here no more, and files in /dev/shm whose owner has no process."""
+"""What jobs left behind: processes of ended jobs, and files in /dev/shm whose owner has no process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from clusterproof.plugins.agent.reading import Node, error
 from clusterproof.plugins.evidence.host.collect_owner import ROOT, daemon_users, in_turn, is_daemon, owner
 from clusterproof.plugins.evidence.storage.collect_mounts import unmounted
 
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Any
+
 STEP = "slurmstepd"  # there is one for every step of a job that runs here
 TITLE = Pattern(r"slurmstepd: \[(\d+)")
 JOB = Pattern(r"(?:^|\0)SLURM_JOB_ID=(\d{1,12})(?:\0|$)")
 STARTED_HERE = Pattern(r"(?:^|\0)SLURMD_NODENAME=")  # by a step, which salloc's own shell is not
-# A control group that slurmstepd has made: no process leaves it by itself, and users make none of that path.
+# A control group made by slurmstepd: processes cannot leave it, and users cannot create that path.
 GROUP = Pattern(
     r"(?m)^\d+:[^:]*:/(?:slurm[^/\n]*/uid_\d+|(?:system\.slice/)?[^/\n]*slurmstepd\.scope)/job_(\d{1,12})(?:/|$)"
 )
@@ -24,51 +28,80 @@ MAX_FILES = 100_000
 
 
 def read(node: Node) -> object:
-    """The jobs that run here, processes of others, and what owners without a process have in /dev/shm."""
-    running: set[str] = set()
-    owners: set[int] = set()
+    """The jobs that run here, processes of others, and what owners without a process have in /dev/shm.
+
+    What a process can keep waiting is read last, one after the other: its command line and its environment.
+    """
     daemons = daemon_users(node)
-    started: list[dict[str, object]] = []
-    unread = 0
-    doubted: set[str] = set()  # jobs of what may be a step: only root may know
-    for pid in node.names("/proc"):
-        if not pid.isdecimal():
+    owners: set[int] = set()
+    processes, unread = _processes(node, owners)
+    shm = _shm(node, owners)
+    node.so_far({"shm": shm})
+    steps = [pid for pid, uid, name in processes if name.startswith(STEP) and uid in daemons]
+    running, doubted, refused = _steps(node, steps, daemons)
+    unread += refused
+    node.so_far({"running": running, "left": [], "left_out": 0})
+    left: list[dict[str, Any]] = []
+    for pid, uid, name in processes:
+        if uid == ROOT or pid in steps:  # root's are prologs, epilogs and daemons, and no job's
             continue
+        node.at(f"process {pid} ({name})")
         try:
-            uid = owner(node, pid)
-            owners.add(uid)
-            name = node.read(f"/proc/{pid}/comm").strip()
-            if name.startswith(STEP) and uid in daemons:
-                titled = TITLE.match(node.read(f"/proc/{pid}/cmdline"))
-                try:
-                    (running if is_daemon(node, pid, STEP, daemons) else set()).update(
-                        titled.groups() if titled else ()
-                    )
-                except PermissionError:
-                    doubted.update(titled.groups() if titled else ())
-            elif uid != ROOT:  # its processes are prologs, epilogs and daemons, and no job's
-                job, is_sure = _job(node, pid)
-                started += [{"pid": int(pid), "name": name, "uid": uid, "job": job, "is_sure": is_sure}] if job else []
-        except PermissionError:
-            unread += 1
-        except OSError:
-            continue  # it has ended meanwhile
-    unread += sum(process["job"] in doubted - running for process in started)
-    left = [process for process in started if process["job"] not in running | doubted]
+            job, is_sure = _job(node, pid)
+        except OSError as problem:
+            unread += isinstance(problem, PermissionError)  # else it has ended meanwhile
+            continue
+        unread += job in doubted
+        if job and job not in (*running, *doubted):
+            left.append({"pid": int(pid), "name": name, "uid": uid, "job": job, "is_sure": is_sure})
+            node.so_far({"left": left[-1:]})
     left.sort(key=lambda process: not process["is_sure"])
     return {
-        "running": sorted(running, key=int),
+        "running": running,
         "left": in_turn(left, "uid", MAX_PROCESSES),
         "left_out": max(0, len(left) - MAX_PROCESSES),
         "unread": unread,
-        "shm": _shm(node, owners),
+        "shm": shm,
     }
 
 
-def _job(node: Node, pid: str) -> tuple[str, bool]:
-    """The job that a process was started for: surely by its control group, else by its environment. Raises OSError.
+def _processes(node: Node, owners: set[int]) -> tuple[list[tuple[str, int, str]], int]:
+    """Each process with its user and its name, and how many may not be read; adds whoever has one to the owners."""
+    processes, unread = [], 0
+    for pid in filter(str.isdecimal, node.names("/proc")):
+        try:
+            uid = owner(node, pid)
+            owners.add(uid)
+            processes.append((pid, uid, node.read(f"/proc/{pid}/comm").strip()))
+        except OSError as problem:
+            unread += isinstance(problem, PermissionError)  # else it has ended meanwhile
+    return processes, unread
 
-    What a process has for its environment is its own to write.
+
+def _steps(node: Node, pids: list[str], daemons: frozenset[int]) -> tuple[list[str], set[str], int]:
+    """The jobs of these steps, those of what may be one, as only root may know, and how many may not be read."""
+    running: set[str] = set()
+    doubted: set[str] = set()
+    refused = 0
+    for pid in pids:
+        node.at(f"process {pid} ({STEP})")
+        titled = None
+        try:
+            titled = TITLE.match(node.read(f"/proc/{pid}/cmdline"))
+            if is_daemon(node, pid, STEP, daemons):
+                running.update(titled.groups() if titled else ())
+        except PermissionError:
+            refused += titled is None
+            doubted.update(titled.groups() if titled else ())
+        except OSError:
+            continue  # it has ended meanwhile
+    return sorted(running, key=int), doubted - running, refused
+
+
+def _job(node: Node, pid: str) -> tuple[str, bool]:
+    """The job that a process was started for: certain by control group, else from its environment. Raises OSError.
+
+    A process can change its own environment.
     """
     try:
         group = GROUP.search(node.read(f"/proc/{pid}/cgroup"))
@@ -82,7 +115,7 @@ def _job(node: Node, pid: str) -> tuple[str, bool]:
 
 
 def _shm(node: Node, owners: set[int]) -> object:
-    """What lies in /dev/shm of each owner who has no process, largest first."""
+    """The files in /dev/shm of each owner without a process, largest first."""
     now = time.time()
     by_uid: dict[int, dict[str, float]] = {}
     try:

@@ -1,4 +1,4 @@
-"""The kernel that runs and those that are installed, whether a reboot is due, and the kernel's clock."""
+"""The running and installed kernels, a pending reboot, and the kernel's clock."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _packages(node: Node) -> list[str]:
 
 
 def _clock(node: Node) -> object:
-    """What adjtimex says without changing anything: the largest error in s, which grows until someone corrects it."""
+    """adjtimex's maximum error in s, which grows until the clock is corrected; changes nothing."""
     node.at("adjtimex")
     try:
         import ctypes

@@ -1,4 +1,4 @@
-"""What the kernel has and allows of open files and threads, its settings, control groups: /proc/sys, pids.max."""
+"""Kernel limits and usage of open files and threads, settings, control groups: /proc/sys, pids.max."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ABOVE_PODS = ("/sys/fs/cgroup/kubepods.slice", "/sys/fs/cgroup/pids/kubepods.sli
 
 
 def read(node: Node) -> object:
-    """What is in use and what is the most; of control groups those that have a limit; settings as they are written."""
+    """Usage and maximum; for control groups those with a limit; settings as written."""
     files = _words(node, FILES)
     return {
         "open_files": _number(files, 0, FILES),
@@ -55,7 +55,7 @@ def _number(words: object, place: int, path: str) -> object:
 
 
 def _threads(node: Node) -> object:
-    """All that the kernel runs, whatever part of it this process sees: the fourth word is `running/all`."""
+    """The kernel's total number of threads, whatever this process sees: the fourth word is `running/all`."""
     words = _words(node, LOAD)
     return _number([word.partition("/")[2] for word in words[3:4]] if isinstance(words, list) else words, 0, LOAD)
 

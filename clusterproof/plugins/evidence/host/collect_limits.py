@@ -1,4 +1,4 @@
-"""What a login, and the daemons that start jobs, may lock, open and start: getrlimit and /proc/PID/limits."""
+"""Resource limits of logins and of the daemons that start jobs: getrlimit and /proc/PID/limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IN_KIB = ("memlock", "stack")  # in limits.conf
 
 
 def read(node: Node) -> object:
-    """The soft limits, memory in bytes; null is unlimited. No login where neither this is one nor sshd runs."""
+    """The soft limits, memory in bytes; null is unlimited. No login if this is none and sshd does not run."""
     limits: dict[str, object] = {}
     for name, pid in daemons(node, DAEMONS).items():
         if isinstance(pid, OSError):
@@ -41,7 +41,7 @@ def read(node: Node) -> object:
 
 
 def _is_of_agent() -> bool:
-    """Whether SSM's agent has started this, and nothing since has set other limits."""
+    """Whether SSM's agent started this process, without a program in between that sets limits."""
     pid, here = os.getppid(), Node()
     while pid > 1:
         try:
@@ -57,7 +57,7 @@ def _is_of_agent() -> bool:
 
 
 def _configured(node: Node) -> dict[str, object]:
-    """What PAM sets for every user that logs in; an error where that may not be read."""
+    """PAM's limits for every user that logs in; an error if unreadable."""
     limits: dict[str, object] = {}
     for path in (CONFIGURED, *(f"{FURTHER}/{name}" for name in node.names(FURTHER) if name.endswith(".conf"))):
         text = node.text(path, absent="")
@@ -95,7 +95,7 @@ def _of_process(node: Node, pid: str) -> dict[str, object]:
 
 
 def _memory_max(node: Node, pid: str) -> object:
-    """The least limit of memory in bytes that its control group or one above has; null is none."""
+    """The lowest memory limit in bytes of its control group and those above; null is none."""
     least = []
     try:
         for is_first, group in control_groups(node, pid, "memory"):

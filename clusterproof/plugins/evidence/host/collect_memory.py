@@ -1,4 +1,4 @@
-"""The memory: /proc/meminfo, huge pages, NUMA nodes, and what NCCL has left in /dev/shm."""
+"""Memory: /proc/meminfo, huge pages, NUMA nodes, and NCCL's leftovers in /dev/shm."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ KEYS = {
     "swap_total_kib": "SwapTotal",
     "swap_free_kib": "SwapFree",
 }
-CORRUPTED = "HardwareCorrupted"  # what lies in pages that the kernel took out of use; not every kernel counts it
+CORRUPTED = "HardwareCorrupted"  # memory in pages taken out of use; not all kernels count it
 HUGE = "/sys/kernel/mm/hugepages"
 NUMA = "/sys/devices/system/node"
 MAX_SEGMENTS = 100_000  # whose size and age are looked at
 
 
 def read(node: Node) -> object:
-    """How much there is, how it is set up, and where it lies."""
+    """The amount, setup and NUMA placement of memory."""
     return {
         **_sizes(node),
         "huge_pages": _huge_pages(node),

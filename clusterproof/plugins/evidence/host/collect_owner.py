@@ -1,4 +1,4 @@
-"""Who owns a process, and which program it runs: what it calls itself is anybody's to choose."""
+"""The owner and program of a process: its own name for itself is not reliable."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def program(node: Node, pid: str | int) -> str:
 
 
 def parent(node: Node, pid: str | int) -> str:
-    """The number of the process that has started it, or has inherited it; 0 where it has ended."""
+    """The number of the parent process; 0 if it has ended."""
     stat = node.text(f"/proc/{pid}/stat", absent="")
     fields = stat_fields(stat) if isinstance(stat, str) else []
     return fields[3] if len(fields) > 3 else "0"
@@ -42,8 +42,8 @@ def parent(node: Node, pid: str | int) -> str:
 def is_daemon(node: Node, pid: str | int, name: str, users: frozenset[int]) -> bool:
     """Whether one of these users runs this program, or one that Debian calls `NAME-wlm`. Raises OSError.
 
-    Only the kernel's word for the program counts: PermissionError where only root may know it, for a user can start a
-    program of root's by any name.
+    Only the kernel's information on the program counts: raises PermissionError if only root may read it, because a user
+    can start a program of root's under any name.
     """
     if owner(node, pid) not in users:
         return False
@@ -52,22 +52,22 @@ def is_daemon(node: Node, pid: str | int, name: str, users: frozenset[int]) -> b
 
 
 def daemon_users(node: Node, further: Collection[str] = ()) -> frozenset[int]:
-    """Root, and the users that slurm.conf gives Slurm's daemons or that are named, by the node's own /etc/passwd."""
+    """Root, and the users of Slurm's daemons in slurm.conf, or named, according to the node's own /etc/passwd."""
     named = {user for text in slurm_confs(node).values() for user in USERS.findall(text)} | {*further}
     accounts = (line.split(":") for line in str(node.text("/etc/passwd", absent="")).splitlines())
     return frozenset([ROOT, *(int(a[2]) for a in accounts if len(a) > 3 and a[2].isdecimal() and named & {a[0], a[2]})])
 
 
 def slurm_confs(node: Node) -> dict[str, str]:
-    """Each slurm.conf that a node has and that may be read, by its path."""
+    """Each readable slurm.conf of a node, by path."""
     texts = {path: node.text(path, absent="") for path in (f"{folder}/slurm.conf" for folder in SLURM)}
     return {path: text for path, text in texts.items() if isinstance(text, str) and text}
 
 
 def daemons(node: Node, names: Collection[str], further: Collection[str] = ()) -> dict[str, str | OSError]:
-    """The process of each of these daemons that runs, by its name: the first of several; why one is not known.
+    """The first running process of each of these daemons, by name; or why it is unknown.
 
-    They run as root, as one of Slurm's users, or as one of `further`.
+    They must run as root, as one of Slurm's users, or as one of `further`.
     """
     users = daemon_users(node, further) | {os.stat(node.path("/proc")).st_uid}  # root, as this process sees it
     pids: dict[str, str | OSError] = {}
@@ -85,7 +85,7 @@ def daemons(node: Node, names: Collection[str], further: Collection[str] = ()) -
 
 
 def control_groups(node: Node, pid: str, controller: str) -> Iterator[tuple[bool, str]]:
-    """The control group of that controller that a process is in, then those above; whether it is version 1's.
+    """A process's control group for that controller, then those above; whether it is version 1's.
 
     Raises OSError.
     """
@@ -101,7 +101,7 @@ def control_groups(node: Node, pid: str, controller: str) -> Iterator[tuple[bool
 
 
 def in_turn(rows: list[dict[str, Any]], whose: str, most: int) -> list[dict[str, Any]]:
-    """At most so many of these, of each owner one after the other: nobody's many hide another's few."""
+    """At most so many of these, taking turns between owners, so that nobody's many hide another's few."""
     count: dict[object, int] = {}
     turns = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Processes in uninterruptible sleep, and zombies: two looks at /proc."""
+"""Processes in uninterruptible sleep, and zombies: two passes over /proc."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAST_RAN = "se.exec_start"
 
 
 def read(node: Node) -> object:
-    """How many processes there are, how many zombies, and those blocked (D) at both looks."""
+    """The number of processes and zombies, and those blocked (D) in both passes."""
     looked = (_stat(node, pid) for pid in node.names("/proc") if pid.isdecimal())
     first = _not_ours(node, [fields for fields in looked if fields])
     suspects = [fields for fields in first if fields[STATE] == "D"]
@@ -58,7 +58,7 @@ def _stat(node: Node, pid: str) -> list[str]:
 
 
 def _not_ours(node: Node, processes: list[list[str]]) -> list[list[str]]:
-    """All but the probe's own collectors and what they started: each collector has a session of its own."""
+    """Without the probe's own collectors and their children: each collector has its own session."""
     own = _stat(node, "self")  # with the numbers that this /proc gives us; none where it does not see us
     collectors = {fields[0] for fields in processes if own and fields[PARENT] == own[PARENT]}
     return [fields for fields in processes if fields[SESSION] not in collectors]
@@ -76,7 +76,7 @@ def _user(node: Node, pid: str) -> int | None:
 
 
 def _wait(node: Node, pid: str) -> str:
-    """The kernel's function that a process waits in; empty where the kernel does not tell."""
+    """The kernel function that a process waits in; empty if unknown."""
     wait = node.text(f"/proc/{pid}/wchan", absent="")
     return wait if isinstance(wait, str) and wait != "0" else ""
 
@@ -96,10 +96,10 @@ def _blocked(node: Node, uptime_s: float, fields: list[str], uid: int | None, wa
 
 
 def _blocked_s(node: Node, pid: str, processor: int) -> float | None:
-    """How long ago a process last ran, where the kernel reports it.
+    """How long ago a process last ran, if the kernel reports it.
 
-    Each processor has its own clock for that, behind by what interrupts and the hypervisor took: we go to the
-    processor where the process last ran, and compare with ourselves.
+    The kernel's clock for that differs between CPUs because of interrupts and the hypervisor: so this process moves
+    to the CPU where the other last ran, and compares with itself.
     """
     try:
         os.sched_setaffinity(0, [processor])

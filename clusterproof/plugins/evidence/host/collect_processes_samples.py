@@ -1,4 +1,4 @@
-"""Processes that stay in uninterruptible sleep while a node is watched, as the collector `processes` reports them."""
+"""Processes in lasting uninterruptible sleep while a node is watched, in the form of collector `processes`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCKED = b"D"
 
 
 class Sampler:
-    """Looks for processes that are blocked at two looks; while there are any each look is told, and then their end."""
+    """Looks for processes that are blocked in two passes; reports each pass with any, and then their end."""
 
     def __init__(self, _: Node) -> None:
         self._looked = -LOOK_S
@@ -25,7 +25,7 @@ class Sampler:
         return None
 
     def sample(self, node: Node) -> dict[str, object]:
-        """The facts, where some stay blocked, and once more when none does."""
+        """The facts, if some stay blocked, and once more when none does."""
         now = time.monotonic()
         if now - self._looked < LOOK_S:
             return {}

@@ -1,4 +1,4 @@
-"""The processes of a job's ranks while a node is watched: what the kernel says that each one's main thread does."""
+"""The processes of a job's ranks while a node is watched: the state of each one's main thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LOOK_S = 9.5  # at all processes
 MAX_RANKS = 128
 MAX_NUMBER, MAX_JOB = 9, 80  # characters
-# Who numbers ranks, what says how many there are, and what tells jobs apart: torchrun and its like, then Open MPI.
+# Variables for a rank's number, the number of ranks, and the job: torchrun and similar, then Open MPI.
 LAUNCHERS = (
     ("RANK", "WORLD_SIZE", ("MASTER_ADDR", "MASTER_PORT")),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", ("PMIX_NAMESPACE",)),
@@ -26,7 +26,7 @@ BLOCKED = "D"
 
 
 class Sampler:
-    """Looks for ranks; the environment of a process is read once, until it runs another program."""
+    """Finds ranks; a process's environment is read once, until it executes another program."""
 
     def __init__(self, node: Node) -> None:
         self._looked = -LOOK_S
@@ -39,7 +39,7 @@ class Sampler:
         return None
 
     def sample(self, node: Node) -> dict[str, object]:
-        """Of each rank: its number, of how many, of which job, its state, what it waits in, its seconds of CPU."""
+        """For each rank: number, total, job, state, what it waits in, and CPU seconds."""
         now = time.monotonic()
         if now - self._looked < LOOK_S:
             return {}
@@ -81,7 +81,7 @@ def _threads(fields: list[str]) -> int:
 
 
 def _in_turn(ranks: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
-    """Each user's first, then each one's second: nobody's processes push out those of another."""
+    """Each user's first, then each one's second, so that nobody's processes displace another's."""
     seen: dict[str, int] = {}
     places = []
     for rank in ranks:
@@ -92,7 +92,7 @@ def _in_turn(ranks: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
 
 
 def _rank(node: Node, fields: list[str]) -> tuple[int, int, str] | None:
-    """Which rank a process is, by its environment."""
+    """The rank of a process, from its environment."""
     text = node.text(f"/proc/{fields[0]}/environ", absent="")
     said = dict(_pairs(text.split("\0"))) if isinstance(text, str) else {}
     for rank, size, names in LAUNCHERS:
@@ -104,7 +104,7 @@ def _rank(node: Node, fields: list[str]) -> tuple[int, int, str] | None:
 
 
 def _owner(node: Node, pid: str) -> str:
-    """The number of the user of a process: anybody may give its own the environment of another's job."""
+    """The user of a process: anybody may copy the environment of another's job."""
     try:
         return str(os.stat(node.path(f"/proc/{pid}")).st_uid)
     except OSError:

@@ -1,4 +1,4 @@
-"""The services of a training node, and what systemd calls failed: `systemctl`; whether munged runs beside slurmd."""
+"""The services of a training node, and failed units, from `systemctl`; and whether munged runs with slurmd."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MUNGE = "auth/munge"  # also where AuthType is not set
 
 
 def read(node: Node) -> object:
-    """The state of each wanted service, failed units, and the slurm.conf that needs a munged which does not run."""
+    """The state of each wanted service, failed units, and a slurm.conf that needs munged although it does not run."""
     try:
         state = _of_systemd(node)
     except Absent as why:
@@ -52,10 +52,10 @@ def read(node: Node) -> object:
 
 
 def _without_munge(node: Node) -> object:
-    """The slurm.conf by which a slurmd that runs needs munge, where no munged runs; else empty.
+    """The slurm.conf for which a running slurmd needs munge, if no munged runs; else empty.
 
-    A process of that name that is neither root's nor munge's leaves it open: munged may have another account, and a
-    user may call a program as he likes.
+    A process of that name owned by neither root nor munge is inconclusive: munged may have another account, and a user
+    may name a program anything.
     """
     needed_by = next((path for path, text in slurm_confs(node).items() if _needs_munge(text)), "")
     if not needed_by or not isinstance(daemons(node, ["slurmd"]).get("slurmd"), str):
@@ -70,7 +70,7 @@ def _without_munge(node: Node) -> object:
 
 
 def _needs_munge(slurm_conf: str) -> bool:
-    """Whether this slurm.conf chooses munge, or leaves Slurm's default and no other file could change it."""
+    """Whether this slurm.conf selects munge, or keeps Slurm's default and no other file could change it."""
     named = AUTHENTICATION.search(slurm_conf)
     return named[1] == MUNGE if named else not INCLUDE.search(slurm_conf)
 
@@ -97,7 +97,7 @@ def _of_systemd(node: Node) -> dict[str, object]:
 
 
 def _is_of_users(unit: str) -> bool:
-    """Whether users may have as many units of its kind fail as they like: of sessions, crashes and containers."""
+    """Whether users can make any number of such units fail: sessions, crashes and containers."""
     return "@" in unit or unit.endswith((".scope", ".slice")) or unit.startswith("run-")
 
 

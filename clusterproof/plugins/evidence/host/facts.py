@@ -1,4 +1,4 @@
-"""The host as /proc and systemd show it; the kernels that run and are installed, and the clock."""
+"""The host according to /proc and systemd; running and installed kernels, and the clock."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Boot(Reported):
 
 
 def has_just_booted(node: Node) -> bool:
-    """Whether counts cannot be trusted yet; where no uptime was collected, they are all there is."""
+    """Whether the node is too recently booted for counts to be complete; false without a known uptime."""
     try:
         return node.boot.uptime_s < node.threshold("settle.window_s")
     except Incomplete:
@@ -63,7 +63,7 @@ def has_just_booted(node: Node) -> bool:
 
 @record
 class Platform(Reported):
-    """What the firmware says that the machine is; empty where it says nothing."""
+    """The machine according to its firmware; unknown values are empty."""
 
     vendor = Field(text)
     product = Field(text)
@@ -73,7 +73,7 @@ class Platform(Reported):
 
 @record
 class BlockedProcess(Reported):
-    """A process in uninterruptible sleep (D) at both looks; `blocked_s` is None where the kernel does not report it."""
+    """A process in uninterruptible sleep (D) in both passes; `blocked_s` is None if the kernel does not report it."""
 
     pid = Field(whole)
     name = Field(word)
@@ -84,13 +84,13 @@ class BlockedProcess(Reported):
 
     @property
     def waits_for(self) -> str:
-        """`driver`, `file_system`, `user` (what he can hold at will) or `shared`; empty where it is unknown."""
+        """`driver`, `file_system`, `user` (resources that users can hold) or `shared`; empty if unknown."""
         return waits_for((self.wait, *(self.stack or ())))
 
 
 @record
 class Service(Reported):
-    """A systemd unit of those that matter here."""
+    """A relevant systemd unit."""
 
     load = Field(text)
     active = Field(text)
@@ -116,13 +116,13 @@ class Service(Reported):
 
     @property
     def is_amiss(self) -> bool:
-        """Whether it failed, or is enabled and neither runs nor is being started. Raises Incomplete."""
+        """Whether it failed, or is enabled but neither runs nor is being started. Raises Incomplete."""
         if self.active == "failed" or self.is_being_restarted:
             return True
         return not self.is_running and self.enabled.startswith("enabled")
 
     def keeps_ending(self, restarts: float, timeout_s: float) -> bool:
-        """Whether systemd has started it so often, the last time no longer ago than that."""
+        """Whether systemd has restarted it so often, the last time so recently."""
         return (self.restarts or 0) >= restarts and self.active_s is not None and self.active_s <= timeout_s
 
 
@@ -159,7 +159,7 @@ class Mount(Reported):
 
     @property
     def is_of_a_walk(self) -> bool:
-        """Whether autofs has mounted it because somebody walked there, and nothing else asks for it."""
+        """Whether autofs mounted it on access, and nothing else requires it."""
         return bool(self.automatic) and not self.due
 
     @property
@@ -179,13 +179,13 @@ class FstabEntry(Reported):
 
     @property
     def is_due(self) -> bool:
-        """Whether it is to be mounted at boot."""
+        """Whether it should be mounted at boot."""
         return self.path.startswith("/") and self.type != "swap" and "noauto" not in self.options.split(",")
 
 
 @record
 class Command(Reported):
-    """What a tool printed, with its exit status."""
+    """The output of a command, with its exit status."""
 
     exit = Field(whole)
     output = Field(output)
@@ -193,7 +193,7 @@ class Command(Reported):
 
 @record
 class Clock(Reported):
-    """How far the clock may be off; the kernel lets it grow until somebody corrects the clock."""
+    """The possible error of the clock; the kernel increases it until the clock is corrected."""
 
     max_error_s = Field(number)
     synchronised = Field(flag)

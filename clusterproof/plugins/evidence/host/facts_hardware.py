@@ -56,7 +56,7 @@ def in_ranges(cpus: Iterable[int]) -> str:
 
 @record
 class FrequencyPolicy(Reported):
-    """How the kernel chooses the frequency of some CPUs; `count` policies are alike, `first` names one of them."""
+    """A cpufreq policy; `count` policies are alike, `first` names one of them."""
 
     driver = Field(text)
     governor = Field(text)
@@ -125,7 +125,7 @@ KIB_PER_GIB = 2**20
 
 @record
 class HugePages(Reported):
-    """Pages of one size that are reserved, and how many of them nobody uses."""
+    """Reserved huge pages of one size, and how many are free."""
 
     size_kib = Field(whole)
     pages = Field(whole)
@@ -143,7 +143,7 @@ class NumaNode(Reported):
 
 @record
 class Segments(Reported):
-    """NCCL's files in /dev/shm."""
+    """The files of NCCL in /dev/shm."""
 
     count = Field(whole)
     kib = Field(whole)
@@ -153,7 +153,7 @@ class Segments(Reported):
 
 @record
 class MainMemory(Reported):
-    """The memory of a node; `transparent` and `numa_balancing` are empty where the kernel has no such thing."""
+    """A node's memory; `transparent` and `numa_balancing` are empty where the kernel lacks the feature."""
 
     total_kib = Field(whole)
     available_kib = Field(whole)
@@ -196,7 +196,7 @@ class MemoryModule(Reported):
 
 @record
 class MemoryController(Reported):
-    """A memory controller. Counts are of the last `counted_s` seconds, as a rule since its driver was loaded."""
+    """A memory controller. Its counts cover the last `counted_s` seconds, usually since its driver was loaded."""
 
     name = Field(text)
     corrected = Field(whole)

@@ -1,4 +1,4 @@
-"""A node's processors, memory, processes and services; what jobs have left, and limits of open files and threads."""
+"""A node's CPUs, memory, processes and services; leftovers of jobs, and limits of open files and threads."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @record
 class JobProcess(Reported):
-    """A process of a job that runs on the node no more: surely by its control group, else by its own environment."""
+    """A process whose job has ended here: certain by its cgroup, else by its own environment."""
 
     pid = Field(whole)
     name = Field(word)
@@ -56,7 +56,7 @@ class JobProcess(Reported):
 
 @record
 class OwnedShm(Reported):
-    """What one user, who has no process on the node, has in /dev/shm."""
+    """Files in /dev/shm of one user who has no process on the node."""
 
     uid = Field(whole)
     count = Field(whole)
@@ -66,12 +66,12 @@ class OwnedShm(Reported):
 
 @record
 class Jobs(Reported):
-    """Slurm's jobs; `unread` counts the processes that the probe's user may not look into."""
+    """Slurm's jobs on the node; `unread` counts processes that the probe's user may not inspect."""
 
     running = Field(texts)
     left = Field(every(JobProcess))
     left_out = Field(whole)
-    unread = Field(whole)
+    unread = Field(whole, where="the job of each process")
     shm = Field(every(OwnedShm))
 
 
@@ -83,7 +83,7 @@ TAINTS = {4: "a machine check (M)", 5: "a bad page (B)", 7: "an Oops (D)", 14: "
 
 @record
 class PidsGroup(Reported):
-    """A control group that may have only so many processes and threads."""
+    """A cgroup with a limit of processes and threads (pids.max)."""
 
     path = Field(text)
     pids = Field(whole)
@@ -92,7 +92,7 @@ class PidsGroup(Reported):
 
 @record
 class KernelLimits(Reported):
-    """Of the whole node, and of the control groups of its daemons and above pods that have a limit."""
+    """Limits of the whole node, and of the cgroups of its daemons and of pods."""
 
     open_files = Field(whole)
     max_files = Field(whole)
@@ -159,9 +159,9 @@ main_memory = collected_as("memory", MainMemory)
 
 @collected_by()
 def clock_apart_s(node: EvidenceSource) -> float:
-    """How far its clock is at least from that of whoever asked it: ahead, or behind if negative; 0: it may be right.
+    """The minimum offset between its clock and the requester's: ahead, or behind if negative; 0: possibly correct.
 
-    The probe began at some time between the question and the answer, less what the probe took.
+    The probe began at some time between request and answer, minus its own duration.
     """
     answer = node.evidence
     if not (answer.asked and answer.answered):

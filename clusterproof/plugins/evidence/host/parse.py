@@ -1,4 +1,4 @@
-"""What the machine is and runs: uptime, uname, os-release, dmidecode, hostnamectl, the driver's version files."""
+"""Captured facts of the host: uptime, uname, os-release, dmidecode, hostnamectl, the driver's version files."""
 
 from __future__ import annotations
 

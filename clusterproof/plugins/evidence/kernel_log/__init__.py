@@ -1,1 +1,1 @@
-"""The kernel log: from lines to typed events."""
+"""The kernel log: parses lines into typed events."""

@@ -1,4 +1,4 @@
-"""This boot's kernel log, the lines that matter: /dev/kmsg, else `journalctl -k -b`, else `dmesg`."""
+"""The relevant lines of this boot's kernel log: /dev/kmsg, else `journalctl -k -b`, else `dmesg`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KERNEL_FACILITY = 8  # priorities from here on are of programs that wrote to the
 
 
 def read(node: Node) -> object:
-    """The lines of this boot that name what matters, from the first source that may be read.
+    """The relevant lines of this boot, from the first readable source.
 
     Raises Absent, Broke, Denied, TimedOut.
     """
@@ -62,7 +62,7 @@ def read(node: Node) -> object:
 
 
 def _in_time(lines: Iterator[Line], kept: Kept, node: Node, until: float) -> Iterator[Line]:
-    """The lines that come in time. Raises Broke where none does; TimedOut where a second try will have more time."""
+    """The lines that arrive in time. Raises Broke if there are none; TimedOut if a second try will have more time."""
     is_begun = False
     try:
         for line in lines:
@@ -80,7 +80,7 @@ def _in_time(lines: Iterator[Line], kept: Kept, node: Node, until: float) -> Ite
 
 
 def _kmsg(node: Node, kept: Kept) -> Iterator[Line]:
-    """The kernel's ring buffer, and out of the journal what it no longer holds of this boot."""
+    """The kernel's ring buffer, and what it no longer holds of this boot from the journal."""
     records = _of_kernel(node, kept)
     for first in records:
         if kept.is_lost or (first[0] >= BOOT_S and not kept.has_cursor):
@@ -91,7 +91,7 @@ def _kmsg(node: Node, kept: Kept) -> Iterator[Line]:
 
 
 def _journal_until(node: Node, seconds: float, kept: Kept) -> Iterator[Line]:
-    """The journal up to a moment; where it does not reach that far, what lies between is lost."""
+    """The journal up to a time; if it does not reach that far, lines in between are lost."""
     node.at("journalctl -k -b, for what /dev/kmsg no longer holds")
     try:
         for line in _journal(node, kept):
@@ -107,7 +107,7 @@ def _journal_until(node: Node, seconds: float, kept: Kept) -> Iterator[Line]:
 
 
 def _of_kernel(node: Node, kept: Kept) -> Iterator[Line]:
-    """The kernel's own records; what programs wrote into its log is left out."""
+    """The kernel's own records, without those that programs wrote into its log."""
     for line in _lines(_records(node, kept)):
         record = RECORD.match(line)
         if not record:
@@ -124,7 +124,7 @@ def _of_kernel(node: Node, kept: Kept) -> Iterator[Line]:
 
 
 def _records(node: Node, kept: Kept) -> Iterator[bytes]:
-    """What /dev/kmsg holds now. Raises Absent, Denied."""
+    """The current records of /dev/kmsg. Raises Absent, Denied."""
     try:
         log = os.open(node.path(KMSG), os.O_RDONLY | os.O_NONBLOCK)
     except PermissionError as problem:
@@ -152,7 +152,7 @@ def _journal(node: Node, _kept: Kept) -> Iterator[Line]:
 
 
 def _after(lines: Iterable[Line], kept: Kept) -> Iterator[Line]:
-    """Those that are later than the cursor, by their time; some are lost where the log begins later than it."""
+    """Those later than the cursor, by time; some are lost if the log begins later than it."""
     begins_s, is_known = kept.seconds, not kept.has_cursor
     for line in lines:
         if line[0] <= begins_s:
@@ -168,7 +168,7 @@ def _dmesg(node: Node, _kept: Kept) -> Iterator[Line]:
 
 
 def _printed(node: Node, form: re.Pattern[bytes], *command: str) -> Iterator[Line]:
-    """The lines that a program prints. Raises Denied with its last words where there are none; Broke, when late."""
+    """The lines printed by a program. Raises Denied with its last line if there are none; Broke if late."""
     tool, seen = Tool(node, *command), False
     other = b""
     stamp, head = b"", b""

@@ -1,4 +1,4 @@
-"""Follows the kernel log while a job runs: lines that matter as they come, and of many alike how many they were."""
+"""Follows the kernel log while a job runs: sends relevant lines as they arrive, and counts similar ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_KINDS = 100  # … of lines that begin alike
 
 
 class Follower:
-    """The kernel's own lines from a record on; from now on, where the node has booted since that was read."""
+    """The kernel's own lines after a record; from now on, if the node has rebooted since."""
 
     def __init__(self, node: Node, cursor: tuple[str, int, float]) -> None:
         self.why_not = ""  # nothing is followed
@@ -45,7 +45,7 @@ class Follower:
             self.why_not = f"{KMSG}: {problem.strerror}"
 
     def lines(self) -> list[list[object]]:
-        """What came since: sequence, seconds, text, how many lines alike were left out before it; an error's level."""
+        """New lines: sequence, seconds, text, number of similar lines omitted before it; an error's level."""
         if self.why_not:
             return []
         rows = []
@@ -91,7 +91,7 @@ class Follower:
 
 
 class _Calm:
-    """Of lines alike the first few in a minute; then the last one, with how many came before it."""
+    """Passes on the first similar lines of each minute; then the last one, with the number omitted before it."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Which lines of a kernel log are kept: those that matter, and of lines alike or of one entry the first and last."""
+"""Selects lines of a kernel log: relevant ones, and of similar lines or entries the first and last."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Line = tuple[int, float, str, int]  # its number, seconds since boot, the text, its level
     Entry = tuple[Line, ...]  # lines that say one thing together
 
-# By how the kernel's words begin, in small letters: no words of users stand there, and others are soon passed over.
+# Relevant beginnings of messages, in lower case: they contain no text of users, and others are rejected quickly.
 DEVICE = rb"[\w.-]+ [0-9a-f:.]+(?: ?[\w.-]+)?: "  # a driver, and the address and name of what it speaks of
 MATTERS = Pattern(
     rb"nvrm|nvidia|neuron|efa[ :]|infiniband|lustre|lnet|nfs|libc|beegfs: m|mlx4|linux version \d"
@@ -52,7 +52,7 @@ FILTERED = Pattern(rb".{0,140}IN=\S* OUT=\S* ", re.DOTALL)  # netfilter's: who m
 
 
 class Kept:
-    """The lines that are sent, and how many were read and left out."""
+    """The lines to send, and how many were read and omitted."""
 
     def __init__(self, sequence: int = -1, seconds: float = -1.0) -> None:
         self.has_cursor = seconds >= 0  # what came until then was looked at before
@@ -98,16 +98,16 @@ class Kept:
             self._alike.setdefault(self._kinds.of(entry, topic), _Alike()).add(entry)
 
     def _folded(self) -> dict[str, int]:
-        """How many lines of ever different users' words are left out, by their class."""
+        """How many lines with varying text of users were omitted, by class."""
         folded: dict[str, int] = {}
         for kind, name in self._kinds.folded.items():
             folded[name] = folded.get(name, 0) + self._alike[kind].left_out
         return {name: count for name, count in folded.items() if count}
 
     def _lines(self) -> list[list[object]]:
-        """The kept lines in their order; fewer of each kind where all would be too much.
+        """The kept lines in order; fewer of each kind if there are too many.
 
-        The first line after those of its kind that are left out says how many they are; an error has its level as well.
+        The first line after omitted ones of its kind says how many they were; an error also has its level.
         """
         own: dict[str, _Alike] = {}
         of_users: dict[str, _Alike] = {}
@@ -123,7 +123,7 @@ class Kept:
 
 
 class _Alike:
-    """Lines of one kind: the first, the last, and how many they are."""
+    """Lines of one kind: the first, the last, and their number."""
 
     def __init__(self) -> None:
         self.first: list[Entry] = []
@@ -151,7 +151,7 @@ class _Alike:
 
 
 def _bounded(alike: dict[str, _Alike], most: int, uncountable: set[str]) -> list[tuple[int, float, str, int, int]]:
-    """The lines of these kinds, in at most so many characters as far as one first and one last of each allow."""
+    """The lines of these kinds, limited to so many characters but at least one first and one last of each."""
     each = EACH
     while True:
         kept = [line for kind, lines in alike.items() for line in lines.lines(each, kind not in uncountable)]
@@ -161,7 +161,7 @@ def _bounded(alike: dict[str, _Alike], most: int, uncountable: set[str]) -> list
 
 
 def topic_of(text: bytes, level: int) -> re.Match[bytes] | None:
-    """How a line begins that is kept: one that may mean something, or an error of a device of ours."""
+    """The beginning of a line that is kept: a relevant one, or an error of a relevant device."""
     small = text.lower()
     if FILTERED.match(text):
         return None
@@ -169,7 +169,7 @@ def topic_of(text: bytes, level: int) -> re.Match[bytes] | None:
 
 
 def further(left_out: int, level: int) -> list[int]:
-    """What stands behind a line where it is not as most are."""
+    """The additional values of a line, if not the usual ones."""
     return [left_out, level] if level <= ERROR else [left_out] if left_out else []
 
 
@@ -179,8 +179,8 @@ MAX_KIND = 120  # characters in which lines alike are alike
 MAX_COARSE_KIND = 60  # and in a log of ever different lines
 BEGINNING = 4  # letters in which lines begin alike
 KILLS_AT = "oom-kill:constraint="  # so begins a line about the limit for which the next line kills a process
-# What is not alike: addresses, targets of Lustre, file servers, devices, and numbers that say how bad it is. All others
-# are, as are the addresses of memory.
+# Variable parts: addresses, Lustre targets, file servers, devices, and numbers that express severity make lines
+# different. Other numbers, and memory addresses, do not.
 NAMES_OR_NUMBERS = Pattern(
     r"(\b(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\d+\.\d+\.\d+\.\d+|(?:OST|MDT)[0-9a-f]{4}|server \S+"
     r"|\b(?:nvme|dm-|md|sd|GPU ?|MC|nd|mlx5_|e[nt]|ib|bond|efa_|rdmap|ata|nvidia-nvsw)\w*|(?:sd|thin:|path) [\d:]+"
@@ -188,8 +188,8 @@ NAMES_OR_NUMBERS = Pattern(
     r"|0x[0-9a-f]+|\b[0-9a-f]{8,16}\b|\d+"
 )
 XID = Pattern(r"NVRM: Xid \([^()]{1,60}\): \d{1,6}|nvidia-nvswitch\d{1,4}: SXid \([^()]{1,60}\): \d{1,6}")
-# Where words of a user's may stand: names of processes, groups, files, options and devices of their own. The groups are
-# the kernel's words, by which such lines are of one class.
+# Where text of users may occur: names of processes, groups, files, options and their own devices. The groups
+# contain the kernel's words, which define the class of such lines.
 OF_USERS = Pattern(
     r".{0,15}(: page allocation failure[.:,] {0,2}order:\d+|: vmalloc |: attempt to access| invoked oom-killer: )"
     r"|(?:traps: )?.{0,15}?(\[\d{1,10}\]:? | ?\(\d{1,10}\):? )(segf|general|trap|bad fr|unhandled|vsys)?"
@@ -202,7 +202,7 @@ OF_USERS = Pattern(
 
 
 class Kinds:
-    """The kinds of lines that there are: by their words; by less of these in a log of ever different lines."""
+    """The known kinds of lines: by their words; by fewer of these in a log of varying lines."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -211,7 +211,7 @@ class Kinds:
         self.mixed: set[str] = set()  # kinds of lines that only begin alike
 
     def of(self, entry: Entry, topic: str) -> str:
-        """What lines alike have in common; `topic` is how they begin."""
+        """What similar lines have in common; `topic` is how they begin."""
         text = entry[-1][2]
         xid, of_users = XID.match(text), OF_USERS.match(text)
         why = entry[0][2][len(KILLS_AT) :].split(",")[0] + " " if len(entry) > 1 else ""
@@ -240,7 +240,7 @@ class Kinds:
 
 
 class Paired:
-    """Puts the line that names a limit before that of the kill for it: neither means anything without the other."""
+    """Puts the line that names a limit before that of the resulting kill: neither is meaningful alone."""
 
     def __init__(self) -> None:
         self._limit: Entry = ()
@@ -264,5 +264,5 @@ class Paired:
 
 
 def without_numbers(text: str) -> str:
-    """What lines alike have in common."""
+    """What similar lines have in common."""
     return NAMES_OR_NUMBERS.sub(lambda match: match[1] or "#", text)

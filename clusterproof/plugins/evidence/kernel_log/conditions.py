@@ -1,4 +1,4 @@
-"""What lines of the kernel log say now: those that no later line has ended, and those that come too often."""
+"""The current conditions in the kernel log: lines not ended by later ones, and those that occur too often."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.kernel_log.facts import Cleared, Event, Logge
 
 @record
 class Condition:
-    """Lines of one form about one device, which hold."""
+    """Current lines of one form about one device."""
 
     form: LogForm
     device: str
@@ -20,7 +20,7 @@ class Condition:
 
 
 class _Lines:
-    """All lines of one form about one device, and those that nothing has ended."""
+    """The lines of one form about one device, and those that no later line has ended."""
 
     def __init__(self) -> None:
         self.every: list[Logged] = []
@@ -28,7 +28,7 @@ class _Lines:
 
 
 def conditions(events: Iterable[Event], check: str, too_many: Callable[[str, int], bool]) -> tuple[Condition, ...]:
-    """What a check has to say of the log: of each form and device the lines that hold, in the log's order.
+    """What a check reports about the log: for each form and device the current lines, in the log's order.
 
     `too_many` says whether so many lines are more than a rate allows.
     """
@@ -55,7 +55,7 @@ def conditions(events: Iterable[Event], check: str, too_many: Callable[[str, int
 
 
 def _held(form: LogForm, lines: _Lines, too_many: Callable[[str, int], bool]) -> tuple[Logged, ...]:
-    """The lines that hold: all where they come too often, else those that nothing has ended."""
+    """The current lines: all if they occur too often, else those that nothing has ended."""
     if form.rate and too_many(form.rate, sum(line.lines for line in lines.every)):
         return tuple(lines.every)
     return tuple(lines.left) if form.cleared_by or not form.rate else ()
@@ -69,7 +69,7 @@ def _counts(form: LogForm, event: Logged, seen: Iterable[Logged]) -> bool:
 
 
 def _over(event: Event) -> tuple[str, tuple[str, ...] | None]:
-    """The form that may end others, and of what it speaks; None: of everything."""
+    """The form that may end others, and its subject; None: everything."""
     if isinstance(event, Cleared):
         everything = None if event.pci == EVERY_GPU else (event.pci,)
         return ("" if event.is_partial else event.form), everything
@@ -77,7 +77,7 @@ def _over(event: Event) -> tuple[str, tuple[str, ...] | None]:
 
 
 def _is_same(names: tuple[str, ...], others: tuple[str, ...] | None) -> bool:
-    """Whether two lines are about the same thing: they have a name in common, or none has any."""
+    """Whether two lines are about the same thing: they have a name in common, or neither has any."""
     if others is None or not (names or others):
         return True
     prefixes = tuple(other for other in others if other.endswith("-"))

@@ -1,4 +1,4 @@
-"""What the NVIDIA driver writes to the kernel log about GPUs and NVSwitches."""
+"""Events that the NVIDIA driver logs about GPUs and NVSwitches."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class XidEvent:
 
 @record
 class SXidEvent:
-    """One SXid line of the NVSwitch at `pci`; lines that only add data to it are passed over."""
+    """One SXid line of the NVSwitch at `pci`; lines that only add data to it are ignored."""
 
     code: int
     pci: str
@@ -94,7 +94,7 @@ class SXidEvent:
 
 @record
 class FallenOffBus:
-    """The driver lost a GPU and said so without an Xid; `pci` is empty where it did not say which."""
+    """The driver lost a GPU and logged that without an Xid; `pci` is empty if it did not say which."""
 
     pci: str
     time: float | None
@@ -103,7 +103,7 @@ class FallenOffBus:
 
 @record
 class InitFailed:
-    """The driver could not start a GPU and said so without an Xid; `pci` is empty where it did not say which."""
+    """The driver could not start a GPU and logged that without an Xid; `pci` is empty if it did not say which."""
 
     pci: str
     time: float | None
@@ -113,7 +113,7 @@ class InitFailed:
 
 @record
 class Cleared:
-    """What ends all that was logged before it, for the GPU at `pci` or EVERY_GPU; `by` says what happened.
+    """Ends everything logged before it for the GPU at `pci`, or EVERY_GPU; `by` says what happened.
 
     `form` is the line's. It `is_partial` where the driver was loaded, but could not start some of its GPUs.
     """
@@ -127,7 +127,7 @@ class Cleared:
 
 @record
 class GpuNamed:
-    """The driver logged the UUID of the GPU at `pci`, as it does before the first Xid of a GPU."""
+    """The driver logged a GPU's UUID with its `pci`, as it does before the first Xid of a GPU."""
 
     pci: str
     uuid: str
@@ -149,7 +149,7 @@ _CAUSE = Pattern(r" caused by previous Xid (\d{1,4})\s*\Z", IGNORING_CASE)
 
 
 class Driver:
-    """The driver's lines one after the other, of which some make sense only together."""
+    """Parses the driver's lines in order, because some only make sense together."""
 
     def __init__(self) -> None:
         self._begun: list[tuple[str, float | None]] = []  # GPUs of sentences over three lines, and when they began

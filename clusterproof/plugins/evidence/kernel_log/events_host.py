@@ -1,4 +1,4 @@
-"""What the kernel log can show of the host, and what is made of a line by the event that its form names."""
+"""Kernel log events about the host, and how lines are converted to events by form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOUND = "the NUMA nodes that it is bound to"
 
 @record
 class Logged:
-    """A line that means what its `form` of the catalogue says; `device` is empty where it is about the whole node.
+    """A line with the meaning of its `form` in the catalogue; `device` is empty if it is about the whole node.
 
     `names` are all by which it calls what it is about: a line that ends another has one of them, or neither has any.
     Here and in all events `lines` is how many lines of the log it stands for: the probe leaves out some of many alike.
@@ -32,7 +32,7 @@ class Logged:
 
 @record
 class NotKnown:
-    """An error of a device of ours of which no form knows what it means; lines alike have their `kind` in common."""
+    """An error of a relevant device that matches no form; similar lines share their `kind`."""
 
     kind: str
     words: str
@@ -42,7 +42,7 @@ class NotKnown:
 
 @record
 class OomKill:
-    """A process killed for lack of memory; `group` is whose limit it was, `?` where that is unknown.
+    """A process killed for lack of memory; `group` is whose limit it was, `?` if unknown.
 
     That is a control group, or BOUND: the process may use some NUMA nodes only, and they are full.
     Empty: it was the whole node's memory.
@@ -57,7 +57,7 @@ class OomKill:
 
 @record
 class AllocationFailure:
-    """The kernel had no memory to give, or a control group has no process left.
+    """The kernel could not allocate memory, or a cgroup reached its limit of processes.
 
     `order` is of a page allocation: 2^order pages together; None where it is the limit of a control group.
     """
@@ -70,7 +70,7 @@ class AllocationFailure:
 
 @record
 class HardwareError:
-    """An error that memory, CPU or firmware reported; each `source` (edac, mce, apei) may log the same one.
+    """An error that memory, CPU or firmware reported; several `source`s (edac, mce, apei) may log the same one.
 
     `place` is the memory controller and module, where they are known. `severity` is the firmware's word, `report` its
     number; what it calls recoverable has been dealt with, unless it was main memory's.
@@ -91,7 +91,7 @@ class HardwareError:
 
 @record
 class ReportedSection:
-    """What a report of the firmware's is about: one of its sections, or the PCI device in that."""
+    """The subject of a firmware report (APEI): one of its sections, or the PCI device in it."""
 
     report: str
     section: str
@@ -158,14 +158,14 @@ def logged(form: LogForm, match: Match, time: float | None) -> Logged:
 
 
 class _Named(dict[str, str]):
-    """Groups of a line; what it leaves out is `?`."""
+    """Named groups of a line's match; `?` where the line lacks one."""
 
     def __missing__(self, _: str) -> str:
         return "?"
 
 
 class MemoryGroups:
-    """Names the group whose limit a process was killed for: the kernel logs it in a line before."""
+    """Finds the cgroup of an out-of-memory kill: the kernel logs it on an earlier line."""
 
     def __init__(self) -> None:
         self._limits: dict[tuple[bool, str], tuple[str, str]] = {}  # by whether it is a group's, and the process

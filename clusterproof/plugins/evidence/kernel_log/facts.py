@@ -1,4 +1,4 @@
-"""Reads the kernel log into typed events, of GPUs and of the host, as far as they count on a node. Never raises."""
+"""Converts the kernel log into typed events about GPUs and the host, for the period that counts. Never raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reports of the firmware's (APEI) are about: their severity is logged before the section that says it."""
+"""The subjects of firmware reports (APEI): their severity is logged before the section that names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A line of the kernel log: its parts, and the first form of the catalogue that it fits."""
+"""Splits a line of the kernel log, and finds the first form of the catalogue that matches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel log as people save it: dmesg with and without times, journalctl -k, /dev/kmsg, syslog."""
+"""Parses saved kernel logs: dmesg with and without times, journalctl -k, /dev/kmsg, syslog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log's lines as grep finds them, behind a file's name or a line's number; and as busybox and OpenWrt write them."""
+"""Removes prefixes from a log's lines: grep's file names and line numbers, and those of busybox and OpenWrt."""
 
 from __future__ import annotations
 

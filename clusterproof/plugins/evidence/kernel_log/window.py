@@ -1,4 +1,4 @@
-"""How far back the kernel log counts: `--since`."""
+"""How far back the kernel log is evaluated: `--since`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPAN = Pattern(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])", re.ASCII)
 
 @record
 class Window:
-    """What counts: the last `last_s` seconds, or all from `moment` on (seconds since 1970); else all of this boot."""
+    """The period that counts: the last `last_s` seconds, or from `moment` on (seconds since 1970); else this boot."""
 
     last_s: float | None = None
     moment: float | None = None

@@ -1,4 +1,4 @@
-"""What every check over the kernel log says alike: which lines hold, how often and when; and that some are lost."""
+"""What the checks of the kernel log have in common: which lines still hold, how often and when, and lost lines."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ DAY_S = 86_400
 MAX_NAMED = 6  # things of one kind in a message; the others are counted
 
 
-class Logged(Protocol):
-    """An event: when it was logged, and how many lines it stands for."""
+class LoggedEvent(Protocol):
+    """An event with its time, and the number of lines that it stands for."""
 
     @property
     def time(self) -> float | None:
@@ -36,7 +36,7 @@ class Logged(Protocol):
         """How many lines of the log."""
 
 
-E = TypeVar("E", bound=Logged)
+E = TypeVar("E", bound=LoggedEvent)
 
 
 @record
@@ -54,8 +54,8 @@ class NamedGpu:
 
 
 @record
-class Said:
-    """What lines of one form say of a device; `words` with how often and when."""
+class LineFinding:
+    """The finding of lines of one form about a device; `words` with how often and when."""
 
     device: str
     form: LogForm
@@ -95,7 +95,7 @@ def require_whole_log(node: Node, of: str = "") -> None:
         incomplete(f"{RECORDS_LOST}, and no journal has it; expected all that was logged {due}", cause=RECORDS_LOST)
 
 
-def said(node: Node, check: str) -> tuple[tuple[Said, ...], list[Incomplete | NotApplicable]]:
+def said(node: Node, check: str) -> tuple[tuple[LineFinding, ...], list[Incomplete | NotApplicable]]:
     """What the log shows of what a check evaluates, of each form and device; and why some could not be evaluated.
 
     Lines that hold only when they are often are counted by the day, for which the uptime must be known. Raises
@@ -114,7 +114,7 @@ def said(node: Node, check: str) -> tuple[tuple[Said, ...], list[Incomplete | No
     held = conditions(node.kernel_events, check, too_many)
     gpus = gpus_by_address(node) if any(condition.form.scope in ON_THE_BUS for condition in held) else {}
     every = (
-        Said(
+        LineFinding(
             gpus[condition.device].words if condition.device in gpus else condition.device,
             condition.form,
             in_list(in_words(condition.events, lambda event: event.words, node)),
@@ -173,12 +173,12 @@ def mounted(node: Node) -> set[str]:
     return {reading["source"].removeprefix("/dev/") for reading in every if reading}
 
 
-def total(events: Iterable[Logged]) -> int:
+def total(events: Iterable[LoggedEvent]) -> int:
     """How many lines of the log the events stand for."""
     return sum(event.lines for event in events)
 
 
-def how_often(events: Iterable[Logged], node: Node) -> str:
+def how_often(events: Iterable[LoggedEvent], node: Node) -> str:
     """`3 times, last at 2026-03-01 08:00:00 UTC`; `at …` where it was once."""
     events = tuple(events)
     count = total(events)

@@ -1,4 +1,4 @@
-"""Evaluates the Xids and SXids of a kernel log by the catalogue; a check turns the findings into a verdict."""
+"""Evaluates the Xids and SXids of a kernel log by the catalogue, for checks to turn into verdicts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _Line = TypeVar("_Line", XidEvent, SXidEvent)
 
 @record
 class XidFinding:
-    """All lines of one code on one GPU or NVSwitch, evaluated.
+    """The evaluation of all lines of one code on one GPU or NVSwitch.
 
     Where some were cleared and some came after, the finding is of those after. `cleared_by` is empty unless
     all were cleared, and then the severity is none. `count` is of lines, `occurrences` of bursts of them.

@@ -1,4 +1,4 @@
-"""How the lines of one Xid on one GPU are evaluated: how often it happened, and the rules that the catalogue names."""
+"""Rules for the lines of one Xid on one GPU: how often it happened, and the rules named in the catalogue."""
 
 from __future__ import annotations
 

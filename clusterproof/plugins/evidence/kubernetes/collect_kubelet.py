@@ -1,4 +1,4 @@
-"""How the kubelet gives processors and memory to containers: its flags, its files, and the state that it keeps."""
+"""How the kubelet assigns CPUs and memory to containers: its flags, configuration files, and state files."""
 
 from __future__ import annotations
 

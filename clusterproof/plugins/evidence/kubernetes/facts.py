@@ -1,4 +1,4 @@
-"""A node as Kubernetes has it, how its kubelet gives processors and memory to containers, Kueue's flavors: typed."""
+"""Typed facts: a node in Kubernetes, its kubelet's CPU and memory policies, and Kueue's flavors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Taint(Reported):
 
 @record
 class Resources(Reported):
-    """How much of each resource a node has or gives; a resource that it does not name is 0."""
+    """The amount of each resource that a node has or offers; a missing one is 0."""
 
     def of(self, name: str) -> int:
         """Devices or bytes, by the suite's name of a resource (`gpu`, `efa`, `hugepages_2mi`). Raises Incomplete."""
@@ -87,7 +87,7 @@ def _taints(data: object) -> tuple[Taint, ...]:
 
 @record
 class KubernetesNode(Reported):
-    """One node as the API server has it; `labels` are those that somebody reads, by the suite's own names."""
+    """A node from the API server; `labels` are those in use, under the suite's own names."""
 
     asked_at: float  # seconds since 1970
 
@@ -170,7 +170,7 @@ def asked_at(record: Mapping[str, Any], where: str) -> float:
 
 @record
 class UnlabelledLevel(Reported):
-    """A level of a topology whose label some nodes of a flavor lack; `nodes` are the first of them."""
+    """A topology level whose label is missing on some of a flavor's nodes; `nodes` are the first of these."""
 
     level = Field(text)
     nodes = Field(texts)
@@ -183,7 +183,7 @@ def _levels(data: object) -> tuple[UnlabelledLevel, ...]:
 
 @record
 class Flavor(Reported):
-    """A flavor: the labels that its nodes have, how many such there are, and its topology (empty: none)."""
+    """A Kueue ResourceFlavor: its node labels, its number of nodes, and its topology (empty: none)."""
 
     name = Field(text)
     labels = Field(text)
@@ -195,7 +195,7 @@ class Flavor(Reported):
 
 @record
 class Kubelet(Reported):
-    """The policies of a kubelet: what is configured, and of some what is in force by the state that it keeps."""
+    """A kubelet's policies: as configured, and for some as in force according to its state files."""
 
     configured = Field(table)
     changed = Field(texts)  # files that are newer than the process, which has not read them so

@@ -1,4 +1,4 @@
-"""What Kubernetes reports about a node, for whoever holds its cluster: its pods, its devices, where it stands."""
+"""What Kubernetes reports about a node, for the cluster's operator: pods, devices, location."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @record
 class NodeOfCluster:
-    """A node, and the cluster whose control plane reports on it."""
+    """A node together with its cluster."""
 
     node: Node
     cluster: ClusterFacts

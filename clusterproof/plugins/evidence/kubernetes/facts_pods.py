@@ -1,4 +1,4 @@
-"""Pods, devices and volume claims as Kubernetes has them, typed."""
+"""Typed facts on pods, devices and volume claims in Kubernetes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _containers(data: object) -> tuple[WaitingContainer, ...]:
 
 @record
 class KubernetesPod(Reported):
-    """One pod that has not ended, on a node that is validated or waiting for a node with accelerators."""
+    """A pod that has not ended, on a checked node or waiting for a node with accelerators."""
 
     asked_at: float  # seconds since 1970
 
@@ -99,7 +99,7 @@ class KubernetesPod(Reported):
 
 @record
 class ResourceSlice(Reported):
-    """Devices that a driver of DRA offers on a node; `kinds` counts them by the attribute `type`, where it has one."""
+    """Devices that a DRA driver offers on a node; `kinds` counts them by the attribute `type`, if any."""
 
     driver = Field(text)
     node = Field(text)
@@ -111,7 +111,7 @@ class ResourceSlice(Reported):
 
 @record
 class StorageClass(Reported):
-    """A storage class: who makes its volumes, and whether only once a pod that wants one has a node."""
+    """A storage class: its provisioner, and whether volumes are only created once a pod is scheduled."""
 
     name = Field(text)
     provisioner = Field(text)
@@ -120,7 +120,7 @@ class StorageClass(Reported):
 
 @record
 class VolumeClaim(Reported):
-    """A claim: of which class (empty: of none), its volume (empty: it has none), and that volume's CSI driver."""
+    """A claim: its class (empty: none), its volume (empty: none), and that volume's CSI driver."""
 
     namespace = Field(text)
     claim = Field(text, "name")
@@ -139,7 +139,7 @@ class VolumeClaim(Reported):
 
 @record
 class DriversOfNode(Reported):
-    """The CSI drivers that have registered with a node's kubelet."""
+    """The CSI drivers that are registered with a node's kubelet."""
 
     name = Field(text)
     drivers = Field(texts)
@@ -147,7 +147,7 @@ class DriversOfNode(Reported):
 
 @record
 class KubernetesStorage:
-    """What serves the claims of a cluster: `claims` by namespace and name, `drivers` by node, `classes` by name."""
+    """Storage for a cluster's claims: `claims` by namespace and name, `drivers` by node, `classes` by name."""
 
     claims: Mapping[str, VolumeClaim]
     drivers: Mapping[str, frozenset[str]]

@@ -1,4 +1,4 @@
-"""The nodes that are validated, each as Kubernetes has it and as it reports itself."""
+"""The checked nodes, each with its state in Kubernetes and its own evidence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.node import Node
 
 @record
 class MemberNode:
-    """A node that is validated; `others` are those of its group, as Kubernetes has them."""
+    """A checked node; `others` are those of its group, from Kubernetes."""
 
     node: Node
     known: KubernetesNode | None

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from clusterproof.plugins.agent.reading import Absent, Node
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Any
 
 FOLDER = "/sys/class/infiniband"
 BETWEEN_LOOKS_S = 0.4
@@ -25,22 +30,33 @@ def read(node: Node) -> object:
     devices = [name for name in node.names(FOLDER) if _is_efa(node, name)]
     if not devices:
         raise Absent(f"no EFA device in {FOLDER}")
-    first, began = _look(node, devices), time.monotonic()
+    return twice(node, "devices", devices, lambda name: _counters(node, f"{FOLDER}/{name}"))
+
+
+def twice(node: Node, key: str, names: list[str], look: Callable[[str], dict[str, object]]) -> dict[str, object]:
+    """Under `key` the counters of each at both looks, and the `seconds` between.
+
+    Where one hangs, the first look is what is known of those behind it, and the only one where it hangs at that.
+    """
+
+    def at_first(name: str) -> dict[str, Any]:
+        return {"name": name, "counters": {counter: [value] for counter, value in look(name).items()}}
+
+    def at_both(name: str) -> dict[str, Any]:
+        first, second = rows[name]["counters"], look(name)
+        pairs = {counter: [*first.get(counter, [None]), second.get(counter)] for counter in {**first, **second}}
+        return {"name": name, "counters": pairs}
+
+    rows = {row["name"]: row for row in node.each(key, names, at_first)[key]}
+    began = time.monotonic()
     time.sleep(BETWEEN_LOOKS_S)
-    second, seconds = _look(node, devices), time.monotonic() - began
-    return {
-        "seconds": round(seconds, 3),
-        "devices": [{"name": name, "counters": _pairs(first[name], second[name])} for name in devices],
-    }
+    values = node.each(key, rows, at_both, {"seconds": round(time.monotonic() - began, 3)})
+    return {**values, "seconds": round(time.monotonic() - began, 3)}
 
 
 def _is_efa(node: Node, name: str) -> bool:
     vendor, device = (str(node.text(f"{FOLDER}/{name}/device/{word}")) for word in ("vendor", "device"))
     return vendor == "0x1d0f" and device.startswith("0xefa")
-
-
-def _look(node: Node, devices: list[str]) -> dict[str, dict[str, object]]:
-    return {name: _counters(node, f"{FOLDER}/{name}") for name in devices}
 
 
 def _counters(node: Node, device: str) -> dict[str, object]:
@@ -56,7 +72,3 @@ def _number(text: object) -> object:
     if not isinstance(text, str):
         return text
     return int(text) if text.isdecimal() else {"error": "EINVAL", "text": f"no number: {text[:40]!r}"}
-
-
-def _pairs(first: dict[str, object], second: dict[str, object]) -> dict[str, object]:
-    return {name: [first.get(name), second.get(name)] for name in {**first, **second}}

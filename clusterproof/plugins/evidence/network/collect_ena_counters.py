@@ -1,4 +1,4 @@
-"""What ENA's driver counts of packets over the allowances of an EC2 instance, twice: ethtool's ioctl."""
+"""ENA's counters of packets exceeding the allowances of an EC2 instance, read twice: ethtool's ioctl."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import errno
 import fcntl
 import socket
 import struct
-import time
 
 from clusterproof.plugins.agent.reading import Absent, Denied, Node, error
+from clusterproof.plugins.evidence.network.collect_efa_counters import twice
 
 FOLDER = "/sys/class/net"
 DRIVER = "ena"
-BETWEEN_LOOKS_S = 0.4
 ALLOWANCES = (
     "bw_in_allowance_exceeded",
     "bw_out_allowance_exceeded",
@@ -36,13 +35,7 @@ def read(node: Node) -> object:
         raise Absent(f"no interface of ENA in {FOLDER}")
     if node.root and node.linked("/proc/1/ns/net") != Node().linked("/proc/self/ns/net"):
         raise Denied("this process is not in the node's network namespace")
-    first, began = _look(node, names), time.monotonic()
-    time.sleep(BETWEEN_LOOKS_S)
-    second, seconds = _look(node, names), time.monotonic() - began
-    return {
-        "seconds": round(seconds, 3),
-        "interfaces": [{"name": name, "counters": _pairs(first[name], second[name])} for name in first],
-    }
+    return twice(node, "interfaces", names, lambda name: _allowances(node, name))
 
 
 def statistics(interface: str) -> dict[str, int]:
@@ -73,10 +66,6 @@ def _text(word: bytes) -> str:
     return word.partition(b"\0")[0].decode("ascii", "replace")
 
 
-def _look(node: Node, names: list[str]) -> dict[str, dict[str, object]]:
-    return {name: _allowances(node, name) for name in names}
-
-
 def _allowances(node: Node, name: str) -> dict[str, object]:
     """The counters that this driver has, or an error in the place of each."""
     node.at(f"ethtool -S {name}")
@@ -85,7 +74,3 @@ def _allowances(node: Node, name: str) -> dict[str, object]:
     except OSError as problem:
         return dict.fromkeys(ALLOWANCES, error(OSError(problem.errno, "", f"ethtool -S {name}")))
     return {counter: counters[counter] for counter in ALLOWANCES if counter in counters}
-
-
-def _pairs(first: dict[str, object], second: dict[str, object]) -> dict[str, object]:
-    return {name: [first.get(name), second.get(name)] for name in {**first, **second}}

@@ -1,4 +1,4 @@
-"""The network as it is sampled while a job runs: bytes and errors, and links that are not as they were."""
+"""Samples the network while a job runs: bytes and errors, and changed links."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORDS_BYTES = 4  # InfiniBand counts words
 
 
 class Sampler:
-    """The interfaces and RDMA devices that the node has when it begins."""
+    """Samples the interfaces and RDMA devices that the node has at the start."""
 
     def __init__(self, node: Node) -> None:
         names = [name for name in node.names(NET) if node.exists(f"{NET}/{name}/device")]

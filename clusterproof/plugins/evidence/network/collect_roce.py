@@ -1,4 +1,4 @@
-"""How RoCE is set on the ports of network cards: GIDs, ECN, traffic class, PFC, and which priority a DSCP has.
+"""RoCE settings of network ports: GIDs, ECN, traffic class, PFC, and the priority of a DSCP.
 
 From /sys/class/infiniband and net; the last two from the kernel, as mlnx_qos and dcb ask it by netlink.
 """

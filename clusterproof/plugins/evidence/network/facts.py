@@ -9,6 +9,7 @@ from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
+    NEVER_READ,
     Field,
     Reported,
     every,
@@ -183,7 +184,7 @@ class RdmaDevice(Reported):
 
 @record
 class Interface(Reported):
-    """A network interface that has a device of its own; a virtual one has none."""
+    """A network interface with a device of its own, unlike virtual ones."""
 
     name = Field(text)
     driver = Field(text)
@@ -211,7 +212,7 @@ class Interface(Reported):
 
 @record
 class Counters(Reported):
-    """A device's or an interface's counters at two looks, by name; those that its driver has."""
+    """A device's or an interface's counters at two times, by name, as far as its driver has them."""
 
     name = Field(text)
     counters = Field(table)
@@ -220,26 +221,27 @@ class Counters(Reported):
         """How far a counter went between the looks; None where the driver lacks it. Raises Incomplete."""
         if counter not in self.counters:
             return None
-        first, second = self._looks(counter)
-        return second - first
+        first, *rest = (read(value, whole, counter) for value in self._looks(counter))
+        if not rest:
+            why = self.data.get(NEVER_READ, "")
+            raise Incomplete(f"{counter} was read only once ({str(why)[:300]})", cause="counters were read only once")
+        if rest[0] < first:
+            raise Incomplete(f"{counter} went backwards, from {first} to {rest[0]}: it was reset meanwhile")
+        return rest[0] - first
 
     def total(self, counter: str) -> int:
-        """Where a counter stands at the second look. Raises Incomplete."""
-        return self._looks(counter)[1]
+        """Where a counter stands at the last look. Raises Incomplete."""
+        return read(self._looks(counter)[-1], whole, counter)
 
-    def _looks(self, counter: str) -> tuple[int, int]:
-        earlier, later = read(self.counters.get(counter), _two, counter)
-        first, second = read(earlier, whole, counter), read(later, whole, counter)
-        if second < first:
-            raise Incomplete(f"{counter} went backwards, from {first} to {second}: it was reset meanwhile")
-        return first, second
+    def _looks(self, counter: str) -> list[object]:
+        return read(self.counters.get(counter), _one_or_two, counter)
 
 
-def _two(data: object) -> list[object]:
-    two = values(data)
-    if len(two) != 2:
+def _one_or_two(data: object) -> list[object]:
+    looks = values(data)
+    if len(looks) not in (1, 2):
         raise TypeError
-    return two
+    return looks
 
 
 @record
@@ -252,7 +254,7 @@ class HostsEntry(Reported):
 
 @record
 class Nameserver(Reported):
-    """A server that the node asks for names."""
+    """A name server of the node."""
 
     address = Field(text)
     answers = Field(flag)
@@ -260,7 +262,7 @@ class Nameserver(Reported):
 
 @record
 class InterfaceAddress(Reported):
-    """What an interface is reached by; `mac` and `ipv4` are empty where it has none."""
+    """The addresses of an interface; `mac` and `ipv4` are empty if it has none."""
 
     name = Field(text)
     driver = Field(text)
@@ -280,7 +282,7 @@ class InterfaceAddress(Reported):
 
 @record
 class Naming(Reported):
-    """A node's own name and addresses; `duplicates` are IPv6 addresses that another host was found to have."""
+    """A node's own name and addresses; `duplicates` are IPv6 addresses that another host has too."""
 
     hostname = Field(text)
     hosts = Field(every(HostsEntry))

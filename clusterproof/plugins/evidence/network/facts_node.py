@@ -1,4 +1,4 @@
-"""A node's RDMA devices, RoCE ports and interfaces, and what network software finds on it."""
+"""A node's RDMA devices, RoCE ports and interfaces, and the state of its network software."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import groupby
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
@@ -206,11 +207,12 @@ def _between(counters: CollectorData, what: str) -> float:
 
 
 ROCE_V2 = "RoCE v2"
+_TRAFFIC_CLASS = Pattern(r"[0-9]{1,3}$")
 
 
 @record
 class Gid(Reported):
-    """An entry of a port's table of GIDs that is in use."""
+    """A used entry of a port's GID table."""
 
     index = Field(whole)
     type = Field(text)  # IB/RoCE v1, or RoCE v2
@@ -245,6 +247,17 @@ class RocePort(Reported):
         routed = [gid for gid in self.gids if gid.type == ROCE_V2 and gid.kind != "link"]
         best = sorted(routed, key=lambda gid: (gid.kind != "ipv4", gid.index))
         return str(best[0].index) if best else "none"
+
+    @property
+    def priority(self) -> int | None:
+        """That of all its RoCE packets, by the traffic class that it gives them: 106, or `Global tclass=106`.
+
+        None where programs or VLAN tags choose it, or the driver does not show it. Raises Incomplete.
+        """
+        given = _TRAFFIC_CLASS.search(self.traffic_class)
+        dscp = int(given[0]) >> 2 if given else 0
+        priority = (self.dscp or "")[dscp : dscp + 1]
+        return int(priority) if dscp and priority.isdecimal() else None
 
     @property
     def trust(self) -> str:

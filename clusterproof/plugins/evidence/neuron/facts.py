@@ -1,4 +1,4 @@
-"""Neuron devices: as the driver reports them, as neuron-ls lists them, and what a node has and the kernel logged."""
+"""Neuron devices from the driver and neuron-ls, and their errors in the kernel log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clusterproof.plugins.evidence.fact import (
     collected_as,
     collected_by,
 )
-from clusterproof.plugins.evidence.field import Field, Reported, read, text, values, whole
+from clusterproof.plugins.evidence.field import Field, Reported, read, text, value_of, values, whole
 from clusterproof.plugins.evidence.host.facts import (
     Command,
 )
@@ -53,9 +53,7 @@ class NeuronDevice(Reported):
     @property
     def connected(self) -> tuple[int, ...]:
         """The devices that it is linked with. Raises Incomplete."""
-        return tuple(
-            read(number, whole, "connected") for number in read(self.data.get("connected"), values, "connected")
-        )
+        return tuple(read(number, whole, "connected") for number in value_of(self.data, "connected", values))
 
 
 @record

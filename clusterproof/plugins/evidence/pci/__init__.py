@@ -1,1 +1,1 @@
-"""The PCI bus, whatever drivers think of what is on it."""
+"""The PCI bus, independent of drivers."""

@@ -1,4 +1,4 @@
-"""GPUs, network adapters and NVMe controllers on the PCI bus, whatever drivers think of them: /sys/bus/pci/devices."""
+"""GPUs, network adapters and NVMe controllers on the PCI bus, independent of drivers: /sys/bus/pci/devices."""
 
 from __future__ import annotations
 

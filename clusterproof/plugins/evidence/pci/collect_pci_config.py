@@ -1,4 +1,4 @@
-"""How PCIe is set on the way from GPUs to network devices: configuration space, and the IOMMU's mode."""
+"""PCIe settings between GPUs and network devices: configuration space, and the IOMMU's mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices on the PCI bus as sysfs reports them, and how far apart they are in the words of nvidia-smi topo."""
+"""PCI devices from sysfs, and the distance between them in terms of nvidia-smi topo."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PciErrors(Reported):
 
 @record
 class PciDevice(Reported):
-    """One PCI device of those that matter here, or the upper port of a switch above them."""
+    """A PCI device of a relevant kind, or the upstream port of a switch above one."""
 
     address = Field(text)
     vendor = Field(text)
@@ -163,7 +163,7 @@ def _link(lanes: int | None, speed: str) -> PciLink | None:
 
 @record
 class Location:
-    """Where a device is: its host bridge and the bridges above it, and its NUMA node, -1 where that is unknown."""
+    """A device's host bridge, the bridges above it, and its NUMA node (-1: unknown)."""
 
     address: str
     within: frozenset[str]
@@ -172,7 +172,7 @@ class Location:
 
 @record
 class Paths(Reported):
-    """What one GPU has between itself and other devices: one of NEAREST_FIRST, by their names."""
+    """The distance between one GPU and other devices, by name: one of NEAREST_FIRST."""
 
     gpus = Field(table)
     nics = Field(table)
@@ -190,7 +190,7 @@ class Paths(Reported):
 
 @record
 class PciSwitch:
-    """A switch: the port that connects it upwards, and the addresses of the GPUs and network devices below it."""
+    """A switch: its upstream port, and the addresses of GPUs and network devices below it."""
 
     port: PciDevice
     gpus: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""How PCIe is set on the way from GPUs to network devices."""
+"""PCIe settings between GPUs and network devices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHARED_SWITCH = 3  # of two paths at least: the host bridge, a root port, and th
 
 @record
 class PciSettings(Reported):
-    """What configuration space has of a function; None where it has no such register."""
+    """A function's values in configuration space; None if it has no such register."""
 
     max_payload = Field(optional(whole))  # bytes
     max_read_request = Field(optional(whole))  # bytes
@@ -58,7 +58,7 @@ class PciFunction(Reported):
 
 @record
 class PciPaths(Reported):
-    """How PCIe is set on the way from GPUs to network devices."""
+    """PCIe settings between GPUs and network devices."""
 
     machine = Field(text)  # its architecture: x86_64
     is_virtual = Field(flag)  # whether it is a virtual machine of x86, whose bridges are emulated

@@ -1,1 +1,1 @@
-"""What a node's hardware does under load: copies, products, messages, files."""
+"""The performance of a node's hardware under load: copies, products, messages, files."""

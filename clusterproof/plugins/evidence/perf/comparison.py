@@ -1,4 +1,4 @@
-"""What GPUs are compared with that copy or multiply: those of their model, on the node and on the nodes of its group.
+"""References for GPU copies and products: GPUs of the same model on the node and in its group.
 
 Between GPUs also those as near to the others. What is slower than all that it may not be compared with is incomplete.
 """

@@ -1,4 +1,4 @@
-"""What programs measured on a node, of fio and fi_pingpong in numbers; how they ended; how far they stay behind."""
+"""Results of programs that measured a node, such as fio and fi_pingpong, and shortfalls against a reference."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def printed(data: object) -> str:
 
 
 @record
-class Ran(Reported):
-    """One run; `exit` is None where it was ended."""
+class ProgramRun(Reported):
+    """One run of a program; `exit` is None where it was killed."""
 
     command = Field(text)
     exit = Field(optional(whole))
@@ -81,7 +81,7 @@ DIRECTIONS = ("write", "read")
 
 @record
 class FsBandwidth(Reported):
-    """One run in one folder."""
+    """One run of fio in one folder."""
 
     folder = Field(text)
 
@@ -107,8 +107,8 @@ _ROW = re.compile(
 
 
 @record
-class Exchange(Reported):
-    """One domain's; `exit` is the client's, None where it was ended or there was no server."""
+class PingpongRun(Reported):
+    """One fi_pingpong in one domain; `exit` is the client's, None where it was killed or had no server."""
 
     domain = Field(text)
     exit = Field(optional(whole))
@@ -131,9 +131,9 @@ class Exchange(Reported):
 
 @record
 class Loopback(Reported):
-    """The exchanges of a node."""
+    """The fi_pingpong exchanges of a node with itself."""
 
-    exchanges = Field(every(Exchange), "domains", where="efa_loopback: domains")  # domain by domain
+    exchanges = Field(every(PingpongRun), "domains", where="efa_loopback: domains")  # domain by domain
 
 
 def is_of_comparison(cause: str, message: str) -> bool:
@@ -147,7 +147,7 @@ def is_of_comparison(cause: str, message: str) -> bool:
 
 @record
 class Shortfall:
-    """One value below its reference."""
+    """One value that is below its reference."""
 
     name: str  # "GPU 3, host to GPU"
     value: float

@@ -1,4 +1,4 @@
-"""The logs of `dcgmi diag`, nccl-tests and nccom-test, and what NCCL says in any log of its network, typed."""
+"""Typed logs of `dcgmi diag`, nccl-tests and nccom-test, and NCCL's own messages about its network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from clusterproof.plugins.evidence.field import (
 
 @record
 class Measured(Reported):
-    """One half of a row, out of place or in place; None where nccl-tests says N/A or has no such column."""
+    """One half of a row, out of place or in place; None where nccl-tests prints N/A or lacks the column."""
 
     time_us = Field(optional(number))
     algbw_gb_per_s = Field(optional(number))  # 10^9 bytes
@@ -43,7 +43,7 @@ class Measured(Reported):
 
 @record
 class Row(Reported):
-    """One size."""
+    """One row of nccl-tests: one message size."""
 
     size_bytes = Field(whole)
     count = Field(whole)
@@ -71,7 +71,7 @@ class Row(Reported):
 
 @record
 class Network(Reported):
-    """What NCCL's own lines say. Names with the number of lines that have them."""
+    """NCCL's own messages: names with the number of lines that contain them."""
 
     info_lines = Field(whole)
     warnings = Field(texts)
@@ -95,7 +95,7 @@ class Network(Reported):
 
 @record
 class NcclLog(Reported):
-    """One log. Where nccl-tests did not write it, only `network` is known."""
+    """One log. If nccl-tests did not write it, only `network` is known."""
 
     version = Field(text)
     collective = Field(text)
@@ -118,14 +118,14 @@ class NcclLog(Reported):
 
 @record
 class NcclTests(Reported):
-    """Every captured log of NCCL."""
+    """All captured logs of NCCL."""
 
     logs = Field(every(NcclLog), where="nccl_tests: logs")  # in the order of their files
 
 
 @record
 class NccomRow(Reported):
-    """One size; bandwidths in 10^9 bytes a second, whatever the version of nccom-test means by GB/s."""
+    """One size; bandwidths in 10^9 bytes a second, whatever GB/s means in that version of nccom-test."""
 
     size_bytes = Field(whole)
     count = Field(optional(whole))
@@ -151,7 +151,7 @@ class NccomLog(Reported):
 
 @record
 class Nccom(Reported):
-    """Every captured log of nccom-test."""
+    """All captured logs of nccom-test."""
 
     logs = Field(every(NccomLog), where="nccom: logs")  # in the order of their files
 
@@ -161,7 +161,7 @@ _XID = re.compile(r"\s*Detected XID (\d{1,6}) for GPU \d", re.IGNORECASE)  # DCG
 
 @record
 class Message(Reported):
-    """What DCGM says of a result; `severity` is its number, None where the form of output has none."""
+    """A message of DCGM on a result; `severity` is its number, None if the output has none."""
 
     text = Field(text)
     severity = Field(optional(whole))
@@ -169,7 +169,7 @@ class Message(Reported):
 
 @record
 class Result(Reported):
-    """One result of a test; `gpu` is empty where it is of all GPUs. `status`: pass fail warn skip `not run` unknown."""
+    """One result of a test; `gpu` is empty if it is about all GPUs. `status`: pass fail warn skip `not run` unknown."""
 
     gpu = Field(text)
     status = Field(text)
@@ -194,7 +194,7 @@ class Result(Reported):
 
 @record
 class DiagTest(Reported):
-    """One test of a run, with the results of all GPUs."""
+    """One test of a run with the results of all GPUs."""
 
     name = Field(text)
     results = Field(every(Result), where="dcgm_diag: results")  # one for each GPU, or one for all, or both
@@ -208,7 +208,7 @@ class DiagTest(Reported):
 
 @record
 class DiagLog(Reported):
-    """One run of `dcgmi diag`; `exit` is None where nobody wrote it down, `is_complete` whether its end was reached."""
+    """One run of `dcgmi diag`; `exit` is None if unknown, `is_complete` whether it reached its end."""
 
     version = Field(text)
     exit = Field(optional(whole))
@@ -220,6 +220,6 @@ class DiagLog(Reported):
 
 @record
 class DcgmDiag(Reported):
-    """Every captured run of `dcgmi diag`."""
+    """All captured runs of `dcgmi diag`."""
 
     logs = Field(every(DiagLog), where="dcgm_diag: logs")  # in the order of their files

@@ -1,4 +1,4 @@
-"""What a node reports about its load, and with its pairs. Logs that people collected are read by the same rules.
+"""A node's load and pair measurements. Logs that people collected are evaluated by the same rules.
 
 The classes of what was measured are loaded when there is something for them to read: in a prolog there is not.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.exact.facts_step import ExactStep
     from clusterproof.plugins.evidence.node import Node
     from clusterproof.plugins.evidence.pairs import PairsOfNode
-    from clusterproof.plugins.evidence.perf.facts import FsBandwidth, Loopback, Ran
+    from clusterproof.plugins.evidence.perf.facts import FsBandwidth, Loopback, ProgramRun
     from clusterproof.plugins.evidence.perf.facts_logs import DcgmDiag, NcclLog, NcclTests, Nccom
     from clusterproof.plugins.evidence.perf.gpu_speed import GpuBandwidth, GpuGemm
     from clusterproof.plugins.evidence.perf.stress import StressNg
@@ -39,13 +39,13 @@ def collected_under_load(collector: str, uncaptured: str = "") -> Callable[[Call
 @collected_under_load("dcgm_diag", "no log of dcgmi diag was captured, and no diagnostic run (-m perf does)")
 def dcgm_diag(node: Node, measured: CollectorData) -> DcgmDiag:
     """Every run of `dcgmi diag`: those of a capture, or the one under load. Raises Incomplete."""
-    from clusterproof.plugins.evidence.perf.facts import Ran
+    from clusterproof.plugins.evidence.perf.facts import ProgramRun
     from clusterproof.plugins.evidence.perf.facts_logs import DcgmDiag
 
     if "logs" in measured.value:
         return DcgmDiag(measured.value)
     require_hardware(node, measured, "gpus")
-    ran = Ran(measured.value)
+    ran = ProgramRun(measured.value)
     from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi  # only where there is something for it to read
 
     if not dcgmi.is_json(ran.output):
@@ -56,14 +56,14 @@ def dcgm_diag(node: Node, measured: CollectorData) -> DcgmDiag:
 @collected_under_load("nccom", "no log of nccom-test was captured, and none was run (-m perf does)")
 def nccom(node: Node, measured: CollectorData) -> Nccom:
     """Every run of nccom-test: those of a capture, or the one under load. Raises NotApplicable."""
-    from clusterproof.plugins.evidence.perf.facts import Ran
+    from clusterproof.plugins.evidence.perf.facts import ProgramRun
     from clusterproof.plugins.evidence.perf.facts_logs import Nccom
 
     if "logs" in measured.value:
         return Nccom(measured.value)
     if "none" in measured.value and not node.neuron_devices_due:
         raise NotApplicable("no Neuron device on this node")
-    ran = Ran(measured.value)
+    ran = ProgramRun(measured.value)
     from clusterproof.plugins.evidence.perf import parse_nccom as form
 
     return Nccom(understood(ran, form.read_table, ran.as_saved)["nccom"])
@@ -72,11 +72,11 @@ def nccom(node: Node, measured: CollectorData) -> Nccom:
 @collected_under_load("node_busbw")
 def node_busbw(node: Node, measured: CollectorData) -> NcclLog:
     """The all-reduce over this node's own GPUs. Raises NotApplicable where it has but one."""
-    from clusterproof.plugins.evidence.perf.facts import Ran
+    from clusterproof.plugins.evidence.perf.facts import ProgramRun
     from clusterproof.plugins.evidence.perf.facts_logs import NcclLog
 
     require_hardware(node, measured, "gpus", least=2)
-    ran = Ran(measured.value)
+    ran = ProgramRun(measured.value)
     from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 
     collector = understood(ran, nccl_tests.read, ran.as_saved)["nccl_tests"]
@@ -200,7 +200,7 @@ def is_due(node: Node, what: str, least: int) -> bool:
     return _expected(node, what) >= least
 
 
-def understood(ran: Ran, read: Callable[[str], Mapping[str, Any]], text: str) -> Mapping[str, Any]:
+def understood(ran: ProgramRun, read: Callable[[str], Mapping[str, Any]], text: str) -> Mapping[str, Any]:
     """What the reader of captured logs makes of a run. Raises Incomplete."""
     from clusterproof.plugins.evidence.parsing import CaptureError
 

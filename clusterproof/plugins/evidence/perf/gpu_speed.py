@@ -1,4 +1,4 @@
-"""How fast GPUs copy and compute, read out of what nvbandwidth and PyTorch print."""
+"""GPU copy and compute speed, parsed from the output of nvbandwidth and PyTorch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from clusterproof.plugins.evidence.field import (
     values,
     whole,
 )
-from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.facts import ProgramRun
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
@@ -157,11 +157,11 @@ def _leads_to(links: Mapping[str, int], others: int) -> bool:
 
 @record
 class GpuBandwidth(Reported):
-    """Copies of every GPU; `by` is the program that made them: each has its own way."""
+    """The copies of every GPU; `by` is the program that made them: each has its own method."""
 
     by = Field(text)
     given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
-    runs = Field(every(Ran), where="gpu_bandwidth: runs")
+    runs = Field(every(ProgramRun), where="gpu_bandwidth: runs")
 
     @property
     def speeds(self) -> Mapping[str, Speeds]:
@@ -180,14 +180,14 @@ class GpuBandwidth(Reported):
 
 @record
 class GpuGemm(Reported):
-    """Matrix products of every GPU, all at once."""
+    """Matrix products of all GPUs at once."""
 
     given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
 
     @property
     def speeds(self) -> Mapping[str, Speeds]:
         """TFLOP/s by what was multiplied and by GPU, the median of all rounds. Raises Incomplete."""
-        report = document(Ran(self.data))
+        report = document(ProgramRun(self.data))
         kind = read(report.get("type"), text, "gpu_gemm: type").removeprefix("torch.")
         size = read(report.get("size"), number, "gpu_gemm: size")
         gpus = at_least_one(read(report.get("tflops"), values, "gpu_gemm: tflops"), "GPU")
@@ -195,7 +195,7 @@ class GpuGemm(Reported):
         return {f"{kind} products of {size:.0f} × {size:.0f}": by_gpu}
 
 
-def document(ran: Ran) -> Mapping[str, Any]:
+def document(ran: ProgramRun) -> Mapping[str, Any]:
     """The JSON object that ours in PyTorch prints. Raises Incomplete."""
     lines = [line for line in ran.output.splitlines() if line.startswith("{")]
     try:
@@ -209,13 +209,13 @@ def document(ran: Ran) -> Mapping[str, Any]:
     return read(data, table, "what PyTorch measured")
 
 
-def require_end(ran: Ran) -> None:
+def require_end(ran: ProgramRun) -> None:
     """Raise Incomplete where a program that measured did not end well."""
     if ran.exit != 0:
         incomplete(f"{ran.ended}; expected it to end with 0")
 
 
-def _of_torch(ran: Ran) -> Mapping[str, Speeds]:
+def _of_torch(ran: ProgramRun) -> Mapping[str, Speeds]:
     by_direction = read(document(ran).get("gb_per_s"), table, "gpu_bandwidth: gb_per_s")
     speeds: dict[str, Speeds] = {}
     for direction in DIRECTIONS.values():
@@ -234,7 +234,7 @@ def _middle(rounds: object, where: str) -> float:
     return median(speeds)
 
 
-def _of_nvbandwidth(ran: Ran) -> Mapping[str, Speeds]:
+def _of_nvbandwidth(ran: ProgramRun) -> Mapping[str, Speeds]:
     """The matrices of a run: one row of GPUs, or GPUs by GPUs. Raises Incomplete."""
     speeds = {DIRECTIONS[test]: _by_gpu(copies) for test, copies in _matrices(ran.output) if copies}
     is_waived = any(line.startswith("Waived") for line in ran.output.splitlines())

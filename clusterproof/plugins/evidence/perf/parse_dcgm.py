@@ -33,7 +33,7 @@ MARGIN = 2  # blanks behind the text of a cell that is full
 
 @dataclass
 class Table:
-    """What the rows so far contain. A row is a test, a further result of the last test, or a note on it.
+    """The rows parsed so far. A row is a test, a further result of the last test, or a note on it.
 
     Results read `Pass - All`, `Fail - GPU: 3` or, since DCGM 4, `GPU3: Fail`. Notes are wrapped in the middle of words:
     a line of one that does not fill its cell ended with a blank.

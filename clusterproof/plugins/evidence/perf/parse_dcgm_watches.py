@@ -22,7 +22,7 @@ _SYSTEM = re.compile(r"(?:PCIe|NVLINK|PMU|MCU|Memory|SM|InfoROM|Thermal|Power) s
 
 
 class Incidents:
-    """What a report complains of, by the device: `3` is a GPU, `NvSwitch 0` is none."""
+    """The problems in a report, by device: `3` is a GPU, `NvSwitch 0` is not."""
 
     def __init__(self) -> None:
         self.overall = ""

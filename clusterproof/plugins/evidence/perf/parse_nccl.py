@@ -1,4 +1,4 @@
-"""What nccl-tests print (`all_reduce_perf` and its kin), behind the prefixes of mpirun and srun; and NCCL itself."""
+"""Parses nccl-tests (`all_reduce_perf` and others), also with prefixes of mpirun and srun; and NCCL's messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `nccom-test` prints on Trainium and Inferentia, as a table and as its JSON report."""
+"""Parses `nccom-test` of Trainium and Inferentia, as a table and as its JSON report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stress-ng verified on a node, what was wrong, and what the kernel logged meanwhile."""
+"""stress-ng on a node: what it verified, what failed, and the kernel log of that time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.field import Field, number, text, whole
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError
 from clusterproof.plugins.evidence.kernel_log.facts import lines, parse
-from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.facts import ProgramRun
 
 STRESSORS = ("cpu", "vm")
 ENDINGS = {  # what the manual says of its exit status
@@ -27,8 +27,8 @@ _STARVED = re.compile(r"^.{0,200}killed by (?:the )?OOM killer", re.MULTILINE)
 
 
 @record
-class StressNg(Ran):
-    """One run; `memory_mib` is what its workers shared, `budget_s` how long they had."""
+class StressNg(ProgramRun):
+    """One run; `memory_mib` is the memory of its workers, `budget_s` how long they had."""
 
     seconds = Field(number)
     memory_mib = Field(whole)

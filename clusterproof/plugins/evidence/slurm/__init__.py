@@ -1,1 +1,1 @@
-"""Slurm: its nodes and jobs, as its own commands report them."""
+"""Slurm's nodes and jobs, from its own commands."""

@@ -1,4 +1,4 @@
-"""What Slurm says of its nodes, typed."""
+"""Typed facts on Slurm nodes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 
 @record
 class SlurmNode(Reported):
-    """One node as `scontrol show node` or `sinfo` shows it."""
+    """One node from `scontrol show node` or `sinfo`."""
 
     name = Field(text)
     state = Field(text)
@@ -109,7 +109,7 @@ class SlurmNode(Reported):
 
 @record
 class SlurmNodes(Reported):
-    """The nodes that were captured: this one, or the whole cluster."""
+    """The nodes in a capture: one, or the whole cluster."""
 
     @property
     def only(self) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ class Partition(Reported):
 
 @record
 class SlurmCluster(Reported):
-    """A cluster as Slurm's commands show it."""
+    """A cluster according to Slurm's commands."""
 
     config = Field(table)
 
@@ -206,7 +206,7 @@ class SlurmCluster(Reported):
 
 @record
 class SlurmJobs(Reported):
-    """The jobs that have nodes, as `squeue` shows them."""
+    """The jobs that have nodes, according to `squeue`."""
 
     @property
     def job(self) -> str:

@@ -1,4 +1,4 @@
-"""What Slurm says of its nodes: `scontrol show node`, with and without -o, and the tables of `sinfo`.
+"""Parses Slurm's data on nodes: `scontrol show node`, with and without -o, and tables of `sinfo`.
 
 A record begins with NodeName= and has a key that slurm.conf does not have. A row stands below titles of sinfo's. Of the
 outputs of one file the later says a node's state; one that says less counts where its state is worse. Of several files
@@ -40,7 +40,7 @@ FORMS = (
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What one output of Slurm's says of each node, lines on what in it is not understood, and all other lines."""
+    """The nodes in one output of Slurm's, a line for each problem, and all other lines."""
 
     by_node: Mapping[str, list[str]]
     unclear: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What `scontrol show node` prints, with and without -o, also where a terminal or a message has wrapped it."""
+"""Parses `scontrol show node`, with and without -o, even if wrapped by a terminal or a mail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of `sinfo`, as it comes or with -N, -l, -R or columns of one's own."""
+"""Parses tables of `sinfo`: the default, -N, -l, -R, or custom columns."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def nodes_named(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The row of each node, a line on each row that is not understood, and all other lines.
+    """Each node's row, a line for each row that is not understood, and all other lines.
 
     A table that is refused has other lines alone, and says why.
     """

@@ -1,4 +1,4 @@
-"""The collector `slurm`: the cluster as Slurm's own commands show it, on a host that has them."""
+"""The collector `slurm`: the cluster according to Slurm's commands, on a host that has them."""
 
 from __future__ import annotations
 

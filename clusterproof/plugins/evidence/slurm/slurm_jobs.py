@@ -1,4 +1,4 @@
-"""The collector `slurm_jobs`: the jobs that have nodes, and the one in which this is asked."""
+"""The collector `slurm_jobs`: the jobs that have nodes, and the one that this runs in."""
 
 from __future__ import annotations
 

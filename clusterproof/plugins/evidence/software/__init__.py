@@ -1,1 +1,1 @@
-"""What is installed, in which version, and what jobs find in their environment."""
+"""Installed software and versions, and the environment of jobs."""

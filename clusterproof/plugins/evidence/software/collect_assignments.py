@@ -1,4 +1,4 @@
-"""Which variables a text sets, read without running it."""
+"""The variables that a script sets, parsed without running it."""
 
 from __future__ import annotations
 

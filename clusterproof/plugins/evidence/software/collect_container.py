@@ -1,4 +1,4 @@
-"""What a job's programs get where they run, in a container mostly: device files that open, libraries that load.
+"""What a job's programs can use, usually in a container: device files that open, libraries that load.
 
 `{"devices": [{"path": "/dev/nvidia0", "refused": "" | "EPERM", "driver": "nvidia" | ""}], "verbs": ["uverbs0"],
 "gpus_asked": {"SLURM_GPUS_ON_NODE": 8}, "cuda_begins_with": 0, "libraries": {"libcuda.so.1": {"path":

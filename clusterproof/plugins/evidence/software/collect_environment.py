@@ -1,4 +1,4 @@
-"""What jobs find in their environment of NCCL, libfabric and CUDA: the files that set it, read and never run."""
+"""Environment variables of jobs for NCCL, libfabric and CUDA: the files that set them, parsed and never run."""
 
 from __future__ import annotations
 

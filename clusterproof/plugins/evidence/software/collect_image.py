@@ -1,4 +1,4 @@
-"""What a machine image carries: what cloud-init says of itself, what was left behind, what runs containers."""
+"""The contents of a machine image: cloud-init's state, leftovers, and container runtimes."""
 
 from __future__ import annotations
 

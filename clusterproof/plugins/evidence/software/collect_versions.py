@@ -1,4 +1,4 @@
-"""What is installed, and in which version: file names, headers, the package database."""
+"""Installed software and its versions: from file names, headers, and the package database."""
 
 from __future__ import annotations
 

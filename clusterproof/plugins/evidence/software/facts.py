@@ -1,4 +1,4 @@
-"""What is installed on a node, in which version, what its image carries, and what it sets in environments."""
+"""Installed software and versions, image contents, and environment settings of a node."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class File(Reported):
 
 @record
 class Library(File):
-    """A file by the name that the loader looks for."""
+    """A library by its file name, as the loader looks for it."""
 
     bytes = Field(whole)
 
@@ -60,7 +60,7 @@ def _libraries(data: object) -> Mapping[str, tuple[Library, ...]]:
 
 @record
 class Software(Reported):
-    """The components of a node, by name.
+    """The versions of a node's components, by name.
 
     `container` is what kind of container they are of, empty for a host; `toolkits` are the CUDA toolkits in folders of
     their own.
@@ -111,14 +111,14 @@ def _version(data: object) -> str:
 
 @record
 class LeftFile(File):
-    """A file that an image should not carry; of one that this user may not look at, the size cannot be read."""
+    """A file that an image should not contain; its size is unreadable if this user has no access."""
 
     bytes = Field(whole)
 
 
 @record
 class Keys(Reported):
-    """The keys that may log in to an account; those that may only run a command are of no use to a person."""
+    """The keys that can log in to an account; those restricted to a command do not count."""
 
     keys = Field(whole)
     commands = Field(whole)
@@ -126,14 +126,14 @@ class Keys(Reported):
 
 @record
 class OwnFile(File):
-    """A file that must be each machine's own, and when it was written, in seconds since 1970."""
+    """A file that must be unique to each machine, and when it was written, in seconds since 1970."""
 
     written = Field(whole)
 
 
 @record
 class Plugin(Reported):
-    """A plug-in that Slurm loads by plugstack.conf: `required` or `optional`; its size is None where it is absent."""
+    """A Slurm plug-in from plugstack.conf: `required` or `optional`; its size is None if it is missing."""
 
     need = Field(text)
     path = Field(text)
@@ -160,7 +160,7 @@ def _sizes(data: object) -> tuple[int, ...]:
 
 @record
 class Image(Reported):
-    """What a machine image carries.
+    """The contents of a machine image.
 
     `cloud_init` are the errors of cloud-init's last run, None where it left no result; `under_way` the signs of a
     package manager that has not ended; `programs` where the programs that run containers lie; `toolkit` the size of
@@ -187,7 +187,7 @@ LOCAL = ("lo", "docker")  # reach no other node: NCCL takes them where nothing e
 
 @record
 class Variable(Reported):
-    """One variable that a file of the node sets."""
+    """One environment variable, and the file that sets it."""
 
     name = Field(text)
     value = Field(text)

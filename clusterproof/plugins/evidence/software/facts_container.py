@@ -1,4 +1,4 @@
-"""What a job's programs get where they run, typed."""
+"""Typed facts on what a job's programs can use where they run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VERSION = re.compile(r"\.so\.(\d{1,5}(?:\.\d{1,5}){1,3})$")
 
 @record
 class DeviceFile(Reported):
-    """A device file, and the errno by which it refuses to be opened; empty where it opens."""
+    """A device file, and the errno when opening it; empty if it opens."""
 
     path = Field(text)
     refused = Field(text)
@@ -48,7 +48,7 @@ class DeviceFile(Reported):
 
 @record
 class LoadedLibrary(Reported):
-    """A library as the loader finds it."""
+    """A library as found by the loader."""
 
     path = Field(text)  # with every link followed; empty where it does not load
     mount = Field(text)  # the mount point above it, or above the one that it does not fit to
@@ -82,7 +82,7 @@ def _numbers(data: object) -> Mapping[str, int]:
 
 @record
 class Container(Reported):
-    """The device files and libraries that a job gets."""
+    """The device files and libraries available to a job."""
 
     devices = Field(every(DeviceFile))
     verbs = Field(texts)  # names of the kernel's RDMA devices, uverbs0 and so on

@@ -1,4 +1,4 @@
-"""What is installed: dpkg -l, rpm -qa, modinfo, and files that hold a version."""
+"""Captured versions: dpkg -l, rpm -qa, modinfo, and files that hold a version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions as programs write them, and the rules that a manifest holds them against."""
+"""Versions in programs' notations, and the rules of a manifest for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REVISION = Pattern(r"-(\d{1,9}(?:\.\d{1,9}){0,3})(?!\d)", re.ASCII)
 
 @record
 class Version:
-    """A version: its numbers, those after its first dash (Debian's revision, Ubuntu's kernel build), what follows."""
+    """A version: its numbers, the numbers after its first dash (Debian's revision, Ubuntu's kernel build), the rest."""
 
     numbers: tuple[int, ...]
     revision: tuple[int, ...] = ()
@@ -25,7 +25,7 @@ class Version:
 
 @record
 class Rule:
-    """One condition, such as `>= 1.43`. Only as many numbers as it has are compared: `== 2.27` holds for 2.27.5."""
+    """One condition, such as `>= 1.43`. Only as many numbers as it has are compared: `== 2.27` matches 2.27.5."""
 
     operator: str
     version: Version

@@ -1,4 +1,4 @@
-"""How long volumes of EBS were asked for more than they may give: NVMe's log page 0xD0, which only root may read."""
+"""How long EBS volumes were asked for more than their limits: NVMe's log page 0xD0, which only root may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lustre as it is sampled while a job runs: what clients read and wrote, and connections that are not as they were."""
+"""Samples Lustre while a job runs: bytes read and written, and changed connections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MB = 1e6
 
 
 class Sampler:
-    """The file systems that are mounted when it begins."""
+    """Samples the file systems that are mounted at the start."""
 
     def __init__(self, node: Node) -> None:
         """Raises Absent where there is none, or nothing of it may be read."""

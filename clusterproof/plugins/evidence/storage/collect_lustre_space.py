@@ -1,4 +1,4 @@
-"""What each target of the mounted Lustre file systems has left. The numbers come from the servers: this may hang."""
+"""Free space on each target of mounted Lustre file systems. The numbers come from the servers: this may hang."""
 
 from __future__ import annotations
 

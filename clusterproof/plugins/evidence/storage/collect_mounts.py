@@ -1,4 +1,4 @@
-"""Mounted file systems, each touched in a process of its own: /proc/self/mountinfo, /etc/fstab."""
+"""Mounted file systems, each accessed in its own process: /proc/self/mountinfo, /etc/fstab."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mounted file systems while a node is watched: what the collector `mounts` reports, when it is not as it was."""
+"""Mounted file systems while a node is watched: sends changes in the form of the collector `mounts`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HANGS = ("hung", "slow")
 
 
 class Sampler:
-    """What is mounted, how, and whether it answers; that one hangs counts when it does at two looks."""
+    """What is mounted, how, and whether it answers; a hang counts if it is seen twice."""
 
     def __init__(self, node: Node) -> None:
         self._path = "/proc/1/mountinfo" if node.root else "/proc/self/mountinfo"

@@ -1,4 +1,4 @@
-"""How the files of a checkpoint folder are striped: `lfs getstripe -d` of each that lies on Lustre."""
+"""The striping of new files in checkpoint folders on Lustre: `lfs getstripe -d`."""
 
 from __future__ import annotations
 

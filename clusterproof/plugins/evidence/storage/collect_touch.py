@@ -1,4 +1,4 @@
-"""Touches file systems by processes that may hang: where one does, it costs the others nothing."""
+"""Accesses file systems in processes that may hang: one that does costs the others nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disks of the node, how its file systems are mounted, and what Lustre has of servers."""
+"""A node's disks, its mounted file systems, and Lustre's servers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NODES_OWN = Pattern(r"(addr|clientaddr|mountaddr|mountport|port|fd|size|nr_inod
 
 @record
 class NvmeDisk(Reported):
-    """One NVMe name space: a disk."""
+    """One NVMe namespace: a disk."""
 
     name = Field(text)
     kib = Field(optional(whole))  # None in captures that do not show it
@@ -78,7 +78,7 @@ class NvmeController(Reported):
 
 @record
 class EbsVolume(Reported):
-    """How long one volume of EBS was asked for more than it, or all volumes of its instance, may give, in µs."""
+    """How long an EBS volume was asked for more than its limits, or its instance's, in µs."""
 
     name = Field(text)
     serial = Field(text)  # of the volume's id: `vol0546d3c3b0af0bf6d`

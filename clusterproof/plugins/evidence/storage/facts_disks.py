@@ -1,4 +1,4 @@
-"""What disks and software RAID report of themselves, as far as a capture has it: no collector asks them."""
+"""Disk health and software RAID, as far as a capture has them: no collector queries them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BEARS = {"raid0": 0, "linear": 0, "raid4": 1, "raid5": 1, "raid6": 2}  # without
 
 @record
 class DiskHealth(Reported):
-    """What one disk reports by SMART; None where the output does not show it."""
+    """SMART values of one disk; None if the output lacks them."""
 
     name = Field(text)
     serial = Field(optional(text))
@@ -70,7 +70,7 @@ class DiskHealth(Reported):
 
 @record
 class DiskArray(Reported):
-    """One array of software RAID; `disks` and `working` are None where it is not shown how many."""
+    """A software RAID array; `disks` and `working` are None if unknown."""
 
     name = Field(text)
     level = Field(text)

@@ -1,4 +1,4 @@
-"""Lustre: what this client knows of its servers, and what they have left."""
+"""Lustre: what this client knows about its servers, and their free space."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LustreClient(Reported):
 
 @record
 class LustreTarget(Reported):
-    """One OST or MDT. Percentages are as `lfs df` reckons them: of what users may use."""
+    """One OST or MDT. Percentages are calculated as by `lfs df`: of what users may use."""
 
     kind = Field(text)
     label = Field(text, "name")
@@ -91,7 +91,7 @@ class LustreTarget(Reported):
 
 @record
 class Lustre(Reported):
-    """The Lustre client of the node."""
+    """A node's Lustre client."""
 
     version = Field(text)
     health = Field(text)
@@ -108,7 +108,7 @@ class Lustre(Reported):
 
 @record
 class CheckpointFolder(Reported):
-    """A folder that jobs save to; `exit` and `output` are those of `lfs getstripe`, and are there on Lustre only."""
+    """A folder for checkpoints; `exit` and `output` are from `lfs getstripe`, only on Lustre."""
 
     path = Field(text)
     type = Field(text)

@@ -1,4 +1,4 @@
-"""What disks report of themselves: `nvme smart-log`, smartctl; and software RAID by /proc/mdstat and mdadm."""
+"""Parses disk health: `nvme smart-log`, smartctl; and software RAID: /proc/mdstat and mdadm."""
 
 from __future__ import annotations
 

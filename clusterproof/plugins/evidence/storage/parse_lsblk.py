@@ -32,7 +32,7 @@ _TOKEN = re.compile(r"\S{1,400}")
 
 @dataclass(slots=True)
 class Block:
-    """One block device, with what is made of it."""
+    """One block device of lsblk."""
 
     name: str
     cells: dict[str, str] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""What Kubernetes is asked about a cluster: a file for each collector, with a function `read(api, names)`.
+"""What Kubernetes is asked about a cluster: one file per collector, with a function `read(api, names)`.
 
-Each fails for itself, and says how.
+Each can fail independently, with its own error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
 
 COLLECTOR_S = 120.0  # a thousand nodes with 30,000 pods are 60 pages
-RIGHTS = {  # what a collector needs, for who lacks it
+RIGHTS = {  # the permission that a collector needs, for error messages
     "k8s_nodes": "nodes",
     "k8s_pods": "pods",
     "k8s_resource_slices": "resourceslices.resource.k8s.io",
@@ -30,7 +30,7 @@ Read = Callable[[Api, frozenset[str]], object]
 
 
 def ask(cluster: Cluster, collectors: Iterable[str], timeout_s: float = COLLECTOR_S) -> Mapping[str, Collected]:
-    """What Kubernetes reports of a cluster; where it is not reached, every answer broke."""
+    """What Kubernetes reports about a cluster; if it is not reached, every answer has status broke."""
     wanted = sorted(collectors)
     try:
         api = open_api(cluster.settings)
@@ -40,7 +40,7 @@ def ask(cluster: Cluster, collectors: Iterable[str], timeout_s: float = COLLECTO
 
 
 def ask_by(api: Api, cluster: Cluster, collectors: Iterable[str], timeout_s: float) -> Mapping[str, Collected]:
-    """The same by an API server that is known."""
+    """The same with an open API."""
     names, until = names_of(cluster), time.monotonic() + timeout_s
     pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kubernetes")
     try:
@@ -51,7 +51,7 @@ def ask_by(api: Api, cluster: Cluster, collectors: Iterable[str], timeout_s: flo
 
 
 def names_of(cluster: Cluster) -> frozenset[str]:
-    """How Kubernetes may call the nodes: as the inventory does, or HyperPod's nodes by their instances."""
+    """Possible Kubernetes names of the nodes: the inventory's, or for HyperPod the instances'."""
     instances = {f"i-{target.address.rpartition('i-')[2]}" for target in cluster.targets if "i-" in target.address}
     names = {target.name for target in cluster.targets}
     return frozenset(names | {f"hyperpod-{instance}" for instance in instances})
@@ -75,7 +75,7 @@ def _collected(name: str, api: Api, names: frozenset[str]) -> Collected:
         return Collected(Status.DENIED, detail=reason, seconds=time.monotonic() - began)
     except KubernetesError as problem:
         return Collected(Status.BROKE, detail=str(problem), seconds=time.monotonic() - began)
-    except Exception as crash:  # whatever it is, it is this collector's evidence and nobody else's
+    except Exception as crash:  # a failure is this collector's evidence and affects no other
         reason = f"{type(crash).__name__}: {crash}"[:300]
         return Collected(Status.BROKE, detail=reason, seconds=time.monotonic() - began)
     return Collected(Status.READ, value, seconds=time.monotonic() - began)

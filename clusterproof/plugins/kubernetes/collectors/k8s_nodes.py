@@ -1,4 +1,4 @@
-"""Nodes that are validated: conditions, taints, resources, versions, and the labels that somebody reads."""
+"""The cluster's nodes: conditions, taints, resources, versions, and the labels in use."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ LABELS = {
     "sagemaker.amazonaws.com/fault-reasons": "hyperpod_reason",
 }
 OF_CONDITION = ("kind", "status", "reason", "message", "since", "heard")
-OURS = "clusterproof"  # in the names of what this suite itself writes: no evidence for it
-# The network above a node, the topmost first: the first of these sets of which a node has any.
+OURS = "clusterproof"  # in the names of what the suite itself writes, which is no evidence
+# Labels for the network above a node, the topmost first: the first set with a label on the node is used.
 LAYERS = (
     tuple(f"topology.k8s.aws/network-node-layer-{number}" for number in range(1, 9)),
     ("network.topology.nvidia.com/core", "network.topology.nvidia.com/spine", "network.topology.nvidia.com/leaf"),
@@ -46,13 +46,13 @@ ULTRASERVERS = ("topology.k8s.aws/ultraserver-id", "nvidia.com/gpu.clique", "net
 
 
 def read(api: Api, names: frozenset[str]) -> object:
-    """The nodes of these names. Raises KubernetesError."""
+    """The nodes with these names. Raises KubernetesError."""
     entries = [entry(node) for node in nodes(api, with_images=False) if node.name in names]
     return {"asked_at": time.time(), "nodes": entries}
 
 
 def entry(node: ApiNode) -> dict[str, Any]:
-    """One node, as checks read it."""
+    """One node, in the form that checks read."""
     return {
         "name": node.name,
         "instance_id": node.instance_id,
@@ -86,7 +86,7 @@ def entry(node: ApiNode) -> dict[str, Any]:
 
 
 def _plain(own: str, label: str) -> str:
-    """A label's value; in that of a product there are hyphens where its name has blanks."""
+    """A label's value; product labels have hyphens in place of blanks."""
     return label.replace("-", " ") if own == "gpu_product" else label
 
 

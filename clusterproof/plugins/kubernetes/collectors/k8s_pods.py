@@ -1,4 +1,4 @@
-"""Pods that have not ended: those of the nodes that are validated, and those that wait for accelerators."""
+"""Pods that have not ended: those on the cluster's nodes, and those waiting for accelerators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 ACCELERATORS = (*GPUS, "nvidia.com/mig-", "aws.amazon.com/neuron")
 MAX_PODS = 50_000
 MAX_UNREADY = 8  # containers of one pod
-MAX_CLAIMS = 64  # of volumes, of one pod
+MAX_CLAIMS = 64  # volume claims of one pod
 DEV_SHM = "/dev/shm"
 
 
@@ -58,7 +58,7 @@ def _entry(pod: Pod, resource: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _volume_claims(pod: str, volumes: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Those that it names, and those that are made for it alone."""
+    """The claims that it names, and its ephemeral ones."""
     for volume in volumes:
         if "persistentVolumeClaim" in volume:
             yield text(table(volume["persistentVolumeClaim"]).get("claimName"))
@@ -76,7 +76,7 @@ def _of(pod: Pod) -> Iterator[dict[str, Any]]:
 
 
 def _unready(states: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Containers that are to end well before the others start, and have not."""
+    """Init containers that have not succeeded yet."""
     for state in states:
         now = table(state.get("state"))
         ended, waiting = table(now.get("terminated")), table(now.get("waiting"))
@@ -99,13 +99,13 @@ def _requested(pod: Pod) -> dict[str, int]:
 
 
 def _amount(container: Container, resources: tuple[str, ...]) -> int:
-    """Of such resources requests and limits are the same; one of them may be left out."""
+    """Requests and limits are equal for such resources; one of them may be omitted."""
     amounts = {**container.limits, **container.requests}
     return sum(int(amount) for name, amount in amounts.items() if name.startswith(resources) and amount.isdecimal())
 
 
 def _shm(pod: Pod, resource: Mapping[str, Any]) -> str:
-    """What lies at /dev/shm of the container that asks for most GPUs; empty: the runtime's own 64 MiB."""
+    """The /dev/shm of the container that requests most GPUs; empty: the runtime's default of 64 MiB."""
     _, spec, _ = parts(resource)
     if spec.get("hostIPC") is True:
         return "host"

@@ -1,4 +1,4 @@
-"""Kueue's flavors and topologies, and which nodes they mean: the API server itself compares labels."""
+"""Kueue's flavors and topologies, and their nodes: the API server itself matches labels."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from clusterproof.plugins.kubernetes.nodes import parts, tables, text, texts
 
 GROUP, VERSIONS = "/apis/kueue.x-k8s.io", ("v1beta2", "v1beta1", "v1alpha1")
 NODES = "/api/v1/nodes"
-MAX_FLAVORS = 50  # each is a request, and one for each of its levels
-MAX_LEVELS = 16  # as many as a Topology may have
+MAX_FLAVORS = 50  # each is a request, plus one for each of its levels
+MAX_LEVELS = 16  # the maximum of a Topology
 MAX_NAMES = 100
 
 
 def read(api: Api, _names: frozenset[str]) -> object:
-    """The flavors with their nodes; none where Kueue is not installed. Raises KubernetesError."""
+    """The flavors with their nodes; none if Kueue is not installed. Raises KubernetesError."""
     flavors = first_version(api, GROUP, VERSIONS, "resourceflavors")
     if flavors is None:
         return {"is_installed": False, "flavors": []}

@@ -1,4 +1,4 @@
-"""Devices that drivers of Dynamic Resource Allocation offer on the nodes that are validated."""
+"""Devices offered by Dynamic Resource Allocation drivers on the cluster's nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GPU = "gpu"
 
 
 def read(api: Api, names: frozenset[str]) -> object:
-    """The slices of these nodes; none where the cluster does not know such objects. Raises KubernetesError."""
+    """The slices of these nodes; none if the cluster does not support them. Raises KubernetesError."""
     slices = first_version(api, GROUP, VERSIONS, "resourceslices") or ()
     return {"slices": [entry for entry in map(_entry, slices) if entry["node"] in names]}
 
@@ -33,6 +33,6 @@ def _entry(resource: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kind(device: Mapping[str, Any]) -> str:
-    """A device's attribute `type`, which older versions have a level deeper."""
+    """A device's attribute `type`, which older versions nest a level deeper."""
     attributes = table(device.get("attributes") or table(device.get("basic")).get("attributes"))
     return text(table(attributes.get("type")).get("string"))

@@ -1,4 +1,4 @@
-"""Volume claims and what serves them: storage classes, volumes, and the CSI drivers that each node has registered."""
+"""Volume claims and what serves them: storage classes, volumes, and each node's registered CSI drivers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.nodes import parts, table, tables, text, texts
 
 GROUP = "/apis/storage.k8s.io/v1"
-MAX_VOLUMES = 50_000  # and as many claims
-SELECTED = "volume.kubernetes.io/selected-node"  # the scheduler's word that the claim is to be served now
+MAX_VOLUMES = 50_000  # and the same number of claims
+SELECTED = "volume.kubernetes.io/selected-node"  # set by the scheduler when the claim is to be served now
 LATE = "WaitForFirstConsumer"
 
 
@@ -43,7 +43,7 @@ def _class(resource: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _volume(resource: Mapping[str, Any]) -> tuple[str, str]:
-    """Its name, and its CSI driver: empty where it is of another kind."""
+    """Its name and CSI driver, empty for another kind."""
     metadata, spec, _ = parts(resource)
     return text(metadata.get("name")), text(table(spec.get("csi")).get("driver"))
 

@@ -1,6 +1,6 @@
-"""The gate: a run's verdicts as a condition of each node, and, where that is asked for, a taint of our own.
+"""The Kubernetes gate: writes verdicts as a condition of each node and, if asked, one taint.
 
-It is all that this suite ever writes to a cluster beside its own pods, and only `--k8s-gate` asks for it.
+Besides its own pods, this is all that the suite ever writes to a cluster, and only with `--k8s-gate`.
 """
 
 from __future__ import annotations
@@ -17,52 +17,52 @@ from clusterproof.plugins.core.verdict import PROVEN, Verdict
 CONDITION = "ClusterproofHealthy"
 DOMAIN = "clusterproof.dev"
 UNFIT = f"{DOMAIN}/unfit"  # the key of our taint
-NO_SCHEDULE = "NoSchedule"  # its effect: pods that run there stay
-OURS = "clusterproof"  # in the key of every taint that may be taken away
+NO_SCHEDULE = "NoSchedule"  # its effect: running pods stay
+OURS = "clusterproof"  # in the key of every taint that may be removed
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 PASSED, INCOMPLETE, NOT_REACHED, NOTHING = "ChecksPassed", "Incomplete", "NotReached", "NothingChecked"
 BROKE = "RunBroke"
 OF_API = (Unreached.API, Unreached.THROTTLED)
-OF_KUBERNETES = "k8s_node"  # the subject of what Kubernetes itself says of a node, and already knows
+OF_KUBERNETES = "k8s_node"  # the subject of what Kubernetes itself reports about a node, and already knows
 MAX_MESSAGE = 240  # characters; `kubectl describe node` shows them in one column
 MAX_REASON = 128
 
 OBSERVE, TAINT = "observe", "taint"
-LIMIT = "10%,10"  # as Slurm's health check has it
-REFRESH_S = 300.0  # as a kubelet's own conditions are written where nothing changes
+LIMIT = "10%,10"  # as for Slurm's health check
+REFRESH_S = 300.0  # the interval at which kubelets write unchanged conditions
 LATE = 3  # reports that may be missing
 
 
 @record
-class Orders:
-    """What is asked for: `limit` as `10%,10`; `startup` is the key of the taint that new nodes begin with."""
+class GateSettings:
+    """The settings of a gate: `limit` as `10%,10`; `startup` is the key of the taint that new nodes start with."""
 
     mode: str = OBSERVE
     limit: str = LIMIT
     startup: str = ""
-    refresh_s: float = 0.0  # a condition that says the same is written again after so long; 0: by each run
-    patience_s: float = 0.0  # after so long without a report a node is Unknown; until then it is left as it stands
+    refresh_s: float = 0.0  # an unchanged condition is rewritten after so long; 0: by each run
+    patience_s: float = 0.0  # after so long without a report a node becomes Unknown; until then it is unchanged
 
     @property
     def is_resident(self) -> bool:
-        """Whether it is of a gate that stays in a cluster, and has an account of its own."""
+        """Whether the gate runs permanently in a cluster, with its own account."""
         return bool(self.refresh_s)
 
     @property
     def is_tainting(self) -> bool:
-        """Whether nodes get our taint, and lose it."""
+        """Whether to set and remove our taint on nodes."""
         return self.mode == TAINT
 
 
-def resident(orders: Orders, every_s: float) -> Orders:
+def resident(orders: GateSettings, every_s: float) -> GateSettings:
     """The same for a gate that looks again each `every_s`: few writes, and no change for one report that is late."""
     return replace(orders, refresh_s=REFRESH_S, patience_s=REFRESH_S + LATE * every_s)
 
 
 @record
 class Health:
-    """The verdict on one node: `status` is True, False or Unknown, `reason` one word of letters and digits."""
+    """A node's verdict: `status` is True, False or Unknown, `reason` one CamelCase word."""
 
     status: str
     reason: str
@@ -70,9 +70,9 @@ class Health:
 
 
 def healths(results: Sequence[Result], is_whole: bool = True) -> Mapping[str, Health]:
-    """The health of each node that these results are about, but for those that `unvisited` has.
+    """The health of each node in these results, except those in `unvisited`.
 
-    Where the run is not whole, as some check of it broke, nothing that it says proves a node.
+    If the run is incomplete because some check broke, nothing in it proves a node healthy.
     """
     by_node: dict[str, list[Result]] = defaultdict(list)
     for result in results:
@@ -84,10 +84,10 @@ def healths(results: Sequence[Result], is_whole: bool = True) -> Mapping[str, He
 
 
 def unvisited(results: Sequence[Result]) -> Mapping[str, str]:
-    """The nodes that nobody asked because the API server refused, throttled or did not answer, and its words.
+    """The nodes that were not asked because the API server refused, throttled or did not answer, and its message.
 
-    That says nothing of them: what was written of such a node by the run before stays, and grows old. The same holds
-    where logs of most nodes cannot be read: it is the way from the control plane to kubelets that has failed.
+    That says nothing about them: such a node's earlier verdict stays, and ages. The same applies if the logs of most
+    nodes cannot be read: then the connection from the control plane to kubelets has failed.
     """
     unread_by_api = [result for result in results if result.unreached in OF_API]
     unread_by_api.sort(key=lambda result: result.says_unreachable)
@@ -101,9 +101,9 @@ def unvisited(results: Sequence[Result]) -> Mapping[str, str]:
 
 
 def health_of(results: Sequence[Result]) -> Health:
-    """The health of a node by all of its results.
+    """The health of a node from all of its results.
 
-    A failure makes it False; where it was not reached, or anything is incomplete, it is Unknown, and never False.
+    A failure makes it False; if it was not reached, or anything is incomplete, it is Unknown, and never False.
     """
     unreachable = [result for result in results if result.is_of_unreachable]
     if unreachable:
@@ -131,13 +131,13 @@ def reason_of(check: str) -> str:
 
 
 def bounded(text: str) -> str:
-    """At most 240 characters of a text, in one line that any terminal can show."""
+    """At most 240 characters of a text, on one line that is safe on any terminal."""
     line = printable(" ".join(text[: 4 * MAX_MESSAGE].split()), 4 * MAX_MESSAGE)
     return line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…"
 
 
 def _message(results: Sequence[Result]) -> str:
-    """`gpu.gpu_count: NVML counts 7 GPUs; expected 8; also gpu.no_xid`: the others' names have room in any case."""
+    """`gpu.gpu_count: NVML counts 7 GPUs; expected 8; also gpu.no_xid`: the other names always fit."""
     first, *others = results
     names = list(dict.fromkeys(other.check for other in others if other.check != first.check))
     more = ""
@@ -152,7 +152,7 @@ def _message(results: Sequence[Result]) -> str:
 
 
 def _gravity(result: Result) -> tuple[int, int, str]:
-    """The worst first, and of failures what asks for most; in one order whenever the same is found."""
+    """A sort key: the worst first, then failures by severity of action; stable for equal findings."""
     action = ACTIONS.index(result.action) if result.action in ACTIONS else len(ACTIONS)
     return result.verdict.rank, action, result.check
 

@@ -1,6 +1,6 @@
-"""What the gate writes: a condition, and an event for each change; and its requests, many side by side.
+"""What the gate writes: conditions, and events for changes; with many concurrent requests.
 
-Each refusal is kept in its own words, and none repeated for a thousand nodes.
+Each refusal is reported in the server's words, and only once for all nodes.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from clusterproof.plugins.kubernetes.gate import CONDITION, DOMAIN, FALSE, OURS,
 from clusterproof.plugins.kubernetes.nodes import NODES_AT_ONCE, ApiNode, Taint, node_of, parts, tables, text
 
 NODES = "/api/v1/nodes"
-EVENTS = "/api/v1/namespaces/default/events"  # where those of nodes lie, which are of no namespace
+EVENTS = "/api/v1/namespaces/default/events"  # where events of nodes are stored, which have no namespace
 COMPONENT = "clusterproof"
-STRATEGIC = "application/strategic-merge-patch+json"  # a list's entries by their key: others' are left as they are
+STRATEGIC = "application/strategic-merge-patch+json"  # list entries are matched by key: others' stay unchanged
 MERGE = "application/merge-patch+json"
 TAINTS_CHANGED = "ClusterproofTaints"
 
 
 @record
 class GateNode:
-    """A node as it stood, with the two words by which a write names exactly this one."""
+    """A node's current state, with its uid and version, by which a write names exactly this one."""
 
     node: ApiNode
     uid: str
     version: str
-    taints: tuple[Mapping[str, Any], ...] = ()  # as the server has them, in the order of the node's
+    taints: tuple[Mapping[str, Any], ...] = ()  # as the server returned them, in order
 
     @property
     def path(self) -> str:
-        """Its path."""
+        """Its API path."""
         return f"{NODES}/{self.node.name}"
 
 
 def seen_of(resource: Mapping[str, Any]) -> GateNode:
-    """A node out of the API's JSON: of the 20 kB that it has, what a gate reads."""
+    """Extract what a gate needs from a node's JSON, which has 20 kB."""
     metadata, spec, status = parts(resource)
     named = {"name": metadata.get("name"), "creationTimestamp": metadata.get("creationTimestamp")}
     conditions = [condition for condition in tables(status.get("conditions")) if condition.get("type") == CONDITION]
@@ -55,19 +55,19 @@ def seen_of(resource: Mapping[str, Any]) -> GateNode:
 
 
 def every_node(api: Api) -> list[GateNode]:
-    """Every node of the cluster, as it stands. Raises KubernetesError."""
+    """Every node of the cluster. Raises KubernetesError."""
     return list(map(seen_of, api.listed(NODES, limit=NODES_AT_ONCE)))
 
 
 def moment(at: float) -> str:
-    """Seconds since 1970 as Kubernetes writes a time."""
+    """Seconds since 1970 in Kubernetes' format."""
     return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def condition_patch(seen: GateNode, health: Health, at: float) -> dict[str, object]:
-    """A strategic merge patch: `type` is the key of the list, so every other condition is left as it is.
+    """A strategic merge patch: `type` is the key of the list, so other conditions stay unchanged.
 
-    The time of transition stays while the status does; a node of the same name with another uid refuses it.
+    The transition time only changes with the status; a node of that name with another uid refuses the patch.
     """
     before, now = seen.node.condition(CONDITION), moment(at)
     since = before.since if before and before.status == health.status and before.since else now
@@ -83,30 +83,30 @@ def condition_patch(seen: GateNode, health: Health, at: float) -> dict[str, obje
 
 
 def without_condition(seen: GateNode) -> dict[str, object]:
-    """The strategic merge patch that takes our condition away, and leaves the others as they are."""
+    """The strategic merge patch that removes our condition, and keeps the others."""
     return {"metadata": {"uid": seen.uid}, "status": {"conditions": [{"type": CONDITION, "$patch": "delete"}]}}
 
 
 def trial_patch(seen: GateNode) -> dict[str, object]:
-    """A change that no gate ever makes: to see, without making it, whether anything would hinder it."""
+    """A change that no gate ever makes, for a dry run that shows whether anything would prevent it."""
     return {"metadata": {"uid": seen.uid, "annotations": {f"{DOMAIN}/trial": "of confined.yaml"}}}
 
 
 def taints_patch(seen: GateNode, taints: Sequence[Mapping[str, Any]]) -> dict[str, object]:
-    """A merge patch to these taints, which the server takes for this version of the node alone, and else answers 409.
+    """A merge patch that sets these taints; the server applies it to this version of the node only, else answers 409.
 
-    A JSON patch would have its operations tried before the version is compared, and be rejected as invalid (422).
+    A JSON patch would be tried before the version is compared, and be rejected as invalid (422).
     """
     return {"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "spec": {"taints": list(taints)}}
 
 
 def with_taint(seen: GateNode, key: str, effect: str) -> dict[str, object]:
-    """The patch that gives a node a taint beside those that it has."""
+    """The patch that adds a taint to a node."""
     return taints_patch(seen, [*seen.taints, {"key": key, "effect": effect}])
 
 
 def without_taints(seen: GateNode, taints: Sequence[Taint]) -> dict[str, object]:
-    """The patch that takes these away, and leaves the others as they are."""
+    """The patch that removes these, and keeps the others."""
     kept = zip(seen.node.taints, seen.taints, strict=True)
     return taints_patch(seen, [resource for taint, resource in kept if taint not in taints])
 
@@ -117,7 +117,7 @@ def has_ours(seen: GateNode) -> bool:
 
 
 def without_ours(seen: GateNode) -> Patch:
-    """A patch that takes away every taint of ours; empty where there is none."""
+    """A patch that removes every taint of ours; empty if there is none."""
     ours = [taint for taint in seen.node.taints if OURS in taint.key]
     return without_taints(seen, ours) if ours else {}
 
@@ -131,7 +131,7 @@ def is_change(seen: GateNode, health: Health) -> bool:
 
 
 def difference(before: GateNode, after: GateNode) -> str:
-    """`got the taint clusterproof.dev/unfit:NoSchedule`: which of our own were changed; empty where none was."""
+    """`got the taint clusterproof.dev/unfit:NoSchedule`: which of our own changed; empty if none did."""
     got, lost = (
         [
             f"{taint.key}:{taint.effect}"
@@ -145,7 +145,7 @@ def difference(before: GateNode, after: GateNode) -> str:
 
 
 def verdict_event(seen: GateNode, health: Health, at: float) -> dict[str, object]:
-    """The event of a change; its reason is the condition's."""
+    """The event for a change; its reason is the condition's."""
     return event(seen, health.status == FALSE, health.reason, change(seen, health), at)
 
 
@@ -156,7 +156,7 @@ def change(seen: GateNode, health: Health) -> str:
 
 
 def event(seen: GateNode, is_warning: bool, reason: str, message: str, at: float) -> dict[str, object]:
-    """An event of a node, as `kubectl describe node` shows it."""
+    """An event of a node, shown by `kubectl describe node`."""
     now = moment(at)
     return {
         "metadata": {"generateName": f"{COMPONENT}-", "namespace": "default"},
@@ -173,8 +173,8 @@ def event(seen: GateNode, is_warning: bool, reason: str, message: str, at: float
 
 
 AT_ONCE = 16  # requests
-TRIES = 5  # to change a node that others change too
-DEADLINE_S = 300.0  # for all of it: an API server that is gone costs no more
+TRIES = 5  # to change a node that others change concurrently
+DEADLINE_S = 300.0  # for everything: limits the delay by an unavailable API server
 MAX_NAMES = 200  # characters of names in a line
 MAX_PROBLEMS = 5  # lines
 GONE, CHANGED = 404, 409
@@ -192,24 +192,24 @@ def of_nodes(names: Iterable[str], message: str) -> str:
 
 @dataclass
 class ObjectWriter:
-    """An API server that is written to; what went wrong is kept, by its words, with the nodes that it is about."""
+    """Writes to an API server; collects errors with the nodes concerned."""
 
     api: Api
     problems: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    gone: set[str] = field(default_factory=set)  # nodes that are no more
-    is_denied: bool = False  # whether there was anything that holds for every node, as no policy of a site need
-    is_silent: bool = False  # whether events are not taken
+    gone: set[str] = field(default_factory=set)  # nodes that no longer exist
+    is_denied: bool = False  # whether a refusal applies to every node, unlike a site's policy for some
+    is_silent: bool = False  # whether events are refused
     until: float = field(default_factory=lambda: time.monotonic() + DEADLINE_S)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def each(self, act: Callable[[str], T | None], names: Sequence[str]) -> dict[str, T]:
-        """What became of each of these nodes, without those that it failed for."""
+        """The results for these nodes, without those that failed."""
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="gate") as pool:
             outcomes = zip(names, pool.map(lambda name: self.tried(name, lambda: act(name)), names), strict=True)
             return {name: outcome for name, outcome in outcomes if outcome is not None}
 
     def tried(self, name: str, ask: Callable[[], T | None]) -> T | None:
-        """What was answered; None where it was not, and why is kept. `name` is a node's; empty: it is about all."""
+        """The result of a request; None if it failed, with the error recorded. An empty `name` means all nodes."""
         try:
             if time.monotonic() > self.until:
                 raise KubernetesError(f"not tried, as {DEADLINE_S:.0f} s have passed; expected a faster API server")
@@ -228,7 +228,7 @@ class ObjectWriter:
         self.problems[message.replace(f'"{name}"', "NODE") if name else message].add(name)
 
     def changed(self, seen: GateNode, patch_of: Callable[[GateNode], Patch]) -> GateNode:
-        """A node after a patch that only the version takes that it was made for; of a later one it is made anew.
+        """A node after a patch that applies to one version only; it is rebuilt for a later version.
 
         Raises KubernetesError.
         """
@@ -248,7 +248,7 @@ class ObjectWriter:
         raise KubernetesError(f"others changed it {TRIES} times meanwhile; expected to write it in the next run")
 
     def create_event(self, event: Mapping[str, object]) -> None:
-        """Create an event; where that may not be, it is tried once."""
+        """Create an event; if that is forbidden, only one is tried."""
         if not self.is_silent and self.tried("", lambda: self._created(event)) is None:
             self.is_silent = True
 
@@ -260,7 +260,7 @@ class ObjectWriter:
         return True
 
     def lines(self) -> list[str]:
-        """What could not be done, a line for each reason."""
+        """A line for each kind of error."""
         problems = [of_nodes(names, why) if any(names) else why for why, names in self.problems.items()]
         more = [f"and {len(problems) - MAX_PROBLEMS} more reasons"] if len(problems) > MAX_PROBLEMS else []
         return [*problems[:MAX_PROBLEMS], *more]

@@ -1,4 +1,4 @@
-"""One round of a gate, as its process leaves it to the one that stays; and the metrics of rounds for Prometheus."""
+"""The result of one round of a gate, passed from its process to the main one; and Prometheus metrics of rounds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from prometheus_client.registry import Collector
 from clusterproof.plugins.core.record import as_json, record, replace
 from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, UNKNOWN, Health
 from clusterproof.plugins.kubernetes.gate.objects import of_nodes
-from clusterproof.plugins.kubernetes.gate.write import Written
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 
 NOT_EVALUATED = "NotEvaluated"
 FILE = "round.json"
@@ -26,21 +27,21 @@ STANDING = "standing.json"
 
 @record
 class Round:
-    """`began` in seconds since 1970; `unfit` and `unknown` by node the reason, `requests` by method and status."""
+    """`began` in seconds since 1970; `unfit` and `unknown`: reasons by node; `requests`: by method and status."""
 
     began: float
     seconds: float
     statuses: Mapping[str, int]
     unfit: Mapping[str, str]
     unknown: Mapping[str, str]
-    reported: Mapping[str, float]  # by node when its last report was read, in seconds since 1970
+    reported: Mapping[str, float]  # when each node's last report was read, in seconds since 1970
     lines: Sequence[str]
-    changes: Mapping[str, str]  # by node what became of its condition
+    changes: Mapping[str, str]  # by node: what happened to its condition
     problems: Sequence[str]
     requests: Mapping[str, int]
-    silent: Sequence[str] = ()  # nodes of which nothing was found, as where no log could be read
+    silent: Sequence[str] = ()  # nodes without a result, for example because no log could be read
     is_open: bool = False  # whether a node is still to be evaluated, or evaluated again
-    is_pending: bool = False  # whether something is still to be written that was found
+    is_pending: bool = False  # whether a finding is still to be written
 
     def log_lines(self) -> Iterator[str]:
         """A line for the round, and for each change and problem."""
@@ -59,11 +60,11 @@ def round_of(
     now: float,
     health_by_node: Mapping[str, Health],
     reported: Mapping[str, float],
-    written: Written,
+    written: WriteOutcome,
     requests: Mapping[str, int],
     silent: Collection[str] = (),
 ) -> Round:
-    """What a round leaves that found this and wrote that."""
+    """The round with these findings and writes."""
     return Round(
         began,
         round(now - began, 3),
@@ -86,7 +87,7 @@ def _reasons(health_by_node: Mapping[str, Health], status: str) -> Mapping[str, 
 
 
 def with_silent(gate_round: Round, silent: Collection[str], before: Round | None) -> Round:
-    """The round with nodes of which nothing was found: unfit as before, and nothing better than unknown."""
+    """The round with nodes that gave no result: unfit ones stay so, all others become unknown."""
     unfit = {node: before.unfit[node] for node in silent if before and node in before.unfit}
     unknown = {node: NOT_EVALUATED for node in silent if node not in unfit}
     statuses = Counter(gate_round.statuses) + Counter({FALSE: len(unfit), UNKNOWN: len(unknown)})
@@ -96,7 +97,7 @@ def with_silent(gate_round: Round, silent: Collection[str], before: Round | None
 
 
 def without_silent(last: Round, silent: Set[str]) -> Round:
-    """The last round after one that has left nothing: these nodes are proven no more, and unfit as before."""
+    """The last round, after one without a result: nodes are no longer proven fit, and unfit as before."""
     unproven = silent - last.unfit.keys() - last.unknown.keys()
     statuses = Counter(last.statuses)
     statuses.subtract({TRUE: min(len(unproven), statuses[TRUE]), UNKNOWN: -len(unproven)})
@@ -104,14 +105,14 @@ def without_silent(last: Round, silent: Set[str]) -> Round:
 
 
 def leave(folder: Path, gate_round: Round) -> None:
-    """Put it where the process that stays looks, whole. Raises OSError."""
+    """Write it atomically for the main process. Raises OSError."""
     part = folder / f".{FILE}.{os.getpid()}"
     part.write_text(json.dumps(as_json(gate_round)))
     part.replace(folder / FILE)
 
 
 def taken(folder: Path) -> Round | None:
-    """What the last round has left there, and is not there any more; None where it left nothing."""
+    """Read and remove what the last round left; None if it left nothing."""
     path = folder / FILE
     try:
         text = path.read_text()
@@ -123,21 +124,21 @@ def taken(folder: Path) -> Round | None:
 
 @record
 class KeptVerdict:
-    """A verdict that holds until its node is evaluated again; `began` is when that began, in seconds since 1970."""
+    """A verdict that is valid until its node is evaluated again; `began` is when that began, in seconds since 1970."""
 
     health: Health
     began: float
 
 
 def keep_verdicts(folder: Path, verdicts: Mapping[str, KeptVerdict]) -> None:
-    """Keep the verdicts that hold, by node. Raises OSError."""
+    """Store the valid verdicts, by node. Raises OSError."""
     part = folder / f".{STANDING}.{os.getpid()}"
     part.write_text(json.dumps({node: as_json(verdict) for node, verdict in verdicts.items()}))
     part.replace(folder / STANDING)
 
 
 def kept_verdicts(folder: Path) -> dict[str, KeptVerdict]:
-    """Those that were kept there; none where none are, or half of a file."""
+    """The stored verdicts; none if there are none, or the file is damaged."""
     try:
         record = json.loads((folder / STANDING).read_bytes())
         return {node: KeptVerdict(Health(**kept["health"]), float(kept["began"])) for node, kept in record.items()}
@@ -145,14 +146,14 @@ def kept_verdicts(folder: Path) -> dict[str, KeptVerdict]:
         return {}
 
 
-Labels = TypeVar("Labels", bound=tuple[str, ...])  # their values, in the order of their names
+Labels = TypeVar("Labels", bound=tuple[str, ...])  # label values, in the order of the label names
 
 PREFIX = "clusterproof_gate"
-WRITTEN, UNWRITTEN, FAILED = "written", "unwritten", "failed"  # what a round came to
+WRITTEN, UNWRITTEN, FAILED = "written", "unwritten", "failed"  # outcomes of a round
 
 
 class GateMetrics(Collector):
-    """What rounds have said so far; safe to be asked while one is added."""
+    """The cumulative results of rounds; may be read while one is added."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
@@ -164,7 +165,7 @@ class GateMetrics(Collector):
         self._changes = 0
 
     def add(self, latest: Round | None, silent: Collection[str] = ()) -> None:
-        """Another round, and of which nodes nothing is known; None for one that has left nothing."""
+        """Add a round, and the nodes about which nothing is known; None for one without a result."""
         with self._lock:
             if latest is None:
                 self._rounds[FAILED] += 1
@@ -176,11 +177,11 @@ class GateMetrics(Collector):
             self._last = with_silent(latest, silent, self._last)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the names are not to be asked for before there is anything."""
+        """Empty: names need not be known before there is data."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Every family, as of now."""
+        """All metric families with current values."""
         with self._lock:
             return [*self._of_gate(), *(self._of_nodes(self._last) if self._last else ())]
 
@@ -209,15 +210,17 @@ class GateMetrics(Collector):
         yield _gauge("report_timestamp_seconds", help_text, reported, ("node",))
 
 
-def _gauge(name: str, help_text: str, values: Mapping[Labels, float], labels: tuple[str, ...] = ()) -> Metric:
-    family = GaugeMetricFamily(f"{PREFIX}_{name}", help_text, labels=labels)
+def _family(
+    kind: type[GaugeMetricFamily | CounterMetricFamily],
+    name: str,
+    help_text: str,
+    values: Mapping[Labels, float],
+    labels: tuple[str, ...] = (),
+) -> Metric:
+    family = kind(f"{PREFIX}_{name}", help_text, labels=labels)
     for key, value in values.items():
         family.add_metric(key, value)
     return family
 
 
-def _counter(name: str, help_text: str, values: Mapping[Labels, float], labels: tuple[str, ...] = ()) -> Metric:
-    family = CounterMetricFamily(f"{PREFIX}_{name}", help_text, labels=labels)
-    for key, value in values.items():
-        family.add_metric(key, value)
-    return family
+_gauge, _counter = partial(_family, GaugeMetricFamily), partial(_family, CounterMetricFamily)

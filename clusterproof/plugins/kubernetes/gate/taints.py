@@ -1,6 +1,6 @@
-"""Taints that the gate gives and takes away.
+"""Taints that the gate sets and removes.
 
-Which nodes get the taint and which lose it is decided over all nodes together; never more get it than are allowed.
+Which nodes get and lose the taint is decided over all nodes together, within the limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.collectors import k8s_pods
-from clusterproof.plugins.kubernetes.gate import FALSE, NO_SCHEDULE, OURS, TRUE, UNFIT, Health, Orders
+from clusterproof.plugins.kubernetes.gate import FALSE, NO_SCHEDULE, OURS, TRUE, UNFIT, GateSettings, Health
 from clusterproof.plugins.kubernetes.gate.objects import (
     TAINTS_CHANGED,
     GateNode,
@@ -34,11 +34,11 @@ _LIMIT = re.compile(r"([0-9]{1,6})(%?)")
 
 
 class GateError(ClusterproofError):
-    """What the gate is asked for is invalid; one line that says what was expected."""
+    """An invalid setting of the gate; the one-line message says what was expected."""
 
 
 def most_tainted(limit: str, nodes: int) -> int:
-    """How many of so many nodes may be tainted by `5`, `10%` or `10%,10`, the least of them; a share allows for one.
+    """How many of so many nodes may be tainted by `5`, `10%` or `10%,10` (the smaller one); a share allows one.
 
     Raises GateError.
     """
@@ -50,7 +50,7 @@ def most_tainted(limit: str, nodes: int) -> int:
 
 
 def own_key(key: str) -> str:
-    """The key of a taint that the gate may take away. Raises GateError for one that is not this suite's own."""
+    """The key of a taint that the gate may remove. Raises GateError for one that is not this suite's own."""
     if not _KEY.fullmatch(key) or OURS not in key:
         raise GateError(
             f"{key[:80]!r} is not a taint of this suite; expected a key with {OURS} in it, as {OURS}.dev/unproven"
@@ -59,7 +59,7 @@ def own_key(key: str) -> str:
 
 
 def to_remove(node: ApiNode, health: Health, startup: str, is_tainting: bool) -> tuple[Taint, ...]:
-    """The taints that a node loses by what was found: our own, and the one it began with; only a pass does it."""
+    """The taints that a node loses by its verdict: our own, and its startup taint; only for a pass."""
     if health.status != TRUE:
         return ()
     return tuple(
@@ -73,23 +73,23 @@ def is_tainted(node: ApiNode) -> bool:
 
 
 def is_unfit(taint: Taint) -> bool:
-    """Whether it is the one that the gate gives."""
+    """Whether it is the taint that the gate sets."""
     return (taint.key, taint.effect) == (UNFIT, NO_SCHEDULE)
 
 
 @record
 class TaintPlan:
-    """The nodes to taint, and why others that failed are not."""
+    """The nodes to taint, and why other failed nodes are not."""
 
     names: tuple[str, ...]
     why_not: str = ""
 
 
 def to_taint(nodes: Iterable[ApiNode], healths: Mapping[str, Health], limit: str) -> TaintPlan:
-    """The nodes that get our taint, as far as the limit goes: all that failed and have none yet, or none at all.
+    """The failed nodes without our taint, if the limit allows tainting all of them; else none.
 
-    Those that failed count together with those that have it already, also of other runs: where they are more than are
-    allowed, the cause is something else than so many nodes. Raises GateError.
+    Failed nodes count together with those already tainted, also by other runs: if they exceed the limit, the cause is
+    probably not that many broken nodes. Raises GateError.
     """
     nodes = list(nodes)
     failed = {node.name for node in nodes if node.name in healths and healths[node.name].status == FALSE}
@@ -106,7 +106,7 @@ def to_taint(nodes: Iterable[ApiNode], healths: Mapping[str, Health], limit: str
 
 
 def spared(plan: TaintPlan, busy: Collection[str]) -> TaintPlan:
-    """The same without nodes whose accelerators pods have: a taint there would hinder their replacement."""
+    """The plan without nodes whose accelerators are in use by pods, whose replacement a taint would hinder."""
     left = [name for name in plan.names if name in busy]
     reason = f"not tainted while pods have their accelerators: {_names(left)}" if left else ""
     return TaintPlan(tuple(name for name in plan.names if name not in busy), reason)
@@ -118,18 +118,18 @@ def _names(names: Sequence[str]) -> str:
 
 
 class TaintWriter:
-    """What one run does to taints. `seen` are all nodes of the cluster as they stand, kept up to date."""
+    """A run's changes of taints. `seen` are all nodes of the cluster, kept up to date."""
 
-    def __init__(self, writer: ObjectWriter, orders: Orders, seen: dict[str, GateNode], now: float) -> None:
+    def __init__(self, writer: ObjectWriter, orders: GateSettings, seen: dict[str, GateNode], now: float) -> None:
         self.writer = writer
         self.orders = orders
         self.seen = seen
         self.now = now
         self.lines: list[str] = []
-        self.is_pending = False  # whether a taint that is due is left to be given
+        self.is_pending = False  # whether a taint that is due remains to be set
 
     def write(self, healths: Mapping[str, Health]) -> None:
-        """Take taints away from nodes that pass, and give them to those that failed where that is asked for."""
+        """Remove taints from nodes that pass, and set them on those that failed, if requested."""
         self._remove(healths)
         if self.orders.is_tainting:
             self._add(healths)
@@ -161,7 +161,7 @@ class TaintWriter:
     def _change(
         self, names: Iterable[str], patch_of: Callable[[GateNode], Patch], healths: Mapping[str, Health]
     ) -> None:
-        """Change the taints of these nodes, with an event and a word for each."""
+        """Change the taints of these nodes, with an event and a log message for each."""
 
         def changed(name: str) -> str:
             before = self.seen[name]
@@ -185,7 +185,7 @@ class TaintWriter:
 
 
 def _without_busy(plan: TaintPlan, resource: Mapping[str, Any] | None) -> TaintPlan:
-    """The plan without nodes whose accelerators pods have; without any where that is not known."""
+    """The plan without nodes whose accelerators are in use by pods; empty if that is unknown."""
     if resource is None or resource["is_cut"]:
         return TaintPlan((), "no node is tainted: it is not known whose accelerators pods have")
     return spared(plan, {pod["node"] for pod in resource["pods"] if pod["accelerators"] or pod["claims"]})

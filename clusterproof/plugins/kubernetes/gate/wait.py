@@ -1,4 +1,4 @@
-"""A pod that waits, before its own program starts, until the verdict on its node is there, fresh, and good."""
+"""Lets a pod wait, before its own program starts, for a recent passing verdict on its node."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, TRUE, UNKNOWN
 from clusterproof.plugins.kubernetes.gate.objects import NODES, moment
 from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
 
-FRESH_S = 600.0  # two heartbeats of a gate in rest
-AHEAD_S = 3600.0  # that the gate's clock may be ahead of this one
+FRESH_S = 600.0  # two heartbeats of an idle gate
+AHEAD_S = 3600.0  # maximum by which the gate's clock may be ahead
 PATIENCE_S = 600.0
-LAST_S = 5.0  # for an answer at least, also when patience ends
-LOOK_S = 10.0  # between two requests of a pod that waits; a gate looks once a minute
-STAT = Path("/proc/stat")  # of the host, in a container too
+LAST_S = 5.0  # for an answer at least, even when patience ends
+LOOK_S = 10.0  # between two requests of a waiting pod; a gate runs once a minute
+STAT = Path("/proc/stat")  # of the host, even in a container
 BOOTED = "btime "
 NO_VERDICT, OLD_VERDICT, LATER_VERDICT, NO_ANSWER = "NoVerdict", "OldVerdict", "LaterVerdict", "NoAnswer"
 EXITS = {TRUE: 0, FALSE: EXIT_FAILED, UNKNOWN: EXIT_INCOMPLETE}
@@ -28,7 +28,7 @@ RIGHT = "expected the right to get nodes (wait.namespaces of the chart)"
 
 @record
 class Wait:
-    """What a pod waits for: a verdict on `node` of the last `fresh_s`, at most so long."""
+    """What a pod waits for: a verdict on `node` from the last `fresh_s`, for at most so long."""
 
     node: str
     fresh_s: float = FRESH_S
@@ -36,14 +36,14 @@ class Wait:
 
 
 def booted_at(stat: str) -> float:
-    """When the kernel started, in seconds since 1970, by /proc/stat; 0 where it does not say."""
+    """When the kernel started, in seconds since 1970, from /proc/stat; 0 if unknown."""
     says = next((line for line in stat.splitlines() if line.startswith(BOOTED)), "")
     digits = says.removeprefix(BOOTED).strip()
     return float(digits) if digits.isascii() and digits.isdecimal() else 0.0
 
 
 def verdict_since(node: ApiNode, oldest: float, now: float) -> Health:
-    """What the condition says of a node; Unknown where it was last confirmed before `oldest` or long after `now`.
+    """The node's condition; Unknown if it was last confirmed before `oldest` or long after `now`.
 
     Both in seconds since 1970.
     """
@@ -63,9 +63,9 @@ def verdict_since(node: ApiNode, oldest: float, now: float) -> Health:
 
 
 def waited(api: Api, order: Wait, say: Callable[[str], None], is_over: threading.Event) -> Health:
-    """The verdict once it is True or False, or what it is when patience ends; says what it waits for when that changes.
+    """The verdict once it is True or False, or at the end of patience; prints what it waits for when that changes.
 
-    An API server that does not answer is asked again. Raises KubernetesDenied where the right is missing.
+    Retries if the API server does not answer. Raises KubernetesDenied if the permission is missing.
     """
     booted, until, reported = _booted(), time.monotonic() + order.patience_s, ""
     while True:
@@ -83,7 +83,7 @@ def waited(api: Api, order: Wait, say: Callable[[str], None], is_over: threading
 def _booted() -> float:
     try:
         return booted_at(STAT.read_text())
-    except OSError:  # no Linux: somebody's own machine, and not the node
+    except OSError:  # not Linux: a developer's machine, not the node
         return 0.0
 
 
@@ -98,7 +98,7 @@ def _looked(api: Api, name: str, oldest: float, within_s: float) -> Health:
 
 
 def in_words(order: Wait, health: Health) -> str:
-    """How it ended."""
+    """The outcome in words."""
     if health.status == TRUE:
         return f"{order.node} is proven: {health.message}"
     if health.status == FALSE:

@@ -1,4 +1,4 @@
-"""A run's verdicts written to Kubernetes, and taken away: conditions, events, and taints where that is asked for."""
+"""Writes a run's verdicts to Kubernetes, or removes them: conditions, events and taints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError, KubernetesRefused
-from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, NOT_REACHED, TRUE, UNKNOWN, Health, Orders
+from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, NOT_REACHED, TRUE, UNKNOWN, GateSettings, Health
 from clusterproof.plugins.kubernetes.gate.objects import (
     MERGE,
     STRATEGIC,
@@ -37,45 +37,45 @@ UNCONFINED = (
 )
 UNTRIED = "whether the API server lets this account change more of nodes than its condition could not be told"
 
-FEW = 3  # nodes: what this account may not do to these it may do to none
+FEW = 3  # nodes: if the account is denied these, it is denied all
 
 
 @record
-class Written:
-    """What was done and what was left, and what could not be done; a line for each."""
+class WriteOutcome:
+    """What was done, what was left, and what failed, one line each."""
 
     lines: tuple[str, ...]
     problems: tuple[str, ...]
-    changes: Mapping[str, str] = field(default_factory=dict)  # by node what became of its condition
-    is_open: bool = False  # whether a node was left to the next evaluation
-    is_pending: bool = False  # whether something that was found is left to be written
+    changes: Mapping[str, str] = field(default_factory=dict)  # by node: what happened to its condition
+    is_open: bool = False  # whether a node was left for the next evaluation
+    is_pending: bool = False  # whether a finding remains to be written
 
 
 def write(
     api: Api,
-    orders: Orders,
+    orders: GateSettings,
     healths: Mapping[str, Health],
     began: float,
     now: float,
     earlier: Mapping[str, float] = MappingProxyType({}),
-) -> Written:
+) -> WriteOutcome:
     """Write the health of nodes that a run found, which began then; all in seconds since 1970.
 
-    `earlier` is by node when the evaluation began that found what stands of it, where an earlier run did.
+    `earlier`: for nodes with a valid verdict of an earlier run, when that evaluation began.
     """
     gate = Gate(ObjectWriter(api), orders, moment(began), now, {name: moment(at) for name, at in earlier.items()})
     gate.write(healths)
     lines, problems = tuple(gate.lines), tuple(gate.writer.lines())
-    return Written(lines, problems, gate.changes, gate.is_open, gate.is_pending)
+    return WriteOutcome(lines, problems, gate.changes, gate.is_open, gate.is_pending)
 
 
 class Gate:
-    """One run's writing. `seen` are all nodes of the cluster as they stand."""
+    """The writes of one run. `seen` are all nodes of the cluster."""
 
     def __init__(
         self,
         writer: ObjectWriter,
-        orders: Orders,
+        orders: GateSettings,
         began: str,
         now: float,
         earlier: Mapping[str, str] = MappingProxyType({}),
@@ -91,7 +91,7 @@ class Gate:
         self.is_open = self.is_pending = False
 
     def write(self, healths: Mapping[str, Health]) -> None:
-        """All of it; where no condition may be written, nothing more."""
+        """Write everything; if conditions are refused, nothing more."""
         every = self.writer.tried("", lambda: every_node(self.writer.api))
         if every is None:
             return
@@ -112,7 +112,7 @@ class Gate:
         self._say("not in Kubernetes any more", healths.keys() - self.seen.keys() | self.writer.gone)
 
     def _unconfined(self, seen: GateNode) -> Iterator[str]:
-        """Say where the server does not hinder this account to change more than its condition, or that is unknown."""
+        """Report if the server would let this account change more than its condition, or if that is unknown."""
         try:
             self.writer.api.patch(f"{seen.path}/status", trial_patch(seen), MERGE, dryRun="All")
         except KubernetesRefused:
@@ -123,7 +123,7 @@ class Gate:
             yield UNCONFINED
 
     def _is_recreated(self, name: str) -> bool:
-        """Whether a node was created after the run began: then another one was evaluated."""
+        """Whether a node was created after the run began: then a different one was evaluated."""
         return self.seen[name].node.created > self.earlier.get(name, self.began)
 
     def _say(self, message: str, names: Iterable[str]) -> None:
@@ -132,7 +132,7 @@ class Gate:
             self.lines.append(of_nodes(kept, message))
 
     def _write_conditions(self, healths: Mapping[str, Health]) -> bool:
-        """Whether it makes sense to go on. A few go first: a right that is missing is for all."""
+        """Write the conditions; returns whether to continue. A few go first: a missing permission affects all."""
         names = sorted(name for name in healths if not self._is_left(self.seen[name], healths[name]))
         changed: dict[str, bool] = {}
         for group in (names[:FEW], names[FEW:]):
@@ -150,7 +150,7 @@ class Gate:
         return True
 
     def _is_left(self, seen: GateNode, health: Health) -> bool:
-        """Whether a condition stays as it stands: it says the same and is young, or its node may yet report."""
+        """Whether a condition stays: it is unchanged and recent, or its node may still report."""
         before = seen.node.condition(CONDITION)
         if before is None:
             return False
@@ -165,7 +165,7 @@ class Gate:
         return moment(self.now - seconds) < condition.heard <= moment(self.now)
 
     def _write_condition(self, name: str, health: Health) -> bool:
-        """Whether it reports something new. Raises KubernetesError."""
+        """Write a condition; returns whether it reports something new. Raises KubernetesError."""
         before = self.seen[name]
         path, patch = f"{before.path}/status", condition_patch(before, health, self.now)
         if not is_change(before, health):
@@ -177,7 +177,7 @@ class Gate:
         return True
 
 
-def remove(api: Api) -> Written:
+def remove(api: Api) -> WriteOutcome:
     """Remove them from every node of the cluster, whoever had it written and whenever; others' stay as they are."""
     writer = ObjectWriter(api)
     every = writer.tried("", lambda: {seen.node.name: seen for seen in every_node(api)})
@@ -198,4 +198,4 @@ def remove(api: Api) -> Written:
     lines = [of_nodes(names, removed) for removed, names in done.items()]
     if every is not None and not (lines or writer.problems):
         lines.append(f"none of {len(nodes)} nodes has the condition {CONDITION} or a taint of clusterproof")
-    return Written(tuple(lines), tuple(writer.lines()))
+    return WriteOutcome(tuple(lines), tuple(writer.lines()))

@@ -1,1 +1,1 @@
-"""The parts of a run that load nodes and measure pairs: what asks for them, and what a person sees."""
+"""Load on nodes and measurements of pairs in a run: options and output."""

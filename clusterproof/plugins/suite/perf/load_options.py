@@ -1,4 +1,4 @@
-"""What the command line says of load, and which load a run is to put on its nodes, with tests of other authors."""
+"""The options for load, and which load a run, including third-party tests, needs on its nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANYWHERE = Path("/")
 
 
 def check_load_options(option: Options) -> None:
-    """Refuse what makes no sense, in any run. Raises pytest.UsageError."""
+    """Reject invalid combinations, in any run. Raises pytest.UsageError."""
     check_loads(option)
     if option.dcgm_parameters or option.stress_s:
         from clusterproof.plugins.benchmarks.load.options import require_time
@@ -40,7 +40,7 @@ def check_load_options(option: Options) -> None:
 
 
 def load_options(option: Options) -> LoadOptions:
-    """The options of a run that loads its nodes. Raises pytest.UsageError."""
+    """The load options of a run. Raises pytest.UsageError."""
     from clusterproof.plugins.benchmarks.load.options import LoadOptions  # few runs load anything
 
     check_load_options(option)
@@ -61,7 +61,7 @@ def load_options(option: Options) -> LoadOptions:
 
 
 def collectors_to_load(items: Iterable[pytest.Item], option: Options) -> frozenset[str]:
-    """The collectors that load the hardware and that the selected tests need: none where `-m` does not name perf."""
+    """The collectors that load the hardware and that selected tests need: none if `-m` does not name perf."""
     if not is_named(option.markexpr, "perf"):
         return frozenset()
     wanted = (collectors_of(item) for item in items if item.get_closest_marker("perf"))
@@ -69,27 +69,27 @@ def collectors_to_load(items: Iterable[pytest.Item], option: Options) -> frozens
 
 
 def paths_named(config: pytest.Config) -> list[Path]:
-    """The folders and files whose tests the command line asks for; of a package's name (`--pyargs`), any."""
+    """The folders and files whose tests the command line names; for package names (`--pyargs`), any."""
     named = [(config.invocation_params.dir / word.partition("::")[0]).resolve() for word in config.args]
     return [path if is_there(path) else ANYWHERE for path in named]
 
 
 def collectors_named(option: Options, paths: Collection[Path], others: Iterable[Test] = ()) -> frozenset[str]:
-    """Those that load the hardware and are needed by the tests that the command line selects, packaged or of `others`.
+    """The load collectors that the tests selected by the command line need, packaged or in `others`.
 
-    With xdist nodes are asked before any test is collected: so it goes only by paths, `-m` and `-k`.
+    With xdist, nodes are asked before tests are collected: so the selection only uses paths, `-m` and `-k`.
     """
     wanted = (test.collectors for test in _selected(option, paths, others))
     return load_options(option).requested(frozenset[str]().union(*wanted))
 
 
 def pairs_are_needed(option: Options, paths: Collection[Path], others: Iterable[Test]) -> bool:
-    """Whether one of the tests that the command line selects needs pairs of nodes measured."""
+    """Whether a test selected by the command line needs measurements of pairs."""
     return any(test.needs_pairs for test in _selected(option, paths, others))
 
 
 def others_named(config: pytest.Config) -> list[Test]:
-    """The tests of other authors that the command line names, where it asks for load at all."""
+    """The third-party tests that the command line names, if it asks for load at all."""
     if not is_named(config.option.markexpr, "perf"):
         return []
 
@@ -97,10 +97,10 @@ def others_named(config: pytest.Config) -> list[Test]:
 
 
 def _selected(option: Options, paths: Collection[Path], others: Iterable[Test]) -> list[Test]:
-    """The tests of load that the command line selects, going only by paths, `-m` and `-k`."""
+    """The load tests that the command line selects, using only paths, `-m` and `-k`."""
     if not is_named(option.markexpr, "perf"):
         return []
-    from _pytest.mark.expression import Expression  # pytest has no public name for what reads -m and -k
+    from _pytest.mark.expression import Expression  # pytest has no public API for -m and -k expressions
 
     def says_yes(expression: str, holds: Callable[[str], bool]) -> bool:
         def matches(word: str, /, **_details: str | int | bool | None) -> bool:
@@ -126,11 +126,11 @@ def _packaged() -> Iterator[Test]:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A test, and what is known of it without collecting it."""
+    """A test, and what is known about it without collecting it."""
 
     __test__ = False
 
-    words: str  # that `-k` looks into
+    words: str  # the names that `-k` matches
     marks: frozenset[str]
     file: Path
     collectors: frozenset[str]
@@ -138,9 +138,9 @@ class Test:
 
 
 def others(config: pytest.Config, paths: Iterable[Path]) -> list[Test]:
-    """The tests of these files and folders that are none of the packaged ones and look at nodes.
+    """The third-party tests in these files and folders that are about nodes.
 
-    A file that cannot be imported has none: whoever collects it says so.
+    A file that cannot be imported has none: the error is reported when it is collected.
     """
     return [test for file in dict.fromkeys(_files(config, paths)) for test in _of_file(config, file)]
 
@@ -161,7 +161,7 @@ def _files(config: pytest.Config, paths: Iterable[Path]) -> Iterator[Path]:
 def _of_file(config: pytest.Config, file: Path) -> Iterator[Test]:
     if file.is_relative_to(CHECKS):
         return
-    from _pytest.pathlib import ImportMode, import_path  # as pytest itself will import it
+    from _pytest.pathlib import ImportMode, import_path  # the way pytest itself will import it
 
     try:
         module = import_path(file, mode=ImportMode.importlib, root=config.rootpath, consider_namespace_packages=False)
@@ -187,7 +187,7 @@ def _functions(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any], li
 
 
 def _needs(function: Callable[..., Any], marks: list[pytest.Mark]) -> tuple[frozenset[str], bool]:
-    """The collectors of evidence that a test needs, and whether pairs of nodes are to be measured for it."""
+    """The evidence collectors that a test needs, and whether it needs measurements of pairs."""
     if is_light(function):
         check = check_of(function, marks)
         return check.collectors, check.needs_pairs

@@ -1,4 +1,4 @@
-"""A run's measurements between nodes: planned, driven through the launcher that the cluster gets, kept, read again."""
+"""A run's measurements between nodes: plans them, runs them through the cluster's launcher, stores and reads them."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from clusterproof.plugins.suite.perf.pairs_options import (
 from clusterproof.plugins.suite.perf.pairs_planning import launcher_for, meter_of, parts, planned
 from clusterproof.plugins.transport import Connection, Limits, Unusable
 
-MARGIN_S = 120.0  # of what is reserved, beyond the budget and a run that begins at its end
+MARGIN_S = 120.0  # reserved beyond the budget, for a measurement that starts at its end
 SHARES = ("slower", "least_share", "least_of_pairs")
-MOST_RANKS = 64  # whose own log of the network is kept beside their result
+MOST_RANKS = 64  # ranks whose own network log is stored with their result
 
 
 @dataclass(frozen=True)
 class MeasuringSetup:
-    """How nodes are reached, and where measurements are kept. `real` has a node's own name by the one that is shown.
+    """How nodes are reached, and where measurements are stored. `real` maps displayed node names to real ones.
 
     `unavailable` are nodes that cannot be loaded now, and why.
     """
@@ -61,13 +61,13 @@ class MeasuringSetup:
     folder: Path
     real: Mapping[str, str]
     unavailable: Mapping[str, str]
-    text: Callable[[str], str]  # what may be shown of a text
+    text: Callable[[str], str]  # makes a text safe to show
     say: Callable[[str], None]
-    again: str  # the command that goes on with what was broken off
+    again: str  # the command that continues an interrupted campaign
 
 
 def measure(options: PairOptions, cluster: ClusterFacts, setup: MeasuringSetup) -> PairwiseRun:
-    """Measure the pairs of a cluster, and keep everything in `setup.folder`. Raises pytest.UsageError."""
+    """Measure the pairs of a cluster, and store everything in `setup.folder`. Raises pytest.UsageError."""
     figures = baseline_figures(options.baseline)
     begun = begun_before(options.resume)
     campaigns: list[Campaign] = []
@@ -102,13 +102,13 @@ def replayed(folder: Path, catalog: Catalog, baseline: str | None = None) -> Pai
 
 
 def write_journals(run: PairwiseRun, folder: Path) -> None:
-    """Write what was measured where workers read it. Raises OSError."""
+    """Write the measurements where workers read them. Raises OSError."""
     for number, campaign in enumerate(run.campaigns):
         write(folder / file_name(number), campaign.journal)
 
 
 def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringSetup, nodes: Sequence[Node]) -> Journal:
-    """Drive one campaign. Raises Unusable, OSError."""
+    """Run one campaign. Raises Unusable, OSError."""
     journal = begun.journal
     meter, settings = meter_of(nodes, options)
     if not any(journal.plan.first):
@@ -127,7 +127,7 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
     launching.check(campaign)
     if journal.measurements and not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, journal)  # what was measured before belongs to this recording too
+        write(path, journal)  # earlier measurements belong to this recording too
     writer = JournalWriter(path, journal)
     try:
         setup.say(_in_words(journal, meter, options, path))
@@ -150,7 +150,7 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
 
 
 def _grouped(pairs: Campaign, writer: JournalWriter, renamed: _Renamed, options: PairOptions) -> Journal:
-    """Measure groups of the nodes that pairs succeeded with and do not name. What cannot be measured is said."""
+    """Measure groups of nodes whose pairs succeeded and showed no fault. What cannot be measured is reported."""
     threshold, places = pairs.catalog.threshold, pairs.journal.plan.places
     plan = plan_groups(options.groups, pairs.nodes_for_groups, places, 2 * options.at_once)
     if why_not := pairs.journal.about.get("no_groups"):
@@ -181,7 +181,7 @@ def _in_words(journal: Journal, meter: Meter, options: PairOptions, path: Path) 
 
 @contextmanager
 def _shown(setup: MeasuringSetup) -> Iterator[Callable[[Progress], None]]:
-    """Say each round as it begins."""
+    """Print each round as it begins."""
     last = 0
 
     def show(progress: Progress) -> None:
@@ -198,13 +198,13 @@ def _shown(setup: MeasuringSetup) -> Iterator[Callable[[Progress], None]]:
 
 @dataclass(frozen=True)
 class _Renamed:
-    """A launcher that knows nodes by the names that are shown."""
+    """A launcher that translates displayed node names."""
 
     launcher: Launcher
     setup: MeasuringSetup
 
     def measure(self, together: Sequence[launching.PairOrGroup], measured: Measured) -> None:
-        """Measure under the real names, report under those that are shown."""
+        """Measure under the real names, report under those displayed."""
         real = {_under(self.setup.real, group): group for group in together}
         shown_names = {name: shown for shown, name in self.setup.real.items()}
 
@@ -232,7 +232,7 @@ def _under(names: Mapping[str, str], nodes: launching.PairOrGroup) -> launching.
 
 
 def _resumed(journal: Journal, begun: Sequence[Journal], path: Path) -> Journal:
-    """The campaign of these nodes that was broken off. Raises pytest.UsageError where there is none."""
+    """The interrupted campaign of these nodes. Raises pytest.UsageError if there is none."""
     for before in begun:
         if before.plan.nodes == journal.plan.nodes:
             if (

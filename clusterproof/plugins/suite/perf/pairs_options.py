@@ -1,4 +1,4 @@
-"""What the command line says of pairs of nodes."""
+"""The options for pairs of nodes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PairOptions:
-    """The options of a run, checked."""
+    """The options of pairwise tests of a run, checked."""
 
-    which: str  # quick, full, or "" where the pairs are named
-    groups: str  # doubling, all, or sizes with a comma between; "" for none
+    which: str  # quick, full, or "" if the pairs are named
+    groups: str  # doubling, all, or comma-separated sizes; "" for none
     asked: tuple[tuple[str, str], ...]
     at_once: int
     budget_s: float
@@ -46,9 +46,9 @@ class PairOptions:
 
 
 def pair_options(option: Options) -> PairOptions:
-    """The options of a run that measures pairs. Raises pytest.UsageError."""
+    """The pair options of a run. Raises pytest.UsageError."""
     from clusterproof.plugins.benchmarks.meters import (
-        MeterSettings,  # a prolog has no time for what it does not need
+        MeterSettings,  # a prolog does not need it
     )
     from clusterproof.plugins.evidence.pairs import RDMA_MESH
 
@@ -79,7 +79,7 @@ def pair_options(option: Options) -> PairOptions:
 
 
 def check_pair_files(option: Options) -> None:
-    """Refuse a baseline and measurements that cannot be read, before anything is loaded. Raises pytest.UsageError."""
+    """Reject an unreadable baseline or measurements before any load starts. Raises pytest.UsageError."""
     if option.baseline:
         baseline_figures(Path(option.baseline))
     if option.resume:
@@ -87,8 +87,8 @@ def check_pair_files(option: Options) -> None:
 
 
 def baseline_figures(path: Path | None) -> tuple[BaselineFigure, ...]:
-    """What a site measured before; empty where it names no file. Raises pytest.UsageError."""
-    from clusterproof.plugins.benchmarks.meters import baseline  # what few runs name
+    """A site's earlier measurements; empty if no file is named. Raises pytest.UsageError."""
+    from clusterproof.plugins.benchmarks.meters import baseline  # few runs name one
 
     try:
         return baseline.read(path) if path else ()
@@ -97,19 +97,19 @@ def baseline_figures(path: Path | None) -> tuple[BaselineFigure, ...]:
 
 
 def begun_before(path: Path | None) -> list[Journal]:
-    """The measurements that a run goes on with. Raises pytest.UsageError."""
+    """The measurements that a run continues. Raises pytest.UsageError."""
     return [read_or_refuse(file) for file in journals_of(path)] if path else []
 
 
 def journals_of(path: Path) -> list[Path]:
-    """The files of measurements in a folder, or the one that is named."""
+    """The measurement files in a folder, or the named file."""
     from clusterproof.plugins.evidence.recording import PAIRWISE_FILES
 
     return sorted(path.glob(PAIRWISE_FILES)) if path.is_dir() else [path] if path.exists() else []
 
 
 def read_or_refuse(path: Path) -> Journal:
-    """A journal. Raises pytest.UsageError where it is none."""
+    """Read a journal. Raises pytest.UsageError if it is invalid."""
     from clusterproof.plugins.benchmarks.pairwise.journal import JournalError, read
 
     try:
@@ -119,7 +119,7 @@ def read_or_refuse(path: Path) -> Journal:
 
 
 def asked_pairs(asked: Iterable[tuple[str, str]], nodes: Collection[str]) -> tuple[Pair, ...]:
-    """The pairs that a person named, of these nodes. Raises pytest.UsageError."""
+    """The pairs that the user named, among these nodes. Raises pytest.UsageError."""
     from clusterproof.plugins.evidence.pairs import pair
 
     for names in asked:

@@ -1,4 +1,4 @@
-"""Which nodes are compared, with which meter, started by what, in which rounds, by what is known of their places."""
+"""Plans pair measurements: which nodes, with which meter and launcher, in which rounds, given their locations."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ MESH_SHARES = ("rail_share", "switch_share")
 
 
 def parts(nodes: Sequence[Node]) -> list[list[Node]]:
-    """The nodes that are to be compared, by instance type: those with accelerators, where any has."""
+    """The nodes to compare, by instance type: only those with accelerators, if any has them."""
     accelerated = [node for node in nodes if node.catalog.accelerators(node.type_name) != 0]
     by_type: dict[str, list[Node]] = {}
     for node in accelerated or nodes:
         by_type.setdefault(node.type_name, []).append(node)
     unknown = by_type.pop("", [])
-    if unknown and by_type:  # mostly nodes that were not reached: they belong to most of the others
+    if unknown and by_type:  # mostly nodes that were not reached: they are counted with the largest type
         max(by_type.values(), key=len).extend(unknown)
     elif unknown:
         by_type[""] = unknown
@@ -57,7 +57,7 @@ def parts(nodes: Sequence[Node]) -> list[list[Node]]:
 def planned(
     nodes: Sequence[Node], options: PairOptions, cluster: ClusterFacts, unavailable: Mapping[str, str]
 ) -> Journal:
-    """What is to be measured of nodes of one type, but for those unavailable. Raises pytest.UsageError."""
+    """The measurements for nodes of one type, except unavailable ones. Raises pytest.UsageError."""
     meter, settings = meter_of(nodes, options)
     absent = {node.name: why for node in nodes if (why := _absence(node) or unavailable.get(node.name))}
     first = next((node for node in nodes if node.name not in absent), nodes[0])
@@ -82,7 +82,7 @@ def planned(
 
 
 def _why_no_groups(meter: Meter, options: PairOptions, cluster: ClusterFacts) -> str:
-    """Why no group can be measured; empty where one can."""
+    """Why no group can be measured; empty if one can."""
     if not meter.is_collective:
         return f"{meter.name} measures two nodes; expected --meter nccl-tests or nccom-test"
     if options.launcher == "pods" or (not options.launcher and is_loaded_by_pods(cluster.cluster)):
@@ -91,7 +91,7 @@ def _why_no_groups(meter: Meter, options: PairOptions, cluster: ClusterFacts) ->
 
 
 def meter_of(nodes: Sequence[Node], options: PairOptions) -> tuple[Meter, MeterSettings]:
-    """What measures nodes of one type, and how."""
+    """The meter for nodes of one type, and its settings."""
     first = next((node for node in nodes if not node.evidence.unreached), nodes[0])
     gpus, neuron = _expected(first, "gpus"), _expected(first, "neuron_devices")
     meter = METERS[options.meter] if options.meter else meter_for(gpus, neuron)
@@ -121,7 +121,7 @@ def _efa(node: Node) -> int:
 
 
 def _stack(node: Node) -> Stack:
-    """The software under the network, as a node reports it."""
+    """The network software stack, as a node reports it."""
 
     def version(component: str) -> str:
         try:
@@ -139,7 +139,7 @@ def _absence(node: Node) -> str:
 
 
 def places_of(cluster: ClusterFacts, targets: Sequence[Target]) -> dict[str, str]:
-    """The place of each node: its UltraServer, network node, switch or zone, else its group; the first that divides."""
+    """Each node's place: UltraServer, network node, switch or zone, else its group; the first that divides them."""
     names = [target.name for target in targets]
     for read in READ:
         known = known_places(read, cluster)
@@ -150,7 +150,7 @@ def places_of(cluster: ClusterFacts, targets: Sequence[Target]) -> dict[str, str
 
 
 def _divides(place_by_node: Mapping[str, str]) -> bool:
-    """Whether there are several places, and at least one has several nodes."""
+    """Whether there are several places, at least one of them with several nodes."""
     places = [place for place in place_by_node.values() if place]
     return 1 < len(set(places)) < len(places)
 
@@ -183,7 +183,7 @@ LAUNCHERS: Mapping[str, Callable[[launching.MeterCampaign], Launcher]] = {
 
 
 def launcher_for(campaign: launching.MeterCampaign, name: str = "") -> Launcher:
-    """That of the name; else srun for Slurm, pods for Kubernetes, mpirun for ranks, ssh for ends. Raises Unusable."""
+    """The named launcher; else srun for Slurm, pods for Kubernetes, mpirun for ranks, ssh for ends. Raises Unusable."""
     if name and name not in LAUNCHERS:
         raise Unusable(f"no launcher is called {name!r:.40}; expected {', '.join(LAUNCHERS)}")
     return LAUNCHERS[name or _chosen(campaign)](campaign)

@@ -1,4 +1,4 @@
-"""A run's measurements, from its options and its evidence: its nodes under load, and between nodes."""
+"""A run's measurements, from its options and evidence: nodes under load, and between nodes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def load_nodes(
     answered: Mapping[str, NodeEvidence],
     keep: Callable[[NodeEvidence], None],
 ) -> None:
-    """Load the nodes that answered, and hand all that each then reports to `keep`."""
+    """Put load on the nodes that answered, and pass what each then reports to `keep`."""
     options = load_options(config.option)
     reached = sum(not evidence.unreached for evidence in answered.values())
     reporter = config.pluginmanager.get_plugin("terminalreporter")
@@ -55,7 +55,7 @@ def load_nodes(
 
 
 def in_words(collectors: frozenset[str], options: LoadOptions, nodes: int) -> str:
-    """What will be done, and how long it takes at most: `loading 8 nodes (dcgm_diag, gpu_gemm), at most 18 min`."""
+    """What will be done, and the maximum duration: `loading 8 nodes (dcgm_diag, gpu_gemm), at most 18 min`."""
     whole_s = sum(options.whole_s(part) for part, _ in rounds(collectors, range(nodes), options.fs_at_once))
     names = ", ".join(collector for collector in SECONDS if collector in collectors)
     return f"loading {number_of(nodes, 'node')} ({names}), at most {whole_s / 60:.0f} min"
@@ -66,10 +66,10 @@ if TYPE_CHECKING:
 
 
 class WithFolder(Protocol):
-    """What keeps a run's reports."""
+    """Something that stores a run's reports."""
 
     def made_folder(self) -> Path:
-        """The folder of this run's reports, which is there now. Raises OSError."""
+        """Create the folder of this run's reports if needed. Raises OSError."""
 
 
 def measured(
@@ -79,7 +79,7 @@ def measured(
     limits: Limits,
     redaction: Redaction | None,
 ) -> PairwiseRun:
-    """Measure, and keep it in the recording, or beside the run's reports. Raises pytest.UsageError."""
+    """Measure, and store it in the recording, or with the run's reports. Raises pytest.UsageError."""
     options = pair_options(config.option)
     shown = config.stash[CLUSTER]
     try:
@@ -87,7 +87,7 @@ def measured(
     except OSError as problem:
         why = f"{problem.filename or 'runs'}: {problem.strerror or problem}"
         return PairwiseRun(why_not=f"no place for the measurements: {why}; expected one, as --record DIR")
-    real = {one.name: real.name for one, real in zip(shown.targets, cluster.targets, strict=True)}
+    real = {target.name: real.name for target, real in zip(shown.targets, cluster.targets, strict=True)}
     text = redaction.text if redaction else str
     connection = connection.under_load()
     try:
@@ -109,7 +109,7 @@ def measured(
 
 
 def read_again(config: pytest.Config, cluster: Cluster, redaction: Redaction | None, folder: Path) -> PairwiseRun:
-    """What a recording has of pairs, under the names that are shown. Raises pytest.UsageError."""
+    """The pair measurements of a recording, under displayed names. Raises pytest.UsageError."""
     run = replayed(folder, catalog_of(config), config.option.baseline)
     if redaction is None:
         return run
@@ -120,7 +120,7 @@ def read_again(config: pytest.Config, cluster: Cluster, redaction: Redaction | N
 
 
 def _facts(config: pytest.Config, shown: Cluster) -> ClusterFacts:
-    """What is known of the cluster before anything is measured between its nodes."""
+    """What is known about the cluster before anything is measured between its nodes."""
     evidence = config.stash[EVIDENCE]
     evidence_by_node = {target.name: evidence.get(target.name) or NodeEvidence(target.name) for target in shown.targets}
     policy = policy_of(config)
@@ -129,7 +129,7 @@ def _facts(config: pytest.Config, shown: Cluster) -> ClusterFacts:
 
 
 def _folder(config: pytest.Config, cluster: str) -> Path:
-    """The recording; that of the run which is gone on with; else where this run's reports are. Raises OSError."""
+    """The recording; the continued run's folder; else the folder of this run's reports. Raises OSError."""
     if config.option.record:
         return Path(config.option.record)
     if config.option.resume:
@@ -142,7 +142,7 @@ def _folder(config: pytest.Config, cluster: str) -> Path:
 
 
 def _again(config: pytest.Config, folder: Path) -> str:
-    """The command that goes on with what is in that folder."""
+    """The command that continues the measurements in that folder."""
     chosen = ["-k", config.option.keyword] if config.option.keyword else []
     return shlex.join([*command_of(config), *chosen, f"--resume={folder}"])
 

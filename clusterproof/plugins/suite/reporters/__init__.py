@@ -1,8 +1,8 @@
-"""Where the results of a run go, besides the terminal and the folder of its report: a module for each option.
+"""Reporters that an option enables, besides the terminal and the report folder: one module for each option.
 
-A module here is found by its name, which is that of the option that asks for it; without the option it is not imported.
-Its `reporter(config, cluster, results)` is the plugin object that pytest calls, or None; `results` grows while the
-checks run. A report of pytest's own or of pytest-html's that cannot be written costs that report, and not the run.
+A module here has the name of its option, and is only imported if the option is used. Its `reporter(config, cluster,
+results)` returns the plugin object, or None; `results` grows while the checks run. A report of pytest or pytest-html
+that cannot be written does not end the run.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from clusterproof.plugins.suite.state import UNWRITTEN, note_unwritten
 if TYPE_CHECKING:
     from clusterproof.plugins.suite.history import HistoryReporter
 
-# Of pytest and of pytest-html: what they call the values of `--junitxml` and `--html`.
+# Of pytest and pytest-html: their names for the values of `--junitxml` and `--html`.
 _OPTIONS = {"junit": "xmlpath", "html": "htmlpath"}
-# Pytest calls first what joins last: a bundle has what the others write, and a gate changes the exit code that a
-# notification says.
+# Pytest calls plugins in reverse order of registration: a bundle contains what the others write, and a gate changes the
+# exit code that a notification states.
 _LAST = ("notify", "k8s_gate", "bundle")
 
 
 def reporters(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> Iterator[tuple[str, object]]:
-    """The plugin object of each that the command line asks for, by name. Raises pytest.UsageError."""
+    """The plugin object of each reporter that the command line enables, by name. Raises pytest.UsageError."""
     names = sorted((module.name for module in iter_modules(__path__)), key=lambda name: (_position(name), name))
     for name in names:
         if config.getoption(_OPTIONS.get(name, name), None):
@@ -47,13 +47,13 @@ def _position(name: str) -> int:
 
 
 def history_reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> HistoryReporter | None:
-    """What says of every result what it is since the last run, and adds the run to the history.
+    """The reporter that marks results with their change since the last run, and adds the run to the history.
 
-    It joins before the others, which say what changed. Raises pytest.UsageError.
+    Registered before the others, which report changes. Raises pytest.UsageError.
     """
     option = config.option
     if option.collectonly or (option.no_report and not (option.history or option.since_last)):
-        return None  # before anything is imported: a prolog is of this kind
+        return None  # before any import, for a prolog's sake
     from clusterproof.plugins.suite.history import HistoryReporter, history_of
 
     path = history_of(option, cluster, config.invocation_params.dir)
@@ -64,7 +64,7 @@ _WRITERS = (("_pytest.junitxml", "--junitxml", "xmlpath"), ("pytest_html", "--ht
 
 
 def guard_writers(config: pytest.Config) -> None:
-    """Keep a report that cannot be written from ending the run; no half of it stays, and nothing says that it does."""
+    """Keep a report that cannot be written from ending the run, leaving a partial file, or being announced."""
     for module, option, attribute in _WRITERS:
         path = config.getoption(attribute, None)
         for hooked in _hooked(config.hook.pytest_sessionfinish, module):
@@ -78,7 +78,7 @@ def _hooked(hook: Any, module: str) -> Iterator[Any]:
 
 
 def guard_beginning_of_html(config: pytest.Config) -> None:
-    """The same for the style sheet that pytest-html writes before the run; a wrong path ends it before it begins."""
+    """The same for the style sheet that pytest-html writes before the run, so that a wrong path fails early."""
     for hooked in config.hook.pytest_configure.get_hookimpls():
         if str(hooked.function.__module__).startswith("pytest_html"):
             hooked.function = _begun(config, hooked.function)  # type: ignore[misc]
@@ -98,7 +98,7 @@ def _guarded(config: pytest.Config, write: Callable[..., Any], option: str, path
 
 
 def remove_half(path: Path) -> None:
-    """Remove what is half written, where it is a file of that name: a device, a pipe or a link was there before."""
+    """Remove a partially written regular file: a device, a pipe or a link was there before."""
     with suppress(OSError):
         if stat.S_ISREG(path.lstat().st_mode):
             path.unlink()

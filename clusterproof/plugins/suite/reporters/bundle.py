@@ -1,4 +1,4 @@
-"""`--bundle FILE.tar.zst`: all that whoever is to help needs of a run, in one file, whole or not at all."""
+"""`--bundle FILE.tar.zst`: everything about a run that support needs, in one file, written atomically."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from clusterproof.plugins.redaction.redact import Redaction
 
 SCHEMA = 1
-ROOT = "clusterproof"  # the one folder that the archive makes
-_PART = ".part"  # behind the name of a bundle that is not whole yet, and may lie among the reports
-LEVEL = 10  # of zstd: a recording shrinks to a twentieth, at some 50 MB a second
-MAX_NAME = 150  # characters of a member's part of a path
-_REPORTS = ("xmlpath", "htmlpath")  # options of pytest's and of its plugins that name report files
+ROOT = "clusterproof"  # the archive's only top-level folder
+_PART = ".part"  # suffix of an incomplete bundle, which may be in the reports' folder
+LEVEL = 10  # of zstd: shrinks a recording to a twentieth, at about 50 MB/s
+MAX_NAME = 150  # characters of a path component in the archive
+_REPORTS = ("xmlpath", "htmlpath")  # options of pytest and its plugins that name report files
 _SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _OWN = ("boto3", "clustershell", "fabric", "nvidia-ml-py", "paramiko", "pytest", "pytest-html", "pytest-xdist")
 README = """\
@@ -69,7 +69,7 @@ Member = tuple[str, bytes]
 
 
 class BundleReporter:
-    """The plugin object of a run that leaves a bundle. What goes wrong is a warning, and changes no verdict."""
+    """The plugin of a run that writes a bundle. Problems are warnings, and change no verdict."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class BundleReporter:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
-        """Write it when all reports are: behind the hooks that write them, before the summary."""
+        """Write it after the hooks that write reports, and before the summary."""
         yield
         try:
             write_bundle(self.path, self._members(code_so_far(session)), self.began)
@@ -103,7 +103,7 @@ class BundleReporter:
             self.said = f"bundle: {self.path} ({self.path.stat().st_size / 1e6:.1f} MB)"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say where it is, or why it is not."""
+        """Print where it is, or why it was not written."""
         if self.said:
             terminalreporter.write_line(self.said, yellow=not self.is_written)
 
@@ -151,7 +151,7 @@ class BundleReporter:
         }
 
     def _recording(self) -> Iterator[Member]:
-        """The evidence, as `--record` keeps it."""
+        """The evidence, in the form of `--record`."""
         with tempfile.TemporaryDirectory(prefix="clusterproof-") as made:
             folder = Path(made)
             write_cluster(folder, self.cluster)
@@ -170,7 +170,7 @@ class BundleReporter:
 
 
 def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> BundleReporter | None:
-    """The one of `--bundle FILE.tar.zst`; None where nothing is run."""
+    """The reporter of `--bundle FILE.tar.zst`; None if nothing is run."""
     if config.option.collectonly:
         return None
     run = config.pluginmanager.get_plugin("clusterproof-session")
@@ -179,16 +179,16 @@ def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result])
 
 
 def write_bundle(path: Path, members: Iterable[Member], moment: float) -> None:
-    """Write the archive, whole or not at all. Raises OSError, and ValueError for a member's name that is not safe."""
-    import zstandard  # a library of C, that few runs need
+    """Write the archive atomically. Raises OSError, and ValueError for an unsafe member name."""
+    import zstandard  # a C library that few runs need
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):  # it would be gone, as /dev/stdout
+    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):  # it would be replaced
         raise OSError(errno.EINVAL, IS_NO_FILE, str(path))
     part = path.with_name(f".{path.name}.{os.getpid()}{_PART}")
     try:
         with BufferedWriter(created(part)) as file:
-            os.fchmod(file.fileno(), 0o600)  # a cluster's names and logs are for whom its owner hands them to
+            os.fchmod(file.fileno(), 0o600)  # its owner decides who sees a cluster's names and logs
             with (
                 zstandard.ZstdCompressor(level=LEVEL).stream_writer(file, closefd=False) as packed,
                 tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
@@ -211,9 +211,9 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, moment: float) -> 
 
 
 def files_of(path: Path, began: float) -> Iterator[Member]:
-    """The report files at a path, or under it, that this run wrote, without the history, which is of other runs too.
+    """The report files at or below a path that this run wrote, except the history, which covers other runs too.
 
-    No link is followed, and no name is trusted.
+    Links are not followed, and names are not trusted.
     """
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     for file in files:
@@ -226,7 +226,7 @@ def files_of(path: Path, began: float) -> Iterator[Member]:
 
 
 def safe_name(name: str) -> str:
-    """A name that means the same file on every system, for one that may not."""
+    """Convert a name to one that means the same file on every system."""
     if len(name) <= MAX_NAME and _SAFE.fullmatch(name):
         return name
     quoted = quote(os.fsencode(name), safe="")
@@ -234,7 +234,7 @@ def safe_name(name: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of the suite, of what it stands on and of the machine that ran it; never that machine's name."""
+    """Versions of the suite, its dependencies and the machine that ran it, without that machine's name."""
     installed = {
         (distribution.metadata["Name"] or "").lower(): distribution.version for distribution in distributions()
     }

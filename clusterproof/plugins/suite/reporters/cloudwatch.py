@@ -1,4 +1,4 @@
-"""`--cloudwatch NAMESPACE`: a run as a few metrics of CloudWatch's, for alarms and dashboards; opt-in."""
+"""`--cloudwatch NAMESPACE`: sends a few CloudWatch metrics of a run, for alarms and dashboards; opt-in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch.notify.services import within
 from clusterproof.reports.history.changes import since_last
 
-MAX_METRICS = 40  # of one run: each name and set of dimensions is one that AWS counts
+MAX_METRICS = 40  # of one run: AWS charges for each combination of name and dimensions
 TIMEOUT_S = 30.0
 _NODES = {
     Verdict.FAIL: "NodesFailed",
@@ -25,14 +25,14 @@ _NODES = {
 
 
 class Dimension(TypedDict):
-    """As CloudWatch has it."""
+    """A CloudWatch dimension."""
 
     Name: str
     Value: str
 
 
 class MetricDatum(TypedDict):
-    """One number of a run, as PutMetricData has it."""
+    """One number of a run, in PutMetricData's form."""
 
     MetricName: str
     Value: float
@@ -41,9 +41,9 @@ class MetricDatum(TypedDict):
 
 
 def metrics_of(cluster: str, results: Sequence[Result], has_history: bool) -> list[MetricDatum]:
-    """The metrics of a run: of the cluster, and of each subsystem that was looked at; none of a node.
+    """The metrics of a run: for the cluster and each checked subsystem; none for single nodes.
 
-    What was found is 0 where nothing was: an alarm needs a number to end on.
+    Counts are 0 if nothing was found: an alarm needs a number to clear.
     """
     of_cluster: list[Dimension] = [{"Name": "Cluster", "Value": _ascii(cluster)}]
     worst: dict[str, Verdict] = {}
@@ -78,26 +78,26 @@ def _metric(name: str, count: int, dimensions: list[Dimension]) -> MetricDatum:
 
 
 def _ascii(text: str) -> str:
-    """A value of a dimension: what CloudWatch takes."""
+    """A dimension value with the characters that CloudWatch accepts."""
     safe = "".join(char if " " <= char <= "~" else "?" for char in text)[:255].strip().lstrip(":")
     return safe or "?"
 
 
 class CloudWatchReporter:
-    """The plugin object of a run that is reported to CloudWatch."""
+    """The plugin of a run that is reported to CloudWatch."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], namespace: str) -> None:
         self.cluster = cluster
         self.results = results
         self.namespace = namespace
         history = config.pluginmanager.get_plugin("clusterproof-history")
-        self.has_history = bool(history and history.is_compared)  # of one that cannot be read nothing is new or gone
+        self.has_history = bool(history and history.is_compared)  # with an unreadable one, nothing is new or gone
         self.region = config.option.region or cluster.settings.get("region", "")
         self.profile = config.option.profile or ""
         self.warning = ""
 
     def pytest_sessionfinish(self) -> None:
-        """Send the metrics of what was found; a run that found nothing out has none."""
+        """Send the metrics; a run without any verdict has none."""
         if self.results:
             (self.warning,) = within(TIMEOUT_S, [self._send])
 
@@ -111,12 +111,12 @@ class CloudWatchReporter:
         return ""
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what did not arrive."""
+        """Print what could not be sent."""
         if self.warning:
             terminalreporter.write_line(f"warning: CloudWatch has no metrics of this run: {self.warning}", yellow=True)
 
 
 def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> CloudWatchReporter | None:
-    """The one of `--cloudwatch NAMESPACE`; None where nothing is run."""
+    """The reporter of `--cloudwatch NAMESPACE`; None if nothing is run."""
     option = config.option
     return None if option.collectonly else CloudWatchReporter(config, cluster, results, option.cloudwatch)

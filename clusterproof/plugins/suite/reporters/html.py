@@ -1,4 +1,4 @@
-"""`--html`: pytest-html's page, with the findings in words, a matrix, and a row for each verdict that is not a pass."""
+"""`--html`: pytest-html's page, with the findings in words, a matrix, and a row for each verdict other than pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clusterproof.reports import in_words, owner_of
 from clusterproof.reports.page import proof
 from clusterproof.reports.topology import section
 
-# Rows of each verdict, at most: a browser takes a minute and gigabytes for 40,000. The words above them have all.
+# Maximum rows for each verdict: a browser takes a minute and gigabytes for 40,000. The text above is complete.
 MAX_ROWS = {
     Verdict.FAIL: 1_000,
     Verdict.INCOMPLETE: 300,
@@ -26,7 +26,7 @@ MAX_ROWS = {
     Verdict.NOT_APPLICABLE: 100,
     Verdict.PASS: 0,
 }
-# Under which of its own outcomes pytest-html counts and filters a verdict, and what that is called on the page.
+# The pytest-html outcome that counts and filters a verdict, and its name on the page.
 OUTCOMES = {
     Verdict.FAIL: ("failed", "failed", "failed"),
     Verdict.INCOMPLETE: ("error", "incomplete", "incomplete or in error"),
@@ -35,11 +35,11 @@ OUTCOMES = {
     Verdict.PASS: ("passed", "passed", "passed"),
 }
 _SORTABLE = {"verdict": "Verdict", "node": "Node", "check": "Check", "owner": "Owner"}
-_OF_THE_SUITE = ("Python", "Platform", "Packages", "Plugins")  # of the environment; the rest is of the machine
+_OF_THE_SUITE = ("Python", "Platform", "Packages", "Plugins")  # of the environment table; the rest is about the machine
 
 
 class HtmlReporter:
-    """The plugin object behind pytest-html's hooks."""
+    """The plugin behind pytest-html's hooks."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], is_redacted: bool) -> None:
         self._config = config
@@ -47,17 +47,17 @@ class HtmlReporter:
         self._results = results
         self._is_redacted = is_redacted
         self._listed: Counter[Verdict] = Counter()
-        self._ranks: dict[str, int] = {}  # of the rows that are ours, by pytest's id
+        self._ranks: dict[str, int] = {}  # of our rows, by pytest id
         self._page: Any = None
 
     def pytest_html_report_title(self, report: Any) -> None:
-        """Name the page, and remember it: its counts are of rows, and rows are left out."""
+        """Set the page's title, and keep the page: its counts are of rows, some of which are omitted."""
         self._page = report
         report.title = f"clusterproof: {self._cluster.name}"
         if self._is_redacted:
             environment = report.data.get("environment", {})
             report.set_data("environment", {key: environment[key] for key in _OF_THE_SUITE if key in environment})
-        if self._config.getini("render_collapsed") == "passed":  # pytest-html's default: the row says enough
+        if self._config.getini("render_collapsed") == "passed":  # pytest-html's default: the row is sufficient
             report.set_data("renderCollapsed", ["all"])
         if self._config.getini("initial_sort") == "result":
             report.set_data("initialSort", "original")
@@ -70,7 +70,7 @@ class HtmlReporter:
         cells += ["<th>See it by hand</th>", "<th>Observed; expected</th>"]
 
     def pytest_html_results_table_row(self, report: Any, cells: list[str]) -> None:
-        """One row for a verdict that is not a pass; a row of its own for a test that is not ours."""
+        """One row for a verdict other than pass; a generic row for a third-party test."""
         result: Result | None = getattr(report, "clusterproof", None)
         if result is None:
             cells[:] = self._foreign(report, cells)
@@ -82,7 +82,7 @@ class HtmlReporter:
             cells[:] = _row(result)
 
     def pytest_html_results_table_html(self, report: Any, data: list[str]) -> None:
-        """What opens below a row: all that a person needs; behind it what the test printed."""
+        """The details below a row; after them the test's output."""
         result: Result | None = getattr(report, "clusterproof", None)
         if result is not None:
             escaped = escape(in_words(result))
@@ -91,7 +91,7 @@ class HtmlReporter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_html_results_summary(self, prefix: list[str]) -> None:
-        """The page's own words first; then right counts, in our words, over the rows, worst first."""
+        """The findings first; then corrected counts, in our words, above the rows, worst first."""
         style = Path(__file__).with_name("html.css").read_text(encoding="utf-8")
         left_out = Counter(result.verdict for result in self._results) - self._listed
         nodes = [target.name for target in self._cluster.targets]
@@ -103,11 +103,11 @@ class HtmlReporter:
             rows = self._page.data["tests"]
             for nodeid in sorted(rows, key=lambda nodeid: self._ranks.get(nodeid, -1)):
                 row = rows.pop(nodeid)
-                if row:  # it keeps an empty one for each that was left out
+                if row:  # pytest-html keeps an empty row for each omitted one
                     rows[nodeid] = row
 
     def _count(self, outcomes: dict[str, dict[str, Any]]) -> None:
-        """Count verdicts where pytest-html counted rows."""
+        """Replace pytest-html's row counts by counts of verdicts."""
         raw = Counter(result.verdict for result in self._results)
         for verdict, (outcome, ours, mixed) in OUTCOMES.items():
             counted = self._listed[verdict]
@@ -116,7 +116,7 @@ class HtmlReporter:
                 counted = 0
             others = outcomes[outcome]["value"] - counted
             if verdict is Verdict.PASS:
-                others = 0  # passes of other tests are passes too
+                others = 0  # passed tests of other kinds
             outcomes[outcome]["label"] = mixed if others else ours
             outcomes[outcome]["value"] += raw[verdict] - counted
 
@@ -134,7 +134,7 @@ class HtmlReporter:
 
 
 def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> HtmlReporter:
-    """The one of `--html FILE`."""
+    """The reporter of `--html FILE`."""
     return HtmlReporter(config, cluster, results, is_redacted=bool(config.option.redact))
 
 
@@ -157,4 +157,4 @@ def _cells(*raw: tuple[str, str]) -> list[str]:
     return [f'<td class="col-{column}">{escape(text)}</td>' for column, text in raw]
 
 
-_SPELLED = {"xpassed": "XPassed"}  # as pytest-html's script sorts by it
+_SPELLED = {"xpassed": "XPassed"}  # pytest-html's script sorts by it

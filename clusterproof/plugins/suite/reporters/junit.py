@@ -1,4 +1,4 @@
-"""`--junitxml`: pytest's own file, with verdicts in their own words."""
+"""`--junitxml`: pytest's own file, with the verdicts' own wording."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _HOSTNAME = re.compile(r' hostname="[^"]*"')
 
 
 class JUnitReporter:
-    """Rewrites what pytest has just put into a test case.
+    """Rewrites what pytest has just added to a test case.
 
-    Pytest has no hook for that: it calls an error `failed on setup with "…"`, and writes no words for what passes
-    unless it writes the captured output of everything. So this reaches into its LogXML, which no promise keeps as it
-    is; where it is not as expected the file is pytest's own, with right verdicts and fewer words.
+    Pytest has no hook for that: it calls an error `failed on setup with "…"`, and writes no text for what passes unless
+    it writes the captured output of everything. So this modifies its LogXML, a private API; if that is not as expected,
+    the file is pytest's own, with correct verdicts and less text.
     """
 
     def __init__(self, xml: Any, is_redacted: bool, results: Sequence[Result]) -> None:
         self._xml = xml
         self._results = results
         self._is_redacted = is_redacted
-        self._unreached: set[str] = set()  # nodes of which a case says so
+        self._unreached: set[str] = set()  # nodes with a case that reports this
         self._errors: list[tuple[str, Element]] = []  # of nodes that were not reached, by node
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Give the case of a result its words."""
+        """Set the text of a result's case."""
         result: Result | None = getattr(report, "clusterproof", None)
         if result is None or result.verdict is Verdict.PASS:
             return
@@ -56,7 +56,7 @@ class JUnitReporter:
             elements[-1].set("type", result.verdict.value)
 
     def _skip_known(self) -> None:
-        """Of a node that was not reached one case says so; its others are no further errors, in whatever order."""
+        """Of an unreachable node only one case is an error; the others become skips, in whatever order they arrive."""
         stats: dict[str, int] = getattr(self._xml, "stats", {})
         for node, element in self._errors:
             if node in self._unreached and stats.get(element.tag):
@@ -65,7 +65,7 @@ class JUnitReporter:
                 element.tag = "skipped"
 
     def _add_cut(self) -> None:
-        """Of a run that was interrupted a case of its own says so: what did not end has none."""
+        """Add a case for an interrupted run, because unfinished checks have none."""
         cut = cut_of(self._results)
         if cut:
             case = self._xml.node_reporter("interrupted")
@@ -76,9 +76,9 @@ class JUnitReporter:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self) -> Iterator[None]:
-        """Leave out what was stopped before its verdict: pytest writes a case without a name, which reads as a pass.
+        """Remove cases stopped before their verdict: pytest writes them without a name, which reads as a pass.
 
-        Where names are to be hidden, hide that of this machine too.
+        If names are redacted, hide this machine's name too.
         """
         cases: list[Any] = getattr(self._xml, "node_reporters_ordered", [])
         self._skip_known()
@@ -92,7 +92,7 @@ class JUnitReporter:
 
 
 def reporter(config: pytest.Config, _cluster: Cluster, results: Sequence[Result]) -> JUnitReporter | None:
-    """The one of `--junitxml FILE`, over pytest's LogXML, if that is where it is expected."""
+    """The reporter of `--junitxml FILE`, using pytest's LogXML if it is where it is expected."""
     try:
         from _pytest.junitxml import xml_key
     except ImportError:

@@ -1,4 +1,4 @@
-"""`--k8s-gate MODE`: the run's verdicts as a condition of each node in Kubernetes, for whoever acts on it; opt-in."""
+"""`--k8s-gate MODE`: the run's verdicts as a condition of each Kubernetes node."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from clusterproof.plugins.kubernetes.gate import (
     LIMIT,
     OBSERVE,
     OF_KUBERNETES,
+    GateSettings,
     Health,
-    Orders,
     healths,
     resident,
     unvisited,
@@ -38,13 +38,13 @@ from clusterproof.plugins.kubernetes.gate import (
 from clusterproof.plugins.kubernetes.gate.objects import of_nodes
 from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, keep_verdicts, kept_verdicts, leave, round_of
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
-from clusterproof.plugins.kubernetes.gate.write import Written, write
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome, write
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import EVIDENCE, nodes_of, occasion_of, requires
 from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS
 from clusterproof.plugins.transport.kubernetes.agents import EVERY_S
 from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
-from clusterproof.reports import Cut, cut_of
+from clusterproof.reports import EarlyEnd, cut_of
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
@@ -56,10 +56,10 @@ WAITING = (
 )
 
 
-def orders_of(config: pytest.Config, cluster: Cluster) -> Orders:
+def orders_of(config: pytest.Config, cluster: Cluster) -> GateSettings:
     """What the command line asks the gate for. Raises pytest.UsageError where it may not be asked so."""
     option: Options = config.option
-    orders = Orders(option.k8s_gate or OBSERVE, option.k8s_max_tainted or LIMIT, option.k8s_startup_taint or "")
+    orders = GateSettings(option.k8s_gate or OBSERVE, option.k8s_max_tainted or LIMIT, option.k8s_startup_taint or "")
     if cluster.connection == AGENTS:
         orders = resident(orders, option.k8s_every or EVERY_S)
     try:
@@ -86,7 +86,7 @@ def orders_of(config: pytest.Config, cluster: Cluster) -> Orders:
 
 
 def _refuse_a_part(config: pytest.Config) -> None:
-    """A node that passed some checks of many is not fit; and where pods run, processes are no fault.
+    """Reject runs of only some checks, which do not show that a node is fit; or of checks that running pods would fail.
 
     Raises pytest.UsageError.
     """
@@ -110,22 +110,22 @@ def _refuse_a_part(config: pytest.Config) -> None:
 
 
 class K8sGateReporter:
-    """The plugin object of a run that is a gate."""
+    """The plugin of a run with `--k8s-gate`."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> None:
-        """Refuse what makes no sense. Raises pytest.UsageError."""
+        """Reject invalid combinations. Raises pytest.UsageError."""
         self.orders = orders_of(config, cluster)
         self.cluster = cluster
         self.results = results
         self.began = time.time()
         self.found: Mapping[str, Health] = {}
-        self.written = Written((), ())
+        self.written = WriteOutcome((), ())
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write what was found; of a run that did not come to its end, nothing."""
+        """Write the findings; nothing if the run was interrupted."""
         outcomes: Any = session.config.pluginmanager.get_plugin("clusterproof-outcomes")
         why = _unended(session, cut_of(self.results), outcomes.raised)
-        self.written = Written((), (why,)) if why else self._write(session.config, is_whole=not outcomes.broken)
+        self.written = WriteOutcome((), (why,)) if why else self._write(session.config, is_whole=not outcomes.broken)
         if not why:
             self._keep_unfit(session.config)
             self._leave(session.config.option.k8s_keep)
@@ -133,7 +133,7 @@ class K8sGateReporter:
             session.exitstatus = EXIT_UNWRITTEN
 
     def _keep_unfit(self, config: pytest.Config) -> None:
-        """Keep what nodes reported that have become unfit, or have another fault."""
+        """Keep the evidence of nodes that became unfit, or have a different fault."""
         folder = config.option.k8s_evidence
         if not folder:
             return
@@ -149,7 +149,7 @@ class K8sGateReporter:
             self.written = replace(self.written, problems=(*self.written.problems, message))
 
     def _leave(self, folder: str | None) -> None:
-        """Leave what there is to say of this round to the process of the gate that stays."""
+        """Write what the gate's main process should log about this round."""
         if not folder:
             return
         kept = ReportCache(folder)
@@ -164,38 +164,38 @@ class K8sGateReporter:
             unwritten = f"--k8s-keep {folder:.120}: {problem.strerror}; expected a folder that may be written"
             self.written = replace(self.written, problems=(*self.written.problems, unwritten))
 
-    def _write(self, config: pytest.Config, is_whole: bool) -> Written:
+    def _write(self, config: pytest.Config, is_whole: bool) -> WriteOutcome:
         verdicts = self.found = healths(self.results, is_whole)
         try:
             waiting = self._unconfirmed(config, verdicts)
             own = {node: health for node, health in verdicts.items() if node not in waiting}
             earlier, before = self._earlier(config)
-            self.found = {**{node: one.health for node, one in earlier.items()}, **own}
+            self.found = {**{node: verdict.health for node, verdict in earlier.items()}, **own}
             _keep(config, {**earlier, **{node: KeptVerdict(health, self.began) for node, health in own.items()}})
             if before and before == own and not unvisited(self.results):
-                return Written((f"{len(own)} of {len(self.found)} nodes were evaluated: all as before",), ())
-            began = {node: one.began for node, one in earlier.items()}
+                return WriteOutcome((f"{len(own)} of {len(self.found)} nodes were evaluated: all as before",), ())
+            began = {node: verdict.began for node, verdict in earlier.items()}
             api = open_api(self.cluster.settings)
             written = write(api, self.orders, self.found, self.began, time.time(), began)
         except (AwsError, KubernetesError) as problem:
-            return Written((), (str(problem),))
+            return WriteOutcome((), (str(problem),))
         except Exception as broken:  # the run's reports are written all the same
-            return Written((), (f"the gate itself broke: {type(broken).__name__}: {broken} ({place_of(broken)})",))
+            return WriteOutcome((), (f"the gate itself broke: {type(broken).__name__}: {broken} ({place_of(broken)})",))
 
         lines = (of_nodes(names, f"{reason}{WAITING}") for reason, names in _by_reason(verdicts, waiting).items())
         return replace(written, lines=(*written.lines, *lines), problems=(*written.problems, *self._unvisited()))
 
     def _earlier(self, config: pytest.Config) -> tuple[Mapping[str, KeptVerdict], Mapping[str, Health]]:
-        """Where a gate evaluates a part of its nodes at once, what stands of the others, and what stood of these."""
+        """If a gate evaluates some of its nodes: the valid verdicts of the others, and the previous ones of these."""
         if not (config.option.k8s_keep and self.cluster.is_part):
             return {}, {}
         verdicts = kept_verdicts(Path(config.option.k8s_keep))
         own = {result.node for result in self.results if result.is_of_node}
-        others = {node: one for node, one in verdicts.items() if node not in own}
-        return others, {node: one.health for node, one in verdicts.items() if node in own}
+        others = {node: verdict for node, verdict in verdicts.items() if node not in own}
+        return others, {node: verdict.health for node, verdict in verdicts.items() if node in own}
 
     def _unconfirmed(self, config: pytest.Config, verdicts: Mapping[str, Health]) -> frozenset[str]:
-        """The nodes that fail only beside others for the first time, as a gate reads not all reports at one time."""
+        """Nodes that fail only in comparison for the first time: a gate does not read all reports at the same time."""
         if self.cluster.connection != AGENTS or not config.option.k8s_keep:
             return frozenset()
         failed: dict[str, list[str]] = defaultdict(list)
@@ -208,7 +208,7 @@ class K8sGateReporter:
         return ReportCache(config.option.k8s_keep).unconfirmed(failing_with_peers, time.time(), every)
 
     def _unvisited(self) -> Iterator[str]:
-        """A line for each reason of the API server's for which no pod was sent to nodes."""
+        """One line for each reason of the API server why no pod was sent to nodes."""
         by_reason: dict[str, list[str]] = defaultdict(list)
         for node, reason in unvisited(self.results).items():
             by_reason[reason].append(node)
@@ -216,7 +216,7 @@ class K8sGateReporter:
             yield of_nodes(names, f"not evaluated, and their conditions stay as they are: {reason}")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what was written, and what was not."""
+        """Print what was written, and what was not."""
         for line in self.written.lines:
             terminalreporter.write_line(f"gate: {line}")
         for problem in self.written.problems:
@@ -224,12 +224,12 @@ class K8sGateReporter:
 
 
 def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> K8sGateReporter | None:
-    """The one of `--k8s-gate`; None where nothing is run. Raises pytest.UsageError."""
+    """The reporter of `--k8s-gate`; None if nothing is run. Raises pytest.UsageError."""
     return None if config.option.collectonly else K8sGateReporter(config, cluster, results)
 
 
 def _keep(config: pytest.Config, verdicts: Mapping[str, KeptVerdict]) -> None:
-    """Let verdicts hold in the rounds that evaluate nothing; without a place for them each round evaluates."""
+    """Store verdicts for rounds that evaluate nothing; without storage, each round evaluates."""
     if config.option.k8s_keep:
         with suppress(OSError):
             keep_verdicts(Path(config.option.k8s_keep), verdicts)
@@ -245,7 +245,7 @@ def _by_reason(verdicts: Mapping[str, Health], names: Iterable[str]) -> Mapping[
 _ERRORS = (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
 
 
-def _unended(session: pytest.Session, cut: Cut | None, raised: BaseException | None) -> str:
+def _unended(session: pytest.Session, cut: EarlyEnd | None, raised: BaseException | None) -> str:
     """Why the run did not come to its end; empty where it did, also where a full disk had no room for its reports."""
     if cut or raised or session.shouldfail or session.shouldstop or session.exitstatus in _ERRORS:
         why = cut.words if cut else "the run was stopped before its end"
@@ -253,16 +253,16 @@ def _unended(session: pytest.Session, cut: Cut | None, raised: BaseException | N
     return ""
 
 
-MOST = 5  # recordings of a node: the newest
+MOST = 5  # recordings kept per node: the newest
 RECORDED = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
 
 
 def keep_unfit(folder: Path, cluster: Cluster, evidence: NodeEvidence, at: float) -> None:
-    """Record what one node of a cluster reported, as `FOLDER/NODE/TIME`; `at` in seconds since 1970. Raises OSError."""
+    """Record one node's evidence as `FOLDER/NODE/TIME`; `at` in seconds since 1970. Raises OSError."""
     folder_of_node = folder / recording_file(evidence.node).removesuffix(".json")
     recording = folder_of_node / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
     targets = tuple(target for target in cluster.targets if target.name == evidence.node)
-    for old in _recordings(folder_of_node)[: 1 - MOST]:  # first: a full volume has room again
+    for old in _recordings(folder_of_node)[: 1 - MOST]:  # first, to free space on a full volume
         shutil.rmtree(old)
     try:
         write_cluster(recording, replace(cluster, targets=targets, is_part=True))
@@ -273,6 +273,6 @@ def keep_unfit(folder: Path, cluster: Cluster, evidence: NodeEvidence, at: float
 
 
 def _recordings(folder: Path) -> list[Path]:
-    """Those of a node, the oldest first; what else lies there is somebody else's."""
+    """A node's recordings, the oldest first; other files are left alone."""
     named = (path for path in folder.glob("*") if RECORDED.fullmatch(path.name))
     return sorted(path for path in named if path.is_dir() and not path.is_symlink())

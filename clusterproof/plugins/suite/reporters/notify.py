@@ -1,4 +1,4 @@
-"""`--notify URL`: one message a run, through Apprise, where something changed or failed. No URL is ever shown."""
+"""`--notify URL`: one message per run, through Apprise, if something changed or failed. URLs are never shown."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from clusterproof.reports.to_do import to_do_within
 
 MAX_NODES = 200  # characters of a nodeset
 TIMEOUT_S = 30.0  # for all services together
-PAUSES_S = (1.0, 2.0, 4.0)  # before what a service did not take is sent to it again
+PAUSES_S = (1.0, 2.0, 4.0)  # before each retry
 QUIET_EXITS = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 def message_of(
     cluster: str, results: Sequence[Result], exit_code: int, changes: Changes, catalog: Catalog, report: str = ""
 ) -> ServiceMessage | None:
-    """The message of a run; none where it ended with 0 and nothing is new or gone, or before any check was chosen.
+    """The message of a run; None if it ended with 0 and nothing is new or gone, or before checks were selected.
 
-    `report` is where its page is.
+    `report` is the location of its page.
     """
     if (exit_code in QUIET_EXITS and not results) or (exit_code == 0 and not changes):
         return None
@@ -77,10 +77,10 @@ def _findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> 
 
 
 class NotifyReporter:
-    """The plugin object of a run that sends a notification."""
+    """The plugin of a run that sends a notification."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], urls: Sequence[str]) -> None:
-        """Refuse at once what Apprise does not know. Raises pytest.UsageError."""
+        """Reject URLs unknown to Apprise immediately. Raises pytest.UsageError."""
         self.cluster = cluster.name
         self.results = results
         self.warnings: list[str] = []
@@ -92,7 +92,7 @@ class NotifyReporter:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
-        """Send the message, if there is cause for one, behind the hooks that write the page it leads to."""
+        """Send the message if there is a reason, after the hooks that write the page it links to."""
         yield
         if not self._is_dry:
             self._notify(session)
@@ -115,13 +115,13 @@ class NotifyReporter:
             ]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what did not arrive."""
+        """Print what could not be delivered."""
         for warning in self.warnings:
             terminalreporter.write_line(f"warning: {warning}", yellow=True)
 
 
 def _delivered(send: Callable[[ServiceMessage], str], message: ServiceMessage) -> str:
-    """What went wrong with the last attempt; empty where the service took the message."""
+    """The error of the last attempt; empty if the service accepted the message."""
     for pause_s in PAUSES_S:
         if not send(message):
             return ""
@@ -130,5 +130,5 @@ def _delivered(send: Callable[[ServiceMessage], str], message: ServiceMessage) -
 
 
 def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> NotifyReporter:
-    """The one of `--notify URL`. Raises pytest.UsageError."""
+    """The reporter of `--notify URL`. Raises pytest.UsageError."""
     return NotifyReporter(config, cluster, results, config.option.notify)

@@ -1,1 +1,1 @@
-"""Readers of the files that a run leaves, one file for each tool that writes them; what has `FORMATS` is found."""
+"""Readers of training runs' files, one module per tool; modules with `FORMATS` are found automatically."""

@@ -1,7 +1,7 @@
-"""What DeepSpeed itself prints as it trains: a line each `steps_per_print`, and with `wall_clock_breakdown` its timers.
+"""DeepSpeed's own output: a line every `steps_per_print`, and timers with `wall_clock_breakdown`.
 
-A line stands for all steps since the one before it, and they are as long as the time between both. Timers are printed
-for every step, those of its last step behind its line; the mean of those in between is taken.
+A line stands for all steps since the previous line, and they took the time between both. Timers are printed for every
+step, those of the last step after its line; the mean of those in between is used.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.files import seconds, whole
+from clusterproof.plugins.training_run.formats.printed import WallClock
 from clusterproof.plugins.training_run.formats.trainer import Bar
-from clusterproof.plugins.training_run.formats.wall_clock import WallClock
 from clusterproof.plugins.training_run.losses import Loss
 
 MS = 1e-3  # s
@@ -25,7 +25,7 @@ STEP = re.compile(
 _HEAD = "time (ms) |"
 MAX_TIMERS = 2_000  # characters
 _TIMER = re.compile(r"\b([a-z_]{2,40}): ([0-9][0-9.]{0,30})")
-_PARTS = {  # the timers that are no part of another, and what they are called here
+_PARTS = {  # timers that are not part of another, and our names
     "fwd": "forward",
     "forward": "forward",
     "bwd_inner": "backward",
@@ -41,23 +41,21 @@ LATE = b"[Rank 0] step="  # in a line that may come late
 
 @dataclass
 class DeepSpeed:
-    """What its lines have said so far."""
+    """The state of parsing its lines."""
 
-    before: tuple[int, float] | None = None  # the step of the line before, and its time
+    before: tuple[int, float] | None = None  # step and time of the previous line
     clock: WallClock = field(default_factory=WallClock)
-    held: tuple[int, int, float] | None = (
-        None  # a step without its last timers: for how many it stands, and its seconds
-    )
-    timers: list[dict[str, float]] = field(default_factory=list)  # of the steps that it stands for
-    behind: list[dict[str, float]] = field(default_factory=list)  # of those behind it
-    awaits_last: bool = False  # whether the next timers are those of the step whose line was read
+    held: tuple[int, int, float] | None = None  # an incomplete step: the number of steps and their seconds
+    timers: list[dict[str, float]] = field(default_factory=list)  # of these steps
+    behind: list[dict[str, float]] = field(default_factory=list)  # of later ones
+    awaits_last: bool = False  # whether the next timers belong to the step just read
     rank: int = 0
     timed: int = 0  # steps since its process began
-    has_other: bool = False  # whether something else than steps was done since the line before
-    skipped: tuple[int, int] = (0, 0)  # by the line before: of so many steps so many
+    has_other: bool = False  # whether something other than steps happened since the previous line
+    skipped: tuple[int, int] = (0, 0)  # in the previous line: steps, skipped steps
 
     def take(self, line: str, where: str) -> Iterator[Step | Loss]:
-        """The step that is complete by this line, and whether all since the one before were skipped.
+        """The step completed by this line, and whether all since the previous one were skipped.
 
         Raises RunError, ValueError.
         """
@@ -74,7 +72,7 @@ class DeepSpeed:
             self.timers, self.behind, self.awaits_last = self.behind, [], True
         elif match := _TIMED.search(line):
             if whole(match[1], "global_step", where) < self.timed:
-                self.held = None  # which another process has begun
+                self.held = None  # another process began it
             self.timed = int(match[1])
         elif _BEGINS in line:
             yield from self.rest()
@@ -82,12 +80,12 @@ class DeepSpeed:
         elif _HEAD in line:
             printed = _TIMER.findall(line.partition(_HEAD)[2][:MAX_TIMERS])
             timers = {_PARTS[name]: seconds(lasted, name, where) * MS for name, lasted in printed if name in _PARTS}
-            if "forward" in timers:  # of a whole step: others are of one pass
+            if "forward" in timers:  # of a complete step: others are of one pass
                 (self.timers if self.awaits_last else self.behind).append(timers)
                 self.awaits_last = False
 
     def _skips(self, step: int, text: str | None) -> Iterator[Loss]:
-        """What it says of skipped steps, which it counts from the first one on."""
+        """The skipped steps in it, counted from the first step."""
         if text is None:
             return
         steps, skipped = self.skipped
@@ -96,7 +94,7 @@ class DeepSpeed:
             yield Loss(self.rank, step, None, None, is_skipped=int(text) - skipped >= step - steps)
 
     def rest(self) -> Iterator[Step]:
-        """The step whose timers may still have come."""
+        """The step whose timers may still have followed."""
         if self.held:
             step, times, lasted = self.held
             parts: dict[str, float] = {}
@@ -107,23 +105,23 @@ class DeepSpeed:
         self.held = None
 
     def forget(self) -> None:
-        """Leave the step out that is held: Megatron-LM, which runs by DeepSpeed, says the same of it."""
+        """Drop the current step: Megatron-LM, which uses DeepSpeed, reports the same one."""
         self.held, self.timers = None, []
 
 
-OVERFLOW = "OVERFLOW! Rank "  # of a step that is skipped, as its gradients are inf or nan by the scale of the loss
+OVERFLOW = "OVERFLOW! Rank "  # of a skipped step, whose gradients are inf or nan because of loss scaling
 
 
 @dataclass
 class Overflows:
-    """Steps that are skipped, each said by a line, beside a bar of Trainer's that counts all steps."""
+    """Skipped steps, each reported in a line, next to a bar of Trainer's that counts all steps."""
 
-    done: int = 0  # steps, by the bar, before the first of those that were skipped one behind the other
+    done: int = 0  # steps in the bar before the first of consecutive skipped ones
     skipped: int = 0
-    total: int = 0  # by which their bar is told from one of an evaluation
+    total: int = 0  # distinguishes their bar from an evaluation's
 
     def take(self, bar: Bar) -> Iterator[Loss]:
-        """One more behind what the bar shows, and first that others in between were none."""
+        """Another one at this position of the bar; first reports that others in between were not skipped."""
         yield from self.rest(bar)
         if not self.skipped:
             self.done, self.total = bar.n, bar.total
@@ -131,7 +129,7 @@ class Overflows:
         yield Loss(0, bar.n + 1, None, None, is_skipped=True)
 
     def rest(self, bar: Bar) -> Iterator[Loss]:
-        """That not all steps were skipped since, where the bar shows so many."""
+        """Report that not all steps since were skipped, if the bar shows more."""
         if self.skipped and bar.total == self.total and bar.n > self.done + self.skipped:
             self.skipped = 0
             yield Loss(0, bar.n, None, None, is_skipped=False)

@@ -1,7 +1,7 @@
-"""Times of steps under a name that does not say which: how long each took, or since when the run goes on.
+"""Ambiguous step times: the duration of each step, or the time since the run began.
 
-A time that only ever rises is that since a beginning: no step takes longer than each before it, twenty times together.
-One that is a date is the time since 1970.
+If it only ever increases, it is the time since the beginning: no step takes longer than each previous one twenty times
+in a row. If it is a date, it is the time since 1970.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run import Step
 
 NAMES = ("time", "elapsed", "elapsed_time")
-EPOCH_S = 1e9  # from which on seconds are a time since 1970, and no duration, of 31 years
-LAST_EPOCH_S = 1e10  # in the year 2286: more are a time in another unit
-ENOUGH = 20  # steps of a rank, by which it is told
+EPOCH_S = 1e9  # larger values are a time since 1970: durations are below 31 years
+LAST_EPOCH_S = 1e10  # in the year 2286: larger values have another unit
+ENOUGH = 20  # steps of a rank needed to decide
 FEW = 3  # of a file that has no more
 MAX_HELD = 10_000  # of all ranks
 
 
 def since_1970_s(value: object) -> float | None:
-    """The seconds of a date that is written out, of UTC where it does not say; None for anything else."""
+    """The seconds of a written date, in UTC by default; None for anything else."""
     try:
         moment = datetime.fromisoformat(str(value).strip().replace("Z", "+00:00"))
     except ValueError:
@@ -33,16 +33,16 @@ def since_1970_s(value: object) -> float | None:
 
 @dataclass
 class Elapsed:
-    """The steps of a file, held until it is known what their times are."""
+    """The steps of a file, held until the meaning of their times is known."""
 
-    is_unclear: bool  # whether their name does not say
+    is_unclear: bool  # whether their name is ambiguous
     rises: bool = False
     held: dict[int, list[Step]] = field(default_factory=dict)  # by rank
     count: int = 0
-    before: dict[int, Step] = field(default_factory=dict)  # by rank the line before
+    before: dict[int, Step] = field(default_factory=dict)  # by rank the previous line
 
     def take(self, step: Step) -> Iterator[Step]:
-        """The steps that are known by this one."""
+        """The steps that this one completes."""
         if not self.is_unclear:
             yield from self._made(step)
             return
@@ -53,7 +53,7 @@ class Elapsed:
             yield from self.rest()
 
     def rest(self) -> Iterator[Step]:
-        """Those that are held."""
+        """Those that are still held."""
         if not self.is_unclear:
             return
         of_ranks = [[step.seconds for step in held] for held in self.held.values() if len(held) >= FEW]
@@ -67,7 +67,7 @@ class Elapsed:
         self.held.clear()
 
     def _made(self, step: Step) -> Iterator[Step]:
-        """The step, as long as the time since the line before it, by as many steps as that is."""
+        """The step with the time since the previous line, divided by the number of steps."""
         if not self.rises:
             yield step
             return

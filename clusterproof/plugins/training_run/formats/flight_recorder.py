@@ -1,4 +1,4 @@
-"""Dumps of PyTorch's Flight Recorder, one for each rank: pickles, of which nothing but plain data is let in."""
+"""Dumps of PyTorch's Flight Recorder, one for each rank: pickles, of which only plain data is loaded."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run import Dump, Exchange, Pending, RunError, Status
+from clusterproof.plugins.training_run import Dump, GroupProgress, PendingCollective, PendingExchange, RunError
 from clusterproof.plugins.training_run.files import Format, RunFile, Unpacked
 from clusterproof.plugins.training_run.formats.flight_recorder_calls import RawCall, called
 from clusterproof.plugins.training_run.formats.kineto import is_trace
 
-MAX_BYTES = 256 << 20  # of one dump, unpacked: a ring of some 100,000 operations
+MAX_BYTES = 256 << 20  # of one dump, decompressed: a ring of about 100,000 operations
 MAX_RANKS = 1_000_000  # of a process group
-MAX_MEMBERS = 10_000_000  # of all groups of a rank together: a pickle may name one list as often as it likes
+MAX_MEMBERS = 10_000_000  # of all groups of a rank: a pickle may refer to one list any number of times
 MAX_NUMBER = 2**63
 PICKLE = b"\x80"
 _KEYS = (b'"pg_config"', b'"pg_status"', b'"collective_seq_id"')
-_PICKLED = (b"entries", b"pg_config", b"pg_status", b"profiling_name")  # others' pickles have none of these
+_PICKLED = (b"entries", b"pg_config", b"pg_status", b"profiling_name")  # other pickles contain none of these
 BEGUN, ENDED = "started", "completed"
 GLOO = "gloo:"
 NO_SENDS = (None, 0, "0")
 _RANK = re.compile(r"(?<![0-9])[0-9]{1,7}$")  # `nccl_trace_rank_12`, `_dump_12.pickle`
 _SUFFIX = re.compile(r"\.[A-Za-z]\w*$")
-_PAIR = re.compile(r"(send|recv) [0-9]{1,7}(?:->|<-)([0-9]{1,7})$")  # of a group's own numbers
+_PAIR = re.compile(r"(send|recv) [0-9]{1,7}(?:->|<-)([0-9]{1,7})$")  # with the group's own rank numbers
 EXPECTED = "expected what TORCH_NCCL_DUMP_ON_TIMEOUT writes"
-# A pickle is a program of one-byte instructions. A few of them make objects of any class, or take room for as many
-# bytes as they say; so each is looked at before the first one runs.
-MAX_INSTRUCTIONS = 20_000_000  # a ring of 100,000 operations with their stacks has about 10 million
-MAX_PICKLED_NUMBER = 2**64  # longer ones collide as keys of a mapping, as often as their author wants
-# What `pickle.dumps` and PyTorch's own writer make of mappings, lists, tuples, texts, numbers and truth values.
+# A pickle is a program of one-byte instructions. Some create objects of any class, or allocate any amount of memory: so
+# every instruction is checked before the first one runs.
+MAX_INSTRUCTIONS = 20_000_000  # a ring of 100,000 operations with stacks has about 10 million
+MAX_PICKLED_NUMBER = 2**64  # longer ones can be made to collide as keys of a mapping
+# The instructions that `pickle.dumps` and PyTorch's own writer use for plain data.
 _WORDS = """
 PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT SHORT_BINUNICODE BINUNICODE
 EMPTY_LIST APPEND APPENDS LIST EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 TUPLE EMPTY_DICT DICT SETITEM SETITEMS
@@ -45,7 +45,7 @@ _STORES = ("BINPUT", "LONG_BINPUT")
 
 
 def is_dump(head: bytes) -> bool:
-    """Whether a file that begins so may be a dump: a pickle, or the same as JSON; traces name process groups too."""
+    """Whether a file that begins like this may be a dump: a pickle, or JSON; traces name process groups too."""
     if head.startswith(PICKLE):
         return any(key in head for key in _PICKLED)
     is_json = head.lstrip().startswith(b"{") and any(key in head for key in _KEYS)
@@ -53,7 +53,7 @@ def is_dump(head: bytes) -> bool:
 
 
 def rank_of(path: RunFile) -> int | None:
-    """The rank with which the name of a dump ends; None where it ends with none."""
+    """The rank at the end of a dump's name; None if there is none."""
     name = path.name
     while suffix := _SUFFIX.search(name):
         name = name[: suffix.start()]
@@ -81,12 +81,12 @@ def _plain(path: RunFile) -> Any:
             raise RunError(f"{path}: more than {MAX_BYTES:,} bytes; {EXPECTED}")
     try:
         return plain(bytes(data)) if data.startswith(PICKLE) else json.loads(data)
-    except Exception as wrong:  # a pickle that is damaged raises whatever it likes
+    except Exception as wrong:  # a damaged pickle may raise anything
         raise RunError(f"{path}: {type(wrong).__name__}: {str(wrong)[:200]}; {EXPECTED}, whole and plain") from None
 
 
 def _dump(rank: int, dump: Any) -> Dump:
-    if isinstance(dump, list):  # PyTorch 2.2: the operations, and nothing beside them
+    if isinstance(dump, list):  # PyTorch 2.2: only the operations
         dump = {"entries": dump}
     if not dump["entries"] and "pg_config" not in dump:
         raise ValueError("neither operations nor process groups")
@@ -101,11 +101,13 @@ def _dump(rank: int, dump: Any) -> Dump:
     calls = [entry for entry in entries if not entry.is_p2p]
     raw = [RawCall(entry.group, entry.number, entry.name, entry.raw) for entry in calls]
     is_timed = any(entry.raw.get("time_discovered_started_ns") for entry in calls)
-    pending: dict[str, Pending] = {}
+    pending: dict[str, PendingCollective] = {}
     enqueued: dict[str, int] = {}
     local: dict[str, str] = {}
     status = {
-        _text(number): Status(_whole(state["last_enqueued_collective"]), _whole(state["last_completed_collective"]))
+        _text(number): GroupProgress(
+            _whole(state["last_enqueued_collective"]), _whole(state["last_completed_collective"])
+        )
         for number, state in (dump.get("pg_status") or {}).items()
     }
     for entry in calls:
@@ -119,7 +121,7 @@ def _dump(rank: int, dump: Any) -> Dump:
             entry.group not in pending or entry.number < pending[entry.group].number
         ):
             has_begun = entry.raw["state"] == BEGUN if is_timed else None
-            pending[entry.group] = Pending(entry.number, entry.name, has_begun)
+            pending[entry.group] = PendingCollective(entry.number, entry.name, has_begun)
     exchanges = _exchanges(rank, entries, members)
     with_sends = frozenset(
         entry.group for entry in entries if entry.is_p2p or entry.raw.get("p2p_seq_id") not in NO_SENDS
@@ -128,7 +130,7 @@ def _dump(rank: int, dump: Any) -> Dump:
 
 
 def _groups(groups: Mapping[Any, Any], entries: Iterable[_Entry]) -> Iterator[tuple[Any, Any]]:
-    """The process groups, by the names that operations give them: that of gloo has none where its ranks are listed."""
+    """The process groups, by the names in operations: gloo's has none if its ranks are listed."""
     unlisted = {entry.group: entry.purpose for entry in entries if entry.group not in groups}
     for name, group in groups.items():
         if name == "" and len(unlisted) == 1:
@@ -140,7 +142,7 @@ def _groups(groups: Mapping[Any, Any], entries: Iterable[_Entry]) -> Iterator[tu
 
 @record
 class _Entry:
-    """One operation of the ring."""
+    """One operation in the ring buffer."""
 
     group: str
     local: str
@@ -148,25 +150,25 @@ class _Entry:
     name: str
     is_p2p: bool
     has_ended: bool
-    purpose: str  # what its group is for, where that is said
+    purpose: str  # the purpose of its group, if known
     raw: Mapping[str, Any]
 
 
 def _entry(entry: Mapping[str, Any]) -> _Entry:
-    """One operation, as any version has it: before 2.0 groups had no names, and one number counted all."""
+    """An operation from any version: before 2.0 groups had no names, and one number counted all."""
     name = _text(entry["profiling_name"]).removeprefix("nccl:")
     is_p2p = bool(entry.get("is_p2p", _PAIR.match(name)))
     number = entry.get("p2p_seq_id" if is_p2p else "collective_seq_id", entry.get("seq_id"))
     group, *rest = entry["process_group"] if "process_group" in entry else (entry["pg_id"],)
     has_ended = entry["state"] == ENDED
-    if name.startswith(GLOO):  # whose operations keep the state that they begin with
+    if name.startswith(GLOO):  # its operations never change state
         name, has_ended = name.removeprefix(GLOO), bool(entry.get("retired"))
     purpose = _text(rest[0]) if rest else ""
     return _Entry(_text(group), _text(entry["pg_id"]), _whole(number), name, is_p2p, has_ended, purpose, entry)
 
 
 def _ended(calls: Iterable[_Entry]) -> dict[str, int]:
-    """Of each group the last that has ended: all before it have too, also those that a coalesced call covers."""
+    """The last completed operation of each group: all before it are too, including those in a coalesced call."""
     ended: dict[str, int] = {}
     for entry in calls:
         if entry.has_ended:
@@ -174,11 +176,13 @@ def _ended(calls: Iterable[_Entry]) -> dict[str, int]:
     return ended
 
 
-def _exchanges(rank: int, entries: Iterable[_Entry], members: Mapping[str, tuple[int, ...]]) -> tuple[Exchange, ...]:
+def _exchanges(
+    rank: int, entries: Iterable[_Entry], members: Mapping[str, tuple[int, ...]]
+) -> tuple[PendingExchange, ...]:
     """Whom it waits for in sends and receives. Of a batch only the call that coalesces it records when it ended."""
     exchanges = [entry for entry in entries if entry.is_p2p]
     batches = _ended(entry for entry in exchanges if not _PAIR.match(entry.name))
-    waiting: dict[tuple[str, int], Exchange] = {}
+    waiting: dict[tuple[str, int], PendingExchange] = {}
     for entry in exchanges:
         pair = _PAIR.match(entry.name)
         peer = int(pair[2]) if pair else -1
@@ -187,21 +191,21 @@ def _exchanges(rank: int, entries: Iterable[_Entry], members: Mapping[str, tuple
             continue
         key = entry.group, ranks[peer]
         if entry.has_ended or entry.number <= batches.get(entry.group, -1):
-            waiting.pop(key, None)  # those with one rank end one after the other
+            waiting.pop(key, None)  # those with one rank end in order
         else:
             word = "send to" if pair[1] == "send" else "receive from"
-            waiting.setdefault(key, Exchange(*key, entry.number, f"{word} rank {ranks[peer]}"))
+            waiting.setdefault(key, PendingExchange(*key, entry.number, f"{word} rank {ranks[peer]}"))
     return tuple(waiting.values())
 
 
 def _by_order(members: Mapping[str, object], status: Mapping[str, object]) -> dict[str, str]:
-    """The local numbers of groups: a rank counts its groups in the order in which all ranks number them."""
+    """The local numbers of groups: a rank counts its groups in the global order."""
     is_numbered = len(members) == len(status) and all(word.isdecimal() for word in (*members, *status))
     return dict(zip(sorted(members, key=int), sorted(status, key=int), strict=True)) if is_numbered else {}
 
 
 def _ranks(value: Any) -> tuple[int, ...]:
-    """The ranks of a group: a list, or its text."""
+    """The ranks of a group: a list, or a text."""
     ranks = json.loads(value or "[]") if isinstance(value, str) else value
     if len(ranks) > MAX_RANKS:
         raise ValueError(f"a group of {len(ranks)} ranks")
@@ -224,7 +228,7 @@ def _text(value: object) -> str:
 
 
 class _NoClasses(pickle.Unpickler):
-    """Refuses every class and function."""
+    """An unpickler that refuses every class and function."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         """Raises UnpicklingError."""
@@ -232,13 +236,13 @@ class _NoClasses(pickle.Unpickler):
 
 
 def plain(data: bytes) -> Any:
-    """What a pickle holds. Raises UnpicklingError, or whatever a damaged one likes."""
+    """The contents of a pickle. Raises UnpicklingError, or anything if it is damaged."""
     _refuse_more(data)
     return _NoClasses(io.BytesIO(data)).load()
 
 
 def _refuse_more(data: bytes) -> None:
-    """Raises UnpicklingError for what is not plain, ValueError for what is cut."""
+    """Raises UnpicklingError if it is not plain data, ValueError if it is truncated."""
     for number, (instruction, argument, _) in enumerate(pickletools.genops(data)):
         name = instruction.name
         if name not in PLAIN:

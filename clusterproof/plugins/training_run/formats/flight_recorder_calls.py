@@ -1,4 +1,4 @@
-"""Which collectives a dump of the Flight Recorder has around the place where its rank waits, and on how much."""
+"""The collectives of a Flight Recorder dump around the one in which its rank waits."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record, replace
-from clusterproof.plugins.training_run import Called
+from clusterproof.plugins.training_run import CollectiveArguments
 
-NEAR = 16  # places on either side of the last that has ended, of each group
+NEAR = 16  # places on either side of the last completed one, for each group
 MAX_TENSORS, MAX_DIMENSIONS, MAX_FRAMES, MAX_WORDS = 1_000, 16, 64, 60
 MAX_ELEMENTS = 2**63
-TIMEOUT_S = 600.0  # of collectives of NCCL, where nothing else is set
-# What every rank gives as much to. Parts of a gather, a scatter or an all-to-all may differ, and so may sparse tensors.
+TIMEOUT_S = 600.0  # NCCL's default timeout
+# Every rank contributes the same amount. Parts of a gather, scatter or all-to-all may differ, as may sparse tensors.
 _EVEN = re.compile(r"(all_?reduce|broadcast|reduce|all_gather|reduce_scatter)(_into_tensor|_tensor)?(_coalesced)?")
-_VARIANT = re.compile(r"^_|_(?:base|oop)$")  # by which PyTorch marks which function called the same operation of NCCL
+_VARIANT = re.compile(r"^_|_(?:base|oop)$")  # marks which PyTorch function called the same NCCL operation
 _OF_PYTORCH = "/torch/"
 
 
 @record
 class RawCall:
-    """A collective of the ring, and its record as it stands there."""
+    """A collective of the ring buffer, and its raw entry."""
 
     group: str
     number: int
@@ -31,16 +31,16 @@ class RawCall:
     entry: Mapping[str, Any]
 
 
-def called(calls: Sequence[RawCall], ended: Mapping[str, int]) -> dict[str, dict[int, Called]]:
+def called(calls: Sequence[RawCall], ended: Mapping[str, int]) -> dict[str, dict[int, CollectiveArguments]]:
     """Of each group what was called at which place, near the last that has ended there.
 
-    Only versions that count collectives by themselves say the same of all ranks. Of a ring that has lost its beginning
-    its first place may have lost a part.
+    Only versions that count collectives separately are comparable between ranks. If a ring has lost its beginning, its
+    first place may be incomplete.
     """
-    by_group: dict[str, dict[int, Called]] = {}
+    by_group: dict[str, dict[int, CollectiveArguments]] = {}
     first: dict[str, int] = {}
     has_lost = bool(calls and calls[0].entry.get("record_id", 1))
-    sizes: dict[int, int | None] = {}  # by the identity of a list, of which a pickle may have one as often as it likes
+    sizes: dict[int, int | None] = {}  # by identity, because a pickle may refer to one list any number of times
     for call in calls:
         if "collective_seq_id" not in call.entry:
             continue
@@ -54,13 +54,13 @@ def called(calls: Sequence[RawCall], ended: Mapping[str, int]) -> dict[str, dict
     return by_group
 
 
-def _batch(before: Called, name: str) -> Called:
+def _batch(before: CollectiveArguments, name: str) -> CollectiveArguments:
     """Several operations at one place: by their names alone, as a batch may have any sizes."""
     names = sorted({*before.name.split("+"), _plain(name)})
     return replace(before, name="+".join(names)[:MAX_WORDS], elements=None, dtype="")
 
 
-def _called(call: RawCall, sizes: dict[int, int | None]) -> Called:
+def _called(call: RawCall, sizes: dict[int, int | None]) -> CollectiveArguments:
     name, elements, dtype = _plain(call.name), None, ""
     given = call.entry.get("input_sizes")
     if _EVEN.fullmatch(name) and isinstance(given, list | tuple):
@@ -69,7 +69,7 @@ def _called(call: RawCall, sizes: dict[int, int | None]) -> Called:
         elements = sizes[id(given)]
         dtype = "" if elements is None else "+".join(_types(call.entry.get("input_dtypes")))
     created, timeout = call.entry.get("time_created_ns"), call.entry.get("timeout_ms")
-    return Called(
+    return CollectiveArguments(
         name,
         elements,
         dtype,
@@ -80,13 +80,13 @@ def _called(call: RawCall, sizes: dict[int, int | None]) -> Called:
 
 
 def _plain(name: str) -> str:
-    """The operation, whichever of PyTorch's functions called it."""
+    """The operation, whichever PyTorch function called it."""
     plain = _VARIANT.sub("", _VARIANT.sub("", name)).replace("allgather", "all_gather")
     return "barrier" if plain.endswith("barrier") else printable(plain[:MAX_WORDS])
 
 
 def _elements(tensors: Any) -> int | None:
-    """How many numbers are in tensors of such sizes; None where that is not known."""
+    """The number of elements in tensors of such sizes; None if unknown."""
     if not tensors or len(tensors) > MAX_TENSORS or not all(map(_is_shape, tensors)):
         return None
     count = sum(map(prod, tensors))
@@ -105,7 +105,7 @@ def _types(names: Any) -> Iterator[str]:
 
 
 def _where(frames: Any) -> str:
-    """The innermost line that is not PyTorch's own, `train_step, train.py:120`; empty where there is none."""
+    """The innermost line outside PyTorch, `train_step, train.py:120`; empty if there is none."""
     for frame in frames[:MAX_FRAMES] if isinstance(frames, list | tuple) else ():
         match frame:
             case {"name": str(name), "filename": str(file), "line": int(line)} if _OF_PYTORCH not in file:

@@ -1,7 +1,7 @@
-"""Logs of programs that print a line for each step, or a line and what belongs to it below: a row of a table for each.
+"""Logs of frameworks that print a line for each step, or several: one table row per framework.
 
-A row says how a line is known, and where on it the step, its duration, the wait for data, the loss and the norm of the
-gradients stand. Each form is that of a real log or of the program's own source, as `source` says.
+A row says how a line is recognized, and where it has the step, its duration, the wait for data, the loss and the
+gradient norm. Each format is from a real log or the program's own source, given in `source`.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from clusterproof.plugins.training_run.formats.printer import Printer, printer
 from clusterproof.plugins.training_run.losses import Loss
 
 MS = 1e-3  # s
-_TIMES = {"": 1.0, "K": 1e3, "M": 1e6}  # of numbers that are made short
+_TIMES = {"": 1.0, "K": 1e3, "M": 1e6}  # suffixes of abbreviated numbers
 CRITIC = "the critic"
-_NUMPY = r"(?:np\.float(?:32|64)\()?"  # as some print what is no Python number
+_NUMPY = r"(?:np\.float(?:32|64)\()?"  # as printed for numpy numbers
 
 
 @record
 class Framework:
-    """How a program prints its steps; `unit` is that of its durations in seconds, 0 of a rate of steps a second.
+    """How a framework prints steps; `unit` is that of its durations in seconds, 0 for a rate of steps per second.
 
-    Where its steps begin anew in each epoch, `step` has the group `epoch` if the first one is 1, and `past` if it is 0.
+    If steps restart in each epoch, `step` has the group `epoch` if epochs count from 1, and `past` if from 0.
     """
 
     name: str
     source: str
-    word: str  # that is on each of its lines of steps
-    step: re.Pattern[str]  # the step; or `epoch`, `step` and of how many in each
+    word: str  # occurs in each step line
+    step: re.Pattern[str]  # the step; or `epoch`, `step` and steps per epoch
     loss: re.Pattern[str]
     norm: re.Pattern[str] | None = None
     duration: re.Pattern[str] | None = None
     unit: float = 1.0
     data: re.Pattern[str] | None = None
-    is_mean: bool = False  # whether a line stands for all steps since the one before
-    late: tuple[str, ...] = ()  # what no other text has, where the first step may come late
-    has_block: bool = False  # whether the rest stands on the lines below
-    may_grow: bool = False  # whether its loss is of reinforcement learning
-    other: str = ""  # that a line has of something else than steps, which the time of the next one holds too
+    is_mean: bool = False  # whether a line stands for all steps since the previous one
+    late: tuple[str, ...] = ()  # unique texts, if the first step may come late
+    has_block: bool = False  # whether the rest is on the following lines
+    may_grow: bool = False  # whether its loss is from reinforcement learning
+    other: str = ""  # occurs in lines about other work, whose time the next step includes
     critic: tuple[re.Pattern[str], re.Pattern[str]] | None = None  # loss and norm of a second model, if it trains one
 
 
@@ -213,23 +213,23 @@ LATE = tuple(word.encode() for framework in FRAMEWORKS for word in framework.lat
 
 
 def is_of_any(line: str) -> bool:
-    """Whether a line is one of a step."""
+    """Whether a line is one framework's step line."""
     return any(framework.word in line and framework.step.search(line) for framework in FRAMEWORKS)
 
 
 @dataclass
 class Frameworks:
-    """What the lines of any of these have said so far."""
+    """The state of parsing these lines."""
 
-    rank: int = 0  # that the file is of
-    bar: int = 0  # behind names of containers
-    before: dict[Printer, int] = field(default_factory=dict)  # by who printed it the step of the last line
-    blocks: dict[Printer, tuple[Framework, int]] = field(default_factory=dict)  # of what the lines below are
-    has_other: bool = False  # whether something else than steps was done since the last one
+    rank: int = 0  # of the file
+    bar: int = 0  # after names of containers
+    before: dict[Printer, int] = field(default_factory=dict)  # the previous line's step, by printer
+    blocks: dict[Printer, tuple[Framework, int]] = field(default_factory=dict)  # what the following lines are about
+    has_other: bool = False  # whether something other than steps happened since the last one
     repeated: Repeated = field(default_factory=Repeated)
 
     def take(self, line: str, where: str) -> Iterator[Step | Loss]:
-        """The step of this line, if it has one, and its loss. Raises RunError."""
+        """The step in this line, if any, and its loss. Raises RunError."""
         for framework in FRAMEWORKS:
             if framework.word in line and (match := framework.step.search(line)):
                 yield from self._step(framework, match, line, where)
@@ -260,7 +260,7 @@ class Frameworks:
 
 
 def _number(match: re.Match[str], where: str) -> int:
-    """The step, counted through all epochs. Raises RunError."""
+    """The step number, continuing through all epochs. Raises RunError."""
     groups = match.groupdict()
     if not groups:
         return whole(match[1], "step", where)
@@ -271,7 +271,7 @@ def _number(match: re.Match[str], where: str) -> int:
 
 
 def _seconds(framework: Framework, timed: re.Match[str], where: str) -> float | None:
-    """How long the step took; None where a rate of 0 says nothing of it. Raises RunError."""
+    """The step's duration; None if a rate is 0. Raises RunError."""
     number = seconds(timed[1], "the time of a step", where) * _TIMES[timed[2] if len(timed.groups()) > 1 else ""]
     if framework.unit:
         return number * framework.unit

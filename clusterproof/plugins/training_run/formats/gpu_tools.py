@@ -1,4 +1,4 @@
-"""What tools say of GPUs: a reading, and what nvidia-smi and dcgmi print as dmon, a file for each node."""
+"""Readings of GPUs by tools, and the output of `nvidia-smi dmon` and `dcgmi dmon`, a file for each node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run import Cut, RunError
+from clusterproof.plugins.training_run import CutFile, RunError
 from clusterproof.plugins.training_run.files import MAX_NAME, Format, Lines, RunFile, real, stem_of
 from clusterproof.plugins.training_run.samples import (
     CAPPED,
@@ -30,7 +30,7 @@ CAP, SLOW = "cap", "slow"
 
 @record
 class GpuReading:
-    """One GPU at one time, in seconds: % of UTIL, TENSORS, CAP and SLOW, MHz of CLOCKS; others in any one unit."""
+    """One GPU at one time (seconds): % of UTIL, TENSORS, CAP and SLOW, MHz of CLOCKS; others in any one unit."""
 
     node: str
     device: str  # `gpu0`
@@ -59,7 +59,7 @@ class GpuReading:
             yield Sample(self.node, metric, self.device, self.time_s, percent)
 
 
-REASONS: Mapping[str, tuple[str, int]] = {  # of slow clocks: what they mean, and their bits (nvml.h, dcgm_fields.h)
+REASONS: Mapping[str, tuple[str, int]] = {  # clock reasons: metric, and their bits (nvml.h, dcgm_fields.h)
     "sw_power_cap": (CAP, 0x4),
     "hw_slowdown": (SLOW, 0x8),
     "sw_thermal_slowdown": (SLOW, 0x20),
@@ -69,29 +69,29 @@ REASONS: Mapping[str, tuple[str, int]] = {  # of slow clocks: what they mean, an
 
 
 def held_by(bits: int) -> dict[str, float]:
-    """Whether the power cap, and the hardware, hold clocks down, in percent of the moment."""
+    """Whether the power cap, and the hardware, hold clocks down, in percent of the time."""
     return {held: 100.0 * any(bit & bits for of, bit in REASONS.values() if of == held) for held in (CAP, SLOW)}
 
 
 def node_of(path: RunFile) -> str:
-    """The node that a file's name says: `gpu001.csv`, `gpu001.dmon.txt`; or its folder's, where several are alike."""
+    """The node in a file's name: `gpu001.csv`, `gpu001.dmon.txt`; or in its folder's, if several have that name."""
     return (path.folder or stem_of(path.path))[:MAX_NAME]
 
 
-_COMPLAINT = re.compile(  # instead of a GPU's line, or of all
+_COMPLAINT = re.compile(  # instead of one GPU's line, or of all
     r"(?:Unable to determine the device handle for (?:GPU ?(?:([0-9]{1,3}): ?)?)?"
     r"([0-9a-fA-F]{4,8}:[0-9a-fA-F:.]{4,12})?"
     r"|No devices were found)"
 )
-_NO_DRIVER = re.compile(  # also in a container that has lost its devices, whose GPUs are well
+_NO_DRIVER = re.compile(  # also in a container that has lost its devices, whose GPUs are fine
     r"Failed to initialize NVML: .*|NVIDIA-SMI has failed because [^.]*"
 )
-_GOES_ON = "NVML library version: "  # the second line of a mismatch
+_GOES_ON = "NVML library version: "  # the second line of a version mismatch
 MAX_WORDS = 100  # characters of a complaint
 
 
 def lost_gpu_in(line: str, node: str, time_s: float) -> GpuLost | None:
-    """What nvidia-smi says of a GPU that it does not reach; of all of them, or of the driver, no device is named."""
+    """nvidia-smi's message about a GPU that it does not reach; without a device if it is about all, or the driver."""
     if without := _NO_DRIVER.match(line):
         return GpuLost(node, "", time_s, printable(without[0].strip(), MAX_WORDS), is_gone=False)
     complaint = _COMPLAINT.match(line)
@@ -102,12 +102,12 @@ def lost_gpu_in(line: str, node: str, time_s: float) -> GpuLost | None:
 
 
 def is_rest_of_complaint(line: str) -> bool:
-    """Whether a line only goes on with the complaint before it."""
+    """Whether a line only continues the previous complaint."""
     return line.startswith(_GOES_ON)
 
 
-EVERY_S = 1.0  # what both take without -d
-OF_DCGM: Mapping[str, tuple[str, float]] = {  # short names of fields: what they mean, and times what
+EVERY_S = 1.0  # default of both without -d
+OF_DCGM: Mapping[str, tuple[str, float]] = {  # short names of fields: metric and factor
     "GPUTL": (UTIL, 1),  # 203
     "GRACT": (UTIL, 100),  # 1001
     "TENSO": (TENSORS, 100),  # 1004
@@ -133,11 +133,11 @@ DAY_S = 86_400
 
 
 def is_dmon(head: bytes) -> bool:
-    """Whether a file that begins so is such a text."""
+    """Whether a file that begins like this is such a text."""
     return _names(head.lstrip().partition(b"\n")[0].decode("utf-8", "replace")) != []
 
 
-def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
+def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | CutFile]:
     """The samples of its GPUs, each a second behind the one before where no line has a time. Raises RunError."""
     lines, node = Lines(path), node_of(path)
     names: Sequence[str] = ()
@@ -154,7 +154,7 @@ def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
         if clock:
             line = line[clock.end() :]
             clock_s = 3600.0 * int(clock[1]) + 60 * int(clock[2]) + int(clock[3])
-            last_s += (clock_s - last_s + DAY_S / 2) % DAY_S - DAY_S / 2  # the nearest, also behind midnight
+            last_s += (clock_s - last_s + DAY_S / 2) % DAY_S - DAY_S / 2  # the nearest, also after midnight
         device = _DEVICE.match(line)
         if not device:
             if line.strip() and not line.lstrip().startswith(("#", "ID", "Id")) and not _OTHER.match(line):
@@ -163,7 +163,7 @@ def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
         cells = line[device.end() :].split()
         if len(cells) != len(names):
             if lines.is_cut:
-                yield Cut()
+                yield CutFile()
                 return
             raise RunError(f"{lines.where}: {len(cells)} values; expected {len(names)}, as the line of names has")
         name = f"gpu{device[1]}"
@@ -171,23 +171,23 @@ def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
         values = _values(zip(names, cells, strict=True), lines.where)
         time_s = last_s if clock else times[name] * EVERY_S
         yield from GpuReading(node, name, time_s, values).samples(lines.where)
-    yield from [Cut()] if lines.has_gap else []
+    yield from [CutFile()] if lines.has_gap else []
 
 
 def _values(cells: Iterable[tuple[str, str]], where: str) -> dict[str, float]:
-    """What a line says, by our names and in our units, of its cells by theirs. Raises RunError."""
+    """The values of a line, by our names and in our units. Raises RunError."""
     known = {**OF_DCGM, **OF_SMI}
     read = {column: real(cell, column, where) for column, cell in cells if column in known and cell not in ("N/A", "-")}
-    if "GPUTL" in read:  # of a GPU with MIG it has none
+    if "GPUTL" in read:  # missing for a GPU with MIG
         read.pop("GRACT", None)
-    if not read.get("tviol"):  # that it is not hot does not say that nothing else slows it down
+    if not read.get("tviol"):  # without thermal violation, something else may still slow it down
         read.pop("tviol", None)
     values = {known[column][0]: known[column][1] * value for column, value in read.items()}
     return {name: min(value, 100.0) if name in (CAP, SLOW) else value for name, value in values.items()}
 
 
 def _names(line: str) -> list[str]:
-    """The columns that a line names; none where it names none that is known."""
+    """The columns that a line names; empty if it names none that is known."""
     match = _HEAD.match(line) if line.lstrip().startswith("#") else None
     names = match[1].split() if match else []
     return names if any(name in OF_DCGM or name in OF_SMI for name in names) else []

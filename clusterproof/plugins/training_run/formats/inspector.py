@@ -1,4 +1,4 @@
-"""What NCCL's Inspector plugin writes, a line for each collective of a rank: versions 4 and 5 of its format."""
+"""The output of NCCL's Inspector plugin, a line for each collective of a rank: versions 4 and 5 of its format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.training_run import Cut, RunError
+from clusterproof.plugins.training_run import CutFile, RunError
 from clusterproof.plugins.training_run.collectives import CollectiveCall
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
 
@@ -24,7 +24,7 @@ def is_inspector(head: bytes) -> bool:
     return isinstance(first, dict) and (OF_COLLECTIVE in first or OF_PAIR in first)
 
 
-def read_inspector(path: RunFile) -> Iterator[CollectiveCall | Cut]:
+def read_inspector(path: RunFile) -> Iterator[CollectiveCall | CutFile]:
     """The collectives; of sends and receives none. Raises RunError."""
     lines = Lines(path)
     for entry in json_lines(lines, EXPECTED):
@@ -33,7 +33,7 @@ def read_inspector(path: RunFile) -> Iterator[CollectiveCall | Cut]:
         if OF_PAIR not in entry:
             yield _call(entry, lines.where)
     if lines.is_cut:
-        yield Cut()
+        yield CutFile()
 
 
 def _call(entry: Mapping[str, Any], where: str) -> CollectiveCall:

@@ -1,4 +1,4 @@
-"""The events of a trace in Chrome's format, one by one: of a file of gigabytes one piece at a time is in memory."""
+"""Iterates over the events of a Chrome trace: only one piece of a file of gigabytes is in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TRIES = 50  # objects, of which the last that is an event is looked for
 class Events:
     """The events of a trace, or the items of another list that `begin` finds.
 
-    `head` is what stands before them, and `tail`, once they are read, what stands behind.
+    `head` is the text before them, and `tail`, once they are read, the text after.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Events:
         return f"{self.path}, event {self.number}"
 
     def __iter__(self) -> Iterator[Any]:
-        """Each event. What a trace that was cut has lost is its last event at most. Raises RunError."""
+        """Each event. A truncated trace loses at most its last event. Raises RunError."""
         decode = _DECODER.raw_decode
         between = _BETWEEN.match
         text = ""
@@ -69,7 +69,7 @@ class Events:
                 except json.JSONDecodeError as wrong:
                     mended = _mended(text, at, wrong)
                     if mended == text:
-                        break  # it goes on in the next piece
+                        break  # it continues in the next piece
                     text = mended
                     continue
                 except (ValueError, RecursionError) as wrong:  # a number of thousands of digits
@@ -90,7 +90,7 @@ class Events:
         self.tail = text[:MAX_TAIL]
 
     def _pieces(self) -> Iterator[str]:
-        """The text behind the beginning of the events, piece by piece; names have bytes that are none of UTF-8."""
+        """The text from the beginning of the events, in pieces; names may contain invalid UTF-8."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")  # as in pytorch/pytorch#136180
         has_begun = False
         for piece in Unpacked(self.path):
@@ -112,9 +112,9 @@ class Events:
 
 
 def _together(text: str) -> tuple[list[Any], int]:
-    """The events that are whole, decoded at once, which takes half the time, and where they end.
+    """The complete events, decoded at once, which takes half the time, and where they end.
 
-    None where that cannot be: what is wrong, or the end of the trace, is found one by one.
+    None if that fails: then errors, or the end of the trace, are found one by one.
     """
     begin, end = _BETWEEN.match(text).end(), _last_begin(text)  # type: ignore[union-attr] # it matches nothing too
     if begin >= end:
@@ -139,9 +139,9 @@ def _last_begin(text: str) -> int:
 
 
 def _mended(text: str, at: int, wrong: json.JSONDecodeError) -> str:
-    r"""The text with what profilers write that is no JSON: a `\` by itself, `N/A` and `nan` for a number.
+    r"""The text with profilers' invalid JSON repaired: a single `\`, and `N/A` and `nan` for numbers.
 
-    pytorch/kineto#336 and #131, pytorch/pytorch#98432. The same text where that is not what is wrong.
+    pytorch/kineto#336 and #131, pytorch/pytorch#98432. Unchanged if that is not the problem.
     """
     is_known = wrong.msg.startswith(("Invalid \\", "Expecting value"))
     if not is_known or len(text) - wrong.pos <= _CUT:

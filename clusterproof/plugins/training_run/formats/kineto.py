@@ -1,4 +1,4 @@
-"""Traces of PyTorch's profiler (Kineto): of each step how long it waits for data, and for collectives alone."""
+"""Traces of PyTorch's profiler (Kineto): how long each step waits for data, and for collectives alone."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from clusterproof.plugins.training_run import (
     KERNELS,
     OPERATOR,
     REST,
-    Cut,
-    Loader,
-    Loop,
+    CutFile,
+    DataLoader,
     Position,
     RunError,
-    Spent,
     Step,
+    StepLoop,
+    TimeSpent,
     Unranked,
 )
 from clusterproof.plugins.training_run.collectives import Traced
@@ -32,8 +32,8 @@ from clusterproof.plugins.training_run.files import MAX_NAME, Format, RunFile, r
 from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.formats.kineto_collectives import STARTED_BY, Collectives
 
-Interval = tuple[float, float]  # from, to
-MAX_KERNELS = 2_000_000  # some 200 MB
+Interval = tuple[float, float]  # begin, end
+MAX_KERNELS = 2_000_000  # about 200 MB
 US = 1e-6  # s
 MAX_US = 1e18
 MAX_NAMES = 10_000  # of kernels, and of operators
@@ -44,14 +44,14 @@ _COLLECTIVE = re.compile(  # a kernel that waits for other GPUs
     re.IGNORECASE,
 )
 _WAITS_FOR_NEXT = "IteratorGetNextOp::DoCompute"  # of TensorFlow, in SageMaker's timelines without a category
-_WAITS_FOR_LOADER = "DataLoaderIter::GetNext"  # of PyTorch there, behind the name of the loader's class
+_WAITS_FOR_LOADER = "DataLoaderIter::GetNext"  # of PyTorch there, after the name of the loader's class
 _GET_NEXT = (_WAITS_FOR_NEXT, "dataset::GetNext")
 _EPOCH = "start_time_since_epoch_in_micros"
-_SET_UP = ("num_workers", "pin_memory")  # of a data loader, beside the start of one
+_SET_UP = ("num_workers", "pin_memory")  # of a data loader, next to its start
 _LOADER = "enumerate(DataLoader)"
 _MARKS = (_LOADER, "ProfilerStep#")
 ANNOTATION = "annotation"
-_CATEGORIES = {  # of PyTorch 1.8 and of newer ones; those of the GPU repeat the steps
+_CATEGORIES = {  # of PyTorch 1.8 and newer; those of the GPU repeat the steps
     "kernel": KERNEL,
     "Kernel": KERNEL,
     "cpu_op": OPERATOR,
@@ -73,7 +73,7 @@ def is_trace(head: bytes) -> bool:
 
 @dataclass
 class _TraceContents:
-    """What a trace has of interest, in µs."""
+    """The relevant contents of a trace, in µs."""
 
     events: Events
     steps: dict[int, Interval] = field(default_factory=dict)
@@ -81,12 +81,12 @@ class _TraceContents:
     computing: list[Interval] = field(default_factory=list)
     communicating: list[Interval] = field(default_factory=list)
     collectives: Collectives = field(default_factory=Collectives)
-    epoch_us: float | None = None  # of SageMaker's: when its clock began, since 1970
+    epoch_us: float | None = None  # of SageMaker's: the start of its clock, since 1970
     loader: dict[str, int | bool] = field(default_factory=dict)
     spent: dict[str, dict[str, list[float]]] = field(default_factory=lambda: {KERNEL: {}, OPERATOR: {}})
 
     def note(self, name: str, event: dict[str, Any]) -> None:
-        """Take in an event that lasted. Raises RunError."""
+        """Add an event with a duration. Raises RunError."""
         category = event.get("cat")
         kind = _CATEGORIES.get(category) if isinstance(category, str) else None
         if name.startswith(STARTED_BY):
@@ -134,21 +134,21 @@ class _TraceContents:
         cell[1] += 1
 
     def note_clock(self, record: object) -> None:
-        """Take in what a line about the trace says of its clock. Raises RunError."""
+        """Add what a line about the trace says of its clock. Raises RunError."""
         if isinstance(record, dict) and _EPOCH in record:
             self.epoch_us = real(record[_EPOCH], _EPOCH, self.events.where)
 
-    def counted(self, rank: int) -> Iterator[Spent | Loader | Loop]:
+    def counted(self, rank: int) -> Iterator[TimeSpent | DataLoader | StepLoop]:
         """When its steps were, how its loader is set up, and what kernels and operators took."""
         if self.epoch_us is not None and self.steps:
             moments = [self.epoch_us + moment for step in self.steps.values() for moment in step]
-            yield Loop(min(moments) * US, max(moments) * US)
+            yield StepLoop(min(moments) * US, max(moments) * US)
         if self.loader:
             workers, pins = (self.loader.get(key) for key in _SET_UP)
-            yield Loader(rank, None if workers is None else int(workers), None if pins is None else bool(pins))
+            yield DataLoader(rank, None if workers is None else int(workers), None if pins is None else bool(pins))
         for kind, spent in self.spent.items():
             for name, (lasted, times) in spent.items():
-                yield Spent(rank, kind, name, lasted * US, int(times))
+                yield TimeSpent(rank, kind, name, lasted * US, int(times))
 
     def _lasted(self, event: dict[str, Any]) -> Interval:
         start = event.get("ts")
@@ -158,12 +158,12 @@ class _TraceContents:
 
     def _duration(self, event: dict[str, Any]) -> float:
         lasted = event.get("dur")
-        if (type(lasted) is float or type(lasted) is int) and 0 <= lasted < MAX_US:  # as nearly all are
+        if (type(lasted) is float or type(lasted) is int) and 0 <= lasted < MAX_US:  # the usual case
             return lasted
         return seconds(lasted, "dur", self.events.where)
 
 
-def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Loader | Loop | Unranked | Cut]:
+def read_trace(path: RunFile) -> Iterator[Step | TimeSpent | Traced | DataLoader | StepLoop | Unranked | CutFile]:
     """Its steps; the whole trace as one step where nobody called `profiler.step()`. Raises RunError."""
     seen = _TraceContents(Events(path))
     for event in seen.events:
@@ -193,11 +193,11 @@ def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Loader | Loop 
         yield Step(position, number, (end - start) * US, parts)
     yield from seen.counted(position.rank)
     if not seen.events.is_whole:
-        yield Cut()
+        yield CutFile()
 
 
 def _info(events: Events) -> dict[str, Any]:
-    """What the trace says of its rank, before its events or behind them."""
+    """The trace's statement of its rank, before its events or after them."""
     for text in (events.head, events.tail):
         match = _INFO.search(text)
         try:
@@ -210,7 +210,7 @@ def _info(events: Events) -> dict[str, Any]:
 
 
 def _rank(events: Events, info: Mapping[str, Any]) -> int | None:
-    """The rank, as the trace has it, else its file's name; None where neither says."""
+    """The rank in the trace, else in its file's name; None if there is none."""
     rank = info.get("rank")
     if isinstance(rank, int) and rank >= 0:
         return rank
@@ -219,7 +219,7 @@ def _rank(events: Events, info: Mapping[str, Any]) -> int | None:
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """What they cover, in order, without overlaps."""
+    """The union, in order, without overlaps."""
     covered: list[Interval] = []
     for start, end in sorted(intervals):
         if covered and start <= covered[-1][1]:
@@ -230,7 +230,7 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def without(covered: Iterable[Interval], others: list[Interval]) -> list[Interval]:
-    """What is left of them where none of the others is; both as `union` has them."""
+    """The part of them outside of the others; both as from `union`."""
     left: list[Interval] = []
     at = 0
     for start, end in covered:
@@ -248,7 +248,7 @@ def without(covered: Iterable[Interval], others: list[Interval]) -> list[Interva
 
 
 def within(covered: Sequence[Interval], start: float, end: float) -> float:
-    """How much of them, as `union` has them, lies there."""
+    """The part of them, as from `union`, within these limits."""
     first = bisect_right(covered, start, key=lambda interval: interval[1])
     last = bisect_left(covered, end, lo=first, key=lambda interval: interval[0])
     return sum(min(end, covered[at][1]) - max(start, covered[at][0]) for at in range(first, last))

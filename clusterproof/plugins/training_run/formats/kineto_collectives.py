@@ -1,7 +1,7 @@
-"""The collectives of a trace: what its kernels of NCCL do, of which group, and in which order.
+"""The collectives in a trace: the operation of its NCCL kernels, their group, and their order.
 
-Kernels of newer versions of PyTorch say it (`Collective name`, `Process Group Ranks`); of others the names of kernels
-and of the operators that started them do, and all are taken to be of the group of all ranks.
+Newer versions of PyTorch annotate kernels (`Collective name`, `Process Group Ranks`); otherwise the names of kernels
+and of the operators that started them are used, and all are assumed to be of the group of all ranks.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from clusterproof.plugins.training_run.collectives import (
 MAX_CALLS = 200_000  # of a trace
 MAX_TEXT = 120  # characters of a group
 _STARTED = re.compile(r"(?:nccl:|c10d::)_?(?:(all_?to_?all)|i?send|i?recv)")
-STARTED_BY = ("nccl:", "c10d::")  # how the names of operators begin that start a collective
+STARTED_BY = ("nccl:", "c10d::")  # prefixes of operators that start a collective
 _UNSAID = ("", "undefined")
 
 
 @record
 class _CollectiveKernel:
-    """A kernel that takes part in a collective."""
+    """A kernel of a collective."""
 
     start: float
     seconds: float
     group: str
-    ranks: int  # 0: not said
+    ranks: int  # 0: unknown
     kind: str
     number: int | None
 
 
 @dataclass
 class Collectives:
-    """Those of one trace."""
+    """The collectives of one trace."""
 
     kernels: list[_CollectiveKernel] = field(default_factory=list)
     starts_pairs: bool = False
     starts_all_to_all: bool = False
     has_unnamed_pairs: bool = False
     has_named_pairs: bool = False
-    names: dict[str, str] = field(default_factory=dict)  # of groups, each once
+    names: dict[str, str] = field(default_factory=dict)  # of groups, without duplicates
 
     def started(self, operator: str) -> None:
-        """Take in an operator whose name begins as `STARTED_BY` says."""
+        """Add an operator whose name begins with one of `STARTED_BY`."""
         if match := _STARTED.match(operator):
             if match[1]:
                 self.starts_all_to_all = True
@@ -62,7 +62,7 @@ class Collectives:
                 self.starts_pairs = True
 
     def note(self, kernel: str, start: float, lasted: float, args: object) -> None:
-        """Take in a kernel, in µs, with what it says of itself."""
+        """Add a kernel, in µs, with its annotations."""
         arguments: Mapping[str, Any] = args if isinstance(args, dict) else {}
         collective = _text(arguments.get("Collective name"))
         if is_of_pair(kernel):
@@ -81,14 +81,14 @@ class Collectives:
 
     @property
     def has_pairs(self) -> bool:
-        """Whether ranks send to single ones, as from one pipeline stage to the next; an all-to-all is to all."""
+        """Whether ranks send to single ones, as between pipeline stages; an all-to-all goes to all."""
         unnamed = self.has_unnamed_pairs and (self.starts_pairs or not self.starts_all_to_all)
         return self.has_named_pairs or unnamed
 
     def calls(self, rank: int, world: int, steps: Sequence[int]) -> Iterator[Traced]:
-        """Those that end on all ranks at once, in order; of `world` ranks where their group is not said.
+        """Those that end on all ranks at once, in order; of `world` ranks if their group is unknown.
 
-        The number of a collective is that of its group, else its place among as many in the same steps.
+        A collective is numbered within its group, else by its place among as many in the same steps.
         """
         is_one_group = world > 0 and not self.has_pairs
         known = [

@@ -1,4 +1,4 @@
-"""What programs print as they train: how long steps take, and their loss. Each has a module of its own."""
+"""Logs of training programs: step times and losses. Each program has a module of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_START = 256 << 20  # bytes before the first iteration
 _LATE = (megatron.LATE, *torchtitan.LATE, b"| train_step_timing in s: ", deepspeed.LATE, trainer.LATE, *frameworks.LATE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _DATE = re.compile(r"\b([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})\b")
-_NEMO = re.compile(  # a line of a step, with the time of that one
+_NEMO = re.compile(  # a step line, with that step's time
     r"\bTraining epoch [0-9]{1,18}, iteration [0-9]{1,18}/[0-9]{1,18} \|(?:(?!\bTraining epoch ).)*?"
     r"\bglobal_step: ([0-9]{1,18}) \|(?:(?!\bTraining epoch |\bglobal_step: ).)*?"
     rf"\btrain_step_timing in s: {NUMBER}"
@@ -26,7 +26,7 @@ _FORMS = (megatron.ITERATION, megatron.START, torchtitan.STEP, _NEMO, deepspeed.
 
 
 def is_log(head: bytes) -> bool:
-    """Whether a file that begins so is such a log; the first iteration may come late."""
+    """Whether a file that begins like this is such a log; the first iteration may come late."""
     text = _COLOUR.sub("", head.decode("utf-8", "replace"))
     if any(form.search(text) for form in _FORMS) or trainer.is_logged(text):
         return True
@@ -34,7 +34,7 @@ def is_log(head: bytes) -> bool:
 
 
 def comes_to_iterate(path: RunFile) -> bool:
-    """Whether a file of text is such a log whose first iteration comes late, behind what NCCL says of itself."""
+    """Whether a text file is such a log whose first iteration comes late, after NCCL's messages."""
     before, size = b"", 0
     for piece in Unpacked(path):
         if b"\0" in piece:
@@ -63,7 +63,7 @@ def read_log(path: RunFile) -> Iterator[Step | Loss]:
 
 
 def _dated(facts: Iterator[Step | Loss], line: str) -> Iterator[Step | Loss]:
-    """The same, with the date on their line, which may be of a thousand drawings of a bar: it is looked for once."""
+    """The same with the date on their line, which may contain a thousand redraws of a bar: it is searched once."""
     date = None
     for number, fact in enumerate(facts):
         date = date if number else _DATE.search(line)
@@ -71,24 +71,24 @@ def _dated(facts: Iterator[Step | Loss], line: str) -> Iterator[Step | Loss]:
 
 
 class _Log:
-    """What the lines of all these programs have said so far."""
+    """The data of the lines read so far, by all programs."""
 
     def __init__(self, rank: int, bar: int) -> None:
         self.rank = rank  # that the file is of
-        self.megatron, self.titan = megatron.Megatron(rank), torchtitan.Titan(rank, bar)
+        self.megatron, self.titan = megatron.Megatron(rank), torchtitan.Torchtitan(rank, bar)
         self.deepspeed, self.trainer = deepspeed.DeepSpeed(), trainer.Trainer(log_bar=bar)
         self.overflows = deepspeed.Overflows()
         self.frameworks = frameworks.Frameworks(rank, bar)
 
     def take(self, text: str, where: str) -> Iterator[Step | Loss]:
-        """What is complete by this line. Raises RunError, ValueError."""
+        """What this line completes. Raises RunError, ValueError."""
         yield from self.megatron.take(text, where)
         yield from self.titan.take(text, where)
         if match := _NEMO.search(text):
             step = whole(match[1], "global_step", where)
             yield from losses(text, self.rank, step)
             yield Step(Position(self.rank), step, seconds(match[2], "train_step_timing", where))
-        if self.megatron.step:  # which says more of it
+        if self.megatron.step:  # which has more details
             self.deepspeed.forget()
         else:
             for drawn in text.split("\r"):
@@ -106,7 +106,7 @@ class _Log:
             yield from self.overflows.take(self.trainer.bar)
 
     def rest(self) -> Iterator[Step | Loss]:
-        """What waited for more lines."""
+        """What was waiting for more lines."""
         yield from self.megatron.rest()
         yield from self.deepspeed.rest()
         if self.trainer.bar:

@@ -1,7 +1,7 @@
-"""What Megatron-LM prints as it trains, and GPT-NeoX and others that come of it: iterations, timers, losses.
+"""Reads the output of Megatron-LM, and of GPT-NeoX and others derived from it: iterations, timers, losses.
 
-A line stands for all iterations since the one before it (`--log-interval`). Times and most timers are means of one;
-what is timed once, as a checkpoint, is shared out among them. Timers are the largest of all ranks, or the last one's.
+A line stands for all iterations since the previous one (`--log-interval`). Times and most timers are means per
+iteration; a checkpoint, timed once, is divided among them. Timers are the maximum over ranks, or the last rank's.
 """
 
 from __future__ import annotations
@@ -34,41 +34,41 @@ _LOADED = re.compile(
 _SKIPPED = re.compile(r"\bnumber of skipped iterations:\s{0,20}([0-9]{1,12})\b")
 _NAN = re.compile(r"\bnumber of nan iterations:\s{0,20}([0-9]{1,12})\b")
 _WORK = re.compile(r"\b(?:global batch size|actual seqlen):\s{0,20}([0-9]{1,12})\b")
-_TIMERS = {  # those that are no part of another, and what they are called here
+_TIMERS = {  # those that are not part of another, and our names
     "batch-generator": "data",
     "save-checkpoint": "checkpoint",
     "save-checkpoint-non-persistent": "checkpoint",
     "load-checkpoint": "init",
-    "model-and-optimizer-setup": "init",  # with the load of a checkpoint
+    "model-and-optimizer-setup": "init",  # including loading a checkpoint
     "train/valid/test-data-iterators-setup": "init",
 }
 CHECKPOINT, INIT = "checkpoint", "init"
-ONCE = (CHECKPOINT, INIT)  # timed besides the iterations, and not once for each
+ONCE = (CHECKPOINT, INIT)  # timed separately, not once per iteration
 LOAD, SETUP = "load-checkpoint", "model-and-optimizer-setup"
 
 
 @dataclass
 class Megatron:
-    """What the lines have said so far."""
+    """The state of parsing the lines."""
 
-    rank: int = 0  # that the file is of
-    step: Step | None = None  # its timers come behind it; `times` is 0 where it is not known yet
+    rank: int = 0  # of the file
+    step: Step | None = None  # its timers follow; `times` is 0 if not yet known
     parts: dict[str, float] = field(default_factory=dict)
     saves: int = 0
-    last: int | None = None  # the iteration that was done before
+    last: int | None = None  # the previous iteration
     interval: int = 0  # between its lines
-    load: float = 0.0  # s of a setup that goes on
+    load: float = 0.0  # s of a setup in progress
     is_again: bool = False  # whether the last line repeats the one before it
     had_loss: bool = False
     repeated: Repeated = field(default_factory=Repeated)
 
     def take(self, line: str, where: str) -> Iterator[Step | Loss]:
-        """The step that is complete by this line, if one is, and the loss on it. Raises RunError."""
+        """The step completed by this line, if any, and its loss. Raises RunError."""
         if match := ITERATION.search(line):
             yield from self._iteration(match, line, where)
         elif match := START.search(line):
             yield from self.rest()
-            self.is_again, self.last = False, 0  # unless it says that it goes on from a checkpoint
+            self.is_again, self.last = False, 0  # unless it says that it resumes from a checkpoint
             self._add(INIT, seconds(match[1], "time to initialize megatron", where))
         elif match := _LOADED.search(line):
             yield from self.rest()
@@ -98,13 +98,13 @@ class Megatron:
         yield from self.repeated.losses(self._loss(line, number, times), is_again=False)
 
     def _loss(self, line: str, number: int, times: int) -> Iterator[Loss]:
-        """The loss, which is printed only where it is above 0: a line that ends without it has one that is none."""
+        """The loss, which is only printed if above 0: a line that ends without it has nan."""
         loss, norm = loss_and_norm(line)
         skipped, nans = (int(match[1]) if (match := form.search(line)) else None for form in (_SKIPPED, _NAN))
         is_whole = skipped is not None or nans is not None
         is_skipped = None if skipped is None else not loss and skipped >= max(1, times or self.interval)
         if is_skipped:
-            loss = None  # that is printed as 0
+            loss = None  # printed for 0
         was_missing = loss is None and self.had_loss and is_whole
         self.had_loss |= loss is not None
         if loss is None and (nans or (was_missing and norm is not None and not isfinite(norm))):
@@ -121,7 +121,7 @@ class Megatron:
             )
 
     def _stands_for(self, number: int) -> int:
-        """How many iterations a line stands for; 0 where the line before it is not known."""
+        """How many iterations a line stands for; 0 if the previous line is unknown."""
         if self.last is None or number <= self.last:
             return 0
         if self.step:
@@ -129,9 +129,9 @@ class Megatron:
         return number - self.last
 
     def rest(self, following: int = 0) -> Iterator[Step]:
-        """The last step. A checkpoint is saved behind it, and counts to the time that it takes.
+        """The last step. A checkpoint is saved after it, and included in its time.
 
-        Of its first line, before which nothing is known, it is taken that it stands for as many as the `following` one.
+        The first line, before which nothing is known, is assumed to stand for as many as the `following` one.
         """
         if not self.step:
             return
@@ -159,7 +159,7 @@ class Megatron:
 
 
 def _lasted(text: str, where: str) -> float | None:
-    """The number; None where a clock that was set back has made none of them. Raises RunError."""
+    """The number; None if setting a clock back has made it invalid. Raises RunError."""
     if "n" in text:
         return None
     lasted = real(text, "elapsed time", where)

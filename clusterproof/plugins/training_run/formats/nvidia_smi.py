@@ -1,4 +1,4 @@
-"""What a loop of nvidia-smi prints of GPUs as CSV, a file for each node: a line for each GPU and time."""
+"""CSV of a loop of nvidia-smi, a file for each node: a line for each GPU and time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from calendar import timegm
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from clusterproof.plugins.training_run import Cut, RunError
+from clusterproof.plugins.training_run import CutFile, RunError
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, name, real
 from clusterproof.plugins.training_run.formats.gpu_tools import (
     CLOCKS,
@@ -57,7 +57,7 @@ def is_smi(head: bytes) -> bool:
     return TIME in columns and any(column in COLUMNS for column in columns)
 
 
-def read_smi(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
+def read_smi(path: RunFile) -> Iterator[Sample | GpuLost | CutFile]:
     """The samples of its GPUs, and which of them are lost. Raises RunError."""
     lines, table = Lines(path), _Table(node_of(path))
     for line in lines:
@@ -67,24 +67,24 @@ def read_smi(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
         if is_rest_of_complaint(line):
             continue
         cells = [cell.strip() for cell in next(csv.reader([line]), [])]
-        if not table.columns or _columns(line) == table.columns:  # a loop of its own writes them each time
+        if not table.columns or _columns(line) == table.columns:  # repeated if the loop is a shell's
             table.begin(_columns(line))
             continue
         if not cells:
             continue
         if len(cells) != len(table.columns):
             if lines.is_cut:
-                yield Cut()
+                yield CutFile()
                 return
             many = f"{len(cells)} values; expected {len(table.columns)}, as the first line names them"
             raise RunError(f"{lines.where}: {many}")
         yield from table.take(dict(zip(table.columns, cells, strict=True)), lines.where)
-    yield from [Cut()] if lines.has_gap else []
+    yield from [CutFile()] if lines.has_gap else []
 
 
 @dataclass
 class _Table:
-    """A table of a node so far: its columns, and the GPUs in the order in which each round names them."""
+    """A node's table so far: its columns, and the GPUs in the order of each round."""
 
     node: str
     columns: list[str] = field(default_factory=list)
@@ -95,12 +95,12 @@ class _Table:
     at: int = -1  # in it
 
     def begin(self, columns: list[str]) -> None:
-        """The line of names."""
+        """Parse the header line."""
         self.columns, self.index = columns, 0
 
     def take(self, row: Mapping[str, str], where: str) -> Iterator[Sample | GpuLost]:
-        """What a line says of its GPU. Raises RunError."""
-        self.index = self.index + 1 if row[TIME] == self.last else 0  # the GPU's own, where no column names it
+        """Parse the line of a GPU. Raises RunError."""
+        self.index = self.index + 1 if row[TIME] == self.last else 0  # the GPU's number, if no column has it
         self.last = row[TIME]
         self.time_s = _seconds(row[TIME], where)
         named = next((row[column] for column in DEVICES if column in row), str(self.index))
@@ -114,7 +114,7 @@ class _Table:
         yield from GpuReading(self.node, device, self.time_s, values).samples(where)
 
     def _next(self) -> str:
-        """The GPU whose line comes next, where the line itself does not name it any more."""
+        """The GPU of the next line, if the line does not identify it."""
         return self.order[(self.at + 1) % len(self.order)] if self.order else "a GPU"
 
     def _follow(self, device: str) -> None:
@@ -128,7 +128,7 @@ def _columns(line: str) -> list[str]:
 
 
 def _values(row: Mapping[str, str], where: str) -> dict[str, float]:
-    """The values that a line has. Raises RunError."""
+    """The values in a line. Raises RunError."""
     values = {
         meaning: real(row[column].partition(" ")[0], column, where)
         for column, meaning in COLUMNS.items()
@@ -141,7 +141,7 @@ def _values(row: Mapping[str, str], where: str) -> dict[str, float]:
 
 
 def _held(row: Mapping[str, str]) -> dict[str, float]:
-    """What holds the clocks down, by columns of single reasons: any of them, or none where each is there."""
+    """What holds the clocks down, from columns of single reasons: any of them, or none if all are there."""
     states: dict[str, list[str]] = {}
     for reason, (held, _) in REASONS.items():
         states.setdefault(held, []).append(

@@ -1,4 +1,4 @@
-"""Where ranks ran: hostfiles, as mpirun and DeepSpeed have them, and the nodes of a job's pods."""
+"""Where ranks ran: hostfiles of mpirun and DeepSpeed, and the nodes of a job's pods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from clusterproof.plugins.training_run import Cut, RunError
+from clusterproof.plugins.training_run import CutFile, RunError
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name
 from clusterproof.plugins.training_run.placement import OnNode, Slots
 
@@ -48,7 +48,7 @@ def are_pods(head: bytes) -> bool:
     return isinstance(first, dict) and first.keys() >= {"pod", "node"}
 
 
-def read_pods(path: RunFile) -> Iterator[OnNode | Cut]:
+def read_pods(path: RunFile) -> Iterator[OnNode | CutFile]:
     """The pods, a line each. Raises RunError."""
     lines = Lines(path)
     for entry in json_lines(lines, EXPECTED_POD):
@@ -56,11 +56,11 @@ def read_pods(path: RunFile) -> Iterator[OnNode | Cut]:
             raise RunError(f"{lines.where}: {str(entry)!r:.60} is no pod; {EXPECTED_POD}")
         yield OnNode(name(entry.get("pod"), "pod", lines.where), name(entry.get("node"), "node", lines.where))
     if lines.is_cut:
-        yield Cut()
+        yield CutFile()
 
 
 def write_pods(folder: Path, nodes: Mapping[str, str]) -> None:
-    """Leave it in the folder of a recording, where there are any: nodes by hosts. Raises OSError."""
+    """Write it to the folder of a recording, if there are any: nodes by hosts. Raises OSError."""
     lines = [json.dumps({"pod": host, "node": node}) for host, node in sorted(nodes.items()) if node]
     if lines:
         (folder / PODS_FILE).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Who printed a line of a log, by the labels of launchers, and of what has collected it, before it."""
+"""Who printed a log line, from the prefixes of launchers and log collectors."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from clusterproof.plugins.core.record import record
 MAX_LABELS = 5  # of one line
 _LABEL = re.compile(
     r"\s{0,4}(?:"
-    # journalctl -o short and short-iso, whose host needs its time before it: any program may print `Epoch train[12]: `
+    # journalctl -o short and short-iso, whose host requires a time before it: a program may print `Epoch train[12]: `
     r"(?:[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8}|[0-9-]{10}T[0-9:]{8}(?:\.[0-9]{6})?[+-][0-9]{2}:?[0-9]{2}) "
     r"(?P<host>[\w.-]{1,253}) [\w.@/-]{1,60}\[[0-9]{1,10}\]: "
-    # kubectl and docker logs --timestamps, and files of containerd
+    # kubectl and docker logs --timestamps, and containerd's files
     r"|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.,]{8,20}(?:Z|[+-][0-9]{2}:?[0-9]{2}) (?:std(?:out|err) [FP] )?"
     r"|\[pod/(?P<pod>[a-z0-9.-]{1,253}/[a-z0-9-]{1,63})\] "  # kubectl logs --prefix
-    # docker compose, which numbers its containers and puts two spaces behind the longest name; SageMaker: algo-1-abcde
+    # docker compose, which numbers its containers and aligns them with two spaces; SageMaker: algo-1-abcde
     r"|(?P<service>[a-z0-9][a-z0-9._-]{0,250}[_-][0-9]{1,4}(?:-[a-z0-9]{5})?) {2,20}\| "
     r"|\((?:(?P<worker>\w{0,40}Worker\w{0,40} pid=[0-9]{1,10}(?:, ip=[0-9a-f.:]{1,45})?)|[^()]{1,80})\) "  # Ray
     r"|\[[0-9]{1,10},(?:mpirank:)?(?P<mpi>[0-9]{1,7})(?:,[\w-]{1,60})?\]<std(?:out|err)>: ?"  # mpirun, SageMaker
@@ -28,25 +28,25 @@ _LABEL = re.compile(
     r")"
 )
 _ALIGNED = re.compile(r"(?P<service>(?=[A-Za-z._-]{0,250}[0-9])[A-Za-z0-9][A-Za-z0-9._-]{0,250}) {2,250}(?=\| )")
-_OF_TORCHRUN = re.compile(r"\[(?:rank(?P<rank>[0-9]{1,7})|default(?P<local>[0-9]{1,7}))\]:")  # behind what is not known
+_OF_TORCHRUN = re.compile(r"\[(?:rank(?P<rank>[0-9]{1,7})|default(?P<local>[0-9]{1,7}))\]:")  # after an unknown prefix
 MAX_BEFORE = 300  # characters
 _PLACES = ("pod", "service", "host", "worker")  # which ranks may share
 _OF_FILE = re.compile(r"rank[-_ ]?([0-9]{1,7})(?![0-9])")  # rank7.log, rank_7/out.log
-_ATTEMPT = "attempt_"  # the folder of torchrun's --log-dir in which each rank has one of its own
+_ATTEMPT = "attempt_"  # the folder in torchrun's --log-dir with a subfolder per rank
 
 
 @record
 class Printer:
-    """Who printed a line: its rank, as far as that is said, and in words where the line says something else."""
+    """The printer of a line: its rank, if known, and a description if the line shows something else."""
 
     rank: int
     words: str = ""
 
 
 def printer(line: str, of_file: int, bar: int = 0) -> Printer:
-    """Who printed a line, by its labels; else the rank that the file is of. `bar` is that of `bar_of` its file.
+    """The printer of a line, from its prefixes; else the file's rank. `bar` is from `bar_of` its file.
 
-    Tasks of srun and local ranks of torchrun are ranks where a node has one task, or a run one node: nothing says so.
+    srun tasks and torchrun's local ranks only equal ranks with one task per node, or one node: this is unknown.
     """
     said, _ = labels(line, bar)
     rank, local, task = said.get("rank", said.get("mpi")), said.get("local"), said.get("task")
@@ -60,10 +60,10 @@ def printer(line: str, of_file: int, bar: int = 0) -> Printer:
 
 
 def bar_of(head: str) -> int:
-    """Where docker compose has put the bar behind names of containers, by a file's first lines; 0 where it has not.
+    """The column of docker compose's bar after container names, from a file's first lines; 0 if there is none.
 
-    Containers may have any name (`container_name`), and programs print columns of their own: the lines are mostly
-    aligned so, and a name comes again after another.
+    Containers may have any name (`container_name`), and programs print columns too: most lines must be aligned, and a
+    name must reappear after another.
     """
     lines = head.split("\n")
     aligned = [found for line in lines if (found := _ALIGNED.match(line))]
@@ -73,7 +73,7 @@ def bar_of(head: str) -> int:
 
 
 def labels(line: str, bar: int = 0) -> tuple[Mapping[str, str], int]:
-    """What the labels before a line say, by their kinds, and where they end."""
+    """The prefixes of a line by kind, and where they end."""
     said: dict[str, str] = {}
     end = 0
     if bar and line.startswith("| ", bar) and (label := _ALIGNED.match(line)) and label.end() == bar:
@@ -91,7 +91,7 @@ def labels(line: str, bar: int = 0) -> tuple[Mapping[str, str], int]:
 
 
 def rank_of_file(path: Path) -> int | None:
-    """The rank that a file is of, by its name or its folder's; None where neither says it."""
+    """The rank in a file's name or its folder's; None if there is none."""
     for name in (path.name, path.parent.name):
         if named := _OF_FILE.match(name):
             return int(named[1])

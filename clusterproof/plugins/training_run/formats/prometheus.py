@@ -1,4 +1,4 @@
-"""Answers of Prometheus to `query_range` on metrics of dcgm-exporter, saved to a file, series by series."""
+"""Reads saved `query_range` responses of Prometheus for dcgm-exporter metrics, series by series."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.training_run import Cut, RunError
+from clusterproof.plugins.training_run import CutFile, RunError
 from clusterproof.plugins.training_run.files import Format, RunFile, name, real
 from clusterproof.plugins.training_run.files import whole as whole_number
 from clusterproof.plugins.training_run.formats.gpu_tools import (
@@ -26,8 +26,8 @@ from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.samples import Sample
 
 REASON = "reason"  # bits
-ENGINE, BUSY = "engine", "busy"  # in percent of 100: taken for UTIL where that is unknown
-METRICS: Mapping[str, tuple[str, float]] = {  # what they mean, and times what
+ENGINE, BUSY = "engine", "busy"  # in percent of 100: used for UTIL if that is missing
+METRICS: Mapping[str, tuple[str, float]] = {  # metric and factor
     "DCGM_FI_DEV_GPU_UTIL": (UTIL, 1),
     "DCGM_FI_PROF_GR_ENGINE_ACTIVE": (ENGINE, 100),
     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": (TENSORS, 100),
@@ -40,30 +40,30 @@ METRICS: Mapping[str, tuple[str, float]] = {  # what they mean, and times what
     "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": (REASON, 1),
     "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": (REASON, 1),  # before DCGM 4
 }
-RELATIVE = {USED: (TOTAL, FREE), DRAW: (LIMIT,), ENGINE: (BUSY,)}  # shares: of what is given once for a whole series
+RELATIVE = {USED: (TOTAL, FREE), DRAW: (LIMIT,), ENGINE: (BUSY,)}  # shares: of a value that is constant for a series
 # Labels, the best first: Hostname may be the exporter's own pod (NVIDIA/dcgm-exporter#78).
-OF_SITES = ("node", "exported_instance")  # where they are the same of all nodes, as external labels are, they name none
+OF_SITES = ("node", "exported_instance")  # if equal for all nodes, like external labels, they name none
 NODES = (*OF_SITES, "Hostname", "hostname", "instance", "host")
 DEVICES = ("gpu", "device", "UUID")
-MAX_HOSTS = 1_000  # that are compared under one label
-MAX_POINTS = 20_000_000  # that wait for their whole
+MAX_HOSTS = 1_000  # compared under one label
+MAX_POINTS = 20_000_000  # waiting for their total
 WHAT = "the answer of Prometheus to query_range"
 EXPECTED = "expected the answer to query_range of metrics of dcgm-exporter, with their names"
 _RESULT = re.compile(r'"result"\s*:\s*\[')
 
 Gpu = tuple[str, str]  # node, device
-Sites = set[tuple[str, str]]  # labels and values that name no node
+Sites = set[tuple[str, str]]  # labels and values that do not name a node
 
 
 def is_answer(head: bytes) -> bool:
-    """Whether a file that begins so is such an answer."""
+    """Whether a file that begins like this is such a response."""
     return head.lstrip().startswith(b"{") and b'"status"' in head[:1000] and b'"resultType"' in head
 
 
-def read_answer(path: RunFile) -> Iterator[Sample | Cut]:
+def read_answer(path: RunFile) -> Iterator[Sample | CutFile]:
     """The samples of its GPUs. Raises RunError."""
     series, sites = Events(path, _RESULT, WHAT), _sites(path)
-    waiting: dict[tuple[Gpu, str], array[float]] = {}  # times and values by turns
+    waiting: dict[tuple[Gpu, str], array[float]] = {}  # times and values, alternating
     whole: dict[tuple[Gpu, str], float] = {}
     known: set[tuple[Gpu, str]] = set()
     kept = 0
@@ -90,11 +90,11 @@ def read_answer(path: RunFile) -> Iterator[Sample | Cut]:
     whole |= {(gpu, BUSY): 100.0 for gpu, _ in known if (gpu, UTIL) not in known}
     yield from _shares(waiting, whole, str(path))
     if not series.is_whole:
-        yield Cut()
+        yield CutFile()
 
 
 def _sites(path: RunFile) -> Sites:
-    """Labels under which several hosts have the same GPU at one time; a pod that follows another is no other host.
+    """Labels under which several hosts have the same GPU at one time; a pod that replaces another is no other host.
 
     Raises RunError.
     """
@@ -128,7 +128,7 @@ def _device(labels: Mapping[str, Any]) -> str:
 
 
 def _metric(entry: Any, sites: Sites, where: str) -> tuple[Gpu, str, float]:
-    """The GPU, what the metric means, and the factor; nothing where it is another metric."""
+    """The GPU, the metric, and the factor; None for another metric."""
     if not isinstance(entry, dict) or not isinstance(entry.get("metric"), dict):
         raise RunError(f"{where}: {str(entry)!r:.60} is no series; {EXPECTED}")
     labels = entry["metric"]
@@ -150,7 +150,7 @@ def _points(entry: Mapping[str, Any], times: float, where: str) -> Iterator[tupl
     for point in points:
         if not isinstance(point, list) or len(point) != 2:
             raise RunError(f"{where}: {str(point)!r:.60} is no point; expected [time, value]")
-        if str(point[1]) not in ("NaN", "+Inf", "-Inf"):  # of a target that has gone
+        if str(point[1]) not in ("NaN", "+Inf", "-Inf"):  # of a target that is gone
             yield real(point[0], "a time", where), times * real(point[1], "a value", where)
 
 

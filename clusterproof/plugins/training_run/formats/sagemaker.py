@@ -1,4 +1,4 @@
-"""System metrics of SageMaker's profiler, a line for each: `profiler-output/system/incremental/…/TIME.algo-1.json`."""
+"""System metrics of SageMaker's profiler: `profiler-output/system/incremental/…/TIME.algo-1.json`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from clusterproof.plugins.training_run import Cores, Cut, RunError
+from clusterproof.plugins.training_run import CpuCount, CutFile, RunError
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, real
 from clusterproof.plugins.training_run.samples import (
     CPU,
@@ -41,7 +41,7 @@ def are_metrics(head: bytes) -> bool:
     return isinstance(first, dict) and {"Type", "Value", "NodeId", "Timestamp"} <= first.keys()
 
 
-def read_metrics(path: RunFile) -> Iterator[Sample | Cores | Cut]:
+def read_metrics(path: RunFile) -> Iterator[Sample | CpuCount | CutFile]:
     """The samples of GPUs, CPUs, memory, the network and the wait for I/O; of other metrics none. Raises RunError."""
     lines, cores = Lines(path), dict[str, set[str]]()
     for entry in json_lines(lines, EXPECTED):
@@ -50,9 +50,9 @@ def read_metrics(path: RunFile) -> Iterator[Sample | Cores | Cut]:
             yield sample
         if sample and sample.metric == CPU and len(of_node := cores.setdefault(sample.node, set())) < MAX_CORES:
             of_node.add(str(entry.get("Name")))
-    yield from (Cores(node, len(names)) for node, names in cores.items())
+    yield from (CpuCount(node, len(names)) for node, names in cores.items())
     if lines.is_cut:
-        yield Cut()
+        yield CutFile()
 
 
 def _sample(entry: Any, where: str) -> Sample | None:

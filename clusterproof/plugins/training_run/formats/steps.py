@@ -1,7 +1,7 @@
-"""Steps and operations that training code logs itself as tables with a line of names (CSV).
+"""Reads steps and operations that training code logs as tables with a header line (CSV).
 
-A table may have the losses alone, as `metrics.csv` of Lightning's CSVLogger, in which rows of training and of
-validation alternate: a row has what was logged at its step, and its other cells are empty.
+A table may contain only losses, such as `metrics.csv` of Lightning's CSVLogger, in which rows of training and
+validation alternate: a row contains what was logged at its step, and its other cells are empty.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import inf
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.training_run import (
     UNKNOWN,
-    Cut,
+    CutFile,
     NoDuration,
     Operation,
     Position,
@@ -30,9 +30,9 @@ from clusterproof.plugins.training_run.formats.printer import rank_of_file
 from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.placement import Placement, number_of
 
-PHASES = ("phase", "split", "mode", "subset")  # what says of which part of the program a row is
-OTHERS = re.compile(r"(?:val|eval|test|predict)", re.IGNORECASE)  # how the parts begin that are none of training
-NAMES: Mapping[str, tuple[str, ...]] = {  # what a column means, and what it may be called
+PHASES = ("phase", "split", "mode", "subset")  # which part of the program a row is from
+OTHERS = re.compile(r"(?:val|eval|test|predict)", re.IGNORECASE)  # prefixes of parts other than training
+NAMES: Mapping[str, tuple[str, ...]] = {  # meaning of columns, and their possible names
     "rank": ("rank", "global_rank"),
     "step": ("step", "iteration", "iter"),
     "operation": ("optype", "operation", "op", "op_name", "name"),
@@ -47,8 +47,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {  # what a column means, and what it may
     ),
     "norm": ("grad_norm", "grad_2.0_norm_total", "train/grad_norm"),
 }
-UNITS = {"_s": 1.0, "_sec": 1.0, "_seconds": 1.0, "_ms": 1e-3, "_us": 1e-6, "_ns": 1e-9}  # in s, by the name's end
-_NO_TIME = re.compile(  # what other columns have
+UNITS = {"_s": 1.0, "_sec": 1.0, "_seconds": 1.0, "_ms": 1e-3, "_us": 1e-6, "_ns": 1e-9}  # in s, by suffix
+_NO_TIME = re.compile(  # other columns with such suffixes
     r"(?:^|[\W_])(?:(?:tokens?|samples?|batches|norm|loss|lr|rate|percent|memory|count|size|bytes|lengths?|acc)$|per[\W_])"
 )
 EXPECTED_COLUMNS = "expected columns step and duration or loss, with rank and operation where each operation has a row"
@@ -56,15 +56,15 @@ EXPECTED_COLUMNS = "expected columns step and duration or loss, with rank and op
 
 @record
 class Columns:
-    """Which column of a table means what, and in which unit.
+    """The meaning and unit of a table's columns.
 
-    `parts` are the timed parts of a step; `phases` say of which part of the program a row is.
+    `parts` are the timed parts of a step; `phases` say which part of the program a row is from.
     """
 
     at: Mapping[str, tuple[int, float]]
     parts: Mapping[str, tuple[int, float]]
     count: int
-    duration: str  # what its column is called, without the unit; empty where the table has losses alone
+    duration: str  # its column's name without the unit; empty if the table has only losses
     phases: tuple[int, ...]
 
     @property
@@ -78,7 +78,7 @@ def is_table(head: bytes) -> bool:
     return columns(_cells(head.partition(b"\n")[0].decode("utf-8", "replace").removeprefix("\ufeff"))) is not None
 
 
-def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | Unranked | Cut | NoDuration]:
+def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | Unranked | CutFile | NoDuration]:
     """Its operations, or its steps with their losses, and on which nodes the ranks run. Raises RunError."""
     lines, table = Lines(path), None
     rows = csv.reader(iter(lines), strict=True)
@@ -93,16 +93,16 @@ def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | 
         for row in rows:
             if len(row) != head.count:
                 if lines.is_cut or not row:
-                    yield from [Cut()] if row else []
+                    yield from [CutFile()] if row else []
                     continue
                 raise RunError(f"{lines.where}: {len(row)} values; expected {head.count}, as the first line names them")
             yield from table.take(row, lines.where, is_cut=lines.is_cut)
     except csv.Error as wrong:
         if not lines.is_cut:
             raise RunError(f"{lines.where}: {wrong}; expected values between commas") from None
-        yield Cut()
+        yield CutFile()
     yield from table.clock.rest() if table else ()
-    yield from [Cut()] if lines.has_gap else []
+    yield from [CutFile()] if lines.has_gap else []
 
 
 class _Table:
@@ -118,7 +118,7 @@ class _Table:
     def take(
         self, row: list[str], where: str, *, is_cut: bool
     ) -> Iterator[Operation | Step | Loss | Placement | NoDuration]:
-        """What a row says; one without a step, or a duration, is of something else. Raises RunError."""
+        """Parse a row; one without a step, or a duration, is about something else. Raises RunError."""
         at = self.head.at
         if any(OTHERS.match(row[phase].strip()) for phase in self.head.phases) or not row[at["step"][0]].strip():
             return
@@ -163,7 +163,7 @@ class _Table:
 
 
 def losses_of(line: Loss, gaps: dict[int, LossGap], *, is_expected: bool) -> Iterator[Loss]:
-    """The loss of a step, if it has one, or lacks one that is expected."""
+    """The loss of a step, or that an expected one is missing."""
     has_loss = line.loss is not None
     is_unclear = (has_loss or is_expected) and gaps.setdefault(line.rank, LossGap()).is_unclear(has_loss=has_loss)
     if has_loss or line.norm is not None or is_unclear:
@@ -171,13 +171,13 @@ def losses_of(line: Loss, gaps: dict[int, LossGap], *, is_expected: bool) -> Ite
 
 
 def is_no_duration(value: object) -> bool:
-    """Whether a value is a number, and none that a step can last: below 0, nan, inf."""
+    """Whether a value is a number but no valid duration: negative, nan, inf."""
     lasted = number_or_none(value)
     return lasted is not None and not 0 <= lasted < inf
 
 
 def lasted_s(value: object, column: str, unit: float, where: str, *, is_unclear: bool) -> float:
-    """The seconds of a step, or where that is unclear since a beginning. Raises RunError, also for a bare date."""
+    """The seconds of a step, or if ambiguous since a beginning. Raises RunError, also for a date without time."""
     if is_unclear and number_or_none(value) is None and (moment := elapsed.since_1970_s(value)) is not None:
         return moment
     lasted = seconds(value, column, where) * unit
@@ -187,7 +187,7 @@ def lasted_s(value: object, column: str, unit: float, where: str, *, is_unclear:
 
 
 def columns(names: list[str]) -> Columns | None:
-    """What the columns of these names mean, the best of each kind; None where it is no such table."""
+    """The meaning of the columns with these names, the best of each kind; None if it is no such table."""
     shorts = [_without_unit(full.strip().lower()) for full in names]
     by_name = {short: (index, unit) for index, (short, unit) in reversed(list(enumerate(shorts)))}
     chosen = {meaning: known for meaning in NAMES if (known := _chosen(meaning, by_name))}
@@ -207,7 +207,7 @@ def columns(names: list[str]) -> Columns | None:
 
 
 def _chosen(meaning: str, by_name: Mapping[str, tuple[int, float]]) -> str:
-    """The best of the names that are there; times of iterations are none of steps where both are counted."""
+    """The best of the existing names; times of iterations are not used for steps if both are counted."""
     is_of_both = "step" in by_name and any(name in by_name for name in ("iter", "iteration"))
     known = (short for short in NAMES[meaning] if short in by_name)
     return next((short for short in known if not (is_of_both and short in ("iter_time", "iteration_time"))), "")

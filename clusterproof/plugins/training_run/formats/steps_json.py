@@ -1,4 +1,4 @@
-"""Steps that training code logs itself, as JSON lines."""
+"""Reads steps that training code logs as JSON lines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
 
-from clusterproof.plugins.training_run import Cut, NoDuration, Position, RunError, Step, Unranked
+from clusterproof.plugins.training_run import CutFile, NoDuration, Position, RunError, Step, Unranked
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
 from clusterproof.plugins.training_run.formats import elapsed
 from clusterproof.plugins.training_run.formats.printed import LossGap, number_or_none
@@ -44,10 +44,10 @@ def are_steps(head: bytes) -> bool:
     return _value_in(first, NAMES["loss"]) is not None
 
 
-def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | Cut | NoDuration]:
+def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | CutFile | NoDuration]:
     """The steps and losses, a line each, and on which nodes their ranks run. Raises RunError."""
     lines, rank = Lines(path), rank_of_file(path.path)
-    is_told = rank is not None  # or it has been said that it is not
+    is_told = rank is not None  # or the missing rank has been reported
     placed: set[Placement] = set()
     clock: elapsed.Elapsed | None = None
     gaps: dict[int, LossGap] = {}
@@ -79,18 +79,18 @@ def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | C
                 yield placement
     yield from clock.rest() if clock else ()
     if lines.is_cut:
-        yield Cut()
+        yield CutFile()
 
 
 def _is_other(entry: Mapping[str, Any]) -> bool:
-    """Whether a line is of a validation, or has nothing that is logged of a step."""
+    """Whether a line is from a validation, or has no data of a step."""
     if any(OTHERS.match(str(entry[phase])) for phase in PHASES if phase in entry):
         return True
     return not (entry.keys() & {"step", "rank", *NAMES["loss"]} or _duration(entry))
 
 
 def _duration(entry: Mapping[str, Any]) -> tuple[str, float] | None:
-    """The key of the duration, and its unit in seconds; None where there is none."""
+    """The key of the duration, and its unit in seconds; None if there is none."""
     keys = ((short, end) for short in NAMES["duration"] for end in ("", *UNITS))
     return next(((f"{short}{end}", UNITS.get(end, 1.0)) for short, end in keys if f"{short}{end}" in entry), None)
 

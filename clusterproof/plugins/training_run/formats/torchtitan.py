@@ -1,7 +1,7 @@
-"""What torchtitan prints as it trains: each rank its own lines, with their time, and the loss.
+"""The logs of torchtitan: each rank's own lines, with their time and loss.
 
-A step is as long as the time since the line before, by as many steps as that is. Its clock begins anew behind a
-validation, and where a run goes on from a checkpoint.
+A step takes the time since the previous line, divided by the steps in between. The clock restarts after a validation,
+and when a run resumes from a checkpoint.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run import Position, Step
 from clusterproof.plugins.training_run.files import seconds, whole
-from clusterproof.plugins.training_run.formats.printed import NUMBER, Repeated, loss_and_norm
+from clusterproof.plugins.training_run.formats.printed import NUMBER, Repeated, WallClock, loss_and_norm
 from clusterproof.plugins.training_run.formats.printer import Printer, printer
-from clusterproof.plugins.training_run.formats.wall_clock import WallClock
 from clusterproof.plugins.training_run.losses import Loss
 
 LATE = (b" - INFO - step:", b" - INFO - \x1b[31mstep:")  # in a line that may come late
@@ -26,24 +25,24 @@ STEP = re.compile(
 _SAVED = re.compile(rf"Finished saving the checkpoint(?:(?!Finished saving).)*?in {NUMBER} seconds")
 _BEGINS = "Training starts at step "
 CHECKPOINT = "checkpoint"
-LATE_STEPS = 20  # by which one rank's lines may come later than another's
-NOT_HERE = -1.0  # the loss on ranks without the last pipeline stage
+LATE_STEPS = 20  # by which one rank's lines may lag another's
+NOT_HERE = -1.0  # printed on ranks without the last pipeline stage
 
 
 @dataclass
-class Titan:
-    """What the lines have said so far, each by who printed it."""
+class Torchtitan:
+    """The data of the lines read so far, by who printed them."""
 
-    rank: int = 0  # that the file is of
-    bar: int = 0  # behind names of containers
-    before: dict[Printer, tuple[int, float]] = field(default_factory=dict)  # the step and its time
-    saving_s: dict[Printer, float] = field(default_factory=dict)  # since that
+    rank: int = 0  # of the file
+    bar: int = 0  # after names of containers
+    before: dict[Printer, tuple[int, float]] = field(default_factory=dict)  # step and time
+    saving_s: dict[Printer, float] = field(default_factory=dict)  # since then
     saves: dict[Printer, int] = field(default_factory=dict)
     clocks: dict[Printer, WallClock] = field(default_factory=dict)
     repeated: Repeated = field(default_factory=Repeated)
 
     def take(self, line: str, where: str) -> Iterator[Step | Loss]:
-        """The step of this line, if it has one, and its loss. Raises RunError, ValueError."""
+        """The step in this line, if any, and its loss. Raises RunError, ValueError."""
         if "step:" in line and (match := STEP.search(line)):
             who = printer(line, self.rank, self.bar)
             if match[8]:

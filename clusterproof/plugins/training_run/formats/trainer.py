@@ -1,7 +1,7 @@
-"""What Hugging Face's Trainer leaves: the lines and the bar that it prints, and the history that a checkpoint keeps.
+"""The output of Hugging Face's Trainer: lines, progress bar, and the history in a checkpoint.
 
-The bar (tqdm's) has steps and whole seconds, so that a step is said as the mean of as many as take half a minute. What
-an evaluation takes, and a checkpoint where the log says so, is none of it.
+The bar (tqdm's) shows steps and whole seconds, so steps are reported as the mean over half a minute. Evaluations are
+excluded, and checkpoints if the log shows them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clusterproof.plugins.training_run import Cut, Position, RunError, Step
+from clusterproof.plugins.training_run import CutFile, Position, RunError, Step
 from clusterproof.plugins.training_run.files import Format, RunFile, whole
 from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.formats.printed import number_or_none
@@ -22,53 +22,53 @@ from clusterproof.plugins.training_run.losses import Loss
 LATE = b"{'loss': "  # in a line that may come late
 STATE = "trainer_state.json of Hugging Face's Trainer"
 LEAST_S = 30  # of which one second is 3 %
-MAX_HELD = 10_000  # times LEAST_S of a bar of which it is not known whether it is of training
+MAX_HELD = 10_000  # times LEAST_S of a bar that is not yet known to be of training
 LOGGED = re.compile(r"\{'loss': [^{}]{0,20000}\}")
 TO_DO = "Total optimization steps = "
 TOTAL = re.compile(rf"{TO_DO}([0-9][0-9,]{{0,19}})")
 _VALUE = r"'?([-+]?(?:nan|inf|[0-9][0-9.eE+-]{0,30}))(?=[',}])"
 _PAIR = re.compile(rf"'(loss|grad_norm|learning_rate|epoch)': {_VALUE}")
 _REWARD = re.compile(r"'(?:kl|reward)': ")  # of GRPO, whose loss begins at 0 (huggingface/open-r1#239)
-_KEYS = {"loss", "learning_rate", "epoch"}  # in each line of training
+_KEYS = {"loss", "learning_rate", "epoch"}  # in each training line
 _STEP = re.compile(r"'global_step/max_steps': '([0-9]{1,12})/")  # of ms-swift, whose bar is called Train
 _BAR = re.compile(
-    r"(?:\[[\w. |:-]{1,60}\]:? ?)?"  # of a launcher of one's own
+    r"(?:\[[\w. |:-]{1,60}\]:? ?)?"  # of a custom launcher
     r"(?:Train: )?\s{0,4}(?:[0-9]{1,3}%(?:\|[^|]{0,1000}\|)?\s{1,2})?([0-9]{1,12})/([0-9]{1,12}) "
     r"\[(?:([0-9]{1,6}):)?([0-9]{1,3}):([0-9]{2})<[0-9:?]{1,15}, {1,4}[0-9.?]{1,12}(?:it/s|s/it)\](\x1b\[A)?"
 )
 _RATES = ("it/s]", "s/it]")
-OTHER = ("{'eval_", "Saving model checkpoint to ")  # what Trainer says of other work
+OTHER = ("{'eval_", "Saving model checkpoint to ")  # Trainer's messages about other work
 _ENDED = "{'train_runtime': "
 _SAID = ("{'", *_RATES, TO_DO, OTHER[1])
 _HISTORY = re.compile(r'"log_history"\s*:\s*\[')
 
 
 def says(line: str) -> bool:
-    """Whether a line may be of Trainer's: most lines of others' logs are none."""
+    """Whether a line may be Trainer's: most lines of other logs are not."""
     return any(word in line for word in _SAID)
 
 
 def is_logged(text: str) -> bool:
-    """Whether a text has a line of Trainer's, or how many steps it is to do."""
+    """Whether a text has a line of Trainer's, or its total number of steps."""
     return any(_pairs(match[0]) for match in LOGGED.finditer(text)) or bool(TOTAL.search(text))
 
 
 @dataclass
 class Bar:
-    """A bar, and the steps that it has shown since these were last told."""
+    """A progress bar, and the steps that it has shown since they were last returned."""
 
     total: int
     n: int = 0
-    elapsed_s: int = 0  # when it first showed that many: it is drawn again later, too
+    elapsed_s: int = 0  # when it first showed that step: it is redrawn later, too
     is_of_training: bool = False
-    has_other: bool = False  # whether something else than steps was done since
+    has_other: bool = False  # whether something other than steps happened since
     count: int = 0
     seconds: int = 0
-    intervals: int = 1  # each of them may be a second too long or too short
+    intervals: int = 1  # each may be a second too long or too short
     held: deque[Step] = field(default_factory=lambda: deque(maxlen=MAX_HELD))
 
     def take(self, n: int, elapsed_s: int) -> Iterator[Step]:
-        """The steps that are known by this. The first number is that with which the bar begins, or goes on."""
+        """The steps completed by this drawing. The first number is where the bar begins, or resumes."""
         if n > self.n:
             if self.n and not self.has_other:
                 self.count += n - self.n
@@ -86,21 +86,21 @@ class Bar:
 
 @dataclass
 class Trainer:
-    """What its lines have said so far.
+    """The data of the lines read so far.
 
-    A bar is of training if a loss is printed between two drawings of it, or if it has as many steps as are to be done.
+    A bar is of training if a loss is printed between two drawings of it, or if its total is the number of steps.
     """
 
-    log_bar: int = 0  # behind names of containers
+    log_bar: int = 0  # after names of containers
     bar: Bar | None = None
-    total: int = 0  # steps to be done, as far as that was said
+    total: int = 0  # number of steps, if known
     lines: int = 0  # of Trainer's since the bar was drawn
     losses: int = 0
     last: str = ""
     epoch: float | None = None  # None: training begins with the next line
 
     def take(self, text: str, where: str) -> Iterator[Step | Loss]:
-        """What a line says, or a drawing of a bar. Raises RunError."""
+        """Parse a line, or a drawing of a bar. Raises RunError."""
         if "{'" in text:
             yield from self._line(text, where)
         if any(rate in text for rate in _RATES) and (drawn := _BAR.match(text, labels(text, self.log_bar)[1])):
@@ -149,24 +149,24 @@ class Trainer:
 
 
 def _pairs(line: str) -> Mapping[str, str]:
-    """The values of a line of training; empty where it is another's."""
+    """The values in a training line; empty for others."""
     pairs = dict(_PAIR.findall(line))
     return pairs if pairs.keys() >= _KEYS else {}
 
 
 def may_be_none(loss: float | None, norm: float | None) -> bool:
-    """Whether a loss may be none: Trainer writes 0 for that (logging_nan_inf_filter)."""
+    """Whether a loss may be invalid: Trainer writes 0 for that (logging_nan_inf_filter)."""
     return loss == 0 and norm is None
 
 
 def is_state(head: bytes) -> bool:
-    """Whether a file that begins so is what a checkpoint keeps of the run."""
+    """Whether a file that begins like this is a checkpoint's state of the run."""
     first, _, rest = head.strip().partition(b"\n")
-    is_of_lines = bool(rest) and first.rstrip().endswith(b"}")  # of ms-swift, whose last line keeps a history too
+    is_of_lines = bool(rest) and first.rstrip().endswith(b"}")  # of ms-swift, whose last line contains a history too
     return first.startswith(b"{") and not is_of_lines and b'"global_step"' in head and b'"log_history"' in head
 
 
-def read_state(path: RunFile) -> Iterator[Loss | Cut]:
+def read_state(path: RunFile) -> Iterator[Loss | CutFile]:
     """The losses that it keeps. Raises RunError."""
     events = Events(path, _HISTORY, STATE)
     for entry in events:
@@ -175,7 +175,7 @@ def read_state(path: RunFile) -> Iterator[Loss | Cut]:
         if "loss" in entry:
             yield _kept(entry, str(path), events.where)
     if not events.is_whole:
-        yield Cut()
+        yield CutFile()
 
 
 def _kept(entry: Mapping[str, Any], file: str, where: str) -> Loss:

@@ -1,7 +1,7 @@
-"""What programs on top of Trainer and Megatron write of their steps: LLaMA-Factory's and ms-swift's JSON lines.
+"""Reads JSON lines on steps by programs built on Trainer and Megatron: LLaMA-Factory and ms-swift.
 
-A line says how many steps there were, and the time since training began in whole seconds: a step is the mean of as many
-as take half a minute. A run that goes on from a checkpoint appends to the file, and counts its time anew.
+A line has the number of steps, and the time since training began in whole seconds: a step is the mean over half a
+minute. A run that resumes from a checkpoint appends to the file, and restarts its time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.training_run import Cut, RunError, Step
+from clusterproof.plugins.training_run import CutFile, RunError, Step
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, whole
 from clusterproof.plugins.training_run.formats.printed import number_or_none
 from clusterproof.plugins.training_run.formats.trainer import Bar, may_be_none
@@ -20,7 +20,7 @@ from clusterproof.plugins.training_run.losses import Loss
 NAME = "trainer_log.jsonl of LLaMA-Factory, logging.jsonl of ms-swift"
 EXPECTED = 'expected {"current_steps": 5, "total_steps": 93, "loss": 5.7, "elapsed_time": "0:02:03"}'
 _OF_SWIFT = ("global_step/max_steps", "steps[global_step/max_steps]", "iteration")
-_LAST = "last_model_checkpoint"  # what ms-swift keeps of the whole run, in the last line
+_LAST = "last_model_checkpoint"  # ms-swift's data on the whole run, in the last line
 _STEPS = re.compile(r"([0-9]{1,12})/(-?[0-9]{1,12})")
 _LOSSES = ("loss", "lm loss")
 _CLOCK = re.compile(r"(?:([0-9]{1,5}) days?, )?([0-9]{1,6}):([0-9]{2}):([0-9]{2})")
@@ -41,7 +41,7 @@ def _key(name: str) -> bytes:
     return f'"{name}": "'.encode()
 
 
-def read(path: RunFile) -> Iterator[Step | Loss | Cut]:
+def read(path: RunFile) -> Iterator[Step | Loss | CutFile]:
     """The steps and losses of a file. Raises RunError."""
     lines = Lines(path)
     bar = Bar(0, is_of_training=True)
@@ -49,7 +49,7 @@ def read(path: RunFile) -> Iterator[Step | Loss | Cut]:
     for text in filter(str.strip, lines):
         try:
             line = json.loads(text)
-        except (ValueError, RecursionError):  # of a run that was killed; one that goes on appends to it
+        except (ValueError, RecursionError):  # of a run that was killed; a resumed one appends to it
             is_broken = True
             continue
         if not isinstance(line, dict):
@@ -70,11 +70,11 @@ def read(path: RunFile) -> Iterator[Step | Loss | Cut]:
         if loss is not None or norm is not None:
             yield Loss(0, step, loss, norm, kept_in=str(path), is_unclear=may_be_none(loss, norm))
     if is_broken:
-        yield Cut()
+        yield CutFile()
 
 
 def _steps(line: Mapping[str, Any], where: str) -> tuple[int, int]:
-    """How many steps there were, and are to be; the second is below 1 where nobody knows."""
+    """The number of steps done, and in total; the latter is below 1 if unknown."""
     if "current_steps" in line:
         return whole(line["current_steps"], "current_steps", where), int(number_or_none(line.get("total_steps")) or 0)
     progress = next((str(line[name]) for name in _OF_SWIFT if name in line), "")
@@ -85,7 +85,7 @@ def _steps(line: Mapping[str, Any], where: str) -> tuple[int, int]:
 
 
 def _elapsed_s(value: object) -> int | None:
-    """The seconds of `1 day, 0:02:03` or `1d 0h 2m 3s`; None where a line has no such time."""
+    """The seconds in `1 day, 0:02:03` or `1d 0h 2m 3s`; None if a line has no such time."""
     match = _CLOCK.fullmatch(value) or _IN_WORDS.fullmatch(value) if isinstance(value, str) else None
     if not match:
         return None

@@ -1,4 +1,4 @@
-"""Samples of a node that `clusterproof watch` has recorded: `NODE.samples.jsonl.zst`."""
+"""Samples of a node recorded by `clusterproof watch`: `NODE.samples.jsonl.zst`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run import Cut, RunError
+from clusterproof.plugins.training_run import CutFile, RunError
 from clusterproof.plugins.training_run import samples as of_run
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, real
 from clusterproof.plugins.training_run.rank_processes import MAX_RANKS, SOURCE, RankLook, RankSeen, look_of
@@ -15,7 +15,7 @@ from clusterproof.plugins.training_run.sample_columns import HEADER, Header, Sam
 from clusterproof.plugins.training_run.samples import Sample
 
 EXPECTED = f'expected {{"{HEADER}": 1, …}}, a list of values, {{"event": …}} or {{"gap": …}}'
-MAX_BEFORE_S = 1.0  # by which a sample may come before its header
+MAX_BEFORE_S = 1.0  # by which a sample may precede its header
 
 Value = Callable[[float, SampledGpu], float | None]
 
@@ -32,7 +32,7 @@ def _of_limit(value: float, gpu: SampledGpu) -> float | None:
     return 100 * value / gpu.power_limit_w if gpu.power_limit_w else None
 
 
-OF_GPU: Mapping[str, tuple[str, Value]] = {  # by column: the metric, and what is made of the value
+OF_GPU: Mapping[str, tuple[str, Value]] = {  # by column: the metric, and the conversion
     "util": (of_run.GPU, _as_is),
     "tensor": (of_run.TENSOR, _as_is),
     "nvlink": (of_run.LINK, _as_is),
@@ -42,7 +42,7 @@ OF_GPU: Mapping[str, tuple[str, Value]] = {  # by column: the metric, and what i
     "capped": (of_run.CAPPED, _as_is),
     "slowed": (of_run.SLOWED, _as_is),
 }
-OF_HOST: Mapping[str, tuple[str, ...]] = {  # by metric: the columns whose sum it is
+OF_HOST: Mapping[str, tuple[str, ...]] = {  # by metric: the columns to sum
     of_run.CPU: ("cpu",),
     of_run.IO_WAIT: ("iowait",),
     of_run.CPU_PRESSURE: ("psi_cpu",),
@@ -53,7 +53,7 @@ OF_HOST: Mapping[str, tuple[str, ...]] = {  # by metric: the columns whose sum i
 
 @record
 class SampledColumn:
-    """Of one metric and device: where its values stand in a sample, whose sum it is, and what is made of that."""
+    """One metric and device: the columns of its values, and how they are combined."""
 
     metric: str
     device: str
@@ -71,7 +71,7 @@ def are_samples(head: bytes) -> bool:
     return isinstance(first, dict) and HEADER in first
 
 
-def read_samples(path: RunFile) -> Iterator[Sample | RankSeen | Cut]:
+def read_samples(path: RunFile) -> Iterator[Sample | RankSeen | CutFile]:
     """What was sampled of GPUs, CPUs and ranks, as far as rules ask for it. Raises RunError."""
     lines = Lines(path)
     header, columns = None, []
@@ -87,7 +87,7 @@ def read_samples(path: RunFile) -> Iterator[Sample | RankSeen | Cut]:
         else:
             raise RunError(f"{lines.where}: {str(entry)!r:.60} is no sample; {EXPECTED}")
     if lines.is_cut:
-        yield Cut()
+        yield CutFile()
 
 
 def _columns(header: Header) -> Iterator[SampledColumn]:
@@ -125,7 +125,7 @@ def _number(value: object, where: str) -> float:
 
 
 def _other(entry: Mapping[str, Any], where: str) -> Iterator[tuple[float, RankLook]]:
-    """What an event says of ranks; of others, and of gaps, only the form matters. Raises RunError."""
+    """What an event says about ranks; of others, and of gaps, only the format is checked. Raises RunError."""
     event, gap = entry.get("event"), entry.get("gap")
     if isinstance(event, dict):
         time_s = real(event.get("time"), "time", where)

@@ -1,1 +1,1 @@
-"""What the checks of `checks/run` compute: of what a run recorded, pure functions."""
+"""Computations of the checks in `checks/run` on a run's recorded data: pure functions."""

@@ -1,4 +1,4 @@
-"""Clocks of GPUs: those below the clocks of others that are as busy, and those that hardware slows down together."""
+"""GPU clocks: below those of other busy GPUs, and slowed down by hardware together."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from clusterproof.plugins.training_run.samples import CAPPED, CLOCK, GPU, SLOWED
 
 BUSY_PERCENT = 90.0
 LEAST_CLOCKS = 4
-MOSTLY_PERCENT = 50.0  # of a moment in which hardware slows a GPU down: then it is nothing to compare others with
+MOSTLY_PERCENT = 50.0  # of the time that hardware slows a GPU down: above this it is no reference for others
 
 Key = tuple[str, str]  # node, device
 
 
 @record
 class SlowClock:
-    """A GPU that was slow for so long: its clock as a share of its peers', and of the time how long it was held.
+    """A GPU that was slow for so long: its clock relative to its peers', and the share of time it was held down.
 
-    The latter are None where that was not sampled; so is the share of one that too few others can be compared with.
+    Unsampled reasons are None; so is the ratio if there are too few peers.
     """
 
     name: str
@@ -30,12 +30,12 @@ class SlowClock:
 
 
 def most_peers(samples: Samples) -> int:
-    """How many busy GPUs at most had their clocks sampled at once, beside one of them."""
+    """The maximum number of busy GPUs whose clocks were sampled at the same time as one of them."""
     return max((len(clocks) - 1 for clocks in _clocks(samples).values()), default=0)
 
 
 def slowed_together(samples: Samples) -> list[SlowClock]:
-    """Busy GPUs that hardware slows down while too few others, with clocks to compare with, are not; longest first."""
+    """Busy GPUs slowed down by hardware while too few others remain for comparison; longest first."""
     clocks, busy, slowed = _clocks(samples), samples.of(GPU), samples.of(SLOWED)
     mostly = {
         key: {at for at, held in series.items() if held.mean > MOSTLY_PERCENT and _is_busy(busy, key, at)}
@@ -58,7 +58,7 @@ def _is_busy(busy: Mapping[Key, Series], key: Key, at: int) -> bool:
 
 
 def slow_clocks(samples: Samples, below: float) -> list[SlowClock]:
-    """GPUs below that share of their peers' clock, held down or not all that may do it was sampled; longest first."""
+    """GPUs below that share of their peers' clock, with reasons or without all being sampled; longest first."""
     shares: dict[Key, dict[int, float]] = {}
     for at, clocks in sorted(_clocks(samples).items()):
         middle = median(clocks.values())
@@ -90,7 +90,7 @@ def _percent(counter: Series, times: Sequence[int]) -> float | None:
 
 
 def _clocks(samples: Samples) -> dict[int, dict[Key, float]]:
-    """By time the clocks of the GPUs that are busy then."""
+    """By time, the clocks of the GPUs that are busy then."""
     clocks: dict[int, dict[Key, float]] = {}
     busy = samples.of(GPU)
     for key, series in samples.of(CLOCK).items():

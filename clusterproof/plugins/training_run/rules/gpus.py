@@ -1,4 +1,4 @@
-"""GPUs of a run over time: memory that grows, GPUs that are seen no more, and whether all only wait."""
+"""GPUs of a run over time: growing memory, GPUs without samples, and GPUs that all only wait."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from clusterproof.plugins.training_run.samples import (
     longest,
 )
 
-SETTLED_S = 600  # of a run until caches and allocators have their size
-LEAST_GROWTH_S = 1800  # of what is behind that
-MAX_POINTS = 128  # of a series that slopes are taken between
-CERTAIN = 3.0  # times its own scatter must it have grown,
-LEAST_GROWTH = 0.2  # and by so many points at least
+SETTLED_S = 600  # of a run until caches and allocators reach their size
+LEAST_GROWTH_S = 1800  # after that
+MAX_POINTS = 128  # of a series between which slopes are computed
+CERTAIN = 3.0  # multiple of its own scatter that the growth must exceed,
+LEAST_GROWTH = 0.2  # and this many points
 
 Points = Sequence[tuple[float, float]]  # seconds, percent
 
 
 @record
 class Growth:
-    """A GPU whose memory grows: percent now, points an hour, and the hours until it is full."""
+    """A GPU whose memory use grows: percent now, points an hour, and hours until it is full."""
 
     name: str
     percent: float
@@ -54,18 +54,18 @@ class Growth:
 
 
 def peak(samples: Samples) -> float | None:
-    """The most that any GPU uses of its memory, in percent; None where it is unknown."""
+    """The maximum memory usage of any GPU, in percent; None if unknown."""
     every = [cell.mean for series in samples.of(MEMORY).values() for cell in series.values()]
     return max(every, default=None)
 
 
 def observed_s(samples: Samples) -> dict[str, float]:
-    """For how long the memory of each GPU was sampled behind the first ten minutes."""
+    """How long each GPU's memory was sampled after the first ten minutes."""
     return {name: _span_s(points) for name, points in _settled(samples)}
 
 
 def growing(samples: Samples, least_s: float) -> list[Growth]:
-    """The GPUs, sampled for so long, whose memory grows by more than its scatter, the soonest full first."""
+    """The GPUs, sampled for so long, whose memory grows significantly, the soonest full first."""
     growths = (_growth(name, points) for name, points in _settled(samples) if _span_s(points) >= least_s)
     return sorted((growth for growth in growths if growth), key=lambda growth: growth.hours_left)
 
@@ -85,7 +85,7 @@ def _span_s(points: Points) -> float:
 
 
 def _growth(name: str, points: Points) -> Growth | None:
-    """None where it does not grow, or grows no more: what one jump has raised stays as it is."""
+    """None if it does not grow, or no longer: a single jump does not count."""
     late = points[len(points) // 2 :]
     if len(late) < 2:
         return None
@@ -100,18 +100,18 @@ def _growth(name: str, points: Points) -> Growth | None:
 
 
 def _slope(points: Points) -> float:
-    """Points a second by Theil and Sen: the median of the slopes between any two."""
+    """Points per second by Theil and Sen: the median of all pairwise slopes."""
     step = max(1, len(points) // MAX_POINTS)
     pairs = combinations(points[::step], 2)
     return median((after[1] - before[1]) / (after[0] - before[0]) for before, after in pairs)
 
 
-HIGH = 95  # percentile of a GPU's use, its memory's and its node's CPUs'
+HIGH = 95  # percentile of the utilization of a GPU, its memory and its node's CPUs
 
 
 @record
-class Unused:
-    """A GPU of which little is used: the 95th percentiles of its use, of its memory and of its node's CPUs."""
+class UnderusedGpu:
+    """A GPU with room: 95th percentiles of its use, its memory and its node's CPUs."""
 
     name: str
     use: float
@@ -119,11 +119,11 @@ class Unused:
     cpu: float
 
 
-def unused_gpus(samples: Samples, below: float) -> list[Unused] | None:
+def unused_gpus(samples: Samples, below: float) -> list[UnderusedGpu] | None:
     """The GPUs of which all three are below so many percent; None where one of these was sampled of no GPU."""
     memory, cpus, goes_on = samples.of(MEMORY), samples.of(CPU), InUse(samples)
     known = [
-        Unused(
+        UnderusedGpu(
             f"{node} {device}",
             *(_high(series, node, goes_on) for series in (use, memory[node, device], cpus[node, ""])),
         )
@@ -138,22 +138,22 @@ def _high(series: Series, node: str, goes_on: InUse) -> float:
     return means[(len(means) - 1) * HIGH // 100] if means else 100.0
 
 
-LEAST_LOOKS = 3  # at the other GPUs of a node, and a minute, in which one is not seen
+LEAST_LOOKS = 3  # at the other GPUs of a node, and a minute, that one is missing
 
 
 @record
-class Ceased:
-    """A GPU, or a node, of which nothing was sampled any more for so long while others were; and since when (s)."""
+class GpuWithoutSamples:
+    """A GPU, or a node, without samples for so long while others had some; and since when (s)."""
 
     name: str
     time_s: float
     seconds: float
 
 
-def ceased(samples: Samples) -> list[Ceased]:
+def ceased(samples: Samples) -> list[GpuWithoutSamples]:
     """The GPUs and nodes whose use is known only up to a time, the longest unknown first.
 
-    Where samples of most nodes end with the run, they were to end then: the others only sampled on.
+    If samples of most nodes end with the run, that is normal, and the others just continued.
     """
     nodes: dict[str, dict[str, Series]] = {}
     for (node, device), series in samples.of(GPU).items():
@@ -166,19 +166,19 @@ def ceased(samples: Samples) -> list[Ceased]:
             missed = len(looks) - bisect_right(looks, last)
             seconds = (looks[-1] - last) * samples.bin_s
             if missed >= LEAST_LOOKS and seconds > MAX_PAUSE_S:
-                gone.append(Ceased(f"{node} {device}", last * samples.bin_s, seconds))
+                gone.append(GpuWithoutSamples(f"{node} {device}", last * samples.bin_s, seconds))
     ended_at = {node: max(map(max, devices.values())) * samples.bin_s for node, devices in nodes.items()}
-    dated = {node: end for node, end in ended_at.items() if end > DAYS_S}  # dmon's seconds begin with each file
+    dated = {node: end for node, end in ended_at.items() if end > DAYS_S}  # dmon's seconds restart with each file
     latest: float = max(dated.values(), default=0)
     if dated:
         used_s = (InUse(samples).ended(next(iter(dated))) + 1) * samples.bin_s
         latest = max(min(latest, used_s), median_high(dated.values()))
-    gone += [Ceased(node, end, latest - end) for node, end in dated.items() if latest - end > LEAST_S]
+    gone += [GpuWithoutSamples(node, end, latest - end) for node, end in dated.items() if latest - end > LEAST_S]
     return sorted(gone, key=lambda gpu: -gpu.seconds)
 
 
 def back_s(samples: Samples, lost: GpuLost) -> float | None:
-    """From when on a GPU has values again, or any of the node's where all were lost; None where it has none."""
+    """When a GPU has values again, or any of the node's if all were lost; None if never."""
     behind = (
         at * samples.bin_s
         for (_, node, device), series in samples.series.items()
@@ -189,15 +189,15 @@ def back_s(samples: Samples, lost: GpuLost) -> float | None:
     return min(behind, default=None)
 
 
-SPINNING_PERCENT = 98.0  # what the driver calls utilisation, of a kernel that waits
+SPINNING_PERCENT = 98.0  # what the driver reports as utilization of a waiting kernel
 COMPUTES_PERCENT = 1.0  # of the tensor cores' cycles: below it nothing is computed
 
 Every = Mapping[tuple[str, str], Series]
 
 
 @record
-class Spin:
-    """For how long at most all GPUs of a run only waited, which they are, and when it began (s since 1970)."""
+class BusyWait:
+    """The longest time in which all GPUs of a run only waited, the GPUs, and when it began (s since 1970)."""
 
     seconds: float
     gpus: tuple[str, ...]
@@ -206,14 +206,14 @@ class Spin:
 
 @record
 class Bounds:
-    """Below what a GPU draws too little power to compute (percent of its limit), and what is no traffic (MB/s)."""
+    """The power below which a GPU computes nothing (percent of its limit), and negligible traffic (MB/s)."""
 
     power_percent: float
     traffic: float
 
 
 class HangEvidence:
-    """All samples that show hanging, by metric."""
+    """The samples that show a hang, by metric."""
 
     def __init__(self, samples: Samples) -> None:
         self.bin_s = samples.bin_s
@@ -223,7 +223,7 @@ class HangEvidence:
 
     @property
     def lacks(self) -> str:
-        """What is missing to decide, in words; empty where nothing is."""
+        """What is missing to decide, in words; empty if nothing."""
         nodes = {node for node, _ in self.use}
         if not (self.use.keys() <= self.tensor.keys() or self.use.keys() <= self.power.keys()):
             return "how much the GPUs compute (GPM), or draw of their power limit"
@@ -232,14 +232,14 @@ class HangEvidence:
             return "what passes over NVLink (GPM), or between several nodes"
         return ""
 
-    def spin(self, bounds: Bounds) -> Spin | None:
+    def spin(self, bounds: Bounds) -> BusyWait | None:
         """The longest time in which all GPUs in use only waited; None where there was none."""
         times = sorted({at for series in self.use.values() for at in series})
         span = longest(((at, self._all_wait(at, bounds)) for at in times), self.bin_s)
         if not span:
             return None
         seconds = (span[-1] - span[0] + 1) * self.bin_s
-        return Spin(seconds, tuple(" ".join(key) for key in self._used(span[-1])), span[0] * self.bin_s)
+        return BusyWait(seconds, tuple(" ".join(key) for key in self._used(span[-1])), span[0] * self.bin_s)
 
     def _all_wait(self, at: int, bounds: Bounds) -> bool:
         used = list(self._used(at))

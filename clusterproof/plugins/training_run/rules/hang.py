@@ -1,4 +1,4 @@
-"""Why a run hangs: ranks that call different collectives, that others wait for, or that do otherwise than most."""
+"""Why a run hangs: ranks that call different collectives, ranks that others wait for, and ranks unlike most."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Iterator, Mapping, Set
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.training_run import Called, Dump, Pending, Status, rank_names
+from clusterproof.plugins.training_run import CollectiveArguments, Dump, GroupProgress, PendingCollective, rank_names
 from clusterproof.plugins.training_run.collectives import ends_apart
 from clusterproof.plugins.training_run.rank_processes import ASLEEP, COMPUTING, LATE_S, STATES, Activity, RankProcesses
 
 
 @record
 class Mismatch:
-    """The first place of a group at which ranks differ; `odd` are fewer than `others`, or nobody can say who is.
+    """The first collective of a group on which ranks differ; `odd` are fewer than `others`, unless that is undecided.
 
-    A place in which nobody waits yet, as all wait before it, is not what `holds_up` the run.
+    A place that no rank has reached, because all wait earlier, does not hold up the run.
     """
 
-    group: str  # what the process group is for
+    group: str  # purpose of the process group
     number: int
-    odd: Mapping[int, Called]  # by rank
-    others: Mapping[int, Called]
+    odd: Mapping[int, CollectiveArguments]  # by rank
+    others: Mapping[int, CollectiveArguments]
     holds_up: bool = True
 
     @property
     def words(self) -> str:
-        """Which ranks called what, the odd ones first."""
+        """Which ranks called what, the minority first."""
         groups: dict[str, list[int]] = {}
         for rank, called in (*self.odd.items(), *self.others.items()):
             line = f" ({called.where})" if called.where else ""
@@ -42,27 +42,27 @@ class Mismatch:
 
 
 def mismatches(dumps: Mapping[int, Dump]) -> tuple[Mismatch, ...]:
-    """One for each process group in which ranks differ where some wait, or behind that; the earliest first.
+    """One for each process group whose ranks differ where some wait, or later; the earliest first.
 
-    What every rank has ended was no mismatch, or did no harm that is to be seen.
+    What every rank has completed was no mismatch, or had no visible effect.
     """
     return tuple(sorted(_mismatches(dumps), key=lambda mismatch: min(map(_time, mismatch.odd.values()))))
 
 
 def is_comparable(dump: Dump, group: str) -> bool:
-    """Whether a number stands for the same collective of a group in this dump as in others.
+    """Whether numbers identify the same collective of a group in this dump as in others.
 
-    Some versions of PyTorch count a batch of sends as a collective, and not every rank of a group has as many batches.
+    Some versions of PyTorch count a batch of sends as a collective, and ranks may have different numbers of batches.
     """
     return group in dump.called and bool(dump.members.get(group)) and group not in dump.with_sends
 
 
-def _time(called: Called) -> float:
+def _time(called: CollectiveArguments) -> float:
     return float("inf") if called.time is None else called.time
 
 
 def _mismatches(dumps: Mapping[int, Dump]) -> Iterator[Mismatch]:
-    groups: dict[tuple[str, tuple[int, ...]], list[Dump]] = {}  # one of another rank may have the same name
+    groups: dict[tuple[str, tuple[int, ...]], list[Dump]] = {}  # another rank's group may have the same name
     for _, dump in sorted(dumps.items()):
         for group in dump.called:
             if is_comparable(dump, group):
@@ -75,7 +75,7 @@ def _mismatches(dumps: Mapping[int, Dump]) -> Iterator[Mismatch]:
 
 
 def _at(group: str, number: int, members: list[Dump]) -> Mismatch | None:
-    """What differs at a place."""
+    """The differences at a place."""
     there = {dump.rank: dump for dump in members if number in dump.called[group]}
     called = _of_one_wait({rank: dump.called[group][number] for rank, dump in there.items()})
     called = _with_size(
@@ -93,47 +93,49 @@ def _at(group: str, number: int, members: list[Dump]) -> Mismatch | None:
     return Mismatch(word, number, odd, others, waits)
 
 
-def _of_one_wait(called: Mapping[int, Called]) -> dict[int, Called]:
+def _of_one_wait(called: Mapping[int, CollectiveArguments]) -> dict[int, CollectiveArguments]:
     """Those within the timeout of the last: who called before that no longer waited, or is of an earlier attempt."""
     times = [call.time for call in called.values() if call.time is not None]
     last = max(times, default=0.0)
     return {rank: call for rank, call in called.items() if call.time is None or last - call.time <= call.timeout_s}
 
 
-def _without_partial_batches(called: Mapping[int, Called], last: Set[int]) -> dict[int, Called]:
+def _without_partial_batches(
+    called: Mapping[int, CollectiveArguments], last: Set[int]
+) -> dict[int, CollectiveArguments]:
     """Without ranks that had called but a part of the others' batch when they wrote their dumps: it was their last."""
     parts = {call.name: frozenset(call.name.split("+")) for call in called.values()}
     cut = {name for name, some in parts.items() if any(some < whole for whole in parts.values())}
     return {rank: call for rank, call in called.items() if rank not in last or call.name not in cut}
 
 
-def _with_size(called: Mapping[int, Called]) -> dict[int, Called]:
+def _with_size(called: Mapping[int, CollectiveArguments]) -> dict[int, CollectiveArguments]:
     """Without ranks whose dumps do not have the size of what others called by the same name."""
     known = {call.name for call in called.values() if call.elements is not None}
     return {rank: call for rank, call in called.items() if call.elements is not None or call.name not in known}
 
 
 @record
-class Wait:
-    """A collective in which some ranks wait for others, which have not come to it; or only their GPUs have not."""
+class CollectiveWait:
+    """A collective in which some ranks wait for others, which have not called it, or only their GPUs not begun it."""
 
     group: str  # what the process group is for
-    collective: Pending
+    collective: PendingCollective
     waiting: tuple[int, ...]
     missing: tuple[int, ...]
-    is_called: bool = False  # by those that are missing, too: work before it holds up their GPUs
+    is_called: bool = False  # also by the missing ones: earlier work holds up their GPUs
 
 
 @record
 class Missing:
-    """The ranks that are waited for, in which collectives, and which of all ranks left no dump."""
+    """The ranks that others wait for, the collectives, and ranks without a dump."""
 
     ranks: tuple[int, ...]
-    waits: tuple[Wait, ...]
+    waits: tuple[CollectiveWait, ...]
     without_dump: tuple[int, ...]
     are_waiting: bool  # whether any rank waits at all
 
-    def shown(self) -> list[Wait]:
+    def shown(self) -> list[CollectiveWait]:
         """As few of the collectives as have every rank that is missing."""
         left, waits = set(self.ranks), []
         while left:
@@ -144,10 +146,10 @@ class Missing:
 
 
 def missing(dumps: Mapping[int, Dump]) -> Missing:
-    """Who is missing; nobody where no rank waits in a collective to which another has not come.
+    """The missing ranks; none if no rank waits in a collective that another has not reached.
 
-    A rank that waits is late elsewhere: only one that waits for none is at fault. Where all wait for others, all are.
-    Sends and receives between two ranks are asked only where no collective waits.
+    A rank that itself waits is only late: one that waits for nobody is at fault. If all wait for others, all are. Sends
+    and receives between two ranks only count if no collective waits.
     """
     named = {rank for dump in dumps.values() for ranks in dump.members.values() for rank in ranks}
     waits = tuple(_waits(dumps)) or tuple(_waits_of_pairs(dumps))
@@ -161,23 +163,23 @@ def missing(dumps: Mapping[int, Dump]) -> Missing:
     )
 
 
-def _waits_of_pairs(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
+def _waits_of_pairs(dumps: Mapping[int, Dump]) -> Iterator[CollectiveWait]:
     """A rank that waits for another, which waits for nobody."""
     for rank, dump in sorted(dumps.items()):
         for exchange in dump.exchanges:
             peer = dumps.get(exchange.peer)
             if not peer or not (peer.pending or peer.exchanges):
                 word = dump.purposes.get(exchange.group, exchange.group)
-                yield Wait(word, Pending(exchange.number, exchange.name), (rank,), (exchange.peer,))
+                yield CollectiveWait(word, PendingCollective(exchange.number, exchange.name), (rank,), (exchange.peer,))
 
 
-def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
+def _waits(dumps: Mapping[int, Dump]) -> Iterator[CollectiveWait]:
     members = _members(dumps)
     purposes = {group: purpose for dump in dumps.values() for group, purpose in dump.purposes.items()}
     for group, ranks in members.items():
         known = [dumps[rank] for rank in ranks if rank in dumps]
         reached = {rank: _reached(dumps.get(rank), group) for rank in ranks}
-        pending: dict[int, tuple[Pending, list[int]]] = {}
+        pending: dict[int, tuple[PendingCollective, list[int]]] = {}
         for dump in known:
             if group in dump.pending:
                 first = dump.pending[group]
@@ -187,19 +189,19 @@ def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
             begun = tuple(rank for rank in waiting if dumps[rank].pending[group].has_begun)
             behind = tuple(rank for rank in waiting if dumps[rank].pending[group].has_begun is False)
             if late:
-                yield Wait(purposes[group], first, tuple(waiting), late)
+                yield CollectiveWait(purposes[group], first, tuple(waiting), late)
             elif begun and behind:
-                yield Wait(purposes[group], first, begun, behind, is_called=True)
+                yield CollectiveWait(purposes[group], first, begun, behind, is_called=True)
 
 
 def _members(dumps: Mapping[int, Dump]) -> dict[str, tuple[int, ...]]:
-    """The ranks of each group. A dump before 2.0 lists none: then all are of the first, and of others nothing."""
+    """The ranks of each group. A dump before 2.0 lists none: then the first group has all ranks."""
     members = {group: ranks for dump in dumps.values() for group, ranks in dump.members.items()}
     of_all = DEFAULT in {group for dump in dumps.values() for group in dump.enqueued}
     return members or ({DEFAULT: tuple(sorted(dumps))} if of_all else {})
 
 
-def last_call(dump: Dump) -> Called | None:
+def last_call(dump: Dump) -> CollectiveArguments | None:
     """The last collective that a rank called, where the dump has the line of its program; None where it has not."""
     known = [call for calls in dump.called.values() for call in calls.values() if call.time is not None]
     last = max(known, key=lambda call: call.time or 0.0, default=None)
@@ -207,37 +209,37 @@ def last_call(dump: Dump) -> Called | None:
 
 
 DEFAULT = "0"  # the group of all ranks, which every rank makes first
-NOWHERE = Status(-1, -1)
+NOWHERE = GroupProgress(-1, -1)
 
 
-def _reached(dump: Dump | None, group: str) -> Status | None:
+def _reached(dump: Dump | None, group: str) -> GroupProgress | None:
     """How far a rank has come in a group; None where it is unknown.
 
-    What it has enqueued has ended where its ring keeps none that waits.
+    What it has enqueued is completed if its ring contains nothing that waits.
     """
     if dump is None:
         return NOWHERE
     status = dump.status.get(dump.local.get(group, ""))
     if status is None and group not in dump.enqueued:
-        return None if dump.pending else NOWHERE  # who waits nowhere is waited for
+        return None if dump.pending else NOWHERE  # a rank that waits nowhere is waited for
     enqueued = max(dump.enqueued.get(group, -1), status.enqueued if status else -1)
     waits = dump.pending.get(group)
     if waits is None or ends_apart(waits.name):  # the others may have ended what it waits for rightly
-        return Status(enqueued, enqueued)
-    return Status(enqueued, waits.number - 1)
+        return GroupProgress(enqueued, enqueued)
+    return GroupProgress(enqueued, waits.number - 1)
 
 
-def _has_come(at: Status, number: int) -> bool:
+def _has_come(at: GroupProgress, number: int) -> bool:
     """Whether a rank has enqueued a collective, and ended all before it."""
     return at.enqueued >= number and at.ended >= number - 1
 
 
-LEAST_RANKS = 3  # of two that wait in different places nothing says which is at fault
+LEAST_RANKS = 3  # with two that wait in different places, neither can be blamed
 
 
 @record
 class AwaitedRanks:
-    """Ranks that others wait for, what each does, and what the others wait in, for how long together."""
+    """Ranks that others wait for by their processes: what each does, what the others wait in, and for how long."""
 
     activities: Mapping[int, str]
     waiting: tuple[int, ...]
@@ -253,11 +255,11 @@ class AwaitedRanks:
 
 
 def awaited(processes: RankProcesses, least_s: float, *, gpus_wait_s: float = 0.0) -> AwaitedRanks | None:
-    """Whom most ranks wait for, all of this for so long; None where they do not wait.
+    """The ranks that most others have been waiting for, for so long; None if nobody waits.
 
-    `gpus_wait_s`: for how long all GPUs in use only wait, as ranks of NCCL do, which use a CPU meanwhile. Raises
-    Incomplete where they wait and nothing tells for whom. Several are named only where they have ended, or are all that
-    runs on their node: else they may wait for each other.
+    `gpus_wait_s`: how long all GPUs in use only wait, as NCCL's ranks do, which use CPU meanwhile. Raises Incomplete
+    if they wait for an unknown rank. Several are only named if they have ended, or are all the ranks of their node:
+    otherwise they may be waiting for each other.
     """
     ranks, size = processes.latest, processes.latest_size
     if not ranks:

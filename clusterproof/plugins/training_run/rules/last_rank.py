@@ -1,4 +1,4 @@
-"""Who comes last to collectives: a collective ends for all at once, so its kernel is shortest where it began last."""
+"""Which rank is last in collectives: all ranks end one together, so the last to begin has the shortest kernel."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.training_run.collectives import LEAST_STEPS, TOGETHER, Arrivals
 
-LATE = 0.1  # of the time of the one before it, by which the last one's must be shorter
+LATE = 0.1  # by which the last one's duration must be shorter than the second shortest
 LEAST_CALLS = 100  # of NCCL's Inspector
-LEAST_TRACED = 20  # of traces, which are of at least five steps
+LEAST_TRACED = 20  # of traces, which have at least five steps
 NO_LATENESS = "no collective says who comes last"
 NO_CALLS = (
     f"{NOT_RECORDED} how long collectives of three ranks or more take; give traces of PyTorch's profiler of all ranks, "
@@ -21,8 +21,8 @@ NO_CALLS = (
 
 
 @record
-class Last:
-    """Who comes last to a communicator's collectives: of how many, to how many, and how long others wait for it."""
+class LastRank:
+    """The rank that is most often last in a communicator's collectives: how often, and how long others wait."""
 
     communicator: str
     ranks: int
@@ -34,16 +34,16 @@ class Last:
 
     @property
     def percent(self) -> float:
-        """Of its collectives those to which it comes last."""
+        """The share of its collectives at which it arrives last."""
         return 100 * self.times / self.calls
 
     def is_certain(self, errors: float) -> bool:
-        """Whether it is so many standard errors more often than by chance, by which each rank comes last as often."""
+        """Whether that is so many standard errors more than if each rank were last equally often."""
         chance = 1 / self.ranks
         return self.times - self.calls * chance > errors * sqrt(self.calls * chance * (1 - chance))
 
 
-def last_of_each(arrivals: Arrivals, least: int) -> Iterator[Last]:
+def last_of_each(arrivals: Arrivals, least: int) -> Iterator[LastRank]:
     """Of each communicator of enough collectives who comes last most often; none where nobody ever comes late."""
     for communicator, every in sorted(arrivals.complete().items()):
         if len(every) < least:
@@ -56,13 +56,13 @@ def last_of_each(arrivals: Arrivals, least: int) -> Iterator[Last]:
             rank = max(late, key=lambda rank: len(late[rank]))
             host = arrivals.hosts[communicator][rank]
             waits = late[rank]
-            yield Last(communicator, every[0].ranks, rank, host, len(every), len(waits), sum(waits))
+            yield LastRank(communicator, every[0].ranks, rank, host, len(every), len(waits), sum(waits))
 
 
-def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> Last | None:
+def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> LastRank | None:
     """Who comes last to the largest share of a communicator's collectives, of records of which each needs so many.
 
-    One that is certain by so many standard errors comes first. None if nobody does. Raises Incomplete.
+    Significant ones, by so many standard errors, come first. None if nobody is late. Raises Incomplete.
     """
     seen = [(arrivals, least) for arrivals, least in recorded if arrivals.seen]
     if not seen:
@@ -81,7 +81,7 @@ def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> Las
     return max(last_ranks, key=lambda last: (last.is_certain(errors), last.percent, last.calls), default=None)
 
 
-def _of_few(last: Last) -> str:
+def _of_few(last: LastRank) -> str:
     """What was seen in a trace of few steps, which accuses nobody."""
     seen = f"rank {last.rank} comes last to {last.times} of {last.calls} collectives of {last.ranks} ranks"
     few = f"in fewer than {LEAST_STEPS} steps of a trace: too few to tell"

@@ -1,4 +1,4 @@
-"""Where the time of a run and of each rank goes: compute, communication, data, checkpoints, the start, and the rest."""
+"""How a run and its ranks spend their time: compute, communication, data, checkpoints, start, and the rest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PHASE = {EXPOSED: COMMUNICATION, INIT: START, BUSY: COMPUTE} | {name: name for 
 
 @record
 class Phase:
-    """A phase, its seconds in all ranks together, and its share of their time."""
+    """A phase, its seconds on all ranks together, and its share of their time."""
 
     name: str
     seconds: float
@@ -47,7 +47,7 @@ class Phase:
 
 
 def phases(recorded: RunData) -> list[Phase]:
-    """Those that take any time, in their order; none where nothing but the length of steps is known."""
+    """The phases that take any time, in order; none if only step durations are known."""
     total = sum(seconds_in(cells) for cells in recorded.steps.values())
     spent: dict[str, float] = {}
     for (_, kind), seconds in recorded.kinds.items():
@@ -61,22 +61,22 @@ def phases(recorded: RunData) -> list[Phase]:
 
 
 def seconds_in(cells: Seconds | Mapping[int, tuple[float, int]]) -> float:
-    """The sum of all their seconds."""
+    """Their total seconds."""
     return sum(mean * count for mean, count in cells.values())
 
 
 @record
 class TimeShare:
-    """The part of a rank's time that goes into something: seconds, of how many, in how many steps."""
+    """The part of a rank's time spent on something: seconds, of how many, in how many steps."""
 
     rank: int
     seconds: float
     of: float
     steps: int
-    times: int  # steps in which it took any time; of checkpoints and starts how many
+    times: int  # steps in which it took any time; for checkpoints and starts their number
     longest: float = 0.0  # the seconds of the longest of them
-    median_share: float = 0.0  # the share in the middle of ten parts of these steps, one behind the other
-    has_warm_up: bool = False  # whether some of these steps are of it; a profiler numbers those that it traces
+    median_share: float = 0.0  # the median share over ten consecutive parts of these steps
+    has_warm_up: bool = False  # whether some of these steps are warm-up; a profiler numbers those that it traces
 
     @property
     def share(self) -> float:
@@ -85,9 +85,9 @@ class TimeShare:
 
 
 def shares(recorded: RunData, kind: str, *, is_steady: bool) -> list[TimeShare]:
-    """Of each rank that timed parts of this kind, the largest share first; `is_steady` leaves the warm-up out.
+    """For each rank that timed parts of this kind, the largest share first; `is_steady` excludes the warm-up.
 
-    Raises Incomplete where nothing timed any.
+    Raises Incomplete if nothing timed any.
     """
     parts: dict[int, list[str]] = {}
     for rank, name in recorded.parts:
@@ -119,15 +119,15 @@ def shares(recorded: RunData, kind: str, *, is_steady: bool) -> list[TimeShare]:
 
 
 def _one_behind_the_other(steps: Sequence[int]) -> list[Sequence[int]]:
-    """Ten parts of five steps and more, else as many as there are."""
+    """Ten parts of at least five steps, or fewer parts."""
     count = max(1, min(PARTS, len(steps) // LEAST_OF_A_PART))
     return [steps[len(steps) * at // count : len(steps) * (at + 1) // count] for at in range(count)]
 
 
 def waited_for(shares: Sequence[TimeShare], far_less: float) -> TimeShare | None:
-    """The rank that the others wait for in collectives: it waits itself for far less of its time than they do.
+    """The rank that the others wait for in collectives: it waits for far less of its own time than they do.
 
-    `found` has the largest share first. None where it takes less than three ranks, or where all wait alike.
+    `found` has the largest share first. None for fewer than three ranks, or if all wait equally.
     """
     if len(shares) < LEAST_PEERS:
         return None
@@ -136,12 +136,12 @@ def waited_for(shares: Sequence[TimeShare], far_less: float) -> TimeShare | None
 
 
 def all_wait(shares: Sequence[TimeShare], alike: float) -> bool:
-    """Whether the middle one of three ranks and more waits for nearly as large a share as the first, the largest."""
+    """Whether the median of at least three ranks waits for nearly the largest share."""
     return len(shares) >= LEAST_PEERS and median(rank.share for rank in shares[1:]) > alike * shares[0].share
 
 
 def kernels_run(recorded: RunData) -> list[TimeShare]:
-    """Of each rank whose kernels were traced the part of its steps in which any runs, the smallest share first."""
+    """For each rank with traced kernels the part of its steps in which any runs, the smallest share first."""
     time_shares = []
     for (rank, name), exposed in recorded.parts.items():
         computing = recorded.compute.get((rank, COMPUTE)) or recorded.parts.get((rank, KERNELS))
@@ -157,7 +157,7 @@ def kernels_run(recorded: RunData) -> list[TimeShare]:
 
 
 def steady_lines(cells: Seconds) -> list[int]:
-    """The lines of which no step is of the warm-up, in order: as far as enough steps are left."""
+    """The lines without warm-up steps, in order, if enough steps are left."""
     ordered = sorted(cells)
     begin = ordered[0] - cells[ordered[0]][1] if ordered else 0
     behind = [step for step in ordered if step - cells[step][1] >= begin + WARM_UP]
@@ -165,8 +165,9 @@ def steady_lines(cells: Seconds) -> list[int]:
 
 
 def _seconds_of(kind: str, lasted: Seconds, step: int, part: float) -> float:
-    """The seconds of a line with this part, which is no part of the steps where it takes longer: then the start of the
-    job is that of its first step."""
+    """The seconds of a line with this part, which is separate from the steps if it takes longer than they do: then the
+    job's start precedes its first step.
+    """
     whole = _seconds(lasted, step)
     return whole + max(0.0, part - lasted[step][0]) if kind == INIT else max(whole, part)
 

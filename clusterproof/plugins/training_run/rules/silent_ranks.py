@@ -1,4 +1,4 @@
-"""Ranks that log no more while most of them do, or of whom there is nothing: what they do is unknown."""
+"""Ranks that stop logging while most continue, or that have no data: their activity is unknown."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from clusterproof.plugins.core.verdict import incomplete, part
 from clusterproof.plugins.training_run.run_data import RunData
 
 LEAST_LEFT, LEFT_SHARE = 20, 0.1  # steps, of all, that may be in a buffer when a run is stopped
-LEAST_LINES = 2  # of the rank that are missing
+LEAST_LINES = 2  # of the rank's that are missing
 MAX_NAMED = 5  # ranks
-ABSENT_SHARE = 0.25  # of ranks at most: where more are absent, only some were to log
+ABSENT_SHARE = 0.25  # maximum share of ranks: if more are missing, only some were meant to log
 
 
 def silent_ranks(recorded: RunData) -> Mapping[int, str]:
-    """These ranks, each with what is known of it: `rank 5 logs nothing after step 200 of 400`."""
+    """The silent ranks, each with what is known: `rank 5 logs nothing after step 200 of 400`."""
     logged = _logged(recorded)
     lasts = {rank: max(steps) for rank, steps in logged.items()}
     if len(lasts) < 2 or len(recorded.unranked) > 1:
         return {}
-    end = median_high(lasts.values())  # that half of them reach at least
+    end = median_high(lasts.values())  # reached by at least half of them
     silent = {
         rank: f"rank {rank} logs nothing after step {last:,} of {end:,}"
         for rank, last in sorted(lasts.items())
@@ -34,7 +34,7 @@ def silent_ranks(recorded: RunData) -> Mapping[int, str]:
 
 
 def require_all(silent: Mapping[int, str]) -> None:
-    """Say that a check is incomplete where ranks are silent, and go on."""
+    """Report a check as incomplete if ranks are silent, and continue."""
     if silent:
         names = list(silent.values())
         more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""

@@ -1,4 +1,4 @@
-"""How long steps take: those that are far longer than others, with their causes, and a change that persists."""
+"""Step durations: outliers, with their causes, and lasting changes."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from clusterproof.plugins.training_run.run_data import RunData, Seconds
 
 LOG_STEPS = "give a log of steps with their parts, docs/training-runs.md shows how"
 EACH_STEP = "log each step (Megatron-LM: --log-interval 1), or where a bar says the time give a longer part of the run"
-OUTLIER_SIGMAS, OUTLIER_TIMES = 5.0, 1.2  # of ten slow steps in a hundred mean + 3 sigma finds none, this all
-OUTLIER_STEPS, DRIFT_STEPS = 100, 200  # at least
-SEGMENT = 20  # lines on each side of a change, at least
-OUTLIER_LINES, DRIFT_LINES = 20, 2 * SEGMENT  # at least, of logs whose lines stand for several steps
+OUTLIER_SIGMAS, OUTLIER_TIMES = 5.0, 1.2  # for ten slow steps in a hundred, mean + 3 sigma finds none, this all
+OUTLIER_STEPS, DRIFT_STEPS = 100, 200  # minimum
+SEGMENT = 20  # lines on each side of a change, minimum
+OUTLIER_LINES, DRIFT_LINES = 20, 2 * SEGMENT  # minimum, for logs whose lines stand for several steps
 CERTAIN = 5.0  # standard errors of a change
 CLIP = 3.0  # sigmas: one long step is no change
 
 
 @record
 class StepTime:
-    """A step and its seconds, without its checkpoint; or the last of so many steps, and their mean."""
+    """A step and its seconds, without checkpoint; or the last of several steps, and their mean."""
 
     step: int
     seconds: float
     times: int = 1
-    work: str = ""  # what it works on, as its batch size, where that may change
+    work: str = ""  # the size of its work, such as its batch size, if that may change
 
     @property
     def first(self) -> int:
@@ -48,7 +48,7 @@ class StepTime:
 
 @record
 class Outliers:
-    """Steps that are far longer than usual, the longest first, and what is lost by them."""
+    """Steps that are far longer than usual, the longest first, and the time lost."""
 
     steps: tuple[StepTime, ...]
     of: int
@@ -58,13 +58,13 @@ class Outliers:
 
     @property
     def count(self) -> int:
-        """How many steps they are."""
+        """The number of steps."""
         return sum(step.times for step in self.steps)
 
 
 @record
 class Drift:
-    """A change that persists: from which step on, and the seconds of a step before and after."""
+    """A lasting change: the step where it begins, and seconds per step before and after."""
 
     step: int
     before: float
@@ -72,12 +72,12 @@ class Drift:
 
     @property
     def times(self) -> float:
-        """How many times as long a step takes after it."""
+        """The ratio of step durations after and before."""
         return self.after / self.before
 
 
 def step_times(recorded: RunData) -> list[StepTime]:
-    """All steps in order, each as long as it is in most ranks, without checkpoints."""
+    """All steps in order, each as long as on most ranks, without checkpoints."""
     saved: dict[tuple[int, int], float] = {}
     for (rank, name), cells in recorded.parts.items():
         if kind_of(name) == CHECKPOINT:
@@ -90,7 +90,7 @@ def step_times(recorded: RunData) -> list[StepTime]:
             ranks.setdefault(step, []).append((own, count))
     series: list[StepTime] = []
     for step, seconds_of_ranks in sorted(ranks.items()):
-        stands_for = min(count for _, count in seconds_of_ranks)  # what was done twice is one step
+        stands_for = min(count for _, count in seconds_of_ranks)  # a repeated step counts once
         apart = step - series[-1].step if series else max(1, step)
         series.append(
             StepTime(
@@ -109,7 +109,7 @@ def steady(series: Sequence[StepTime]) -> Sequence[StepTime]:
 
 
 def by_work(series: Sequence[StepTime]) -> list[Sequence[StepTime]]:
-    """The steps that work on as much, each kind in order; the most first."""
+    """The steps by size of work, each kind in order; the most frequent first."""
     kinds: dict[str, list[StepTime]] = {}
     for step in series:
         kinds.setdefault(step.work, []).append(step)
@@ -117,7 +117,7 @@ def by_work(series: Sequence[StepTime]) -> list[Sequence[StepTime]]:
 
 
 def timed(series: Sequence[StepTime], least: int, least_lines: int) -> Sequence[StepTime]:
-    """Those behind the warm-up, of each kind of which there are so many steps and lines. Raises Incomplete."""
+    """Those after the warm-up, for each kind with so many steps and lines. Raises Incomplete."""
     ready = steady(series)
     enough = judged(ready, least)
     if not enough:
@@ -137,9 +137,9 @@ def timed(series: Sequence[StepTime], least: int, least_lines: int) -> Sequence[
 
 
 def judged(series: Sequence[StepTime], least: int) -> list[Sequence[StepTime]]:
-    """The kinds of so many steps: of as much work, the rest within a fifth of it; or else all steps as one.
+    """The kinds with so many steps: of equal work, with others within a fifth of it; or else all steps as one.
 
-    What grows from step to step is no kind: longer sequences take longer.
+    Work that grows from step to step is no kind: longer sequences take longer.
     """
     kinds = by_work(series)
     large = [kind for kind in kinds if _count(kind) >= least]
@@ -165,7 +165,7 @@ def _count(series: Sequence[StepTime]) -> int:
 
 
 def period(steps: Sequence[StepTime]) -> int:
-    """Every how many steps these come, as what is saved or evaluated does; 0 where they do not, or are fewer than 3."""
+    """The regular distance of these steps, as for saving or evaluating; 0 if irregular, or fewer than 3."""
     ordered = sorted(steps, key=lambda step: step.step)
     begun = [step for step, before in zip(ordered[1:], ordered, strict=False) if step.first > before.step + 1]
     numbers = [step.step for step in [*ordered[:1], *begun]]
@@ -176,7 +176,7 @@ def period(steps: Sequence[StepTime]) -> int:
 
 
 def outliers(series: Sequence[StepTime], *, within: bool = False) -> Outliers:
-    """The steps that are far longer than others that work on as much; `typical_s` is that of most of them."""
+    """The steps that are far longer than others of equal work; `typical_s` is that of most of them."""
     kinds = [_outliers(kind, within=within) for kind in by_work(series)] or [_outliers(series, within=within)]
     lost, whole = sum(kind.lost for kind in kinds), sum(step.seconds * step.times for step in series)
     longest = sorted((step for kind in kinds for step in kind.steps), key=lambda step: -step.seconds)
@@ -185,9 +185,9 @@ def outliers(series: Sequence[StepTime], *, within: bool = False) -> Outliers:
 
 
 def _outliers(series: Sequence[StepTime], *, within: bool) -> Outliers:
-    """The steps above the median + 5 sigmas, as the middle of all suggests those, that take 1.2 times as long as it.
+    """The steps above the median + 5 sigmas, estimated from the middle, that take 1.2 times as long as it.
 
-    The mean of several steps must be above it as much; `within` finds those of which one step alone may be.
+    The mean of several steps must be as far above; `within` finds those of which a single step alone may be.
     """
     seconds, weights = [step.seconds for step in series], [step.times for step in series]
     typical, sigma = weighed_median(seconds, weights), weighed_spread(seconds, weights)
@@ -202,13 +202,13 @@ def _outliers(series: Sequence[StepTime], *, within: bool) -> Outliers:
 
 
 def drift(series: Sequence[StepTime]) -> Drift | None:
-    """The largest change to longer steps among those that work on as much; None where none is certain."""
+    """The largest lasting increase among steps of equal work; None if none is significant."""
     changes = [_drift(kind) for kind in by_work(series) if len(kind) > 2 * SEGMENT - 1]
     return max((change for change in changes if change), key=lambda change: change.times, default=None)
 
 
 def _drift(series: Sequence[StepTime]) -> Drift | None:
-    """The change to longer steps that explains most and is still there at the end; None where none is certain."""
+    """The increase that explains most and is still there at the end; None if none is significant."""
     at = _nearest(series, _change(series))
     before, after = series[:at], series[at:]
     change = Drift(series[at].first, _middle_of(before), _middle_of(after))
@@ -227,7 +227,7 @@ def _spread_of(series: Sequence[StepTime]) -> float:
 
 
 def _change(series: Sequence[StepTime]) -> int:
-    """Where the sum of what is above the mean turns: the first of the later part."""
+    """Where the cumulative deviation turns: the first of the later part."""
     seconds, weights = [level.seconds for level in series], [level.times for level in series]
     middle, limit = _middle_of(series), CLIP * _spread_of(series)
     clipped = [min(max(level, middle - limit), middle + limit) for level in seconds] if limit else seconds
@@ -241,7 +241,7 @@ def _change(series: Sequence[StepTime]) -> int:
 
 
 def _nearest(series: Sequence[StepTime], at: int) -> int:
-    """The same where each step is nearest to the middle of its own side: late changes seem to begin too early."""
+    """The position at which each step is nearest to the median of its own side."""
     before, after = _middle_of(series[:at]), _middle_of(series[at:])
     middle, half = (before + after) / 2, (after - before) / 2
     if half <= 0:
@@ -254,13 +254,13 @@ def _nearest(series: Sequence[StepTime], at: int) -> int:
     return nearest_at
 
 
-MAX_VALUES = 101  # of a part, that say what is usual
-LEAST = 0.1  # of what a step is longer than usual, from which on a part is the cause
+MAX_VALUES = 101  # of a part, used to determine what is usual
+LEAST = 0.1  # of a step's excess, from which on a part is a cause
 
 
 @record
 class StepPart:
-    """A part of a step that took so many seconds longer than usual, on the rank on which that was most."""
+    """A part of a step that took so many seconds longer than usual, on the rank with the maximum."""
 
     name: str
     seconds: float
@@ -268,7 +268,7 @@ class StepPart:
 
 
 def causes(recorded: RunData, steps: Sequence[StepTime], typical: float) -> list[tuple[StepPart, ...]]:
-    """For each step the parts that explain a tenth or more of what it is too long, the most first."""
+    """For each step the parts that explain at least a tenth of its excess, the largest first."""
     parts_by_step: list[list[StepPart]] = [[] for _ in steps]
     for (rank, name), cells in (*recorded.parts.items(), *recorded.compute.items()):
         if rank not in recorded.steps or not cells:
@@ -282,7 +282,7 @@ def causes(recorded: RunData, steps: Sequence[StepTime], typical: float) -> list
 
 
 def _middle(cells: Seconds) -> float:
-    """The median of some of them, evenly taken."""
+    """The median of a sample of them."""
     return median(mean for mean, _ in islice(cells.values(), 0, None, -(-len(cells) // MAX_VALUES)))
 
 

@@ -1,4 +1,4 @@
-"""Time that all ranks lose because one of them computes longer than any other: pauses of its program, or slowness."""
+"""Time that all ranks lose because one of them computes longer than any other: pauses, or slowness."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import Position
 from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS, PARTS, Computed, steady
 
-LEAST_STEPS = 50  # of which each part has ten
+LEAST_STEPS = 50  # ten for each part
 SEGMENTS = 2 * PARTS  # of a run, in most of which the same rank costs most
 
 
@@ -23,14 +23,14 @@ class StragglerCost:
 
     position: Position
     seconds: float
-    of: float  # the seconds of all these steps
+    of: float  # the total seconds of these steps
     longest: float
     longest_step: int
     times: int  # steps in which it computes longest
     steps: int
     segments: int
     ranks: int
-    second: float  # seconds that the rank costs which costs most after it
+    second: float  # the cost of the next rank
 
     @property
     def percent(self) -> float:
@@ -38,14 +38,14 @@ class StragglerCost:
         return 100 * self.seconds / self.of if self.of else 0.0
 
     def is_certain(self, errors: float) -> bool:
-        """Whether it costs most in half of the parts, and by so many standard errors in more than chance gives it."""
+        """Whether it costs most in half of the parts, and in significantly more than by chance."""
         chance = 1 / self.ranks
         expected, error = SEGMENTS * chance, sqrt(SEGMENTS * chance * (1 - chance))
         return 2 * self.segments >= SEGMENTS and self.segments >= expected + errors * error
 
 
 def straggler_costs(computed: Mapping[Position, Computed], lasted: Mapping[int, float]) -> list[StragglerCost]:
-    """Of each stage the rank that costs most, the costliest first; none of stages with few ranks or steps."""
+    """For each stage the rank that costs most, the costliest first; none for stages with few ranks or steps."""
     stages: dict[int, dict[Position, Computed]] = {}
     for position, seconds in computed.items():
         stages.setdefault(position.stage, {})[position] = seconds
@@ -53,13 +53,13 @@ def straggler_costs(computed: Mapping[Position, Computed], lasted: Mapping[int, 
     return sorted((cost for cost in costs if cost), key=lambda cost: -cost.percent)
 
 
-LEAST_HELD = 10  # steps that one rank holds up
-LEAST_CAUSE = 0.5  # of what a step is too long, from which on a rank's compute is its cause
+LEAST_HELD = 10  # steps held up by one rank
+LEAST_CAUSE = 0.5  # of a step's excess, from which on a rank's compute is its cause
 
 
 @record
 class HeldUp:
-    """A rank that computes longer than any other in so many of some steps, by most in one of them."""
+    """A rank that computes longer than any other in so many of some steps, and the largest excess."""
 
     position: Position
     times: int
@@ -68,11 +68,11 @@ class HeldUp:
 
 
 def holds_up(computed: Mapping[Position, Computed], longer: Mapping[int, float], errors: float) -> HeldUp | None:
-    """The rank that computes longest in half of the steps that are so many seconds too long, and not by chance.
+    """The rank that computes longest in half of the steps that are so many seconds too long, significantly often.
 
-    What it computes longer than all others in other steps too does not make these long.
+    Its usual excess in other steps does not explain these.
 
-    None where there is none, or are several stages: ranks of one replica share its work.
+    None if there is none, or for several stages: ranks of one replica share its work.
     """
     if len({position.stage for position in computed}) != 1:
         return None
@@ -100,7 +100,7 @@ def _typical_cost(computed: Mapping[Position, Computed], position: Position, lon
 
 
 def common_steps(computed: Mapping[Position, Computed], lasted: Mapping[int, float]) -> list[int]:
-    """The steady steps whose duration is known, and of which some rank recorded its compute."""
+    """Steady steps with a known duration and the compute of some rank."""
     steps = {step for seconds in computed.values() for step in seconds if step in lasted}
     return steady(steps) if steps else []
 
@@ -128,7 +128,7 @@ def _of_stage(stage: Mapping[Position, Computed], lasted: Mapping[int, float]) -
 
 
 def _cost(stage: Mapping[Position, Computed], step: int) -> tuple[Position, float] | None:
-    """Who computes longest in a step, and how much longer than the second; None where few recorded it."""
+    """Who computes longest in a step, and how much longer than the second; None if few ranks recorded it."""
     present = sorted(
         ((seconds[step], position) for position, seconds in stage.items() if step in seconds), key=_longest
     )

@@ -1,40 +1,38 @@
-"""How long a rank computes beside the others of its stage: what is slow hardware, and what is uneven work.
+"""How long each rank computes, compared with the other ranks of its pipeline stage.
 
-Durations are compared within a step, and only of one stage: no clock, no unit and no length of a step matters.
+Durations are compared within a step and a stage only: clocks, units and step lengths do not matter.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from math import exp, log, sqrt
-from statistics import fmean, median
+from math import exp, log
+from statistics import median
 
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.robust import MAX_VALUES, location, location_error, spread
 from clusterproof.plugins.training_run import COMPUTE, Position, kind_of
 from clusterproof.plugins.training_run.run_data import RunData
-from clusterproof.plugins.training_run.samples import CPU_PRESSURE, Samples
 
 Computed = Mapping[int, float]  # seconds, by step
 LEAST_STEPS = 20  # with 3 steps of uneven sequence lengths a healthy rank seemed 1.19 times slower
-WARM_UP = 5  # steps that a run is given, where twenty others are left
-LEAST_PEERS = 3  # ranks of a stage of which one can be the odd one
-SLOW_STEPS = 0.1  # the quantile over steps: slow in nine of ten
-PARTS = 5  # of a run whose single steps tell nothing
-_LARGER = 1.5  # than twenty steps of the same noise would make it
-_OF_A_MEDIAN = 1.2533 / 1.05  # the standard error of a median on normal noise, beside that of `location`
+WARM_UP = 5  # steps, if twenty others are left
+LEAST_PEERS = 3  # ranks of a stage, so that one can be the odd one
+SLOW_STEPS = 0.1  # quantile over steps: slow in nine of ten
+PARTS = 5  # of a run with uneven steps
+_LARGER = 1.5  # threshold relative to twenty steps of the same noise
+_OF_A_MEDIAN = 1.2533 / 1.05  # the standard error of a median on normal noise, relative to that of `location`
 
 
 @record
 class RankPace:
-    """How long a rank computes, as a share of the median of its peers in the same step.
+    """How long a rank computes, relative to the median of its peers in the same step.
 
-    `ratio` is in the middle of all steps and `error` the standard error of its logarithm; `low` is its tenth
-    percentile over steps, and `low_of_parts` the least of the middles of five parts of the run; `swing` how far its
-    ninetieth is above its middle, `usual_swing` the same of most ranks of the stage; `mates` the ratio of the ranks of
-    other stages that have the same replica.
+    `ratio` is the median over all steps and `error` the standard error of its logarithm; `low` is its tenth percentile
+    over steps, and `low_of_parts` the lowest median of five parts of the run; `swing` is how far its ninetieth
+    percentile is above its median, `usual_swing` the same for most ranks of the stage; `mates` the ratio of the ranks
+    of other stages with the same replica.
     """
 
     position: Position
@@ -49,45 +47,45 @@ class RankPace:
     mates: float | None = None
 
     def slower(self, uneven: float) -> float:
-        """The figure that is evaluated: where work swings from step to step, what holds in each part."""
+        """The figure that is evaluated: if work varies between steps, what holds in each part."""
         return self.low_of_parts if self.usual_swing >= uneven else self.ratio
 
     def at_least(self, uneven: float) -> tuple[float, str]:
-        """How much slower it is nearly always, and in what: where work swings, single steps tell nothing."""
+        """How much slower it is nearly always, and in what: if work varies, single steps show nothing."""
         swings = self.usual_swing >= uneven
         return (self.low_of_parts, f"each of {PARTS} parts") if swings else (self.low, "nine of ten steps")
 
     def is_certain(self, errors: float) -> bool:
-        """Whether so many standard errors less would still be slower than the peers."""
+        """Whether it is significantly slower than the peers, by so many standard errors."""
         return log(self.ratio) > errors * self.error
 
     def is_far_below(self, times: float, errors: float) -> bool:
-        """Whether the peers compute so many times as long as it, and certainly longer."""
+        """Whether the peers take significantly more than so many times as long as it."""
         return self.ratio * times < 1 and -log(self.ratio) > errors * self.error
 
     def excludes(self, slower: float, errors: float) -> bool:
-        """Whether so many standard errors more would still be less than so many times as long as the peers."""
+        """Whether it is significantly below so many times the peers' time."""
         return log(self.ratio) + errors * self.error < log(slower)
 
     def is_work(self, concern: float) -> bool:
-        """Whether its replica computes longer in other stages too: they share the work, and no GPU."""
+        """Whether its replica computes longer in other stages too: they share the work, but no GPU."""
         return self.mates is not None and self.mates >= concern
 
     def steps_for(self, errors: float, threshold: float = 1.0) -> int:
-        """How many steps would make it certain on which side of `beside` times as long it is."""
+        """How many steps would decide on which side of `beside` times as long it is."""
         away = log(self.ratio / threshold)
         return max(self.steps + 1, round(self.steps * (errors * self.error / away) ** 2 * 1.5))
 
 
 def steady(steps: Iterable[int]) -> list[int]:
-    """Steps behind the warm-up, in order: as far as enough are left."""
+    """Steps after the warm-up, in order, if enough are left."""
     ordered = sorted(steps)
     behind = [step for step in ordered if step >= ordered[0] + WARM_UP]
     return behind if len(behind) >= LEAST_STEPS else ordered[-LEAST_STEPS:]
 
 
 def later_half(computed: Mapping[Position, Computed]) -> dict[Position, Computed]:
-    """The later half of their steady steps: a rank that becomes slow is slow there."""
+    """The later half of their steady steps, in which a rank that became slow is slow."""
     steps = {step for seconds in computed.values() for step in seconds}
     behind = steady(steps)[len(steady(steps)) // 2 :] if steps else []
     kept = set(behind)
@@ -98,7 +96,7 @@ def later_half(computed: Mapping[Position, Computed]) -> dict[Position, Computed
 
 
 def paces(computed: Mapping[Position, Computed]) -> tuple[RankPace, ...]:
-    """Each rank beside the others of its stage; none of a rank that is alone there, or that recorded no steady step."""
+    """Each rank relative to the others of its stage; none for a rank that is alone there, or has no steady steps."""
     stages: dict[int, dict[Position, Computed]] = {}
     for position, seconds in computed.items():
         stages.setdefault(position.stage, {})[position] = seconds
@@ -140,7 +138,7 @@ def _of_stage(stage: Mapping[Position, Computed]) -> list[RankPace]:
 
 
 def _leave_out_a_fast_one(effects: Mapping[Position, list[float]]) -> None:
-    """Of few ranks one that is fast makes the others look slow: then each is only as slow as beside these."""
+    """Among few ranks a fast one makes the others look slow: then each is compared with the rest only."""
     positions = list(effects)
     if len(positions) < 2:
         return
@@ -151,19 +149,19 @@ def _leave_out_a_fast_one(effects: Mapping[Position, list[float]]) -> None:
 
 
 def _middles_of_parts(values: Sequence[float]) -> list[float]:
-    """The median of each part, in their order: what is uneven by chance is above the others' in half of them."""
+    """The median of each part, in order: what is uneven by chance is above the others' in half of them."""
     count, parts = len(values), min(PARTS, len(values))
     return [median(values[count * at // parts : count * (at + 1) // parts]) for at in range(parts)]
 
 
 def _error(count: int, typical: float, own: float) -> float:
-    """By the noise of most ranks, which is known better than one rank's own; by that where it is clearly larger."""
+    """From the noise of most ranks, which is known better than one rank's own; from its own if clearly larger."""
     sigma = own if own > _LARGER * typical else typical
     return location_error(count, sigma) * (1.0 if count <= MAX_VALUES else _OF_A_MEDIAN)
 
 
 def _mates(rank_paces: Sequence[RankPace]) -> list[float | None]:
-    """For each the ratio of its replica in the middle of all other stages."""
+    """For each the ratio of its replica in the median of all other stages."""
     replicas: dict[int, list[RankPace]] = {}
     for pace in rank_paces:
         if pace.position.replica is not None:
@@ -177,7 +175,7 @@ def _mates(rank_paces: Sequence[RankPace]) -> list[float | None]:
 
 
 def seconds_of_stages(computed: Mapping[Position, Computed]) -> dict[int, float]:
-    """How long each stage computes: the middle of its ranks, each in the middle of its steady steps."""
+    """How long each stage computes: the median over ranks of their medians over steady steps."""
     stages: dict[int, list[float]] = {}
     for position, seconds in computed.items():
         if seconds:
@@ -186,7 +184,7 @@ def seconds_of_stages(computed: Mapping[Position, Computed]) -> dict[int, float]
 
 
 def medians_of_others(values: Sequence[float]) -> list[float]:
-    """For each of two or more values the median of all others."""
+    """For each of at least two values the median of all others."""
     order = sorted(range(len(values)), key=values.__getitem__)
     ordered = [values[index] for index in order]
     low, high = (len(values) - 2) // 2, (len(values) - 1) // 2
@@ -197,7 +195,7 @@ def medians_of_others(values: Sequence[float]) -> list[float]:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which that share of the values lies, between two neighbours in proportion."""
+    """The quantile, interpolated linearly."""
     ordered = sorted(values)
     position = share * (len(ordered) - 1)
     below = int(position)
@@ -208,8 +206,8 @@ def quantile(values: Sequence[float], share: float) -> float:
 def computed(recorded: RunData) -> dict[Position, Computed]:
     """By rank the seconds of its compute by step: one of each operation, however often a step repeats it.
 
-    The mean of forward and of backward is that of a micro-batch: rows that are missing or there twice change nothing. A
-    step in which a rank lacks an operation that its stage has is left out for that rank.
+    Forward and backward are means per micro-batch: missing or duplicate rows change nothing. A step in which a rank
+    lacks an operation of its stage is left out for that rank.
     """
     ranks_of: dict[str, list[int]] = defaultdict(list)
     for rank, name in recorded.compute:
@@ -226,7 +224,7 @@ def computed(recorded: RunData) -> dict[Position, Computed]:
 
 
 def _names_of_stages(recorded: RunData, ranks_of: Mapping[str, list[int]]) -> dict[int, list[str]]:
-    """The operations that most of the ranks of a stage have, which have any."""
+    """The operations that most of the ranks of a stage have, if they have any."""
     stages: dict[int, Counter[str]] = defaultdict(Counter)
     members: dict[int, set[int]] = defaultdict(set)
     for name, ranks in ranks_of.items():
@@ -246,59 +244,3 @@ def sizes_of_stages(positions: Iterable[Position]) -> dict[int, int]:
     for position in positions:
         sizes[position.stage] = sizes.get(position.stage, 0) + 1
     return sizes
-
-
-Effects = Mapping[int, Mapping[int, float]]  # by data-parallel rank and step: the logarithm of how many times as long
-
-
-def common_to_stages(computed: Mapping[Position, Computed]) -> float | None:
-    """Which share of the swing is common to ranks of different stages that have the same data-parallel rank.
-
-    These share their work and neither CPU nor GPU: the share is the correlation of their compute over steps, each
-    beside the median of its stage. None where there is one stage, or data-parallel ranks are unknown or few.
-    """
-    stages: dict[int, dict[int, list[Computed]]] = {}
-    for position, seconds in computed.items():
-        if position.replica is not None:
-            stages.setdefault(position.stage, {}).setdefault(position.replica, []).append(seconds)
-    effects = [_effects(replicas) for _, replicas in sorted(stages.items()) if len(replicas) >= LEAST_PEERS]
-    count, both, of_early, of_late = 0, 0.0, 0.0, 0.0
-    for early, late in pairwise(effects):
-        for replica in early.keys() & late.keys():
-            steps = early[replica].keys() & late[replica].keys()
-            for first, second in _about_their_means(early[replica], late[replica], sorted(steps)):
-                count, both = count + 1, both + first * second
-                of_early, of_late = of_early + first**2, of_late + second**2
-    return both / sqrt(of_early * of_late) if count >= LEAST_STEPS and of_early * of_late > 0 else None
-
-
-def _about_their_means(
-    early: Mapping[int, float], late: Mapping[int, float], steps: list[int]
-) -> list[tuple[float, float]]:
-    if not steps:
-        return []
-    first, second = fmean(early[step] for step in steps), fmean(late[step] for step in steps)
-    return [(early[step] - first, late[step] - second) for step in steps]
-
-
-def _effects(replicas: Mapping[int, list[Computed]]) -> Effects:
-    """Of each data-parallel rank of a stage, which may be several ranks, how it is beside the others."""
-    effects: dict[int, dict[int, float]] = {replica: {} for replica in replicas}
-    steps = {step for ranks in replicas.values() for seconds in ranks for step in seconds}
-    for step in steady(steps) if steps else ():
-        own = {
-            replica: median(lasted)
-            for replica, ranks in replicas.items()
-            if (lasted := [seconds[step] for seconds in ranks if seconds.get(step, 0.0) > 0])
-        }
-        if len(own) >= LEAST_PEERS:
-            middle = median(own.values())
-            for replica, seconds in own.items():
-                effects[replica][step] = log(seconds / middle)
-    return effects
-
-
-def cpu_pressure(samples: Samples) -> float | None:
-    """For how much of the time tasks wait for a CPU, in percent, on the node where that is most; None if unknown."""
-    means = [fmean(cell.mean for cell in series.values()) for series in samples.of(CPU_PRESSURE).values() if series]
-    return max(means, default=None)

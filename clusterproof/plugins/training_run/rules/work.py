@@ -1,22 +1,28 @@
-"""How much steps work on, as `512x4096` says it: which are near enough to be judged together, and whether it grows."""
+"""The work of steps, as `512x4096`: which steps are comparable, whether it grows, and whether it is uneven by rank."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import prod
-from statistics import fmean
+from itertools import pairwise
+from math import log, prod, sqrt
+from statistics import fmean, median
 
+from clusterproof.plugins.training_run import Position
+from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS, LEAST_STEPS, Computed, steady
+from clusterproof.plugins.training_run.samples import CPU_PRESSURE, Samples
+
+Effects = Mapping[int, Mapping[int, float]]  # by data-parallel rank and step: the logarithm of how many times as long
 WITHIN = 1.2  # times as much at most
 GROWTH = 1.1  # times as much in the later half of steps: it may make them longer by as much as run.step_drift allows
 
 
 def size(work: str) -> int:
-    """The product of its numbers: tokens, where it is a batch of sequences."""
+    """The product of its numbers: tokens, for a batch of sequences."""
     return prod(int(number) for number in work.split("x") if number.isdecimal())
 
 
 def nearest(works: Iterable[str]) -> Mapping[str, str]:
-    """By work the smallest one of those that it is judged with."""
+    """For each size the smallest one that it is judged with."""
     references: dict[str, str] = {}
     smallest = ""
     for work in sorted(set(works), key=size):
@@ -27,7 +33,60 @@ def nearest(works: Iterable[str]) -> Mapping[str, str]:
 
 
 def grows(works: Sequence[str]) -> bool:
-    """Whether the later half of steps works on more."""
+    """Whether the later half of steps is larger."""
     sizes = [size(work) for work in works]
     middle = len(sizes) // 2
     return middle > 0 and fmean(sizes[middle:]) > GROWTH * fmean(sizes[:middle])
+
+
+def common_to_stages(computed: Mapping[Position, Computed]) -> float | None:
+    """Which share of the swing is common to ranks of different stages that have the same data-parallel rank.
+
+    These share their work and neither CPU nor GPU: the share is the correlation of their compute over steps, each
+    beside the median of its stage. None where there is one stage, or data-parallel ranks are unknown or few.
+    """
+    stages: dict[int, dict[int, list[Computed]]] = {}
+    for position, seconds in computed.items():
+        if position.replica is not None:
+            stages.setdefault(position.stage, {}).setdefault(position.replica, []).append(seconds)
+    effects = [_effects(replicas) for _, replicas in sorted(stages.items()) if len(replicas) >= LEAST_PEERS]
+    count, both, of_early, of_late = 0, 0.0, 0.0, 0.0
+    for early, late in pairwise(effects):
+        for replica in early.keys() & late.keys():
+            steps = early[replica].keys() & late[replica].keys()
+            for first, second in _about_their_means(early[replica], late[replica], sorted(steps)):
+                count, both = count + 1, both + first * second
+                of_early, of_late = of_early + first**2, of_late + second**2
+    return both / sqrt(of_early * of_late) if count >= LEAST_STEPS and of_early * of_late > 0 else None
+
+
+def _about_their_means(
+    early: Mapping[int, float], late: Mapping[int, float], steps: list[int]
+) -> list[tuple[float, float]]:
+    if not steps:
+        return []
+    first, second = fmean(early[step] for step in steps), fmean(late[step] for step in steps)
+    return [(early[step] - first, late[step] - second) for step in steps]
+
+
+def _effects(replicas: Mapping[int, list[Computed]]) -> Effects:
+    """Of each data-parallel rank of a stage, which may be several ranks, how it is beside the others."""
+    effects: dict[int, dict[int, float]] = {replica: {} for replica in replicas}
+    steps = {step for ranks in replicas.values() for seconds in ranks for step in seconds}
+    for step in steady(steps) if steps else ():
+        own = {
+            replica: median(lasted)
+            for replica, ranks in replicas.items()
+            if (lasted := [seconds[step] for seconds in ranks if seconds.get(step, 0.0) > 0])
+        }
+        if len(own) >= LEAST_PEERS:
+            middle = median(own.values())
+            for replica, seconds in own.items():
+                effects[replica][step] = log(seconds / middle)
+    return effects
+
+
+def cpu_pressure(samples: Samples) -> float | None:
+    """For how much of the time tasks wait for a CPU, in percent, on the node where that is most; None if unknown."""
+    means = [fmean(cell.mean for cell in series.values()) for series in samples.of(CPU_PRESSURE).values() if series]
+    return max(means, default=None)

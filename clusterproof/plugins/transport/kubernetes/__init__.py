@@ -1,10 +1,10 @@
-"""By a pod on each node of Kubernetes, or by the agents of a gate, which are there.
+"""Reaches Kubernetes nodes by a pod on each, or through the agents of a gate.
 
-Here: what a run puts into a cluster, which is the program, one pod for each node, and a Job that owns all of it.
-Nothing of a pod's image is used, so that it may be any that the node already has, even one of somebody who wants to be
-root there: the host's own loader starts the host's own chroot, and the program runs as root on the host. The Job runs
-no pods itself, so it is complete at once; when its time to live is over, Kubernetes deletes it with all that it owns,
-whatever has become of the run.
+This module defines what a run creates in a cluster: the program, one pod for each node, and a Job that owns them.
+Nothing of a pod's image is used, so it may be any image that the node already has, even a hostile one: the host's own
+loader starts the host's own chroot, and the program runs as root on the host. The Job itself runs no pods, so it is
+complete at once; when its time to live is over, Kubernetes deletes it with everything it owns, whatever happened to
+the run.
 """
 
 from __future__ import annotations
@@ -21,100 +21,100 @@ from clusterproof.plugins.kubernetes.nodes import ApiNode, Image
 NAMESPACE = "clusterproof"
 RUN_LABEL = "clusterproof-run"
 CONTAINER = "probe"
-KEY = "CLUSTERPROOF"  # of the program in its ConfigMap, and the variable that the pod is given it by; then KEY_2, …
+KEY = "CLUSTERPROOF"  # the program's key in its ConfigMap, and the variable that passes it to the pod; then KEY_2, …
 LONGEST = 1_000_000  # characters: a ConfigMap is at most 1 MiB
 TTL_S = 900
 MEMORY_LIMIT = "512Mi"
-FAMILY = re.compile(r"debian|ubuntu", re.IGNORECASE)  # whose libraries lie in a folder of the architecture's name
-# By architecture: the loader, Debian's folder, and the loader's elsewhere, where libraries are in usr/lib64.
+FAMILY = re.compile(r"debian|ubuntu", re.IGNORECASE)  # with libraries in a folder named after the architecture
+# By architecture: the loader, Debian's folder, and the loader elsewhere, where libraries are in usr/lib64.
 LOADERS = {
     "amd64": ("ld-linux-x86-64.so.2", "x86_64-linux-gnu", "usr/lib64"),
     "arm64": ("ld-linux-aarch64.so.1", "aarch64-linux-gnu", "usr/lib"),
 }
-# What the host's loader obeys in the environment of an image, which may be anybody's; empty, it has no effect.
+# Variables that the host's loader obeys, and that an untrusted image may set; empty, they have no effect.
 UNSET = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "LD_DEBUG", "LD_PROFILE", "GLIBC_TUNABLES")
 LOCALE = {"name": "LC_ALL", "value": "C"}
-ETC = "/etc"  # with ld.so.preload: an empty folder
+ETC = "/etc"  # contains ld.so.preload: covered with an empty folder
 ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")  # of the program
-PREFERRED = ("kube-proxy", "pause", "aws-node", "amazon-k8s-cni", "cilium", "calico")  # on every node, and kept there
+PREFERRED = ("kube-proxy", "pause", "aws-node", "amazon-k8s-cni", "cilium", "calico")  # on every node, never removed
 
 
 @record
 class RunObjects:
-    """The names of one run's objects. `uid` is the Job's, empty before there is one.
+    """The names of one run's objects. `uid` is the Job's, empty until it exists.
 
-    The program is in so many `pieces`: Linux takes no variable that is longer than an argument.
+    The program is split into `pieces`: Linux limits a variable to the length of an argument.
     """
 
     name: str
     namespace: str
-    image: str = ""  # the user's own, with a Python in it; empty: one that lies on the node
+    image: str = ""  # the user's own, with Python in it; empty: any image on the node
     uid: str = ""
     pieces: int = 1
 
     def of(self, made: Mapping[str, Any], program: str) -> RunObjects:
-        """It, once there is its Job, with this program."""
+        """A copy for the created Job and this program."""
         uid = str((made.get("metadata") or {}).get("uid") or "")
         return replace(self, uid=uid, pieces=len(pieces_of(program)))
 
     @property
     def keys(self) -> Sequence[str]:
-        """The keys of the program's pieces."""
+        """The ConfigMap's keys of the program's pieces."""
         return [KEY, *(f"{KEY}_{number}" for number in range(2, self.pieces + 1))]
 
     @property
     def variables(self) -> list[Mapping[str, Any]]:
-        """The variables by which a pod is given the program."""
+        """The variables that pass the program to a pod."""
         return [{"name": key, "valueFrom": {"configMapKeyRef": {"name": self.name, "key": key}}} for key in self.keys]
 
     @property
     def script(self) -> str:
-        """What runs the program."""
+        """The shell script that runs the program."""
         return f'{self._taken};eval "$p"'
 
     def on_stdin(self, command: str) -> str:
-        """What runs a command whose text comes over its input: what is stored is that text, for all nodes one."""
+        """The command whose program is read from standard input: only the program is stored, once for all nodes."""
         return f'{self._taken};printf %s "$p"|{command}'
 
     @property
     def _taken(self) -> str:
-        """No collector sees the program in its environment."""
+        """Remove the program from the environment, so that no collector sees it."""
         return f"p={''.join(f'${key}' for key in self.keys)};unset {' '.join(self.keys)}"
 
     @property
     def root(self) -> str:
-        """Where a pod has the host's files, if its image is anybody's: no image has a volume over a path of chance."""
+        """The mount point of the host's files in a pod with any image: random, so that no image volume covers it."""
         return f"/{self.name}"
 
     @property
     def pods(self) -> str:
-        """The path of the pods."""
+        """The API path of the pods."""
         return f"/api/v1/namespaces/{self.namespace}/pods"
 
     @property
     def config_maps(self) -> str:
-        """The path of the program."""
+        """The API path of the program's ConfigMap."""
         return f"/api/v1/namespaces/{self.namespace}/configmaps"
 
     @property
     def jobs(self) -> str:
-        """The path of the Job."""
+        """The API path of the Job."""
         return f"/apis/batch/v1/namespaces/{self.namespace}/jobs"
 
     @property
     def selector(self) -> str:
-        """What selects the run's pods."""
+        """The label selector of the run's pods."""
         return f"{RUN_LABEL}={self.name}"
 
     def metadata(self, name: str) -> Mapping[str, Any]:
-        """That of an object which the Job owns."""
+        """Metadata of an object owned by the Job."""
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": self.name, "uid": self.uid}
         labels = {"app.kubernetes.io/name": "clusterproof", RUN_LABEL: self.name}
         return {"name": name, "labels": labels, **({"ownerReferences": [owner]} if self.uid else {})}
 
 
 def job(run: RunObjects, ttl_s: int) -> Mapping[str, Any]:
-    """The owner of it all; its own template is never used."""
+    """The Job that owns everything; its own pod template is never used."""
     container = {"name": "none", "image": "none"}
     return {
         "metadata": run.metadata(run.name),
@@ -128,18 +128,18 @@ def job(run: RunObjects, ttl_s: int) -> Mapping[str, Any]:
 
 
 def pieces_of(program: str) -> Sequence[str]:
-    """A program as its ConfigMap has it."""
+    """Split a program for its ConfigMap."""
     return [program[start : start + ARGUMENT] for start in range(0, len(program), ARGUMENT)] or [""]
 
 
 def config_map(run: RunObjects, program: str) -> Mapping[str, Any]:
-    """The program."""
+    """The ConfigMap with the program."""
     pieces = dict(zip(run.keys, pieces_of(program), strict=True))
     return {"metadata": run.metadata(run.name), "immutable": True, "data": pieces}
 
 
 def pod(run: RunObjects, name: str, node: ApiNode, image: str, deadline_s: int, script: str = "") -> Mapping[str, Any]:
-    """The pod for one node: pinned to it, whatever its taints; it requests nothing, as jobs may have requested all."""
+    """The pod for one node: pinned to it despite taints; it requests nothing, because jobs may have requested all."""
     script = script or run.script
     volumes: list[Mapping[str, Any]] = [{"name": "host", "hostPath": {"path": "/"}}]
     mounts = [{"name": "host", "mountPath": HOST if run.image else run.root}]
@@ -183,9 +183,9 @@ def pod(run: RunObjects, name: str, node: ApiNode, image: str, deadline_s: int, 
 
 
 def on_host(run: RunObjects, node: ApiNode, script: str) -> list[str]:
-    """The command that runs a shell script on the host, with nothing but the host's files.
+    """The command that runs a shell script on the host, using only the host's files.
 
-    No shell reads the image's environment: Kubernetes itself puts the value of a key for `$(KEY)`.
+    No shell reads the image's environment: Kubernetes itself substitutes `$(KEY)`.
     """
     name, family_folder, folder = LOADERS.get(node.info.get("architecture", ""), LOADERS["amd64"])
     if FAMILY.search(node.info.get("osImage", "")):
@@ -198,7 +198,7 @@ def on_host(run: RunObjects, node: ApiNode, script: str) -> list[str]:
 
 
 def image_on(node: ApiNode) -> str:
-    """An image that is on the node: one that every node runs, else the smallest; empty where none is reported."""
+    """An image that is on the node: one that every node runs, else the smallest; empty if none is reported."""
     named = [image for image in node.images if image.names]
     for word in PREFERRED:
         names = [name for image in named for name in image.names if word in name]
@@ -212,5 +212,5 @@ def _size(image: Image) -> int:
 
 
 def _shortest(names: Sequence[str]) -> str:
-    """By tag where it has one: a digest is longer."""
+    """The shortest name: a tag if there is one, because digests are longer."""
     return min(names, key=lambda name: (len(name), name))

@@ -1,8 +1,8 @@
-"""Nodes of a Kubernetes cluster, by what an agent on each has printed last: pods of a DaemonSet that there are already.
+"""Kubernetes nodes by the last report of each one's agent, a pod of a DaemonSet that runs already.
 
-One request for a node and two for a run; nothing is created, and nothing is listened to. Whose report it is
-says the API server, which has a pod's log from the kubelet of the pod's own node; what stands in it is decoded as any
-answer of a node is. Only pods that the agents' DaemonSet controls are agents, whatever others are called.
+One request for each node and two for a run; nothing is created, and no port is opened. The API server determines whose
+report it is, because it gets a pod's log from the kubelet of that pod's node; the content is decoded as strictly as any
+node's answer. Only pods that the agents' DaemonSet controls count as agents, whatever other pods are called.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from clusterproof.plugins.agent.frame import last_whole
 from clusterproof.plugins.aws import AwsError
@@ -18,7 +19,7 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes, table, text
-from clusterproof.plugins.kubernetes.workloads import Container, Pod, PodPages
+from clusterproof.plugins.kubernetes.workloads import Pod, PodPages
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
@@ -31,28 +32,28 @@ CONNECTION = "agents"
 SELECTOR = "app.kubernetes.io/name=clusterproof,app.kubernetes.io/component=agent"
 DAEMON_SET = "clusterproof-agent"
 CONTAINER = "agent"
-REPORT = "cpreport01"  # begins each line of a report, in the place of what only a node and its visitor know
+REPORT = "cpreport01"  # prefix of each line of a report, instead of a nonce known only to the node and its visitor
 EVERY = "k8s_every"  # the setting: seconds between reports
 EVERY_S = 60.0
-COLLECTED_S = 45.0  # for an agent to collect what it then reports
-LOG_S = 10.0  # for a kubelet that does not give a log at once
+COLLECTED_S = 45.0  # for an agent to collect a report
+LOG_S = 10.0  # for a kubelet that is slow to return a log
 WORDS = 300
 WAY = "expected a way from it to port 10250 of the node, and a kubelet that answers there"
-FEW = 20  # nodes; a page of a listing has 500
+FEW = 20  # nodes asked for individually; a page of a listing has 500
 RIGHTS = "integrations/kubernetes/gate.yaml grants what is needed (docs/kubernetes-gate.md)"
 
 
 class Agents(Connection):
-    """Reads the last report of each node's agent."""
+    """The connection that reads the last report of each node's agent."""
 
     takes_stdin = False
 
     def program(self) -> Program:
-        """Nothing is run: what agents collect was chosen when they were started."""
+        """Empty, because nothing is run: the agents' options determine what they collect."""
         return Program("", nonce=REPORT)
 
     def under_load(self) -> Connection:
-        """Pods: an agent loads no node."""
+        """Pods, because agents do not load nodes."""
         return PerfPods()
 
     def run(
@@ -62,7 +63,7 @@ class Agents(Connection):
         limits: Limits,
         answered: Callable[[Target, Answer], None],
     ) -> None:
-        """Answer for each target by its agent's report. Raises Unusable where the cluster does not let us."""
+        """Answer for each target with its agent's report. Raises Unusable if access to the cluster is refused."""
         settings = limits.settings
         namespace = settings.get("k8s_namespace") or NAMESPACE
         try:
@@ -75,10 +76,7 @@ class Agents(Connection):
             reason = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
             raise Unusable(reason) from None
         if not (agents or share):
-            raise Unusable(
-                f"no agent is in the namespace {namespace}; expected pods of its DaemonSet {DAEMON_SET}: "
-                f"kubectl describe daemonset -n {namespace} {DAEMON_SET} has why there are none"
-            )
+            _refuse_no_agent(namespace)
         since_s = int(float(settings.get(EVERY) or EVERY_S) + COLLECTED_S)
         reading = ReadContext(api, namespace, limits.answer_bytes, since_s, ReportCache(settings.get(KEEP) or ""))
         to_read = []
@@ -104,17 +102,17 @@ class Agents(Connection):
 
 @dataclass(slots=True)
 class ReadContext:
-    """What the visits of a run have in common."""
+    """What the visits of one run share."""
 
     api: Api
     namespace: str
     most_bytes: int
     since_s: int
     cache: ReportCache
-    refusal: str = ""  # why nobody's log may be read
+    refusal: str = ""  # why no log may be read
 
     def cached(self, pod: Pod) -> Answer | None:
-        """What a node is known to say without that its log is read."""
+        """The answer for a node that is known without reading its log."""
         now = time.time()
         report = self.cache.current(pod, now)
         return Answer(report.output, age_s=self.since_s + COLLECTED_S + now - report.at) if report else None
@@ -122,7 +120,7 @@ class ReadContext:
 
 @dataclass(slots=True)
 class AgentVisit:
-    """One agent's log."""
+    """Reads one agent's log."""
 
     context: ReadContext
     pod: Pod
@@ -133,7 +131,7 @@ class AgentVisit:
         self.deadline = self.started + 6 * LOG_S
 
     def make(self) -> Answer:
-        """Read what it has reported last."""
+        """Read its last report."""
         reading = self.context
         pods = f"/api/v1/namespaces/{reading.namespace}/pods"
         query = {"container": CONTAINER, "sinceSeconds": reading.since_s}
@@ -149,7 +147,7 @@ class AgentVisit:
         return Answer(report, seconds=self._seconds(), age_s=reading.since_s + COLLECTED_S)
 
     def abandon(self) -> None:
-        """Nothing to end."""
+        """There is nothing to abort."""
 
     def _unread(self, problem: KubernetesError) -> Answer:
         why, detail = Unreached.API, str(problem)
@@ -168,10 +166,17 @@ class AgentVisit:
         return time.monotonic() - self.started
 
 
-def agents_of(api: Api, namespace: str, pages: PodPages | None = None) -> AgentPods:
-    """The agents of nodes: of the pods with their labels those that their DaemonSet has made. Raises KubernetesError.
+def _refuse_no_agent(namespace: str) -> NoReturn:
+    raise Unusable(
+        f"no agent is in the namespace {namespace}; expected pods of its DaemonSet {DAEMON_SET}: "
+        f"kubectl describe daemonset -n {namespace} {DAEMON_SET} has why there are none"
+    )
 
-    `pages` are those of an earlier look, which costs less then.
+
+def agents_of(api: Api, namespace: str, pages: PodPages | None = None) -> AgentPods:
+    """The agents of nodes: the labelled pods that the DaemonSet controls. Raises KubernetesError.
+
+    `pages` are those of an earlier listing, which makes this one cheaper.
     """
     labelled = (pages or PodPages()).listed(api, namespace, SELECTOR)
     try:
@@ -187,29 +192,25 @@ def agents_of(api: Api, namespace: str, pages: PodPages | None = None) -> AgentP
 
 def state_of(agent: Pod) -> str:
     """What is the same while there is nothing new to know of an agent's node."""
-    container = _container(agent)
+    container = agent.container(CONTAINER)
     state = (container.is_running, container.waiting, container.ended) if container else ()
     return f"{mark_of(agent)} {agent.is_ready} {agent.phase} {bool(agent.deleted)} {state}"
 
 
 def is_changing(agent: Pod) -> bool:
     """Whether an agent says that it reports something else; of a node that is not ready, the pod alone is unready."""
-    container = _container(agent)
+    container = agent.container(CONTAINER)
     return container is not None and container.is_running and not container.is_ready
 
 
 def is_at_work(agent: Pod | None) -> bool:
     """Whether an agent runs and is ready, which no pod is on a node that is not."""
-    container = _container(agent) if agent else None
+    container = agent.container(CONTAINER) if agent else None
     return agent is not None and agent.is_ready and container is not None and container.is_running
 
 
-def _container(agent: Pod) -> Container | None:
-    return next((container for container in agent.containers if container.name == CONTAINER), None)
-
-
 def unreported(node: ApiNode | None, agent: Pod | None, other: Pod | None = None) -> Answer | None:
-    """Why there is nothing to read of a node; None where there may be. `other` only looks like its agent."""
+    """Why a node has no report to read; None if it may have one. `other` only resembles its agent."""
     if node is None:
         return Answer(unreached=Unreached.NOT_READY, detail=NO_NODE)
     missed = not_ready(node)
@@ -219,7 +220,7 @@ def unreported(node: ApiNode | None, agent: Pod | None, other: Pod | None = None
         not_made = f", which has not made {other.name[:WORDS]}" if other else ""
         detail = f"no agent is on it; expected one of its DaemonSet{not_made}"
         return Answer(unreached=Unreached.NOT_STARTED, detail=detail)
-    container = _container(agent)
+    container = agent.container(CONTAINER)
     if container and container.is_running:
         return None
     text = agent.scheduled or ((container.waiting_message or container.ended_message) if container else agent.message)
@@ -230,16 +231,16 @@ def unreported(node: ApiNode | None, agent: Pod | None, other: Pod | None = None
 
 
 def _doubtful(api: Api, agents: Mapping[str, Pod], targets: Sequence[Target]) -> Mapping[str, ApiNode]:
-    """The nodes whose agents do not work, as they stand: one by one while they are few. Raises KubernetesError."""
+    """The nodes whose agents do not work, with their state: fetched one by one if few. Raises KubernetesError."""
     names = [target.name for target in targets if not is_at_work(agents.get(target.name))]
     listings = [""] if len(names) > FEW else names
     return {node.name: node for name in listings for node in nodes(api, name=name, with_images=False)}
 
 
 def by_node(agents: Sequence[Pod]) -> Mapping[str, Pod]:
-    """The agent of each node: the oldest of those that are not being deleted, where there is one.
+    """The agent of each node: the oldest one, preferring those that are not being deleted.
 
-    A DaemonSet adopts a pod that looks like its own, and keeps the older. One that has no place yet is of its node too.
+    A DaemonSet adopts a pod that matches its selector, and keeps the older one. An unscheduled pod counts for its node.
     """
     ordered = sorted(agents, key=lambda pod: (not pod.node, bool(pod.deleted), pod.created), reverse=True)
     return {pod.node or pod.meant: pod for pod in ordered if pod.node or pod.meant}

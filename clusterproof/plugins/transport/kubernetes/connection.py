@@ -1,7 +1,7 @@
-"""Nodes of a Kubernetes cluster, by one pod each: created on the node itself, its answer read from its log.
+"""Reaches Kubernetes nodes by one pod each: created on the node itself, its answer read from its log.
 
-Two requests for a node, and eight to eleven for a run; a log that is not yet complete is read again. Nothing is left
-behind: the run deletes its pods at the end, and where it cannot, Kubernetes does.
+Two requests for each node, and eight to eleven for a run; an incomplete log is read again. Nothing is left behind: the
+run deletes its pods at the end, and if it cannot, Kubernetes does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from clusterproof.plugins.transport.kubernetes.perf import (
 from clusterproof.plugins.transport.kubernetes.visit import PodVisit, VisitContext
 
 NO_NODE = "Kubernetes has no node of this name; expected one of kubectl get nodes"
-FEW = 8  # nodes that are asked for one by one
+FEW = 8  # nodes that are requested one by one
 UNKNOWN_IMAGE = "the kubelet reports no image on the node; expected --k8s-image"
 
 
@@ -43,14 +43,14 @@ class Kubernetes(Connection):
     takes_stdin = False
     visit: type[PodVisit] = PodVisit
     image_setting = "k8s_image"
-    prefix = "clusterproof"  # of the names of a run's objects
+    prefix = "clusterproof"  # prefix of the names of a run's objects
 
     def longest_program(self, _limits: Limits) -> int:
-        """What a ConfigMap takes."""
+        """What a ConfigMap can hold."""
         return LONGEST
 
     def __init__(self) -> None:
-        self._runs: dict[str, tuple[Api, RunObjects]] = {}  # that go on, by name
+        self._runs: dict[str, tuple[Api, RunObjects]] = {}  # runs in progress, by name
 
     def run(
         self,
@@ -59,7 +59,7 @@ class Kubernetes(Connection):
         limits: Limits,
         answered: Callable[[Target, Answer], None],
     ) -> None:
-        """Run `program` once on each target. Raises Unusable where the cluster does not let us."""
+        """Run `program` once on each target. Raises Unusable if access to the cluster is refused."""
         settings = limits.settings
         try:
             api = self.opened(settings)
@@ -86,7 +86,7 @@ class Kubernetes(Connection):
             self.end(api, run)
 
     def under_load(self) -> Connection:
-        """Pods that request from the scheduler what they use: these request nothing."""
+        """Pods that request the devices they use from the scheduler: those of this connection request nothing."""
         return PerfPods()
 
     def opened(self, settings: Mapping[str, str]) -> Api:
@@ -94,15 +94,15 @@ class Kubernetes(Connection):
         return open_api(settings)
 
     def nodes(self, api: Api, _targets: Sequence[Target]) -> Mapping[str, ApiNode]:
-        """What Kubernetes has of these nodes, at least. Raises KubernetesError."""
+        """The Kubernetes nodes, including at least these. Raises KubernetesError."""
         return {node.name: node for node in nodes(api)}
 
     def unreachable(self, node: ApiNode | None, settings: Mapping[str, str]) -> PodFailure | None:
-        """Why no pod is sent to a node."""
+        """Why no pod is sent to a node; None if one is."""
         return unreachable(node, settings)
 
     def begun(self, api: Api, run: RunObjects, targets: Sequence[Target]) -> None:  # noqa: ARG002 - who loads them asks for them
-        """Take note of a run."""
+        """Remember a run in progress."""
         self._runs[run.name] = (api, run)
 
     def end(self, api: Api, run: RunObjects) -> None:
@@ -111,20 +111,20 @@ class Kubernetes(Connection):
         self._runs.pop(run.name, None)
 
     def abandon(self) -> None:
-        """Delete the objects of runs still under way, for which nobody waits any more."""
+        """Delete the objects of runs still in progress, which nobody waits for any more."""
         for api, run in list(self._runs.values()):
             end(api, run)
 
 
 class PerfPods(Kubernetes):
-    """Runs the program in one pod on each node whose devices are all free; it holds them meanwhile.
+    """Runs the program in one pod on each node whose devices are all free, and holds them meanwhile.
 
     The API is opened once.
     """
 
     visit = PerfVisit
     image_setting = IMAGE_SETTING
-    prefix = "clusterproof-perf"  # who may do no more than measure is let at objects of this name alone: load.yaml
+    prefix = "clusterproof-perf"  # load.yaml grants people who only measure access to objects of this name
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class PerfPods(Kubernetes):
         self._running: dict[str, tuple[Api, RunObjects, frozenset[str]]] = {}  # by name; with the names of the nodes
 
     def under_load(self) -> PerfPods:
-        """Themselves."""
+        """This connection itself."""
         return self
 
     def opened(self, settings: Mapping[str, str]) -> Api:
@@ -145,20 +145,20 @@ class PerfPods(Kubernetes):
             return self._api
 
     def nodes(self, api: Api, targets: Sequence[Target]) -> Mapping[str, ApiNode]:
-        """What Kubernetes has of these nodes, at least. Raises KubernetesError."""
+        """The Kubernetes nodes, including at least these. Raises KubernetesError."""
         if len(targets) > FEW:
             return super().nodes(api, targets)
         return {node.name: node for target in targets for node in nodes(api, name=target.name)}
 
     def unreachable(self, node: ApiNode | None, _settings: Mapping[str, str]) -> PodFailure | None:
-        """Why no pod is sent to a node."""
+        """Why no pod is sent to a node; None if one is."""
         if node is None:
             return PodFailure(Unreached.NOT_READY, NO_NODE)
         detail = why_not_whole(node)
         return not_ready(node) or (PodFailure(Unreached.BUSY, detail) if detail else None)
 
     def begun(self, api: Api, run: RunObjects, targets: Sequence[Target]) -> None:
-        """Take note of a run."""
+        """Remember a run in progress."""
         with self._lock:
             self._running[run.name] = (api, run, frozenset(target.name for target in targets))
 
@@ -169,7 +169,7 @@ class PerfPods(Kubernetes):
             self._running.pop(run.name, None)
 
     def leave(self, targets: Sequence[Target]) -> bool:
-        """Delete the pods that still run on these nodes alone, where nobody waits for them any more."""
+        """Delete the pods that run only on these nodes, if nobody waits for them any more."""
         left = frozenset(target.name for target in targets)
         with self._lock:
             running = [(api, run) for api, run, names in self._running.values() if names <= left]
@@ -201,7 +201,7 @@ class PerfPods(Kubernetes):
 
 
 def unreachable(node: ApiNode | None, settings: Mapping[str, str]) -> PodFailure | None:
-    """Why no pod is sent to a node; None where one is."""
+    """Why no pod is sent to a node; None if one is."""
     if node is None:
         return PodFailure(Unreached.NOT_READY, NO_NODE)
     if not (image_on(node) or settings.get("k8s_image")):
@@ -210,7 +210,7 @@ def unreachable(node: ApiNode | None, settings: Mapping[str, str]) -> PodFailure
 
 
 def end(api: Api, run: RunObjects) -> None:
-    """Delete a run's objects; what may not be deleted here goes with the Job, at last by its time to live."""
+    """Delete a run's objects; those that may not be deleted go with the Job, at the latest by its time to live."""
     with suppress(KubernetesError):
         api.delete(run.pods, labelSelector=run.selector, gracePeriodSeconds=0)
     with suppress(KubernetesError):
@@ -220,7 +220,7 @@ def end(api: Api, run: RunObjects) -> None:
 
 
 def _begun(api: Api, run: RunObjects, program: Program, limits: Limits, whole_s: float) -> RunObjects:
-    """Put the Job and the program there. Raises Unusable."""
+    """Create the Job and the program. Raises Unusable."""
     ttl_s = int(limits.settings.get("k8s_ttl_s") or max(TTL_S, whole_s))
     try:
         script = script_of(program.command)
@@ -234,7 +234,7 @@ def _begun(api: Api, run: RunObjects, program: Program, limits: Limits, whole_s:
 def _visited(
     visit: type[PodVisit], shared: VisitContext, targets: Sequence[Target], answered: Callable[[Target, Answer], None]
 ) -> None:
-    """Visit all; the first one's pod before the others'. Raises Unusable where that is refused, or every log."""
+    """Visit all nodes, creating the first one's pod first. Raises Unusable if that, or every log, is refused."""
     shared.watch.start()
     names = {target.name: f"{shared.run.name}-{number}" for number, target in enumerate(targets)}
     is_answered = False

@@ -1,4 +1,4 @@
-"""The log of a pod; and where it cannot be read, whether that is the node's fault or the API server's."""
+"""Reads a pod's log; if it cannot be read, finds out whether the node or the API server is at fault."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 from clusterproof.plugins.kubernetes.api import TIMEOUT, Api, KubernetesError
 
-ANSWER_S = 10.0  # for an API server that is there, and for a kubelet that is asked again
+ANSWER_S = 10.0  # for the API server to answer, and for a kubelet that is asked again
 
 
 class NoLog(KubernetesError):  # noqa: N818 - what there is not
-    """The control plane cannot read a log of this node, and has what it needs for that itself."""
+    """The control plane cannot read any log of this node, for a reason of its own."""
 
 
 def log_of(api: Api, pods: str, name: str, most_bytes: int, retry_s: float, **query: object) -> bytes:
-    """What a pod of the collection at `pods` has printed, at most so much of it, asked for over `retry_s` seconds.
+    """What a pod of the collection at `pods` printed, at most `most_bytes`, retried for `retry_s` seconds.
 
-    Raises KubernetesError: NoLog where the API server gives the pod itself, as it does not without its etcd, and still
-    not the log.
+    Raises KubernetesError: NoLog if the API server returns the pod itself, for which it needs its etcd, but still not
+    the log.
     """
     path = f"{pods}/{name}/log"
     parameters: dict[str, Any] = {**query, "limitBytes": most_bytes}
@@ -28,7 +28,7 @@ def log_of(api: Api, pods: str, name: str, most_bytes: int, retry_s: float, **qu
         if not (_may_be_of_kubelet(problem) and _gives(api, pods, name)):
             raise
     try:
-        return api.text(path, most_bytes, 0.0, ANSWER_S, **parameters)  # it may have been away, and is back
+        return api.text(path, most_bytes, 0.0, ANSWER_S, **parameters)  # it may have been down briefly
     except KubernetesError as problem:
         if not _may_be_of_kubelet(problem):
             raise
@@ -40,7 +40,7 @@ def _may_be_of_kubelet(problem: KubernetesError) -> bool:
 
 
 def _gives(api: Api, pods: str, name: str) -> bool:
-    """Whether the API server gives the pod: a list of one, as a run may list pods and not get them."""
+    """Whether the API server returns the pod: asked as a list of one, because a run may list pods but not get them."""
     with suppress(KubernetesError):
         api.get_once(pods, ANSWER_S, fieldSelector=f"metadata.name={name}")
         return True

@@ -1,4 +1,4 @@
-"""What has become of a run's pods: one watch for all of them; what a pod's state, or a refusal, means."""
+"""The state of a run's pods, by one watch for all, and what a pod's state or a refusal means."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of
 from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects
 
-WATCH_S = 60.0  # of one watch: one that has gone silent, as behind a load balancer that forgot it, costs no more
-AGAIN_S = 1.0  # after one that broke
+WATCH_S = 60.0  # of one watch: limits the cost of one that went silent, as behind a load balancer that forgot it
+AGAIN_S = 1.0  # after a watch broke
 
 
 class PodWatch:
-    """The run's pods by name, as they are now. Safe to use from several threads."""
+    """The current state of a run's pods by name. Thread-safe."""
 
     def __init__(self, api: Api, run: RunObjects) -> None:
         self._api = api
@@ -28,26 +28,26 @@ class PodWatch:
         self._gone: set[str] = set()
         self._forgotten: set[str] = set()
         self._lock = threading.Lock()
-        self._changed: dict[str, threading.Condition] = {}  # one for each pod: an event wakes whom it concerns
-        self._awaited: dict[str, Callable[[Pod], bool]] = {}  # and only where the pod is as they want it
+        self._changed: dict[str, threading.Condition] = {}  # one per pod: an event wakes only its waiter
+        self._awaited: dict[str, Callable[[Pod], bool]] = {}  # its waiter's condition
         self._problem: KubernetesError | None = None
         self._is_over = False
         self._thread = threading.Thread(target=self._follow, name="pods", daemon=True)
 
     def start(self) -> None:
-        """Watch from now on."""
+        """Start watching."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop at the next event; the run's pods are about to be deleted, which is one."""
+        """Stop at the next event; deleting the run's pods will cause one."""
         with self._lock:
             self._is_over = True
             self._tell(list(self._changed))
 
     def wait(self, name: str, until: float, settled: Callable[[Pod], bool]) -> tuple[Pod | None, bool]:
-        """The pod once it is settled, or as it is `until` then (time.monotonic()); and whether it is gone.
+        """The pod once it is settled, or its state at `until` (time.monotonic()); and whether it is gone.
 
-        Where the watch has not said so, the pod is asked for once more. Raises KubernetesDenied where pods may not be
+        If the watch did not report it, the pod is requested once more. Raises KubernetesDenied if pods may not be
         watched.
         """
         pod, is_gone = self._waited(name, until, settled)
@@ -61,7 +61,7 @@ class PodWatch:
         return pod, False
 
     def _waited(self, name: str, until: float, settled: Callable[[Pod], bool]) -> tuple[Pod | None, bool]:
-        """The same, as far as the watch has said."""
+        """The same, as far as the watch has reported."""
         with self._lock:
             changed = self._changed.setdefault(name, threading.Condition(self._lock))
             self._awaited[name] = settled
@@ -75,7 +75,7 @@ class PodWatch:
                 changed.wait(left_s)
 
     def forget(self, name: str) -> None:
-        """Know no more of a pod that is deleted, or soon will be, once the pods are listed anew."""
+        """Forget a pod that is deleted, or will be before the pods are listed again."""
         with self._lock:
             self._forgotten.add(name)
             self._changed.pop(name, None)
@@ -90,7 +90,7 @@ class PodWatch:
                     self._problem = problem
                     self._tell(list(self._changed))
                 return
-            except KubernetesError:  # 410, a cut, a server that is away for a moment: the next listing has everything
+            except KubernetesError:  # 410, a cut, a brief outage: the next listing has everything
                 time.sleep(AGAIN_S)
 
     def _once(self) -> None:
@@ -119,17 +119,17 @@ class PodWatch:
                 return
 
     def _tell(self, names: Iterable[str]) -> None:
-        """Wake who waits for these pods; the lock is held."""
+        """Wake the waiters for these pods; the caller holds the lock."""
         for name in names:
             if name in self._changed:
                 self._changed[name].notify_all()
 
 
 NO_IMAGE = ("ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImageInspectError")
-CANNOT_RUN = ("StartError", "ContainerCannotRun")  # the runtime's reasons for a command that is not there
+CANNOT_RUN = ("StartError", "ContainerCannotRun")  # the runtime's reasons for a missing command
 LONGEST = 300
 ELSEWHERE = "or another namespace (--k8s-namespace)"
-# What admission refuses, by its own words (or those of its part), and what is expected of the namespace instead.
+# Messages of admission refusals (or parts of them), and what is expected of the namespace instead.
 EXPECTED = {
     "violates PodSecurity": "a namespace that admits privileged pods: kubectl label namespace {} "
     "pod-security.kubernetes.io/enforce=privileged",
@@ -157,13 +157,13 @@ class PodFailure:
 
 def has_begun(pod: Pod) -> bool:
     """Whether it runs, has run, or never will."""
-    container = _probe(pod)
+    container = pod.container(CONTAINER)
     return is_settled(pod) or bool(container and container.is_running)
 
 
 def is_settled(pod: Pod) -> bool:
     """Whether nothing more is to come of it."""
-    container = _probe(pod)
+    container = pod.container(CONTAINER)
     return (
         pod.phase in ("Succeeded", "Failed")
         or bool(container and (container.exit_code is not None or container.waiting in NO_IMAGE))
@@ -180,7 +180,7 @@ def pod_failure(
     image_option: str = "--k8s-image",
 ) -> PodFailure | None:
     """Why there is no log to read of a pod that is settled, gone, or did not become so in time; None where there is."""
-    container = _probe(pod) if pod else None
+    container = pod.container(CONTAINER) if pod else None
     if container and container.exit_code is not None and not (pod and pod.reason == "DeadlineExceeded"):
         return (
             _not_started_there(container, node, is_own_image, image_option) if container.ended in CANNOT_RUN else None
@@ -211,7 +211,7 @@ def pod_failure(
 
 
 def not_ready(node: ApiNode) -> PodFailure | None:
-    """Why no pod is sent to a node whose kubelet is not ready; None where it is."""
+    """Why no pod is sent to a node whose kubelet is not ready; None if it is."""
     if node.is_ready:
         return None
     ready = node.condition("Ready")
@@ -225,7 +225,7 @@ def not_ready(node: ApiNode) -> PodFailure | None:
 
 def after_the_end(pod: Pod) -> str:
     """What of the container's end may have cost it its answer; mostly nothing."""
-    container = _probe(pod)
+    container = pod.container(CONTAINER)
     if container and container.ended == "OOMKilled":
         limit = container.limits.get("memory")
         return (
@@ -235,7 +235,7 @@ def after_the_end(pod: Pod) -> str:
 
 
 def refused(problem: KubernetesError, run: RunObjects) -> str:
-    """One line for a request that was refused: the server's message, and what to do."""
+    """One line for a refused request: the server's message, and what to do."""
     if isinstance(problem, KubernetesDenied):
         return f"{problem}; {RBAC}"
     if isinstance(problem, KubernetesRefused):
@@ -247,7 +247,7 @@ def refused(problem: KubernetesError, run: RunObjects) -> str:
 
 
 def is_of_quota(problem: KubernetesError) -> bool:
-    """Whether a quota has no room now, or was being counted by others too; one that asks for limits never has any."""
+    """Whether a quota is full now, or was being counted concurrently; a quota that requires limits never has room."""
     return any(sign in str(problem) for sign in OF_QUOTA)
 
 
@@ -264,8 +264,3 @@ def _not_started_there(container: Container, node: ApiNode, is_own_image: bool, 
         f"nothing of the host's starts there ({system}): {container.ended_message:.{LONGEST}}; expected glibc and "
         "chroot where its distribution has them, else --k8s-image with an image that has Python",
     )
-
-
-def _probe(pod: Pod) -> Container | None:
-    # beside those that a webhook adds
-    return next((container for container in pod.containers if container.name == CONTAINER), None)

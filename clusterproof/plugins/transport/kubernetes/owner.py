@@ -1,7 +1,7 @@
-"""The Job that owns the pods of a watch, and ends with it.
+"""The Job that owns the pods of a watch, and with which they are deleted.
 
-Its time to live is extended again and again, by one request for all of its pods. When the watch no longer does that,
-Kubernetes deletes the Job, and with it all that it owns.
+Its time to live is extended periodically, with one request for all pods. When the watch stops doing that, Kubernetes
+deletes the Job, and everything it owns.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from clusterproof.plugins.transport.kubernetes import NAMESPACE, TTL_S, RunObjec
 from clusterproof.plugins.transport.kubernetes.connection import end
 from clusterproof.plugins.transport.kubernetes.outcome import PodWatch, refused
 
-PUT_OFF = 4  # times in each time to live
+PUT_OFF = 4  # extensions per time to live
 AGAIN_S = 10.0  # after a request that failed
-KNOWN_S = 60.0  # what Kubernetes has of nodes is known for so long
+KNOWN_S = 60.0  # how long data about nodes is cached
 MERGE = "application/merge-patch+json"
 GONE = 404
 
 
 @record
 class CurrentJob:
-    """A Job that there is, and its pods."""
+    """An existing Job, and its pods."""
 
     run: RunObjects
     pods: PodWatch
 
 
 class JobOwner:
-    """The Job of a watch, kept; another is made where it was deleted. Safe to use from several threads."""
+    """Keeps a watch's Job alive; creates another if it was deleted. Thread-safe."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.ttl_s = int(settings.get("k8s_ttl_s") or TTL_S)
@@ -55,12 +55,12 @@ class JobOwner:
         self._owned: CurrentJob
 
     def open(self, program: str) -> None:
-        """Create the Job, with what its pods are to run. Raises Unusable."""
+        """Create the Job, and what its pods are to run. Raises Unusable."""
         self._program = program
         try:
             self.api = open_api(self.settings)
             self._begin()
-            self._put_off()  # without permission it fails here, before any pod is there
+            self._put_off()  # a missing permission shows here, before any pod exists
         except (AwsError, KubernetesError) as problem:
             reason = refused(problem, self._run()) if isinstance(problem, KubernetesError) else str(problem)
             self.close()
@@ -68,7 +68,7 @@ class JobOwner:
         self._thread.start()
 
     def close(self) -> None:
-        """Delete it, and all that it owns."""
+        """Delete it, and everything it owns."""
         self._is_over.set()
         if hasattr(self, "_owned"):
             self._owned.pods.close()
@@ -76,7 +76,7 @@ class JobOwner:
 
     @property
     def current_job(self) -> CurrentJob:
-        """The Job that there is now."""
+        """The current Job."""
         return self._owned
 
     def name(self) -> str:
@@ -84,7 +84,7 @@ class JobOwner:
         return f"{self._owned.run.name}-{next(self._numbers)}"
 
     def node(self, name: str) -> ApiNode | None:
-        """What Kubernetes has of a node. Raises KubernetesError."""
+        """A node's object in Kubernetes. Raises KubernetesError."""
         with self._lock:
             at, known = self._known
             if time.monotonic() - at > KNOWN_S:
@@ -107,7 +107,7 @@ class JobOwner:
         return RunObjects(f"clusterproof-{secrets.token_hex(5)}", namespace, settings.get("k8s_image", ""))
 
     def _begin(self) -> None:
-        """Create a Job, and the program. Raises KubernetesError."""
+        """Create a Job and its program. Raises KubernetesError."""
         run = self._run()
         run = run.of(self.api.create(run.jobs, job(run, self.ttl_s)), self._program)
         began = time.monotonic()
@@ -120,7 +120,7 @@ class JobOwner:
         self._owned.pods.start()
 
     def _put_off(self) -> None:
-        """Let it live for its time from now on. Raises KubernetesError."""
+        """Restart its time to live. Raises KubernetesError."""
         run = self._owned.run
         ttl_s = int(time.monotonic() - self._began) + self.ttl_s
         self.api.patch(f"{run.jobs}/{run.name}", {"spec": {"ttlSecondsAfterFinished": ttl_s}}, MERGE)

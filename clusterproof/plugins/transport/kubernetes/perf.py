@@ -1,7 +1,7 @@
-"""Kubernetes nodes under load: pods in an image of the user's, which the scheduler places like those of a job.
+"""Puts load on Kubernetes nodes: pods with an image of the user's, scheduled like those of a job.
 
-Such a pod has all the devices of its node, and sees nothing of the host but its network. The scheduler counts what it
-asks for: where a job holds a single GPU of the node, it is not placed, and while it runs, no job is.
+Such a pod has all devices of its node, and sees nothing of the host but its network. The scheduler enforces its
+requests: if a job holds a single GPU of the node, the pod is not scheduled, and while it runs, no job is.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from clusterproof.plugins.transport.kubernetes.visit import PodVisit
 EFA = "vpc.amazonaws.com/efa"
 DEVICES = ("nvidia.com/gpu", "aws.amazon.com/neuron", EFA)
 HUGE_PAGES = "hugepages-2Mi"
-SHARING = "nvidia.com/gpu.sharing-strategy"  # a label: whether a GPU of the device plugin's is a whole one
+SHARING = "nvidia.com/gpu.sharing-strategy"  # a label: whether the device plugin shares GPUs
 WHOLE = ("", "none")
-OVER = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
+OVER = ("Succeeded", "Failed")  # phases of pods that no longer hold anything
 MEMORY = "/dev/shm"
 
 IMAGE_SETTING, IMAGE_OPTION = "k8s_perf_image", "--k8s-perf-image"
@@ -34,7 +34,7 @@ NO_IMAGE_NAMED = (
     "Kubernetes' nodes are loaded by pods that ask for their GPUs, in an image with the programs that measure; "
     f"expected {IMAGE_OPTION} IMAGE"
 )
-PULL_S = 600.0  # for a node to pull an image with CUDA in it, which has some GB
+PULL_S = 600.0  # for a node to pull an image with CUDA in it, which has several GB
 
 
 def devices_of(node: ApiNode) -> Mapping[str, int]:
@@ -56,7 +56,7 @@ def why_not_whole(node: ApiNode) -> str:
 
 
 def taken(node: ApiNode, pods: Iterable[Pod]) -> str:
-    """Which devices of a node are taken, and by whose pods; empty where all are free."""
+    """The devices of a node that are taken, and by whose pods; empty if all are free."""
     devices = devices_of(node)
     holders: dict[str, dict[str, int]] = {name: {} for name in devices}
     for pod in pods:
@@ -73,7 +73,7 @@ def taken(node: ApiNode, pods: Iterable[Pod]) -> str:
 
 
 def perf_pod(run: RunObjects, name: str, node: ApiNode, deadline_s: int) -> Mapping[str, Any]:
-    """The pod for one node: the scheduler may place it there alone, whatever the node's taints."""
+    """The pod for one node: the scheduler may place it only there, whatever the node's taints."""
     devices = {resource: str(count) for resource, count in devices_of(node).items()}
     pages = _huge_pages(node)
     node_selector_term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]}
@@ -114,7 +114,7 @@ def perf_pod(run: RunObjects, name: str, node: ApiNode, deadline_s: int) -> Mapp
 
 
 def _huge_pages(node: ApiNode) -> Mapping[str, str]:
-    """What EFA's library takes, or what there is of it; nothing on a node without EFA."""
+    """The huge pages that EFA's library needs, or as many as there are; none on a node without EFA."""
     there, wanted = node.allocatable.get(HUGE_PAGES, ""), perf_huge_pages()
     if EFA not in devices_of(node) or not _count({HUGE_PAGES: there}, HUGE_PAGES):
         return {}
@@ -127,26 +127,26 @@ def _count(resources: Mapping[str, str], name: str) -> int:
 
 
 def is_scheduled(pod: Pod) -> bool:
-    """Whether the scheduler has placed it, or it never will run."""
+    """Whether the pod is scheduled, or never will run."""
     return bool(pod.node) or is_settled(pod)
 
 
 class PerfVisit(PodVisit):
-    """One node's turn: a pod with all its devices, where they are free."""
+    """The visit of one node: a pod with all its devices, if they are free."""
 
     image_option: ClassVar[str] = IMAGE_OPTION
 
     @classmethod
     def start_s(cls, limits: Limits) -> float:
-        """How long its pod may take to start, once it has its place."""
+        """How long its pod may take to start once it is scheduled."""
         return PULL_S + limits.connect_s
 
     def pod(self) -> Mapping[str, Any]:
-        """What is created for it."""
+        """The pod to create."""
         return perf_pod(self.context.run, self.name, self.context.nodes[self.target.name], self.pod_s)
 
     def create(self) -> Answer | None:
-        """Create the pod where nobody holds a device of the node; why not, where somebody does."""
+        """Create the pod if no device of the node is held; else return why not."""
         api, node = self.context.api, self.context.nodes[self.target.name]
         try:
             held = taken(node, pods(api, node=node.name))
@@ -159,7 +159,7 @@ class PerfVisit(PodVisit):
         return PodVisit.create(self)
 
     def followed(self) -> Answer:
-        """The answer of an existing pod; or the scheduler's message on why it is not placed."""
+        """The answer of an existing pod; or the scheduler's message on why it is not scheduled."""
         wait_s = self.context.limits.connect_s
         pod, is_gone = self.context.watch.wait(self.name, time.monotonic() + wait_s, is_scheduled)
         if pod and not is_gone and not is_scheduled(pod):

@@ -1,12 +1,12 @@
-"""What a gate keeps of agents from round to round, so that a log is read where something changed, and else seldom.
+"""A gate's cache of agents' reports between rounds: logs are read after a change, and otherwise rarely.
 
-What it has listed of a share it hands over to the process that evaluates that, which lists no large cluster again.
+The listing of a share is handed to the process that evaluates it, which need not list a large cluster again.
 
-An agent's pod says by its condition Ready that what checks say of its node has changed: it is unready for a moment. All
-pods are listed in one request, so that a node costs one of its own only then, and once in `REST_S`.
+An agent signals a changed result by its pod's condition Ready: the pod is unready for a moment. All pods are listed in
+one request, so that only a changed node costs a request of its own, and otherwise once in `REST_S`.
 
-Reports that were kept are of other times than those that were read now. A node that fails only beside others, and did
-not in the round before, may differ from them by nothing but that: all logs are read anew before it counts.
+Cached reports are older than those just read. If a node fails only in comparison with others, and did not in the round
+before, that age may be the only difference: all logs are read again before the failure counts.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ KEEP = "k8s_keep"  # the setting: a folder
 REPORTS = "reports"
 PEER_FAILURES = "beside_others.json"
 SHARE = "share.json"
-NOT_KEPT = (OSError, ValueError, TypeError, KeyError)  # a host that lost its power may leave a file without its words
+NOT_KEPT = (OSError, ValueError, TypeError, KeyError)  # a power loss may leave an empty or partial file
 MAX_HEAD = 4096  # bytes of the line before a report
-REST_S = 900.0  # a log is read again after so long at most; of some nodes sooner, so that not all are in one round
+REST_S = 900.0  # maximum age of a report; shorter for some nodes, so that not all are due in one round
 
 
 @record
 class CachedReport:
-    """A report, and when it was read, in seconds since 1970."""
+    """A report, and when it was read (seconds since 1970)."""
 
     output: bytes
     at: float
@@ -43,7 +43,7 @@ class CachedReport:
 
 @record
 class PeerFailures:
-    """The nodes that failed only beside others in the last round; what was read before `since` is to be read anew."""
+    """The nodes that failed only in comparison in the last round; reports read before `since` must be read again."""
 
     since: float = 0.0
     nodes: frozenset[str] = frozenset()
@@ -51,19 +51,19 @@ class PeerFailures:
 
 @record
 class ReportCache:
-    """The reports in a folder; none is kept where that is empty."""
+    """The reports in a folder; nothing is cached if that is empty."""
 
     folder: str
 
     def current(self, pod: Pod, now: float) -> CachedReport | None:
-        """The report of a pod's node, where its log need not be read again."""
+        """The report of a pod's node, if its log need not be read again."""
         mark, report = self._of(pod.node)
         if not report or not pod.is_ready or mark != mark_of(pod) or report.at < self._peer_failures().since:
             return None
         return report if 0 <= now - report.at < _rest_s(pod.node) else None
 
     def keep(self, pod: Pod, output: bytes, now: float) -> None:
-        """Keep what was read. A disk that is full costs another request later, and nothing else."""
+        """Store a report. A full disk only costs another request later."""
         if not self.folder:
             return
         path = self._path(pod.node)
@@ -72,11 +72,10 @@ class ReportCache:
             _write(path, f"{now:.3f} {mark_of(pod)}\n".encode() + output)
 
     def unconfirmed(self, failing: Collection[str], now: float, evaluated: Collection[str]) -> frozenset[str]:
-        """Of the nodes that fail only beside others in this round, those that did not in the one before.
+        """Of the nodes that fail only in comparison in this round, those that did not in the one before.
 
-        What is kept of nodes that were not evaluated now stays. Where there are any, the next round reads all logs
-        anew, and by then each agent has reported again. None where nothing can be kept: a disk that is full hides no
-        fault.
+        Entries of nodes that were not evaluated now are kept. If there are any, the next round reads all logs again; by
+        then each agent has reported again. None if nothing can be stored: a full disk must not hide a fault.
         """
         if not self.folder:
             return frozenset()
@@ -91,7 +90,7 @@ class ReportCache:
         return new
 
     def read_at(self, node: str) -> float | None:
-        """When the report of a node was read that is kept; none of the report itself is read for it."""
+        """When a node's cached report was read, without reading the report itself."""
         if not self.folder:
             return None
         try:
@@ -123,7 +122,7 @@ class ReportCache:
 
 @record
 class AgentPods:
-    """The pod of each node's agent, and by node those that only look like one."""
+    """The pod of each node's agent, and by node the pods that only resemble one."""
 
     own: Mapping[str, Pod]
     others: Mapping[str, Pod]
@@ -131,14 +130,14 @@ class AgentPods:
 
 @record
 class HandedShare:
-    """A part of a cluster that is to be evaluated: its nodes, and their agents as they were a moment ago."""
+    """A part of a cluster to evaluate: its nodes, and their agents as they were a moment ago."""
 
     targets: tuple[Target, ...]
     agents: AgentPods
 
 
 def hand_over(folder: Path, targets: Iterable[Target], agents: AgentPods) -> None:
-    """Leave a share to the process that evaluates it; nothing of no nodes or no agents. Raises OSError."""
+    """Write a share for the process that evaluates it; nothing if there are no nodes or agents. Raises OSError."""
     chosen = {target.name: target for target in targets if agents.own}
     pods = [
         {name: as_json(pod) for name, pod in each.items() if name in chosen} for each in (agents.own, agents.others)
@@ -150,7 +149,7 @@ def hand_over(folder: Path, targets: Iterable[Target], agents: AgentPods) -> Non
 
 
 def handed_share(folder: str) -> HandedShare | None:
-    """What was left there; None where nothing is, and the cluster is to be listed."""
+    """Read what was handed over; None if nothing was, and the cluster must be listed."""
     if not folder:
         return None
     try:
@@ -166,18 +165,18 @@ def _pod(record: Mapping[str, Any]) -> Pod:
 
 
 def mark_of(pod: Pod) -> str:
-    """What is another once there is something new: another pod, another start of it, or that it was unready."""
+    """A value that changes when there is something new: another pod, a restart, or a time when it was unready."""
     restarts = sum(container.restarts for container in pod.containers)
     return quote(f"{pod.name} {restarts} {pod.ready}")
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Whole, or not at all. Raises OSError."""
+    """Write atomically. Raises OSError."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_bytes(data)
     part.replace(path)
 
 
 def _rest_s(node: str) -> float:
-    """Between three quarters of `REST_S` and all of it, always the same of a node."""
+    """Between three quarters of `REST_S` and all of it, constant for a node."""
     return REST_S * (0.75 + 0.25 * (zlib.crc32(node.encode()) % 256) / 256)

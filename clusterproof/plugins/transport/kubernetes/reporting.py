@@ -1,7 +1,7 @@
-"""What an agent does on its node: it collects at an interval, and prints a report that the gate finds in its log.
+"""The agent on a node: collects at an interval, and prints a report that the gate reads from its log.
 
-It has no account, opens no port and asks nobody. Its pod sees the host at /host: the host's own shell and Python run
-the program there, and the image's own Python where the host has none.
+It has no account, opens no port and contacts nobody. Its pod sees the host at /host: the host's own shell and Python
+run the program there, or the image's Python if the host has none.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from clusterproof.plugins.transport.gather import evidence_of
 from clusterproof.plugins.transport.kubernetes.agents import COLLECTED_S, REPORT
 from clusterproof.plugins.transport.local import Local
 
-ROOM = 1_000_000  # characters of a report: a kubelet keeps 10 MiB of a log before it begins another
-AWAY_S = 30.0  # for the file, whatever the interval: a kubelet looks for it each 10 s
+ROOM = 1_000_000  # characters of a report: a kubelet keeps 10 MiB of a log before rotating it
+AWAY_S = 30.0  # the file's minimum absence, whatever the interval: a kubelet probes it every 10 s
 HERE = Target("here")
 
 
-class Unchanged:
-    """A file that is there while what checks say of this node is as before; a pod's readiness probe looks for it."""
+class UnchangedFile:
+    """A file that exists while the node's verdicts are unchanged, for the pod's readiness probe."""
 
     def __init__(
         self, path: Path, digest: Callable[[NodeEvidence], str], clock: Callable[[], float] = time.monotonic
@@ -43,7 +43,7 @@ class Unchanged:
         self._changed_at = 0.0
 
     def note(self, evidence: NodeEvidence) -> None:
-        """Another report, or that there was none."""
+        """Handle another report, or the lack of one."""
         now = "" if evidence.unreached else self._digest(evidence)
         at = self._clock()
         if not now or now != self._before:
@@ -59,7 +59,7 @@ def report_for_ever(
     is_over: threading.Event,
     note: Callable[[NodeEvidence], object] = id,
 ) -> None:
-    """Print a report each `every_s`, from the host at HOST, until it is over; `note` is told of each."""
+    """Print a report every `every_s`, from the host at HOST, until it is over; `note` is called for each."""
     options = replace(options, host_root="/", room=ROOM)
     methods = [(f"chroot {HOST} ", options), ("", replace(options, host_root=HOST))]
     while not is_over.is_set():
@@ -78,7 +78,7 @@ def report_for_ever(
 
 
 def _collected(within: str, options: ProbeOptions) -> tuple[bytes, NodeEvidence]:
-    """A report as it is printed, and what it holds: the lines of the program alone, as nobody else can write them."""
+    """A report to print, and what it contains: only the program's own lines, which nobody else can write."""
     every = frozenset(collector_names()) - LOADING - OF_A_JOB - ONLY_CAPTURED
     to_run, nonce = program(every, options)
     answers: list[Answer] = []

@@ -1,7 +1,7 @@
-"""A program that runs on a Kubernetes node: a pod, whose log is followed for as long as it lasts.
+"""Runs a program on a Kubernetes node in a pod, whose log is followed for as long as it lasts.
 
-Where the log breaks off and the pod goes on, it is read again from some seconds before: lines come twice then, and
-the reader skips those by their numbers.
+If the log breaks off and the pod continues, it is read again from some seconds earlier: lines then arrive twice, and
+the reader skips duplicates by their numbers.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from clusterproof.plugins.transport.kubernetes.outcome import after_the_end, has
 from clusterproof.plugins.transport.kubernetes.owner import GONE, CurrentJob, JobOwner
 from clusterproof.plugins.transport.kubernetes.visit import LEAST_START_S
 
-POD_S = 6 * 3600  # the kubelet ends a pod after so long, whatever has become of all others; then another begins
-SETTLED_S = 2.0  # for the API server to report a pod that ends as its log does
+POD_S = 6 * 3600  # the kubelet ends a pod after this time in any case; then another starts
+SETTLED_S = 2.0  # for the API server to report that a pod has ended, as its log does
 BEFORE_S = 10  # how much of a log is read again
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 MAX_LINE_BYTES = 1 << 20
@@ -34,9 +34,9 @@ class NoPod(Exception):  # noqa: N818 - what is so
 
 
 class PodSessions:
-    """By a pod on each node."""
+    """Sessions with a pod on each node."""
 
-    has_input = False  # a pod of which only the log is read: nothing reaches it
+    has_input = False  # only a pod's log is read: nothing can be sent to it
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -44,20 +44,20 @@ class PodSessions:
         self._slots = threading.Semaphore(limits.fanout)
 
     def open(self, text: str) -> None:
-        """As Sessions has it."""
+        """As in Sessions."""
         self._owner.open(text)
 
     def on_node(self, interrupted: Callable[[str], object]) -> NodeSession:
-        """As Sessions has it."""
+        """As in Sessions."""
         return PodSession(self._owner, self._limits, self._slots, interrupted)
 
     def close(self) -> None:
-        """As Sessions has it."""
+        """As in Sessions."""
         self._owner.close()
 
 
 class PodSession:
-    """On one node."""
+    """A session on one node."""
 
     has_input = False
 
@@ -69,7 +69,7 @@ class PodSession:
         self._stream: Stream | None = None
 
     def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str:
-        """As NodeSession has it."""
+        """As in NodeSession."""
         owned = self._owner.current_job
         try:
             node = self._node(target)
@@ -81,7 +81,7 @@ class PodSession:
                     self._start(owned, name, node, program)
                 return self._followed(owned, name, LineSplitter(received), dead_s)
             finally:
-                if not self._is_over.is_set():  # else all go at once
+                if not self._is_over.is_set():  # else all pods are deleted together
                     self._owner.remove(owned, name)
         except NoPod as why:
             return "" if self._is_over.is_set() else str(why)
@@ -89,13 +89,13 @@ class PodSession:
             return "" if self._is_over.is_set() else refused(problem, owned.run)
 
     def end(self) -> None:
-        """As NodeSession has it."""
+        """As in NodeSession."""
         self._is_over.set()
         if self._stream:
             self._stream.close()
 
     def _node(self, target: Target) -> ApiNode:
-        """What Kubernetes has of it. Raises NoPod, KubernetesError."""
+        """The node's object in Kubernetes. Raises NoPod, KubernetesError."""
         node = self._owner.node(target.name)
         why = unreachable(node, self._owner.settings)
         if why or node is None:
@@ -115,7 +115,7 @@ class PodSession:
                 raise NoPod(why.detail)
 
     def _followed(self, job: CurrentJob, name: str, lines: LineSplitter, dead_s: float) -> str:
-        """Why the pod sends no more. Raises KubernetesError, and what its listener raises."""
+        """Follow the log; returns why it ended. Raises KubernetesError, and what its listener raises."""
         last, pause_s, empty_reads = 0.0, FIRST_PAUSE_S, 0
         began = time.monotonic()
         while not self._is_over.is_set():
@@ -146,26 +146,26 @@ class PodSession:
         return ""
 
     def _ended(self, job: CurrentJob, name: str, status: int) -> str:
-        """In words that the pod has ended; empty where it goes on. Raises KubernetesDenied."""
+        """How the pod has ended, in words; empty if it still runs. Raises KubernetesDenied."""
         pod, is_gone = job.pods.wait(name, time.monotonic() + SETTLED_S, is_settled)
         if pod and (is_gone or is_settled(pod)):
             node = self._owner.node(pod.node)
             why = pod_failure(pod, is_gone, node, 0.0, bool(job.run.image)) if node else None
             return why.detail if why else after_the_end(pod) or PROGRAM_ENDED
-        is_of_another_job = job is not self._owner.current_job  # its own was deleted, and nothing reports its pods
-        is_missing = status == GONE and is_of_another_job  # a kubelet that begins says this of all pods
+        is_of_another_job = job is not self._owner.current_job  # its own was deleted, and its pods are not watched
+        is_missing = status == GONE and is_of_another_job  # a starting kubelet answers this for all pods
         return DELETED if is_gone or is_missing else ""
 
 
 class LineSplitter:
-    """Passes on complete lines: one in which a log broke off comes again from its beginning."""
+    """Passes on complete lines: a line at which a log broke off is sent again from its start."""
 
     def __init__(self, received: Received) -> None:
         self._heard = received
         self._rest = b""
 
     def take(self, piece: bytes) -> None:
-        """Take what has come; raises what the listener raises."""
+        """Process output; raises what the listener raises."""
         whole, end, self._rest = (self._rest + piece).rpartition(b"\n")
         if end:
             self._heard(whole + end)
@@ -174,5 +174,5 @@ class LineSplitter:
             self._rest = b""
 
     def cut(self) -> None:
-        """What comes next begins a line."""
+        """The next output starts a line."""
         self._rest = b""

@@ -1,6 +1,6 @@
-"""Which nodes a gate evaluates together, and when: where there is something new, and seldom else.
+"""Which nodes a gate evaluates together, and when: after a change, and otherwise rarely.
 
-A large cluster is divided by the names of its nodes, so that one that joins or leaves concerns its own share alone.
+A large cluster is divided by node name, so that a node that joins or leaves only affects its own share.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from clusterproof.plugins.kubernetes.workloads import Pod
 from clusterproof.plugins.transport.kubernetes.agents import is_at_work, is_changing, state_of
 from clusterproof.plugins.transport.kubernetes.report_cache import REST_S
 
-MOST = 250  # nodes of one share: what a process has in memory
-NODE_S = 0.7  # between two evaluations of a node in rest, for each node of the cluster: so they take a twentieth of it
+MOST = 250  # nodes of one share: what a process holds in memory
+NODE_S = 0.7  # between two evaluations of an unchanged node, per node of the cluster: a twentieth of the time
 MOST_REST_S = 3600.0
-MOST_PAUSE_S = 0.8 * REFRESH_S  # of what never comes to rest
+MOST_PAUSE_S = 0.8 * REFRESH_S  # for a share that never comes to rest
 
 
 @dataclass
 class NodeShare:
-    """Nodes that are evaluated together; all of them where `names` is None. Times in seconds since 1970."""
+    """Nodes that are evaluated together; all of them if `names` is None. Times in seconds since 1970."""
 
     names: frozenset[str] | None = None
-    states: dict[str, str] = field(default_factory=dict)  # of agents, when they were evaluated last
+    states: dict[str, str] = field(default_factory=dict)  # of agents, at the last evaluation
     at: float = -math.inf
-    rested_at: float = -math.inf  # when they were evaluated last for no other reason than that
+    rested_at: float = -math.inf  # the last evaluation without another reason
     is_open: bool = True
-    alike: int = 0  # evaluations in a row that found the same
+    alike: int = 0  # consecutive evaluations with the same result
 
     def has(self, node: str) -> bool:
-        """Whether a node is of it."""
+        """Whether a node is in the share."""
         return self.names is None or node in self.names
 
     def of(self, agents: Mapping[str, Pod]) -> dict[str, str]:
@@ -46,11 +46,11 @@ class NodeShare:
         return agents if self.names is None else self.names & agents.keys()
 
     def is_new(self, agents: Mapping[str, Pod]) -> bool:
-        """Whether there is something new to evaluate."""
+        """Whether there is a change to evaluate."""
         return self.is_open or self.of(agents) != self.states
 
     def is_restless(self, agents: Mapping[str, Pod], health: Mapping[str, Health]) -> bool:
-        """Whether an agent may report another thing without that its state says so."""
+        """Whether an agent's report may change without its state showing it."""
         return any(
             is_changing(agents[node])
             or (node in health and health[node].reason == NOT_REACHED and is_at_work(agents[node]))
@@ -58,24 +58,24 @@ class NodeShare:
         )
 
     def evaluated(self, agents: Mapping[str, Pod], at: float, *, is_open: bool, is_same: bool) -> None:
-        """Note an evaluation by the states that agents were in before it."""
+        """Record an evaluation and the states of the agents before it."""
         self.states, self.at, self.is_open = self.of(agents), at, is_open
         self.alike = self.alike + 1 if is_same else 0
 
 
 class Shares:
-    """The shares of a cluster of which an agent reports each `every_s`."""
+    """The shares of a cluster whose agents report every `every_s`."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
         self._all: list[NodeShare] = []
         self._bounds: list[str] = []  # the first names of all shares but the first
-        self._known: frozenset[tuple[str, str]] = frozenset()  # the nodes and their agents when they were divided
+        self._known: frozenset[tuple[str, str]] = frozenset()  # the nodes and agents when they were divided
         self._count = 0
         self._divided_at = -math.inf
 
     def are_unknown(self, agents: Mapping[str, Pod], now: float) -> bool:
-        """Whether the nodes have to be asked for: of a cluster that fits in one share they never are."""
+        """Whether the nodes have to be listed: not needed for a cluster that fits in one share."""
         if len(agents) <= MOST:
             self._undivided()
             self._count = len(agents)
@@ -83,7 +83,7 @@ class Shares:
         return self._known != _each_with_its_pod(agents) or now >= self._divided_at + REST_S
 
     def divide(self, targets: Sequence[Target], agents: Mapping[str, Pod], now: float) -> None:
-        """Divide these nodes; all are in one share where a rack is one machine, whose trays are compared."""
+        """Divide these nodes; all are in one share if a rack is one machine, whose trays are compared."""
         self._divided_at, self._count, self._known = now, len(targets), _each_with_its_pod(agents)
         names = sorted(target.name for target in targets)
         types = {target.instance_type for target in targets}
@@ -92,7 +92,7 @@ class Shares:
             return
         count = math.ceil(len(names) / MOST)
         if not self._bounds or not count <= len(self._all) <= 2 * count:
-            count = math.ceil(1.2 * len(names) / MOST)  # room for nodes that join
+            count = math.ceil(1.2 * len(names) / MOST)  # leaves room for nodes that join
             self._bounds = [names[len(names) * number // count] for number in range(1, count)]
             self._all = [NodeShare() for _ in range(count)]
         of_share: list[set[str]] = [set() for _ in self._all]
@@ -104,7 +104,7 @@ class Shares:
             share.names = names_now
 
     def forget(self) -> None:
-        """Ask for the nodes again before the next evaluation: one of them may be gone."""
+        """List the nodes again before the next evaluation: one of them may be gone."""
         self._divided_at = -math.inf
 
     def _undivided(self) -> None:
@@ -112,21 +112,21 @@ class Shares:
             self._all, self._bounds = [NodeShare()], []
 
     def has(self, node: str) -> bool:
-        """Whether a node is of a share."""
+        """Whether a node is in any share."""
         return self._of(node).has(node)
 
     def stands(self, node: str, agents: Mapping[str, Pod]) -> bool:
-        """Whether what was found of a node still holds: it is of a share, and its agent is in the same state."""
+        """Whether findings on a node are still valid: it is in a share, and its agent's state is unchanged."""
         share = self._of(node)
         state = state_of(agents[node]) if node in agents else None
         return share.has(node) and share.states.get(node) == state
 
     def _of(self, node: str) -> NodeShare:
-        """The share that has a node of this name, if one has it."""
+        """The share for a node of this name, if any."""
         return self._all[bisect_right(self._bounds, node)]
 
     def due(self, agents: Mapping[str, Pod], health: Mapping[str, Health], now: float) -> list[NodeShare]:
-        """Those to be evaluated now; of those for which only the time has come a part, so that it is never all."""
+        """The shares to evaluate now; of those that are only due by time, a part, so that it is never all at once."""
         rest_s = min(max(REST_S, NODE_S * self._count), MOST_REST_S)
         at_once = math.ceil(len(self._all) * self._every_s / rest_s)
         new, old = [], []

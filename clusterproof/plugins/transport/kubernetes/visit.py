@@ -1,4 +1,4 @@
-"""One node's turn: its pod is created, once a quota has room for it, watched to its end, and its log read."""
+"""Visits one node: creates its pod once a quota has room, watches it to its end, and reads its log."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from clusterproof.plugins.transport.kubernetes.outcome import (
     refused,
 )
 
-FREE_AGAIN_S = 2.0  # between tries of one node: Kubernetes counts a moment after a pod has ended
-COUNTED_S = 15.0  # after the run's last pod has ended, that one is no longer counted
+FREE_AGAIN_S = 2.0  # between retries for one node: Kubernetes updates quotas a moment after a pod has ended
+COUNTED_S = 15.0  # this long after the run's last pod has ended, the quota no longer counts it
 
 
 class PodSlots:
-    """The pods of a run that there are at once. Safe to use from several threads."""
+    """Limits the pods of a run that exist at once. Thread-safe."""
 
     def __init__(self, api: Api, run: RunObjects) -> None:
         self._api = api
         self._run = run
         self._count = 0
-        self._left_at = float("-inf")  # time.monotonic(): when the last of them was left
-        self._left: list[str] = []  # pods that nobody needs any more
+        self._left_at = float("-inf")  # time.monotonic(): when the last slot was released
+        self._left: list[str] = []  # pods that are no longer needed
         self._is_short = False
         self._changed = threading.Condition()
 
@@ -49,7 +49,7 @@ class PodSlots:
             self._count += 1
 
     def left(self, name: str) -> None:
-        """Count a pod no longer, of which nothing more is wanted; where places are short, it is deleted at once."""
+        """Release a pod that is no longer needed; if slots are short, it is deleted at once."""
         with self._changed:
             self._count -= 1
             self._left_at = time.monotonic()
@@ -60,7 +60,7 @@ class PodSlots:
             self._changed.notify()
 
     def wait(self) -> bool:
-        """Wait for a place, at most for a moment; False where no pod of the run's own has one that it could leave."""
+        """Wait briefly for a slot; False if none of the run's own pods could release one."""
         self._is_short = True
         self._delete()
         with self._changed:
@@ -70,31 +70,31 @@ class PodSlots:
             return True
 
     def _delete(self) -> None:
-        """Delete the pods that are left: a quota of objects counts those that have ended too."""
+        """Delete the released pods: a quota of objects also counts those that have ended."""
         with self._changed:
             names, self._left = self._left, []
         for name in names:
-            with suppress(KubernetesError):  # it goes with the run
+            with suppress(KubernetesError):  # it is deleted with the run
                 self._api.delete(self._run.pods, fieldSelector=f"metadata.name={name}", gracePeriodSeconds=0)
 
 
-LEAST_START_S = 30.0  # for a kubelet to start a pod, beside --connect-timeout
-LOG_S = 5.0  # for a kubelet that does not give a log at once
+LEAST_START_S = 30.0  # for a kubelet to start a pod, in addition to --connect-timeout
+LOG_S = 5.0  # for a kubelet that is slow to return a log
 LOG_END_S = 10.0  # for the end of a log: a container is reported as ended before its runtime has written all of it
-AGAIN_S = 0.1  # before a log is read again, and then twice as long each time
-SLACK_S = 30.0  # for requests of a node that the API server lets wait
+AGAIN_S = 0.1  # before a log is read again, doubled each time
+SLACK_S = 30.0  # for a node's requests that the API server delays
 
 
 @dataclass(slots=True)
 class VisitContext:
-    """What the visits of a run have in common; `nonce` marks the end of each answer, empty where nothing does."""
+    """What the visits of a run share; `nonce` marks the end of each answer, empty if nothing does."""
 
     api: Api
     run: RunObjects
     limits: Limits
     nodes: Mapping[str, ApiNode]
     nonce: str = ""
-    refusal: str = ""  # why the API server lets nobody be asked
+    refusal: str = ""  # why the API server refuses to let any node be asked
     watch: PodWatch = field(init=False)
     slots: PodSlots = field(init=False)
 
@@ -103,7 +103,7 @@ class VisitContext:
         self.slots = PodSlots(self.api, self.run)
 
     def is_refusal(self, answer: Answer) -> bool:
-        """Whether a node was answered for by what the API server refuses to all."""
+        """Whether a node was answered with what the API server refuses for all."""
         return answer.unreached is Unreached.API and bool(self.refusal) and answer.detail == self.refusal
 
 
@@ -115,7 +115,7 @@ LISTED = (
 
 @dataclass(slots=True)
 class PodVisit:
-    """One node's turn: its pod, and its log."""
+    """The visit of one node: its pod, and its log."""
 
     context: VisitContext
     target: Target
@@ -143,13 +143,13 @@ class PodVisit:
         return cls.start_s(limits) + limits.answer_s
 
     def pod(self) -> Mapping[str, Any]:
-        """What is created for it."""
+        """The pod to create."""
         node, run = self.context.nodes[self.target.name], self.context.run
         return pod(run, self.name, node, run.image or image_on(node), self.pod_s)
 
     @property
     def pod_s(self) -> int:
-        """After so many seconds the kubelet ends its pod."""
+        """The deadline after which the kubelet kills its pod."""
         return int(self.whole_s(self.context.limits) + SLACK_S)
 
     def make(self) -> Answer:
@@ -167,10 +167,10 @@ class PodVisit:
             self.context.slots.left(self.name)
 
     def abandon(self) -> None:
-        """Nothing to end from outside: the run deletes its pods."""
+        """There is nothing to abort from outside: the run deletes its pods."""
 
     def create(self) -> Answer | None:
-        """Create the pod, once there is a place for it; why that failed, where it did."""
+        """Create the pod once there is a slot; returns why that failed, if it did."""
         while not self.context.refusal:
             try:
                 self.context.api.create(self.context.run.pods, self.pod())
@@ -180,7 +180,7 @@ class PodVisit:
                     continue
                 return self.refused(problem)
             except KubernetesError as problem:
-                if is_of_quota(problem) and self.context.slots.wait():  # others were counted at the same moment
+                if is_of_quota(problem) and self.context.slots.wait():  # other pods were counted at the same moment
                     continue
                 if problem.reason != "AlreadyExists":  # else it was created by a request whose answer was lost
                     return self._failed(problem)
@@ -190,7 +190,7 @@ class PodVisit:
         return Answer(unreached=Unreached.API, detail=self.context.refusal)
 
     def followed(self) -> Answer:
-        """The answer of a pod that there is. Raises KubernetesDenied."""
+        """The answer of an existing pod. Raises KubernetesDenied."""
         limits, node = self.context.limits, self.context.nodes[self.target.name]
         wait_s = self.start_s(limits)
         pod, is_gone = self.context.watch.wait(self.name, time.monotonic() + wait_s, has_begun)
@@ -210,7 +210,7 @@ class PodVisit:
         return Answer(output, Unreached.CUT if detail else None, detail, self.seconds())
 
     def _whole_log(self) -> bytes | Answer:
-        """What the pod printed, read again while its end has not come. Raises KubernetesDenied."""
+        """What the pod printed, read again until its end is there. Raises KubernetesDenied."""
         until, pause_s = time.monotonic() + LOG_END_S, AGAIN_S
         output = self._log()
         while isinstance(output, bytes) and not self._is_whole(output) and time.monotonic() + pause_s < until:
@@ -218,7 +218,7 @@ class PodVisit:
             pause_s *= 2
             again = self._log()
             if isinstance(again, Answer):
-                break  # what came before is better than none
+                break  # an earlier part is better than nothing
             output = again
         return output
 
@@ -227,7 +227,7 @@ class PodVisit:
         return not nonce or has_end(output, nonce) or len(output) >= self.context.limits.answer_bytes
 
     def _log(self) -> bytes | Answer:
-        """What of it there is now. Raises KubernetesDenied."""
+        """The log as it is now. Raises KubernetesDenied."""
         pods, most = self.context.run.pods, self.context.limits.answer_bytes
         try:
             return log_of(self.context.api, pods, self.name, most, LOG_S, container=CONTAINER)
@@ -244,7 +244,7 @@ class PodVisit:
             return self._failed(problem)
 
     def refused(self, problem: KubernetesError) -> Answer:
-        """The answer where permission is missing; no other node is visited then."""
+        """The answer if permission is missing; no other node is visited then."""
         self.context.refusal = refused(problem, self.context.run)
         return Answer(unreached=Unreached.API, detail=self.context.refusal, seconds=self.seconds())
 
@@ -256,5 +256,5 @@ class PodVisit:
         return Answer(unreached=why, detail=detail, seconds=self.seconds())
 
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since the visit began."""
         return time.monotonic() - self.started

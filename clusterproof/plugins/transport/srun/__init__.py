@@ -1,6 +1,6 @@
-"""By one srun, from a host where Slurm's commands are.
+"""Reaches nodes with one srun, from a host that has Slurm's commands.
 
-Here: how a program runs on that host (here, over ssh, by SSM), and what Slurm reports.
+This module runs programs on that host (here, over ssh, through SSM), and asks what Slurm reports.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COLLECTOR_S = 30.0  # slurmctld answers slowly when many jobs start
 
 @dataclass(frozen=True, slots=True)
 class SubmitHost:
-    """The connection that reaches it, and where it is."""
+    """The submit host, and the connection that reaches it."""
 
     connection: str
     target: Target
@@ -36,7 +36,7 @@ class SubmitHost:
 
 
 def submit_host(settings: Mapping[str, str]) -> SubmitHost:
-    """The host that a cluster's settings name; this one where they name none."""
+    """The host that a cluster's settings name; this machine if they name none."""
     connection, _, address = settings.get(SETTING, "local").partition(":")
     if connection != "ssh":
         return SubmitHost(connection, Target(address or "local", address))
@@ -46,7 +46,7 @@ def submit_host(settings: Mapping[str, str]) -> SubmitHost:
 
 
 def ask(host: SubmitHost, program: Program, limits: Limits) -> Answer:
-    """Run one program there, once."""
+    """Run one program there once."""
     answers: list[Answer] = []
     single = replace(limits, fanout=1)
     connection_for(host.connection).run([host.target], program, single, lambda _, answer: answers.append(answer))
@@ -54,7 +54,7 @@ def ask(host: SubmitHost, program: Program, limits: Limits) -> Answer:
 
 
 def ask_submit_host(host: SubmitHost, program: Program, nonce: str, limits: Limits) -> dict[str, Any]:
-    """What a program of ours returns there. Raises Unusable where it returns nothing, or an error for all."""
+    """Run one of our programs there and return its answer. Raises Unusable for none, or for an error for all nodes."""
     answer = ask(host, program, limits)
     try:
         fields = unpacked(answer.output, nonce)
@@ -70,14 +70,14 @@ def ask_submit_host(host: SubmitHost, program: Program, nonce: str, limits: Limi
 
 
 def formless(host: SubmitHost, problem: Exception) -> Unusable:
-    """The message for an answer that is not our program's."""
+    """The message for an answer that is not from our program."""
     return Unusable(
         f"{host}: its answer does not have its form: {printable(repr(problem))}; expected that of our program"
     )
 
 
 def ask_slurm(host: SubmitHost, limits: Limits, collectors: tuple[str, ...] = (COLLECTOR,)) -> dict[str, Collected]:
-    """Slurm's answers, from one round trip to a host; where that is not reached, every answer broke."""
+    """Slurm's answers, from one round trip to the host; if the host is not reached, every answer has status broke."""
     on_stdin = connection_for(host.connection).takes_stdin
     to_run, nonce = program(
         collectors,

@@ -1,6 +1,6 @@
-"""One srun that starts a command on nodes: what each of its tasks prints, and what it says itself.
+"""One srun that starts a command on nodes: the output of each of its tasks, and srun's own messages.
 
-Travels with `srun_launch`; standard library only, for Python 3.8.
+Travels with `launch`; standard library only, for Python 3.8.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ LAUNCHED = re.compile(r"srun: launching \S+ on host (\S+), 1 tasks?: (\d+)$")
 OF_NODE = re.compile(r"srun: error: (?:Task launch for \S+ failed on node (\S+): (.*)|([^\s:]+): (tasks? .*))")
 NOISE = "Unable to adjust maximum number of open files"
 NO_REASON = re.compile(r"spank: |pyxis: *(child \d+ failed with error code: \d+|printing enroot log file:|)$")
-WORDS_S = 2.0  # for what a task has printed to come, after srun's word that it failed
-LINE = re.compile(rb" *(\d+): ?(.*)", re.DOTALL)  # of a task: srun puts its number before it, whatever the task says
-JOINED = 't=;for p in "$@";do t=$t$p;done;set --;eval "$t"'  # a script that comes as several arguments
-QUIET = ("-Q", "--quiet")  # srun would refuse these beside the -v that makes it say which task is on which node
+WORDS_S = 2.0  # for a task's output to arrive after srun reported that it failed
+LINE = re.compile(rb" *(\d+): ?(.*)", re.DOTALL)  # of a task: srun puts its number first, whatever it prints
+JOINED = 't=;for p in "$@";do t=$t$p;done;set --;eval "$t"'  # joins a script that arrives as several arguments
+QUIET = ("-Q", "--quiet")  # conflict with the -v that makes srun say which task is on which node
 
 
 def job_name(launch: Launch, request: Request) -> str:
-    """The name of an srun's job: no other job has it."""
+    """The name of an srun's job, which no other job has."""
     return f"{request['name']}-{len(launch['nodes'])}-{launch['nodes'][0]}"
 
 
@@ -44,7 +44,7 @@ def command_line(launch: Launch, request: Request) -> list[str]:
     if launch["job"]:
         line += [f"--jobid={launch['job']}", "--overlap", "--mem=0"]
     else:
-        line += [f"--time={request['minutes']}"]  # and no --immediate: SchedulerParameters=defer would refuse it
+        line += [f"--time={request['minutes']}"]  # no --immediate: SchedulerParameters=defer would refuse it
         line += [f"--partition={launch['partition']}"] if launch["partition"] else []
         line += [f"--gres=gpu:{launch['gpus']}"] if launch["gpus"] else []
         line += [f"--mem={MIN_MEMORY_MIB}M"] if launch["memory"] else []
@@ -54,23 +54,23 @@ def command_line(launch: Launch, request: Request) -> list[str]:
 
 
 def arguments(script: str) -> list[str]:
-    """A shell's script as its arguments: one, or as many as it takes."""
+    """A shell script as arguments: as many as it needs."""
     if len(script) <= ARGUMENT:
         return [script]
     return [JOINED, "sh", *(script[start : start + ARGUMENT] for start in range(0, len(script), ARGUMENT))]
 
 
 class Srun:
-    """One srun that runs: what each of its tasks prints, and what it says itself."""
+    """A running srun: the output of each of its tasks, and its own messages."""
 
     def __init__(self, launch: Launch, request: Request) -> None:
         self.launch = launch
         self.waiting = set(launch["nodes"])
         self.failed: dict[str, str] = {}
         self.tasks: dict[int, bytearray] = {}
-        self.errors: dict[int, str] = {}  # the first that each task reports
+        self.errors: dict[int, str] = {}  # the first error that each task reports
         self.words_until = 0.0
-        self.node_of: dict[int, str] = {}  # by srun's own word
+        self.node_of: dict[int, str] = {}  # according to srun
         self.ended: set[int] = set()
         self.messages: list[str] = []  # its own errors
         self.is_granted = bool(launch["job"])
@@ -81,7 +81,7 @@ class Srun:
         self.pipes = {self.process.stdout.fileno(): 1, self.process.stderr.fileno(): 2}  # type: ignore[union-attr]
 
     def hear(self, pipe: int) -> bool:
-        """Take what a pipe brings; whether there may be more."""
+        """Read from a pipe; whether there may be more."""
         read = os.read(pipe, 65536)
         stream = self.pipes[pipe]
         *lines, part = (self._parts[stream] + read).split(b"\n")
@@ -109,7 +109,7 @@ class Srun:
             self.waiting.discard(self.node_of.get(task, ""))
 
     def is_waited_for(self) -> bool:
-        """Whether it may still bring something: not where Slurm gives it no nodes in time."""
+        """Whether more may come: not if Slurm gives it no nodes in time."""
         now = time.monotonic()
         may_speak = bool(self.waiting) or now < self.words_until
         return bool(self.pipes and may_speak) and (self.is_granted or now < self.give_up)
@@ -124,7 +124,7 @@ class Srun:
         return f"no place within {self.request['wait_s']:g} s: {reason}"
 
     def _error_of_task(self, task: int, line: str) -> None:
-        """Keep what a task says on its standard error: it speaks for its own node alone."""
+        """Keep what a task prints on its standard error: it can only speak for its own node."""
         error = " ".join(line.partition("error:")[2].split())
         if error and not NO_REASON.match(error) and len(self.errors.get(task, "")) < 200:
             self.errors[task] = "; ".join(filter(None, (self.errors.get(task), error[:200])))
@@ -146,7 +146,7 @@ class Srun:
             self.messages.append(line.partition("error:")[2].strip()[:200])
 
     def answers(self) -> dict[str, NodeAnswer]:
-        """By node, what it answered; srun says which node it is, and one that gives another name is not trusted."""
+        """Each node's answer; srun determines the node, and a task that claims another name is not trusted."""
         node_of = self.node_of or dict(enumerate(self.launch["nodes"]))
         requested = set(self.launch["nodes"])
         answers: dict[str, NodeAnswer] = {}
@@ -168,6 +168,6 @@ class Srun:
 
 
 def named(output: bytearray, mark: str) -> str:
-    """What a task calls itself, empty where it does not say."""
+    """The name that a task reports for itself; empty if it reports none."""
     name = re.search(re.escape(mark.encode()) + rb"([A-Za-z0-9._-]{1,253})\.\n", bytes(output[:4096]))
     return name[1].decode() if name else ""

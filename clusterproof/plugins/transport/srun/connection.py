@@ -1,4 +1,4 @@
-"""Slurm's own fan-out: one srun starts the program on all nodes; for a watch, one each as a step of one's own job."""
+"""Slurm's own fan-out: one srun starts the program on all nodes; a watch runs one per node, as a step of its job."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from clusterproof.plugins.transport import (
 from clusterproof.plugins.transport.srun import SubmitHost, ask_submit_host, formless, submit_host
 from clusterproof.plugins.transport.srun.places import FOLDERS, KEPT
 
-WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait
-END_S = 20.0  # beside the program itself: Slurm is asked about the nodes, and srun is ended
+WAIT_S = 15.0  # for nodes that others use; --slurm-wait
+END_S = 20.0  # in addition to the program itself: to ask Slurm about the nodes, and to end srun
 LONGEST_PROGRAM = 900_000  # characters: Slurm refuses a command line of more than 1 MiB (max_submit_line_size)
-LAUNCH_CHARACTERS = 7_400  # that the program for the submit host is longer than the one for nodes, at most
-SPARE_CHARACTERS = 5_200  # that a submit host takes beyond what is said of it: by Systems Manager 65,535 in all
+LAUNCH_CHARACTERS = 7_400  # maximum by which the submit host's program is longer than the one for nodes
+SPARE_CHARACTERS = 5_200  # room that a submit host needs besides its program: Systems Manager takes 65,535 in all
 NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node returns about 20 kB
 BESIDE_BYTES = 1024 * 1024
 FOLDER = Path(__file__).parent
@@ -55,17 +55,17 @@ _ELSEWHERE = (Unreached.BUSY, Unreached.DRAINED, Unreached.DOWN, Unreached.LOST)
 
 
 class Srun(Connection):
-    """Runs the program by srun. A target's name is Slurm's own for the node.
+    """Runs the program by srun. A target's name is Slurm's own name of the node.
 
-    Settings: `submit_host` (see `submit_host`), `partition`, `slurm_wait`, `srun_options`, `job`: one of this user's,
-    whose nodes are visited in steps of it, and `beside`: the connection by which nodes are visited that Slurm starts
-    nothing on.
+    Settings: `submit_host` (see `submit_host`), `partition`, `slurm_wait`, `srun_options`, `job`: one of this user's
+    jobs, whose nodes are visited in steps of it, and `beside`: the connection for nodes on which Slurm starts
+    nothing.
     """
 
     takes_stdin = False
 
     def longest_program(self, limits: Limits) -> int:
-        """What srun takes, and the ways to the submit host and to nodes on which Slurm starts nothing."""
+        """The least that srun, the submit host's connection, and `beside` accept."""
         other_connection = limits.settings.get("beside", "local")
         there = _longest_there(submit_host(limits.settings), limits)
         launched = None if there is None else there + SPARE_CHARACTERS - LAUNCH_CHARACTERS
@@ -79,7 +79,7 @@ class Srun(Connection):
         limits: Limits,
         answered: Callable[[Target, Answer], None],
     ) -> None:
-        """Run `program` once on each target. Raises Unusable where Slurm cannot be asked."""
+        """Run `program` once on each target. Raises Unusable if Slurm cannot be asked."""
         outcomes = _launched([target.name for target in targets], program, limits)
         settings, elsewhere = limits.settings, []
         has_beside = "beside" in settings and not begins_container(settings.get("srun_options", ""))
@@ -97,7 +97,7 @@ class Srun(Connection):
 
 
 def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping[str, Any]:
-    """What the submit host reports of each node. Raises Unusable."""
+    """What the submit host reports for each node. Raises Unusable."""
     settings = limits.settings
     wait_s = float(settings.get("slurm_wait") or WAIT_S)
     whole_s = 2 * wait_s + limits.answer_s  # twice: for all nodes together, then for each alone
@@ -130,9 +130,9 @@ def _longest_there(host: SubmitHost, limits: Limits) -> int | None:
 
 
 def launch_program(request: Mapping[str, object], nonce: str, on_stdin: bool, longest: int | None) -> Program:
-    """The program for the submit host; it goes to all nodes that Slurm has where there is no room for their names.
+    """The program for the submit host; if there is no room for the nodes' names, it starts on all nodes that Slurm has.
 
-    `longest` is of the program for a node. Raises Unusable where this one is too large even so.
+    `longest` is for the node's program. Raises Unusable if this one is still too large.
     """
     most = longest + SPARE_CHARACTERS if longest else None
     parts = unpacked(str(request["command"]))
@@ -149,7 +149,7 @@ def launch_program(request: Mapping[str, object], nonce: str, on_stdin: bool, lo
 
 
 def _on_stdin(program: Program) -> Program:
-    """The program as a script that a shell reads, where it is too long for a shell's argument."""
+    """The program as a script on standard input, if it is too long for a shell's argument."""
     script = script_of(program.command)
     is_short = script == program.command
     return program if is_short else replace(program, command="/bin/sh -s", stdin=f"{script}\n".encode())
@@ -165,8 +165,8 @@ def _answer(outcome: object) -> Answer:
     return Answer(unreached=why, detail=printable(str(outcome.get("detail", ""))))
 
 
-JOB = "job"  # the setting with its number
-# What this is run in may be a job itself, whose environment would steer srun.
+JOB = "job"  # the setting with the job's number
+# This process may run in a job, whose environment would affect srun.
 _CLEAN = (
     "for one in $(env | sed -n 's/^\\(S[A-Z]*_[A-Z0-9_]*\\)=.*/\\1/p'); do case $one in "
     f"{'|'.join(KEPT)}) ;; SLURM_*|SRUN_*|SBATCH_*) unset $one ;; esac; done"
@@ -178,13 +178,13 @@ _STEP = (
 
 
 def sessions(limits: Limits) -> SessionPerNode:
-    """Those of a job: each is one to the submit host, which has to be reached by a connection that has some."""
+    """The sessions on a job's nodes: each is a session to the submit host, whose connection must support sessions."""
     to_host = sessions_for(submit_host(limits.settings).connection, limits)
     return SessionPerNode(lambda: SrunSession(to_host.on_node(lambda _: None), limits.settings))
 
 
 class SrunSession:
-    """Over srun, which runs on the submit host: there `inner` stays. Its input's end ends srun, and that the step."""
+    """Through srun, which runs in session `inner` on the submit host. Closing its input ends srun and the step."""
 
     has_input = True
 
@@ -192,17 +192,17 @@ class SrunSession:
         self._inner, self._settings = inner, settings
 
     def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str | Future[str]:
-        """As NodeSession has it."""
+        """As in NodeSession."""
         command = step(target.name, program.command, self._settings)
         return self._inner.run(submit_host(self._settings).target, replace(program, command=command), received, dead_s)
 
     def end(self) -> None:
-        """As NodeSession has it."""
+        """As in NodeSession."""
         self._inner.end()
 
 
 def step(node: str, command: str, settings: Mapping[str, str]) -> str:
-    """The command line for the submit host that runs a command on a node of the job."""
+    """The submit host's command line that runs a command on a node of the job."""
     options = [f"--jobid={settings[JOB]}", f"--nodelist={node}", *shlex.split(settings.get("srun_options", ""))]
     srun = f"exec srun {_STEP} {shlex.join(options)} /bin/sh -c {shlex.quote(command)}"
     return f"/bin/sh -c {shlex.quote(f'PATH=$PATH:{FOLDERS}; {_CLEAN}; {srun}')}"

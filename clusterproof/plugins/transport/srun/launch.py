@@ -1,6 +1,6 @@
-"""The program that runs where Slurm's commands are: starts one command on many nodes with srun.
+"""The program for a host with Slurm's commands: starts one command on many nodes with srun.
 
-It travels as text, before the lines that call `main`; standard library only, for Python 3.8.
+Travels as text before the lines that call `main`; standard library only, for Python 3.8.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from clusterproof.plugins.transport.srun.places import (
     plan,
 )
 
-AT_ONCE = 32  # sruns: only where Slurm does not give all nodes together
-END_S = 2.0  # for an srun to give its nodes back
+AT_ONCE = 32  # sruns: only if Slurm does not allocate all nodes together
+END_S = 2.0  # for an srun to release its nodes
 
 
 class Answered(TypedDict, total=False):
-    """What became of each node, or what is wrong for all."""
+    """The outcome for each node, or an error for all."""
 
     nodes: dict[str, NodeAnswer]
     wrong: str
 
 
 def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
-    """Answer one request, and end."""
+    """Answer one request and exit."""
     os.environ["PATH"] = os.environ.get("PATH", "/usr/bin") + ":" + FOLDERS
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda number, _frame: sys.exit(number))
@@ -53,12 +53,12 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
 
 
 def repacked(before: str, text: str, after: str) -> str:
-    """The command for a node, whose program's text came as it is: compressed twice, it would hardly shrink."""
+    """The command for a node, whose program was sent uncompressed: compressed twice, it would hardly shrink."""
     return before + packed(text) + after if text else before
 
 
 def answer(request: Request) -> Answered:
-    """What each node answered, or Slurm's reason why it did not; or what is wrong for all."""
+    """What each node answered, or Slurm's reason why it did not; or an error for all."""
     try:
         records = nodes_of(ask("scontrol", "-o", "show", "node")[1])
         config = ask("scontrol", "show", "config")
@@ -69,14 +69,14 @@ def answer(request: Request) -> Answered:
         return {"wrong": f"no {problem.filename} on PATH or in {FOLDERS}"}
     except subprocess.TimeoutExpired as problem:
         return {"wrong": f"{problem.cmd[0]} does not answer within {ASK_S:g} s"}
-    order = {name: index for index, name in enumerate(records)}  # Slurm numbers tasks in the order of its own table
+    order = {name: index for index, name in enumerate(records)}  # Slurm numbers tasks in its own order
     names = sorted(request["names"] or records, key=lambda name: order.get(name, 0))
     launches, refused = plan(names, records, jobs, bool(CONSTRAINS.search(config[1])), request["partition"])
     return {"nodes": {**refused, **run(launches, request)}}
 
 
 def run(launches: list[Launch], request: Request) -> dict[str, NodeAnswer]:
-    """Make the sruns. Where Slurm does not give several nodes together, each is asked for alone."""
+    """Start the sruns. If Slurm does not allocate several nodes together, each is requested alone."""
     nodes: dict[str, NodeAnswer] = {}
     running: list[Srun] = []
     until = time.monotonic() + request["whole_s"]
@@ -100,7 +100,7 @@ def run(launches: list[Launch], request: Request) -> dict[str, NodeAnswer]:
 
 
 def outcome(srun: Srun) -> tuple[dict[str, NodeAnswer], list[Launch]]:
-    """What an srun brought, once it is seen off; or, where its nodes were refused together, an srun for each alone."""
+    """Finish an srun and collect its answers; or, if its nodes were refused together, start an srun for each alone."""
     refusal = srun.refusal()
     end(srun)
     nodes = srun.launch["nodes"]
@@ -112,7 +112,7 @@ def outcome(srun: Srun) -> tuple[dict[str, NodeAnswer], list[Launch]]:
 
 
 def listen(running: list[Srun], until: float) -> None:
-    """Take what comes next, from whichever srun."""
+    """Wait for the next output of any srun."""
     pipes = {pipe: srun for srun in running for pipe in srun.pipes}
     wakes = [until, *(srun.give_up for srun in running if not srun.is_granted)]
     wakes += [srun.words_until for srun in running if not srun.waiting]
@@ -123,7 +123,7 @@ def listen(running: list[Srun], until: float) -> None:
 
 
 def end(srun: Srun) -> None:
-    """See an srun off, so that its nodes are free again."""
+    """End an srun, so that its nodes are released."""
     if srun.process.poll() is None and not srun.pipes:
         wait(srun)
     if srun.process.poll() is None:
@@ -139,6 +139,6 @@ def end(srun: Srun) -> None:
 
 
 def wait(srun: Srun) -> None:
-    """Wait a little for an srun to end."""
+    """Wait briefly for an srun to exit."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         srun.process.wait(END_S)

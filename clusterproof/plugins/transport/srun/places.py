@@ -1,6 +1,6 @@
-"""Which nodes Slurm would start a command on, and how they go together.
+"""Which nodes Slurm would start a command on, and how to group them.
 
-Travels; standard library only, for Python 3.8.
+Travels to the submit host; standard library only, for Python 3.8.
 """
 
 from __future__ import annotations
@@ -11,38 +11,38 @@ import subprocess
 from typing import TypedDict
 
 FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin:/usr/local/bin:/usr/bin:/bin"
-KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of a job's environment: the rest would change what srun does
-STEERING = ("SLURM_", "SRUN_", "SBATCH_", "SQUEUE_", "SCANCEL_")  # squeue would list, and scancel end, some jobs alone
+KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of a job's environment: anything else would affect srun
+STEERING = ("SLURM_", "SRUN_", "SBATCH_", "SQUEUE_", "SCANCEL_")  # would limit what squeue lists and scancel cancels
 UNUSABLE = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE", "INVAL", "NOT_RESPONDING", "UNKNOWN"}
 UNUSABLE |= {"POWERED_DOWN", "POWER_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "INVALID_REG"}
 ASK_S = 10.0  # for scontrol and squeue
-# A job that is sent a signal, was stopped by one or gives nodes back is not R meanwhile; a suspended one takes no step.
+# A job that is being signalled, was stopped or releases nodes is temporarily not R; a suspended job takes no step.
 TAKING_STEPS = "R,SI,ST,RS"
-MIN_MEMORY_MIB = 1024  # of what the step is given, where nodes are configured with memory at all
+MIN_MEMORY_MIB = 1024  # memory for the step, if nodes are configured with memory at all
 GPUS = re.compile(r"gpu(?::[^:,(\s]+)?:(\d+)")
-MARKS = r"[+*~#!%$@^-]"  # behind a state
+MARKS = r"[+*~#!%$@^-]"  # after a state
 CONSTRAINS = re.compile(r"^ConstrainDevices\s*=\s*yes", re.MULTILINE | re.IGNORECASE)
 
 
 class Request(TypedDict):
-    """What is asked of the submit host: a command for nodes, all of them where none is named."""
+    """The request to the submit host: a command for these nodes, or for all if none is named."""
 
-    name: str  # of the jobs, with more behind it
+    name: str  # prefix of the jobs' names
     names: list[str]
     partition: str
-    job: str  # whose nodes are taken, where one is named
-    options: list[str]  # of srun, as the user typed them
-    wait_s: float  # for Slurm to give nodes
-    minutes: int  # that a job may take
+    job: str  # the job whose nodes to use, if given
+    options: list[str]  # for srun, as the user typed them
+    wait_s: float  # for Slurm to allocate nodes
+    minutes: int  # time limit of a job
     whole_s: float
-    mark: str  # before the name by which a task calls itself
-    end: str  # what an answer ends with
-    most_bytes: int  # of one node
+    mark: str  # precedes the name that a task reports for itself
+    end: str  # the end marker of an answer
+    most_bytes: int  # limit for one node
     command: str
 
 
 class Launch(TypedDict):
-    """One srun: for which nodes, and what it asks Slurm for; `job` is empty where it asks for a job of its own."""
+    """One srun: its nodes, and what it requests from Slurm; `job` is empty if it needs a job of its own."""
 
     job: str
     partition: str
@@ -52,7 +52,7 @@ class Launch(TypedDict):
 
 
 class NodeAnswer(TypedDict, total=False):
-    """A node's output; or in a word why there is none, and Slurm's reason."""
+    """A node's output; or a word for why there is none, and Slurm's reason."""
 
     output: str
     why: str
@@ -60,25 +60,25 @@ class NodeAnswer(TypedDict, total=False):
 
 
 def ask(*command: str) -> tuple[int, str]:
-    """What a command of Slurm's prints. Raises FileNotFoundError, TimeoutExpired."""
+    """The output of a Slurm command. Raises FileNotFoundError, TimeoutExpired."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=-1, stderr=-2, timeout=ASK_S, env=clean())
     return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
 def clean() -> dict[str, str]:
-    """This environment without what steers Slurm's commands."""
+    """This environment without the variables that affect Slurm's commands."""
     ours = os.environ.items()
     return {key: value for key, value in ours if key in KEPT or not key.startswith(STEERING)}
 
 
 def nodes_of(listing: str) -> dict[str, dict[str, str]]:
-    """The nodes of `scontrol -o show node`: its words by key, and the reason."""
+    """Parse `scontrol -o show node`: the fields and the reason of each node."""
     records = {}
     for line in listing.splitlines():
-        fields, _, reason = line.partition(" Reason=")  # whose text may look like any of the words
+        fields, _, reason = line.partition(" Reason=")  # the reason's text may resemble any of the fields
         record = dict(word.split("=", 1) for word in fields.split() if "=" in word)
         if "NodeName" in record:
-            reason = re.split(r"(?<=\]) [A-Z][A-Za-z]{2,30}=", reason)[0]  # comments behind Slurm's own stamp
+            reason = re.split(r"(?<=\]) [A-Z][A-Za-z]{2,30}=", reason)[0]  # comments after Slurm's own stamp
             records[record["NodeName"]] = {**record, "Reason": reason.strip()[:200]}
     return records
 
@@ -90,12 +90,12 @@ def is_usable(record: dict[str, str]) -> bool:
 
 
 def is_full(record: dict[str, str]) -> bool:
-    """Whether no processor of the node is free."""
+    """Whether all CPUs of the node are allocated."""
     return record.get("CPUAlloc") == record.get("CPUEfctv", record.get("CPUTot")) or not is_usable(record)
 
 
 def own_jobs(full: list[dict[str, str]], wanted: str) -> dict[str, str]:
-    """By node, a job of this user that takes steps; the one that is wanted, or that this is run in, before others."""
+    """For each node, a job of this user that takes steps; preferring the requested one, or the one this runs in."""
     inside = wanted or os.environ.get("SLURM_JOB_ID", "")
     jobs: dict[str, str] = {}
     if not (full or inside):
@@ -112,7 +112,7 @@ def own_jobs(full: list[dict[str, str]], wanted: str) -> dict[str, str]:
 def plan(
     names: list[str], records: dict[str, dict[str, str]], jobs: dict[str, str], constrains: bool, partition: str
 ) -> tuple[list[Launch], dict[str, NodeAnswer]]:
-    """The sruns to make, each for all nodes that can go together; and the nodes that Slurm gives nobody."""
+    """The sruns to start, each for all nodes that can go together; and the nodes that Slurm allocates to nobody."""
     refused: dict[str, NodeAnswer] = {}
     groups: dict[tuple[str, str, str, bool], list[str]] = {}
     for name in names:

@@ -1,6 +1,6 @@
-"""Over SSH, by Fabric.
+"""SSH connections by Fabric, and the routes to hosts.
 
-Here: how the bytes of one connection travel: straight, through a ProxyCommand, or through a jump host.
+This module is how one connection's bytes travel: directly, through a ProxyCommand, or through a jump host.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 from typing import IO, Protocol
@@ -18,11 +19,12 @@ from paramiko import Channel, ChannelException, SSHException, Transport
 from clusterproof.plugins.core.errors import ClusterproofError
 
 _EXPLANATION_BYTES = 400
+_READ_BYTES = 1 << 11  # a sample and more; each connection that waits holds so many
 _GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is closed
 
 
 class NoRoute(ClusterproofError):  # noqa: N818 - what it is
-    """Something between here and the host does not let it through; the message says what."""
+    """The host cannot be reached over the network; the message says why."""
 
     def __init__(self, message: str, may_pass: bool = False) -> None:
         super().__init__(message)
@@ -30,23 +32,23 @@ class NoRoute(ClusterproofError):  # noqa: N818 - what it is
 
 
 class Route(Protocol):
-    """One route to one host. `interrupt` may be called from any thread, and returns at once."""
+    """A route to one host. `interrupt` may be called from any thread, and returns at once."""
 
     def connect(self, timeout_s: float) -> socket.socket | Tunnel:
         """Connect. Raises OSError or NoRoute."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
 
     def interrupt(self) -> None:
-        """Make whoever waits for it stop waiting."""
+        """Wake up any thread that waits for it."""
 
     def explanation(self) -> str:
-        """What the route itself says about a connection that broke; usually nothing."""
+        """What the route itself reports about a broken connection; usually nothing."""
 
 
 class Direct:
-    """A TCP connection."""
+    """A route by a TCP connection."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
@@ -59,13 +61,13 @@ class Direct:
         return self._socket
 
     def interrupt(self) -> None:
-        """Wake whoever reads."""
+        """Wake the reader."""
         _shut_down(self._socket)
 
     def close(self) -> None:
         """Close the socket."""
         if self._socket:
-            _shut_down(self._socket)  # wakes paramiko's thread, which looks only every 0.1 s
+            _shut_down(self._socket)  # wakes paramiko's thread, which otherwise polls every 0.1 s
             self._socket.close()
 
     def explanation(self) -> str:
@@ -74,9 +76,9 @@ class Direct:
 
 
 class Proxied:
-    """A ProxyCommand on one end of a socket pair.
+    """A route by a ProxyCommand, on one end of a socket pair.
 
-    paramiko's own ProxyCommand spins at full speed once its program has ended; a socket reads an end of file.
+    paramiko's own ProxyCommand spins at full speed once its program has ended; a socket reports end of file.
     """
 
     def __init__(self, command: str) -> None:
@@ -86,7 +88,7 @@ class Proxied:
         self._errors: IO[bytes] | None = None
 
     def connect(self, timeout_s: float) -> socket.socket:  # noqa: ARG002 - a program starts at once
-        """Start the program, in a shell as OpenSSH does. Raises OSError."""
+        """Start the program in a shell, as OpenSSH does. Raises OSError."""
         ours, theirs = socket.socketpair()
         self._socket = ours
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - read when the connection fails
@@ -101,12 +103,12 @@ class Proxied:
         return ours
 
     def interrupt(self) -> None:
-        """Wake whoever reads, and end the program."""
+        """Wake the reader, and end the program."""
         _shut_down(self._socket)
         self._signal(signal.SIGTERM)
 
     def close(self) -> None:
-        """Close the socket, and see the program off."""
+        """Close the socket, and end the program."""
         if self._socket:
             _shut_down(self._socket)
             self._socket.close()
@@ -121,7 +123,7 @@ class Proxied:
             self._errors.close()
 
     def explanation(self) -> str:
-        """How the program ended, and its last words; nothing where it just ended with its connection."""
+        """How the program ended, and its last output; empty if it ended with its connection."""
         if not self._process or not self._errors:
             return ""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -141,20 +143,20 @@ class Proxied:
 
 
 class Jump(Protocol):
-    """A log-in to a jump host, made for one node."""
+    """A login to a jump host, made for one node."""
 
     def open(self) -> Transport:
         """Log in. Raises NoRoute."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
 
     def interrupt(self) -> None:
-        """Make whoever waits for it stop waiting."""
+        """Wake up any thread that waits for it."""
 
 
 class Tunnel:
-    """A channel of a jump host's connection, as paramiko wants a socket."""
+    """A channel of a jump host's connection, with the methods that paramiko expects of a socket."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -163,7 +165,7 @@ class Tunnel:
         self.settimeout = channel.settimeout
 
     def close(self) -> None:
-        """Close the channel; that the connection has ended before it is no error."""
+        """Close the channel; it is no error if the connection ended before."""
         with contextlib.suppress(OSError, EOFError, SSHException):
             self._channel.close()
 
@@ -173,10 +175,10 @@ class Tunnel:
 
 
 class Jumped:
-    """A connection that a jump host opens.
+    """A route through a jump host.
 
-    Each node has a log-in of its own there, as with OpenSSH: paramiko may send on a channel that it has just closed,
-    and sshd then ends the whole connection with all its channels.
+    Each node has its own login there, as with OpenSSH: paramiko may send on a channel that it has just closed, and sshd
+    then ends the whole connection with all its channels.
     """
 
     def __init__(self, name: str, jump: Jump, host: str, port: int) -> None:
@@ -185,7 +187,7 @@ class Jumped:
         self._address = (host, port)
 
     def connect(self, timeout_s: float) -> Tunnel:
-        """Log in to the jump host and ask it to connect. Raises NoRoute."""
+        """Log in to the jump host and have it connect. Raises NoRoute."""
         transport = self._jump.open()
         host, port = self._address
         try:
@@ -195,16 +197,43 @@ class Jumped:
         return Tunnel(channel)
 
     def interrupt(self) -> None:
-        """End the log-in to the jump host."""
+        """Interrupt the login to the jump host."""
         self._jump.interrupt()
 
     def close(self) -> None:
-        """Close the log-in to the jump host."""
+        """Close the login to the jump host."""
         self._jump.close()
 
     def explanation(self) -> str:
         """Nothing."""
         return ""
+
+
+class ReadAhead:
+    """A connected socket, read as far as it has come: paramiko takes each message in two or three pieces."""
+
+    def __init__(self, connected: socket.socket | Tunnel) -> None:
+        self._connected, self._rest = connected, b""
+        self.send, self.close, self.settimeout = connected.send, connected.close, connected.settimeout
+
+    def recv(self, size: int) -> bytes:
+        """As a socket's."""
+        piece = self._rest or self._connected.recv(max(size, _READ_BYTES))
+        self._rest = piece[size:]
+        return piece[:size]
+
+    @property
+    def _closed(self) -> bool:  # of which paramiko asks too
+        return bool(self._connected._closed)  # type: ignore[union-attr] # noqa: SLF001
+
+    def look_each(self, seconds: float) -> None:
+        """Wait so long at a time; a socket in the kernel alone, where Python's own timeout asks it twice."""
+        self.settimeout(seconds)
+        if isinstance(self._connected, socket.socket):
+            wait = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+            self._connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, wait)
+            self._connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
+            self.settimeout(None)
 
 
 def _shut_down(connected: socket.socket | None) -> None:

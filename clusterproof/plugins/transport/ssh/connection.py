@@ -1,4 +1,4 @@
-"""SSH, on Fabric: one log-in and one command for each node, many at once, each with its own deadline."""
+"""SSH with Fabric: one login and one command for each node, many at once, each with its own deadline."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from clusterproof.plugins.transport.ssh.login import ConnectionFailure, Login, L
 from clusterproof.plugins.transport.ssh.logins import Logins
 
 _CHUNK_BYTES = 65536
-_QUIET_S = 0.5  # how long to listen on once the command has ended: what it left behind may hold its output open
-_GRACE_S = 1.0  # for a visit to notice its deadline by itself, before it is abandoned
-_FILES_A_VISIT = 8  # a socket, an agent, and for a ProxyCommand its sockets, its errors and the pipes of its start
+_QUIET_S = 0.5  # how long to keep reading after the command has ended: processes left behind may hold its output open
+_GRACE_S = 1.0  # for a visit to notice its deadline before it is abandoned
+_FILES_A_VISIT = 8  # a socket, an agent, and for a ProxyCommand its sockets, its errors and the pipes to start it
 _DETAIL_CHARACTERS = 600
-_FILES_BESIDE = 128  # that the program holds open anyway
+_FILES_BESIDE = 128  # held open by the process anyway
 
 
 class Ssh(Connection):
-    """Runs the program on nodes over SSH. The settings are in docs/connections.md."""
+    """Runs the program on nodes over SSH. docs/connections.md describes the settings."""
 
     def run(
         self,
@@ -49,7 +49,7 @@ class Ssh(Connection):
 
 
 class _Visit:
-    """One node's turn: log in, run the program, bring its output back."""
+    """The visit of one node: log in, run the program, return its output."""
 
     def __init__(self, login: Login, program: Program, limits: Limits) -> None:
         self._login = login
@@ -58,7 +58,7 @@ class _Visit:
         self._until_logged_in()
 
     def make(self) -> Answer:
-        """Log in, twice where that may help, and run the program."""
+        """Log in, twice if that may help, and run the program."""
         started = time.monotonic()
         try:
             transport = self._transport()
@@ -71,7 +71,7 @@ class _Visit:
         seconds = time.monotonic() - started
         if failure is None:
             return Answer(output, seconds=seconds)
-        detail = printable(" ".join(failure.detail.split()), _DETAIL_CHARACTERS)  # it may quote what the host said
+        detail = printable(" ".join(failure.detail.split()), _DETAIL_CHARACTERS)  # it may quote the host
         return Answer(output, failure.unreached, detail, seconds)
 
     def abandon(self) -> None:
@@ -93,14 +93,14 @@ class _Visit:
 
 
 class _NoVisit:
-    """The turn of a node that ssh_config leads nowhere."""
+    """The visit of a node that cannot be reached according to ssh_config."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self.deadline = time.monotonic() + _GRACE_S
 
     def make(self) -> Answer:
-        """The answer that is known already."""
+        """The known answer."""
         return self._answer
 
     def abandon(self) -> None:
@@ -108,14 +108,14 @@ class _NoVisit:
 
 
 def _converse(transport: Transport, program: Program, limits: Limits) -> tuple[bytes, ConnectionFailure | None]:
-    """Run one program, and read what it prints. What came is handed back, whatever happened after."""
+    """Run one program and read its output. What arrived is returned even after a failure."""
     timeout_s = limits.answer_s
     deadline = time.monotonic() + timeout_s
     output = bytearray()
     try:
         channel = transport.open_session(timeout=timeout_s)
         channel.set_combine_stderr(True)
-        channel.exec_command(program.command)  # not Connection.run: that sends stdin byte by byte
+        channel.exec_command(program.command)  # not Connection.run, which sends stdin byte by byte
         _send(channel, program.stdin, deadline)
         _receive(channel, output, limits.answer_bytes, deadline)
     except (SSHException, OSError, EOFError) as problem:
@@ -137,7 +137,7 @@ def _send(channel: Channel, stdin: bytes, deadline: float) -> None:
     except TimeoutError:
         raise
     except (OSError, EOFError):
-        return  # the command has ended, or reads no further: what it printed says why
+        return  # the command has ended or stopped reading: its output says why
 
 
 def _receive(channel: Channel, output: bytearray, most_bytes: int, deadline: float) -> None:
@@ -147,7 +147,7 @@ def _receive(channel: Channel, output: bytearray, most_bytes: int, deadline: flo
         if left_s <= 0:
             raise TimeoutError
         channel.settimeout(min(left_s, _QUIET_S))
-        had_ended = channel.exit_status_ready()  # asked first: its last output may come just as the time runs out
+        had_ended = channel.exit_status_ready()  # checked first: its last output may arrive just as the time runs out
         try:
             read = channel.recv(min(_CHUNK_BYTES, most_bytes - len(output)))
         except TimeoutError:
@@ -162,7 +162,7 @@ def _receive(channel: Channel, output: bytearray, most_bytes: int, deadline: flo
 
 
 def _room_for(fanout: int) -> int:
-    """How many nodes can be visited at once; raises the soft limit of open files where that helps."""
+    """How many nodes can be visited at once; raises the soft limit of open files if that helps."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = fanout * _FILES_A_VISIT + _FILES_BESIDE
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""Whether the key that a host shows is the one it should have, by OpenSSH's known_hosts, which are never written."""
+"""Verifies host keys against OpenSSH's known_hosts files, which are never written."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}  # what a server off
 
 
 class Trust(Enum):
-    """What the files say about the key that a host presents."""
+    """What known_hosts says of a host's key."""
 
     KNOWN = "known"
     UNKNOWN = "unknown"  # no line names the host
-    CHANGED = "changed"  # the host is known, by other keys
+    CHANGED = "changed"  # the host is known by other keys
     REVOKED = "revoked"
 
 
@@ -45,14 +45,14 @@ class _HashedName:
 
 
 class KnownHosts:
-    """The lines of some known_hosts files: plain, hashed and wildcard names, and `@revoked`.
+    """The entries of several known_hosts files: plain, hashed and wildcard names, and `@revoked`.
 
-    paramiko's own reader knows neither wildcards nor revocation, and needs time quadratic in the lines. A
-    `@cert-authority` line is skipped, as paramiko asks no host for a certificate.
+    paramiko's own reader supports neither wildcards nor revocation, and takes time quadratic in the lines. A
+    `@cert-authority` line is skipped, because paramiko requests no certificate from a host.
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
-        """Read what can be read: a file that is absent knows no host."""
+        """Read the files; a missing one is treated as empty."""
         self._by_name: defaultdict[str, list[_Line]] = defaultdict(list)
         self._by_hash: list[tuple[_HashedName, _Line]] = []
         self._by_pattern: list[tuple[list[str], _Line]] = []
@@ -65,7 +65,7 @@ class KnownHosts:
                 self._add(line.split(), f"{file}:{number}")
 
     def trust(self, name: str, key: bytes) -> tuple[Trust, str]:
-        """What is known of `key`, shown by the host called `name`; and the line that says so (`file:7`)."""
+        """What is known about `key`, presented by the host `name`; and the line that says so (`file:7`)."""
         lines = self._lines(name)
         same = [line for line in lines if line.key == key]
         for line in same:
@@ -77,7 +77,7 @@ class KnownHosts:
         return (Trust.CHANGED, others[0].where) if others else (Trust.UNKNOWN, "")
 
     def kinds(self, name: str) -> list[str]:
-        """The kinds of key (`ssh-ed25519`, …) by which a host is known: those to ask it for first."""
+        """The kinds of key (`ssh-ed25519`, …) by which a host is known, to request them first."""
         return list(dict.fromkeys(line.kind for line in self._lines(name) if not line.revoked))
 
     def _lines(self, name: str) -> list[_Line]:
@@ -115,7 +115,7 @@ def _hashed_name(text: str) -> _HashedName | None:
 
 
 def _matches(patterns: list[str], name: str) -> bool:
-    """Whether a list of patterns names a host; one that begins with `!` and matches rules it out."""
+    """Whether a list of patterns matches a host; a matching pattern that begins with `!` excludes it."""
     if any(pattern.startswith("!") and _is_like(name, pattern[1:]) for pattern in patterns):
         return False
     return any(_is_like(name, pattern) for pattern in patterns if not pattern.startswith("!"))
@@ -127,15 +127,15 @@ def _is_like(name: str, pattern: str) -> bool:
 
 
 class HostKeyRejected(SSHException):
-    """The host is not, or not provably, the one that was meant; the message says what to do."""
+    """The host is not provably the intended one; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostIdentity:
-    """Under which name a host is looked up, and when its key is accepted.
+    """The name under which a host is looked up, and when its key is accepted.
 
     `alias` is ssh_config's HostKeyAlias. `checking` is `yes`, `accept-new` (an unknown host is accepted, for this run)
-    or `no` (every host is).
+    or `no` (every host is accepted).
     """
 
     known: KnownHosts
@@ -145,16 +145,16 @@ class HostIdentity:
     checking: str
 
     def kinds(self) -> list[str]:
-        """The host key algorithms to prefer: those of the keys that are known."""
+        """The host key algorithms to prefer: those of the known keys."""
         kinds = self.known.kinds(self._name()) or self.known.kinds(self.host)
         return [signature for kind in kinds for signature in _SIGNATURES.get(kind, (kind,))]
 
     def check(self, key: PKey) -> None:
-        """Raise HostKeyRejected unless the host may be believed."""
+        """Raise HostKeyRejected unless the host can be trusted."""
         if self.checking == "no":
             return
         trust, where = self.known.trust(self._name(), key.asbytes())
-        if trust is Trust.UNKNOWN and not self.alias:  # as OpenSSH: a line without the port does as well
+        if trust is Trust.UNKNOWN and not self.alias:  # as in OpenSSH: a line without the port does as well
             bare, bare_where = self.known.trust(self.host, key.asbytes())
             if bare in (Trust.KNOWN, Trust.REVOKED):
                 trust, where = bare, bare_where
@@ -183,18 +183,18 @@ class HostIdentity:
 
 
 class HostKeyPolicy(MissingHostKeyPolicy):
-    """Hands every key to a HostIdentity: the client itself is given no known hosts."""
+    """Passes every key to a HostIdentity: the client itself is given no known hosts."""
 
     def __init__(self, identity: HostIdentity) -> None:
         self._identity = identity
 
     def missing_host_key(self, client: SSHClient, hostname: str, key: PKey) -> None:  # noqa: ARG002
-        """Raise HostKeyRejected unless the host may be believed."""
+        """Raise HostKeyRejected unless the host can be trusted."""
         self._identity.check(key)
 
 
 def prefer_kinds(transport: Transport, kinds: list[str]) -> None:
-    """Ask the host for a key of these kinds first: it has several, and shows one."""
+    """Request a key of these kinds first: a host has several, and presents one."""
     options = transport.get_security_options()
     offered = tuple(options.key_types)
     known = tuple(kind for kind in kinds if kind in offered)

@@ -1,4 +1,4 @@
-"""The user's keys: loaded once, offered to each host in OpenSSH's order."""
+"""The user's keys, loaded once and offered to each host in OpenSSH's order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 
 
 class LoginRefused(AuthenticationException):
-    """The host accepts none of the keys; the message says which were tried."""
+    """The host accepts none of the keys; the message lists those tried."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Identity:
 
     @property
     def key(self) -> PKey | None:
-        """The private key, with its certificate where `…-cert.pub` lies beside it."""
+        """The private key, with its certificate if `…-cert.pub` exists next to it."""
         return self._loaded[0]
 
     @property
     def problem(self) -> str:
-        """Why there is no key; empty where there is one."""
+        """Why there is no key; empty if there is one."""
         return self._loaded[1]
 
     @property
@@ -56,7 +56,7 @@ class Identity:
 
     @cached_property
     def public(self) -> bytes:
-        """The public key, known also of an encrypted one; empty where it is not."""
+        """The public key, available even if the private one is encrypted; empty if it is unknown."""
         if self.key:
             return self.key.asbytes()
         path = Path(self.path if self.path.endswith(".pub") else f"{self.path}.pub")
@@ -67,13 +67,13 @@ class Identity:
 
 
 class Identities:
-    """Loads each file once for all hosts."""
+    """Loads each key file once for all hosts."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, Identity] = {}
 
     def offer(self, user: str, options: Mapping[str, Any], timeout_s: float) -> Offer:
-        """What to offer to one host, by its ssh_config."""
+        """The keys to offer to one host, according to ssh_config."""
         files = [path for path in options.get("identityfile", []) if path.lower() != "none"]
         chosen = files or ([] if options.get("identityfile") else list(_DEFAULT_FILES))
         identities = [self._load(path) for path in chosen]
@@ -93,9 +93,9 @@ class Identities:
 
 
 class Offer:
-    """Logs in to one host: with the identities first, then with what the agent holds.
+    """Logs in to one host: with the identity files first, then with the agent's keys.
 
-    It is what paramiko calls an AuthStrategy.
+    It is an AuthStrategy in paramiko's sense.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Offer:
         self._agent: Agent | None = None
 
     def authenticate(self, transport: Transport) -> None:
-        """Try one key after the other. Raises LoginRefused, TimeoutError or EOFError."""
+        """Try the keys one after another. Raises LoginRefused, TimeoutError or EOFError."""
         self.tried = []
         deadline = time.monotonic() + self.timeout_s
         try:
@@ -134,7 +134,7 @@ class Offer:
                 raise TimeoutError(f"no answer to the log-in as {self.user}") from None
             if transport.is_active():
                 return False
-            if self.tried:  # it refused keys before: sshd's MaxAuthTries
+            if self.tried:  # earlier keys were refused: sshd's MaxAuthTries
                 raise LoginRefused(f"{self._story()}; then it was cut off: too many keys?") from None
             raise EOFError(f"cut off during the log-in: {problem}") from None
         if further:

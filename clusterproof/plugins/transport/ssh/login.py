@@ -1,4 +1,4 @@
-"""One login to one host over SSH, on a Fabric connection with deadlines; jump hosts that many share; why it failed."""
+"""One login to one host over SSH: a Fabric connection with deadlines, shared jump hosts, and reasons for failures."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport.ssh import NoRoute, Route
+from clusterproof.plugins.transport.ssh import NoRoute, ReadAhead, Route
 from clusterproof.plugins.transport.ssh.host_keys import HostIdentity, HostKeyPolicy, HostKeyRejected, prefer_kinds
 from clusterproof.plugins.transport.ssh.identities import Offer
 
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL)
 _DROPPED = (EOFError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
-_LOGINS_AT_ONCE = 8  # to one jump host; sshd's MaxStartups begins to drop log-ins at 10
+_LOGINS_AT_ONCE = 8  # to one jump host; sshd's MaxStartups begins to drop logins at 10
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFailure:
-    """Why a host was not reached; `may_pass` where a retry a moment later may succeed."""
+    """Why a host was not reached; `may_pass` if a retry a moment later may succeed."""
 
     unreached: Unreached
     detail: str
@@ -38,7 +38,7 @@ class ConnectionFailure:
 
 
 def connection_failure_of(problem: Exception, host: str, port: int, is_late: bool) -> ConnectionFailure:
-    """What an exception of a login means. `is_late`: the timeout of this login has expired."""
+    """What an exception during a login means. `is_late`: the login's timeout has expired."""
     where = f"{host}:{port}"
     if isinstance(problem, HostKeyRejected):
         return ConnectionFailure(Unreached.HOST_KEY, str(problem))
@@ -77,7 +77,7 @@ def _of_the_network(problem: OSError, where: str) -> ConnectionFailure:
 
 
 def _roots(problem: BaseException | None) -> Iterator[BaseException]:
-    """The exception, and what it was raised from: paramiko says `Error reading SSH protocol banner` for all."""
+    """The exception and its causes: paramiko reports `Error reading SSH protocol banner` for all of them."""
     while problem is not None:
         yield problem
         problem = problem.__cause__ or problem.__context__
@@ -96,7 +96,7 @@ class LoginFailed(ClusterproofError):  # noqa: N818
 
 
 class Login:
-    """A route, a host key to check and keys to offer. Made on the main thread, as Fabric requires; opened on any."""
+    """A route, a host key to check and keys to offer. Created on the main thread, as Fabric requires; opened on any."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Login:
         host: HostIdentity,
         offer: Offer,
         connect_s: float,
-        abandoned: threading.Event,  # shared by a node's log-in and those to its jump hosts
+        abandoned: threading.Event,  # shared by a node's login and those to its jump hosts
     ) -> None:
         self._connection = connection
         self._route = route
@@ -113,7 +113,7 @@ class Login:
         self._offer = offer
         self._connect_s = connect_s
         self._abandoned = abandoned
-        connection.connect_timeout = connect_s  # of the key exchange; Fabric itself takes whole seconds only
+        connection.connect_timeout = connect_s  # for the key exchange; Fabric itself takes whole seconds only
         connection.client.set_missing_host_key_policy(HostKeyPolicy(host))
 
     def open(self) -> Transport:
@@ -137,33 +137,35 @@ class Login:
             failure = connection_failure_of(problem, self._connection.host, self._connection.port, is_late)
             explanation = self._route.explanation() if failure.may_pass else ""
             self.close()
-            if explanation:  # of a ProxyCommand that ended: it would end again
+            if explanation:  # a ProxyCommand that ended would end again
                 failure = ConnectionFailure(failure.unreached, explanation)
             raise LoginFailed(failure) from None
         transport: Transport = self._connection.transport
         return transport
 
     def close(self) -> None:
-        """Close everything, also half-way, where Fabric and paramiko would leave a thread and a socket."""
+        """Close everything, also when half open, where Fabric and paramiko would leak a thread and a socket."""
         self.closing()()
         self._connection.transport = None
 
     def closing(self) -> Callable[[], None]:
-        """What closes it. Whoever keeps this alone lets go of all that was needed to log in, which is much."""
+        """A function that closes it, without holding the login's data, which is large."""
         return partial(_close, self._route, self._connection.client)
 
     def interrupt(self) -> None:
-        """Wake whoever waits for this log-in; from any thread. It may be opened again."""
+        """Wake whoever waits for this login; from any thread. It may be opened again."""
         self._route.interrupt()
 
     def abandon(self) -> None:
-        """Wake whoever waits for this log-in, and let it not be opened again; from any thread."""
+        """Wake whoever waits for this login, and prevent it from being opened again; from any thread."""
         self._abandoned.set()
         self.interrupt()
 
     def _transport(self, sock: Any, **options: Any) -> Transport:
-        transport = Transport(sock, **options)
+        transport = Transport(ReadAhead(sock), **options)  # type: ignore[arg-type] # of which it uses these methods
         prefer_kinds(transport, self._host.kinds())
+        options_of = transport.get_security_options()
+        options_of.ciphers = sorted(options_of.ciphers, key=lambda name: "gcm" not in name)  # needs no MAC beside it
         return transport
 
 
@@ -175,7 +177,7 @@ def _close(route: Route, client: SSHClient) -> None:
 
 
 class JumpHost:
-    """What the log-ins to one jump host share: they come a few at a time, and end with the first that fails."""
+    """Shared by the logins to one jump host: they run a few at a time, and stop at the first permanent failure."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -184,7 +186,7 @@ class JumpHost:
         self._failure = ""
 
     def open(self, login: Login) -> Transport:
-        """Log in. Where the first log-in failed for good, no further one is tried. Raises NoRoute."""
+        """Log in. If the first login failed permanently, no further one is tried. Raises NoRoute."""
         with self._slots:
             if self._failure:
                 raise NoRoute(self._failure)
@@ -201,19 +203,19 @@ class JumpHost:
 
 @dataclass(frozen=True, slots=True)
 class JumpLogin:
-    """One node's log-in to a jump host."""
+    """One node's login to a jump host."""
 
     host: JumpHost
     login: Login
 
     def open(self) -> Transport:
-        """Log in, in turn. Raises NoRoute."""
+        """Log in when a slot is free. Raises NoRoute."""
         return self.host.open(self.login)
 
     def close(self) -> None:
-        """Close the log-in."""
+        """Close the login."""
         self.login.close()
 
     def interrupt(self) -> None:
-        """Wake whoever waits for the log-in."""
+        """Wake whoever waits for the login."""
         self.login.interrupt()

@@ -1,4 +1,4 @@
-"""Makes the log-ins of a run: from a target, the run's settings, and ssh_config as OpenSSH reads it."""
+"""Creates a run's logins from a target, the run's settings, and ssh_config as OpenSSH reads it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from clusterproof.plugins.transport.ssh.host_keys import HostIdentity, KnownHost
 from clusterproof.plugins.transport.ssh.identities import Identities
 from clusterproof.plugins.transport.ssh.login import JumpHost, JumpLogin, Login
 
-_MAX_INCLUDES = 16  # deep, as in OpenSSH
+_MAX_INCLUDES = 16  # nesting depth, as in OpenSSH
 _LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)\s*")
 _USER_FILE = "~/.ssh/config"
 _SYSTEM_FILE = "/etc/ssh/ssh_config"
@@ -34,7 +34,7 @@ _CHECKING = {"accept-new": "accept-new", "no": "no", "off": "no"}
 
 
 class _WithoutFqdn(SSHConfig):
-    """paramiko asks DNS for this machine's own full name at each look-up, for `%l`: slow where DNS is."""
+    """paramiko asks DNS for this machine's full name at each look-up, for `%l`: slow if DNS is."""
 
     TOKENS_BY_CONFIG_KEY = {  # noqa: RUF012 - as in the parent
         key: [token for token in tokens if token != "%l"]  # noqa: S105
@@ -44,10 +44,10 @@ class _WithoutFqdn(SSHConfig):
 
 @dataclass(slots=True)
 class SshConfig:
-    """The text of the configuration, cut into its Host and Match blocks.
+    """The text of the configuration, divided into its Host and Match blocks.
 
-    A block whose Host line has no wildcards is parsed only for the hosts that it names: where each of 1000 nodes
-    has its block, a look-up among all of them takes 17 ms.
+    A block whose Host line has no wildcards is only parsed for the hosts that it names: if each of 1000 nodes has its
+    own block, a look-up among all of them takes 17 ms.
     """
 
     blocks: list[_Block] = field(default_factory=list)
@@ -55,9 +55,9 @@ class SshConfig:
 
     @classmethod
     def load(cls, path: str = "") -> SshConfig:
-        """Read `path`, or else the user's file and then the system's.
+        """Load `path`, or else the user's file and then the system's.
 
-        Raises InventoryError, also where others may write the user's: its ProxyCommand would run.
+        Raises InventoryError, also if others may write the user's file: its ProxyCommand would run.
         """
         if path:
             try:
@@ -73,9 +73,9 @@ class SshConfig:
         return cls(blocks=_blocks(text))
 
     def for_host(self, name: str, outranking: str = "") -> SSHConfig:
-        """The configuration in which `name` can be looked up; lines of `outranking` come before all others.
+        """The configuration in which `name` can be looked up; lines of `outranking` take precedence.
 
-        Raises InventoryError for what is not ssh_config.
+        Raises InventoryError for invalid ssh_config syntax.
         """
         text = outranking + "".join(block.text for block in self.blocks if block.concerns(name))
         if text not in self._parsed:
@@ -90,25 +90,25 @@ class SshConfig:
 @dataclass(frozen=True, slots=True)
 class _Block:
     text: str
-    hosts: frozenset[str] = frozenset()  # empty: may concern any host
+    hosts: frozenset[str] = frozenset()  # empty: may apply to any host
 
     def concerns(self, name: str) -> bool:
         return not self.hosts or name in self.hosts
 
 
 def jumps(options: Mapping[str, Any]) -> list[str]:
-    """The hosts of ProxyJump, in the order in which they are passed: `[user@]host[:port]` each."""
+    """The hosts of ProxyJump in order: `[user@]host[:port]` each."""
     hosts = options.get("proxyjump") or "none"
     return [] if hosts.lower() == "none" else [hop.strip() for hop in hosts.split(",")]
 
 
 def host_key_checking(options: Mapping[str, Any]) -> str:
-    """How strict to be with host keys: `yes` (also for `ask`, as nobody is asked), `accept-new` or `no`."""
+    """How strictly to check host keys: `yes` (also for `ask`, because nobody can be asked), `accept-new` or `no`."""
     return _CHECKING.get(str(options.get("stricthostkeychecking", "yes")).lower(), "yes")
 
 
 def known_hosts_files(options: Mapping[str, Any], further: str = "") -> tuple[Path, ...]:
-    """The files with the host keys that are trusted; `further` is the inventory's own, and comes first."""
+    """The files of trusted host keys; `further` is the inventory's own, and comes first."""
     files = [further] if further else []
     for key, default in (
         ("userknownhostsfile", _USER_KNOWN_HOSTS),
@@ -126,15 +126,15 @@ def _read_if_there(path: Path, folder: str, depth: int = 0, *, is_own: bool = Fa
 
 
 def _read(path: Path, folder: str, depth: int = 0, *, is_own: bool = False) -> str:
-    """The text of a file with the files of its Include lines in their place; relative ones lie in `folder`.
+    """The text of a file, with Include lines replaced by the files; relative paths are in `folder`.
 
-    An included Host or Match block holds wherever it stands: here it is not narrowed by the block around it.
+    An included Host or Match block applies everywhere: it is not restricted by the block around the Include.
     """
     doubt = distrust(path) if is_own else ""
     if doubt:
         raise InventoryError(f"the ssh configuration {path} {doubt}; expected a file that only you and root write")
     lines = []
-    around = "Host *"  # the block to go on with behind an included file
+    around = "Host *"  # the block to continue after an included file
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         match = _LINE.fullmatch(line)
         word = match.group(1).lower() if match else ""
@@ -166,7 +166,7 @@ def _blocks(text: str) -> list[_Block]:
 
 
 def _hosts(line: str) -> frozenset[str]:
-    """The hosts that a block's first line names; none where it may mean others too."""
+    """The hosts that a block's first line names; none if it may match others too."""
     match = _LINE.fullmatch(line)
     if not match or match.group(1).lower() != "host" or set(match.group(2)) & set("*?!\"'[\\"):
         return frozenset()
@@ -177,19 +177,19 @@ def _hosts(line: str) -> frozenset[str]:
 def _split(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
-    except ValueError:  # a quote without its partner
+    except ValueError:  # an unbalanced quote
         return tuple(text.split())
 
 
-_MAX_JUMPS = 8  # in a row; a ProxyJump that leads back to itself has no end
+_MAX_JUMPS = 8  # in a row; a ProxyJump may form a loop
 
 _log = logging.getLogger("paramiko")
 if _log.level == logging.NOTSET:
-    _log.setLevel(logging.CRITICAL)  # the tracebacks that it logs are reported as a failure instead
+    _log.setLevel(logging.CRITICAL)  # the tracebacks that it logs are reported as failures instead
 
 
 class Logins:
-    """Everything that the log-ins of one run share: files that are read once, and jump hosts."""
+    """Shared by the logins of one run: files that are read once, and jump hosts."""
 
     def __init__(self, settings: Mapping[str, str], connect_s: float) -> None:
         """Read the ssh configuration. Raises InventoryError."""
@@ -201,7 +201,7 @@ class Logins:
         self._jump_hosts: dict[str, JumpHost] = {}
 
     def to(self, target: Target) -> Login:
-        """The log-in to a node. Raises NoRoute where ssh_config leads nowhere."""
+        """The login to a node. Raises NoRoute if ssh_config excludes it."""
         lines = {
             "HostName": target.address,
             "User": target.user or self._settings.get("user", ""),
@@ -226,7 +226,7 @@ class Logins:
         return Login(connection, route, identity, offer, self._connect_s, abandoned)
 
     def _connection(self, name: str, lines: Mapping[str, str]) -> Connection:
-        """A Fabric connection that has looked `name` up; `lines` of ssh_config outrank the files."""
+        """A Fabric connection for `name`; `lines` of ssh_config override the files."""
         if not all(value.isprintable() for value in lines.values()):
             raise NoRoute(f"{name}: {dict(lines)!r:.200}: expected no control characters")
         outranking = "".join(f"{key} {value}\n" for key, value in lines.items() if value)
@@ -237,8 +237,8 @@ class Logins:
                 config=config,  # its own: a shared one is written to while other threads read it
                 gateway=False,
                 forward_agent=False,
-                connect_timeout=1,  # else ssh_config's; the log-in sets its own
-                connect_kwargs={"look_for_keys": False},  # an empty one is taken for none; the log-in sets its own
+                connect_timeout=1,  # else ssh_config's; the login sets its own
+                connect_kwargs={"look_for_keys": False},  # an empty dict would be ignored; the login sets its own
             )
         except ValueError as problem:
             raise NoRoute(f"the ssh configuration of {name}: {problem}") from None
@@ -253,7 +253,7 @@ class Logins:
         return Proxied(command) if command else Direct(connection.host, connection.port)
 
     def _jumped(self, path: list[str], connection: Connection, hops: int, abandoned: threading.Event) -> Route:
-        """The route through the last host of a path of jumps; the one before it is its own jump host, and so on."""
+        """The route through the last of these jump hosts; the one before it is its jump host, and so on."""
         *before, last = path
         user, _, host_port = last.removeprefix("ssh://").rpartition("@")
         name, _, port = host_port.partition(":")

@@ -1,7 +1,7 @@
-"""A program that runs on a node as long as one SSH connection to it lasts.
+"""Sessions over SSH, each as long as its connection.
 
-A connection has one thread, which is paramiko's: it hands on what it receives, sends signs of life, and sees that
-nothing comes any more. Who logs in has a thread only until the program runs.
+A connection has one thread, paramiko's: it passes on received data, sends keepalives, and detects silence. Logging in
+uses a thread of its own only until the program runs.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from paramiko import Message, SSHException, Transport
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import BEAT, BEAT_S, PROGRAM_ENDED, Limits, Program, Received, SessionPerNode
-from clusterproof.plugins.transport.ssh import NoRoute
+from clusterproof.plugins.transport.ssh import NoRoute, ReadAhead
 from clusterproof.plugins.transport.ssh.login import Login, LoginFailed
 from clusterproof.plugins.transport.ssh.logins import Logins
 
-LOOK_S = 15.0  # without a byte, until a connection looks at how long nothing has come
-FRESH_S = 5.0  # for which keys and configuration that were read are used for other nodes too
-_WINDOW_BYTES = (1 << 32) - 1  # that a program may write: it is never told that there is more room, and begins anew
+LOOK_S = 15.0  # without a byte, until a connection checks how long it has been silent
+FRESH_S = 5.0  # how long keys and configuration are reused for other nodes
+_WINDOW_BYTES = (1 << 32) - 1  # that a program may write: the window is never enlarged, and the program is restarted
 
 
 def sessions(limits: Limits) -> SessionPerNode:
-    """Those of a cluster, of which as many may log in at once as the limits say."""
+    """The sessions of a cluster; the limits say how many may log in at once."""
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each holds some open; often 1,024 may be
     slots, logins = threading.Semaphore(limits.fanout), _LatestLogins(limits)
@@ -35,19 +35,19 @@ def sessions(limits: Limits) -> SessionPerNode:
 
 
 class _LatestLogins:
-    """Keys and configuration, which a thousand nodes share that log in at once, and a later one has read anew.
+    """Keys and configuration, shared by nodes that log in at once, and read again for later ones.
 
     Hosts are replaced, and keys rotate.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._lock = threading.Lock()  # Fabric's configurations are made one at a time
+        self._lock = threading.Lock()  # Fabric's configurations must be created one at a time
         self._logins: Logins | None = None
         self._read_at = 0.0
 
     def to(self, target: Target) -> Login:
-        """The log-in to a node. Raises InventoryError, NoRoute, SSHException."""
+        """The login to a node. Raises InventoryError, NoRoute, SSHException."""
         with self._lock:
             now = time.monotonic()
             if self._logins is None or now - self._read_at >= FRESH_S:
@@ -56,18 +56,18 @@ class _LatestLogins:
 
 
 class SshSession:
-    """Over SSH."""
+    """A session over SSH."""
 
     has_input = True
 
     def __init__(self, limits: Limits, slots: threading.Semaphore, logins: _LatestLogins) -> None:
-        """`slots`: how many may log in at once."""
+        """`slots` limits how many may log in at once."""
         self._limits, self._slots, self._logins = limits, slots, logins
         self._is_over = threading.Event()
         self._wake: Callable[[], object] = lambda: None
 
     def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str | Future[str]:
-        """As NodeSession has it."""
+        """Implement NodeSession."""
         try:
             login = self._logins.to(target)
         except (NoRoute, SSHException) as problem:
@@ -80,7 +80,7 @@ class SshSession:
                 transport = login.open()
         except LoginFailed as failed:
             return str(failed)
-        except Exception:  # of ours, or of a library
+        except Exception:  # a bug of ours or of a library
             login.close()
             raise
         self._wake = transport.close
@@ -89,13 +89,13 @@ class SshSession:
         return running.ended
 
     def end(self) -> None:
-        """As NodeSession has it."""
+        """Implement NodeSession."""
         self._is_over.set()
         self._wake()
 
 
 class _RunningProgram:
-    """A program, in place of the buffer of its channel: what it writes is handed on as it comes."""
+    """A program in place of its channel's buffer: passes its output on as it comes."""
 
     def __init__(
         self, transport: Transport, close_login: Callable[[], object], received: Received, dead_s: float
@@ -104,12 +104,13 @@ class _RunningProgram:
         self._transport, self._close_login, self._received, self._dead_s = transport, close_login, received, dead_s
         self._heard_at = self._beaten_at = time.monotonic()
         self._is_fed = False
-        self._ends = threading.Lock()  # once
+        self._ends = threading.Lock()  # taken once
 
     def start(self, program: Program, connect_s: float) -> None:
-        """Let it run; where it cannot, it has ended."""
+        """Start the program; if that fails, the session has ended."""
         try:
-            self._transport.sock.settimeout(LOOK_S)  # paramiko looks at its socket ten times a second otherwise
+            connected: ReadAhead = self._transport.sock  # type: ignore[assignment] # as Login made it
+            connected.look_each(LOOK_S)  # paramiko looks at its socket ten times a second otherwise
             self._look_between_messages()
             self._channel = self._transport.open_session(_WINDOW_BYTES, timeout=connect_s)
             self._channel.set_combine_stderr(True)
@@ -121,28 +122,28 @@ class _RunningProgram:
             self._heard_at, self._is_fed = time.monotonic(), True
         except (SSHException, OSError, EOFError) as problem:
             self._end(f"the connection broke: {problem}")
-        except Exception as problem:  # of ours, or of a library
+        except Exception as problem:  # a bug of ours or of a library
             self._end(problem)
 
     def feed(self, output: bytes) -> None:
-        """It writes this."""
+        """Called by paramiko with output."""
         self._heard_at = time.monotonic()
         if self._ends.locked():
             return
         try:
             self._received(output)
-        except Exception as problem:  # for whoever listens
+        except Exception as problem:  # an error of the listener
             self._end(problem)
 
     def close(self) -> None:
-        """It writes no more."""
+        """Called by paramiko at the end of output."""
         if self._channel.eof_received or self._channel.exit_status != -1:
             self._end(PROGRAM_ENDED)
         else:
             self._end(f"the connection broke: {self._transport.get_exception() or 'it was closed'}")
 
     def _look_between_messages(self) -> None:
-        """Look before each message is read too: a sshd sends signs of its own life, and says nothing of the program."""
+        """Also check before each message is read: sshd's own keepalives say nothing about the program."""
         packetizer = self._transport.packetizer
         read = packetizer.read_message
 
@@ -150,11 +151,11 @@ class _RunningProgram:
             self._look()
             return read()
 
-        packetizer.set_keepalive(1.0, self._look)  # where none comes
+        packetizer.set_keepalive(1.0, self._look)  # for when no messages arrive
         packetizer.read_message = looked_and_read  # type: ignore[method-assign]
 
     def _look(self) -> None:
-        """How long nothing has come of it, and whether it is to have a sign of life."""
+        """Check how long the program has been silent, and whether to send it a keepalive."""
         if time.monotonic() - self._heard_at >= self._dead_s:
             self._end(f"nothing came for {self._dead_s:.0f} s")
         else:
@@ -162,10 +163,10 @@ class _RunningProgram:
 
     def _beat(self) -> None:
         now = time.monotonic()
-        may_send = self._is_fed and self._transport.clear_to_send.is_set()  # else keys are exchanged
+        may_send = self._is_fed and self._transport.clear_to_send.is_set()  # else keys are being exchanged
         if may_send and now - self._beaten_at >= BEAT_S:
             self._beaten_at = now
-            with contextlib.suppress(OSError, EOFError, SSHException):  # a program that reads no more ends by itself
+            with contextlib.suppress(OSError, EOFError, SSHException):  # a program that stopped reading ends by itself
                 self._channel.sendall(BEAT)
 
     def _end(self, why: str | Exception) -> None:
@@ -175,7 +176,7 @@ class _RunningProgram:
     def _finish(self, why: str | Exception) -> None:
         try:
             self._close_login()
-        except Exception as problem:  # of ours, or of a library
+        except Exception as problem:  # a bug of ours or of a library
             why = problem
         if isinstance(why, Exception):
             self.ended.set_exception(why)

@@ -1,6 +1,6 @@
-"""Who is told of what changes: an outbox for each receiver, on disk, and heartbeats.
+"""Notifications of changes: a persistent outbox for each receiver, and heartbeats.
 
-Here: alerts, one for each change of a finding; a notification has those of one cause.
+This module: alerts, one for each change of a finding; a notification groups those with one cause.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, ChangeKind, Key
 
 VERSION = 1
-MAX_DEVICES = 64  # that `devices` names
+MAX_DEVICES = 64  # named in `devices`
 MAX_MESSAGE = 1_000  # characters
-REMINDER = "reminder"  # of what is still open
+REMINDER = "reminder"  # for something that is still open
 KINDS = frozenset({*(kind.value for kind in ChangeKind), REMINDER})
 _FIRST = frozenset(kind.value for kind in (ChangeKind.OPENED, ChangeKind.HAPPENED, ChangeKind.FLAPPING))
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A change to be sent; its number is given once in an outbox."""
+    """A change to be sent; an outbox numbers it once."""
 
     number: int
     kind: str
@@ -34,27 +34,27 @@ class Alert:
     verdict: Verdict
     message: str
     time_s: float  # since 1970
-    opened_s: float | None  # the same of its finding; None where a version before did not keep it
+    opened_s: float | None  # when the finding was opened; None if an older version did not store it
 
     @classmethod
     def of(cls, number: int, change: Change, wall_s: float, since_s: float | None = None) -> Alert:
-        """A change of now; of a finding that was opened then, if not now."""
+        """An alert for a change now; with the time when its finding was opened, if earlier."""
         message, now_s = printable(change.message, MAX_MESSAGE), round(wall_s, 3)
         opened_s = now_s if since_s is None else round(since_s, 3)
         return cls(number, change.kind.value, change.key, change.verdict, message, now_s, opened_s)
 
     @property
     def since_s(self) -> float:
-        """When its finding was opened, as far as that is known."""
+        """When its finding was opened, if known."""
         return self.time_s if self.opened_s is None else self.opened_s
 
     @property
     def cause(self) -> tuple[str, str, Verdict]:
-        """Alerts that have the same are sent together."""
+        """Alerts with the same cause are sent together."""
         return self.kind, self.key.rule, self.verdict
 
     def to_data(self) -> dict[str, Any]:
-        """As an outbox keeps it."""
+        """Its form in an outbox."""
         return {
             "number": self.number,
             "time": self.time_s,
@@ -69,7 +69,7 @@ class Alert:
 
     @classmethod
     def from_data(cls, record: Any) -> Alert:
-        """Raises ArithmeticError, ValueError, TypeError, LookupError where it is none."""
+        """Raises ArithmeticError, ValueError, TypeError or LookupError for invalid data."""
         names = [record[key] for key in ("node", "device", "rule", "message", "kind")]
         if not all(isinstance(name, str) for name in names) or type(record["number"]) is not int:
             raise TypeError("no alert")
@@ -84,9 +84,9 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """Alerts of one cause. However often it is sent, its id and what it says are the same.
+    """Alerts with one cause. Its id and content stay the same however often it is sent.
 
-    `incident` is the same while a finding, or several that were opened together, are opened, changed and closed.
+    `incident` stays the same while one finding, or several opened together, are opened, changed and closed.
     """
 
     id: str
@@ -96,16 +96,16 @@ class Notification:
 
     @property
     def nodes(self) -> str:
-        """As a nodeset."""
+        """Its nodes as a nodeset."""
         return fold({alert.key.node for alert in self.alerts})
 
     @property
     def devices(self) -> list[str]:
-        """`gpu003 GPU 1`, as they came."""
+        """`gpu003 GPU 1`, in order of arrival."""
         return list(dict.fromkeys(f"{alert.key.node} {alert.key.device}" for alert in self.alerts if alert.key.device))
 
     def to_json(self) -> str:
-        """One object, on a line."""
+        """A JSON object on one line."""
         first = self.alerts[0]
         keys = dict.fromkeys(alert.key for alert in self.alerts)
         record = {
@@ -129,18 +129,18 @@ class Notification:
 
 
 def finding_id(cluster: str, key: Key) -> str:
-    """Of a check on a device of a node: the same in every watch of that cluster."""
+    """The id of a check's finding on a device of a node: the same in every watch of that cluster."""
     return _digest(cluster, key.rule, key.node, key.device)
 
 
 def incident_of(cluster: str, alerts: Iterable[Alert]) -> str:
-    """Of one finding its id; of several one of all together."""
+    """For one finding its id; for several, one id for all."""
     ids = sorted({finding_id(cluster, alert.key) for alert in alerts})
     return ids[0] if len(ids) == 1 else _digest(*ids)
 
 
 def only_first(alerts: Sequence[Alert], taken: set[Key]) -> list[Alert]:
-    """The first alert of each finding of which none is taken: what comes later of it has to wait."""
+    """The first alert of each finding, except the findings `taken`: later alerts have to wait."""
     free = []
     for alert in alerts:
         if alert.key not in taken:

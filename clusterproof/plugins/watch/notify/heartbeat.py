@@ -1,4 +1,4 @@
-"""`--heartbeat URL`: tells a dead man's switch that the watch goes on; it raises the alarm once it hears nothing."""
+"""`--heartbeat URL`: signals a dead man's switch that the watch is running; it alerts when signals stop."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from clusterproof.plugins.watch.notify.receiver import after_s
 from clusterproof.plugins.watch.notify.services import within
 from clusterproof.plugins.watch.own_health import WHY, Outage
 
-LEAST_S = 60.0  # between two that were taken: switches count in minutes, and refuse who comes often
-MOST_S = 300.0  # that a switch may ask for: the grace time that docs/watch.md gives it
+LEAST_S = 60.0  # between accepted heartbeats: switches count in minutes, and reject frequent callers
+MOST_S = 300.0  # maximum pause that a switch may request: the grace time recommended in docs/watch.md
 TIMEOUT_S = 10.0
-END_S = 1.0  # for one that is being sent when the watch ends
-LATER = (429, 503)  # answers that may say when to ask again
+END_S = 1.0  # for a heartbeat in progress when the watch ends
+LATER = (429, 503)  # responses that may contain Retry-After
 MAX_WORDS = 100
 _URL = re.compile(r"https?://[!-~]+")
 
 
 class NoHeartbeat(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
-    """What no heartbeat can be sent to; the message says why."""
+    """An invalid heartbeat URL; the message says why."""
 
 
 class Heartbeat:
-    """A thread that sends one after a tick that was completed, and none without; until it is closed."""
+    """A thread that sends a heartbeat after each completed tick, until it is closed."""
 
     def __init__(self, url: str, say: Callable[[str], object]) -> None:
         """Raises NoHeartbeat."""
@@ -53,13 +53,13 @@ class Heartbeat:
         self._has_ticked.set()
 
     def close(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._is_over.set()
         self._has_ticked.set()
         self._thread.join(END_S)
 
     def _run(self) -> None:
-        failures = 0  # in a row
+        failures = 0  # consecutive
         while self._is_next_tick():
             pauses: list[float] = []
             (why,) = within(TIMEOUT_S, [partial(send, self._url, pauses)])
@@ -71,7 +71,7 @@ class Heartbeat:
             self._is_over.wait(pause_s(failures, max(pauses, default=0.0)) if why else LEAST_S)
 
     def _is_next_tick(self) -> bool:
-        """Wait until a tick is completed from now on: of one before, the watch may have hung since. False: it ends."""
+        """Wait until another tick is completed: after an earlier one the watch may have hung. False: closed."""
         self._has_ticked.clear()
         if not self._is_over.is_set():
             self._has_ticked.wait()
@@ -79,7 +79,7 @@ class Heartbeat:
 
 
 def accepted(url: str) -> str:
-    """The URL that `--heartbeat` names. Raises NoHeartbeat, with nothing of it: it is a password."""
+    """Validate the URL of `--heartbeat`. Raises NoHeartbeat without quoting it: the URL is a secret."""
     try:
         parts = urlsplit(url.strip())
         is_valid = bool(_URL.fullmatch(url.strip()) and parts.hostname and parts.port != 0 and not parts.username)
@@ -94,9 +94,9 @@ def accepted(url: str) -> str:
 
 
 def send(url: str, pauses: list[float]) -> str:
-    """Ask for it once, and follow no redirection; why it was not taken, in words that hold nothing of the URL.
+    """Request the URL once, without following redirects; returns the failure, without any part of the URL.
 
-    A pause that the switch asks for with 429 or 503 (Retry-After) is added to `pauses`, in seconds.
+    A pause that the switch requests with 429 or 503 (Retry-After) is added to `pauses`, in seconds.
     """
     request = urllib.request.Request(url, headers={"User-Agent": f"clusterproof/{__version__}"})  # noqa: S310 - accepted
     try:
@@ -114,10 +114,10 @@ def send(url: str, pauses: list[float]) -> str:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Where a redirection is an answer like others: it could have this host ask its metadata service."""
+    """Treats a redirect as a final response: it could point this host at its metadata service."""
 
     def redirect_request(self, *_: object) -> None:
-        """Nothing."""
+        """Do not follow it."""
 
 
 def _words(problem: object) -> str:

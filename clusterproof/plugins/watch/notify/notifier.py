@@ -1,4 +1,4 @@
-"""`--notify`: sends what has changed, one notification at a time, again and again until it is taken."""
+"""`--notify`: sends changes, one notification at a time, and retries until the receiver takes them."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ MOST_S = 60.0
 
 
 def pause_s(failures: int, asked_s: float = 0.0) -> float:
-    """After so many failures in a row; never less than a receiver has asked for."""
+    """The pause after so many consecutive failures; at least what the receiver asked for."""
     return max(asked_s, min(MOST_S, FIRST_S * (1 << min(failures - 1, 16))))
 
 
 class RetrySchedule:
-    """Of one receiver. One notification that it does not take holds up no other, save those of the same findings."""
+    """The retries of one receiver. A failed notification only delays others about the same findings."""
 
     def __init__(self) -> None:
-        self._failures = 0  # in a row, of all
-        self._from = 0.0  # before then nothing is sent
+        self._failures = 0  # consecutive, of all notifications
+        self._from = 0.0  # nothing is sent before this time
         self._of: dict[str, tuple[int, float]] = {}  # failures of each notification, and when it is due
 
     def failed(self, name: str, now: float, asked_s: float = 0.0) -> None:
-        """It was not taken."""
+        """Record a failed notification."""
         failures = self._of.get(name, (0, 0.0))[0] + 1
         self._failures += 1
         self._from = now + pause_s(self._failures, asked_s)
         self._of[name] = failures, now + pause_s(failures, asked_s)
 
     def taken(self, name: str) -> None:
-        """It was."""
+        """Record a delivered notification."""
         self._failures, self._from = 0, 0.0
         self._of.pop(name, None)
 
     def due_s(self, name: str) -> float:
-        """When it is due, by itself."""
+        """When a notification is due, by its own failures."""
         return self._of.get(name, (0, 0.0))[1]
 
     def not_before(self, due_s: float) -> float:
-        """When something that is due then may be sent."""
+        """When something due at that time may be sent."""
         return max(due_s, self._from)
 
     def next(self, names: Collection[str]) -> str | None:
@@ -56,15 +56,15 @@ class RetrySchedule:
         return min(names, key=self.due_s, default=None)
 
 
-GATHER_S = 2.0  # from the first change on: a switch that fails takes its nodes within that
-END_S = 10.0  # for all that is left to be sent, when the watch ends
-LOOK_S = 5.0  # at what is to be reminded of, and at a disk that was full
+GATHER_S = 2.0  # from the first change on: a failing switch affects all its nodes within that time
+END_S = 10.0  # for everything left to be sent when the watch ends
+LOOK_S = 5.0  # interval for due reminders, and for a disk that was full
 MAX_NODES = 120  # characters of a nodeset
-OUTCOMES = ("delivered", "failed", "dropped")  # each try counts
+OUTCOMES = ("delivered", "failed", "dropped")  # counts every attempt
 
 
 class Notifier:
-    """A thread that sends what waits in an outbox to one receiver, from when it is made until it is closed."""
+    """A thread that sends what waits in an outbox to one receiver, from its creation until it is closed."""
 
     def __init__(
         self,
@@ -74,15 +74,15 @@ class Notifier:
         remind_s: float | None = None,
         open_now: Callable[[], Mapping[Key, RuleResult]] = dict,
     ) -> None:
-        """`open_now`: what is open, asked for from this thread, so that a reminder says how it is by then."""
+        """`open_now` returns the open states; it is called on this thread, so that reminders are up to date."""
         self._receiver, self._file, self._say = receiver, file, say
         self._remind_s, self._open_now = remind_s, open_now
-        self._nodes: Collection[str] | None = None  # that are watched
+        self._nodes: Collection[str] | None = None  # the watched nodes
         self._outbox, self._retries = file.outbox, RetrySchedule()
         self._change = threading.Condition()
         self._is_over = self._is_cancelled = False
-        self._came: dict[int, float] = {}  # when alerts came, by number
-        self._last_try: set[str] = set()  # what was sent since the watch ended
+        self._came: dict[int, float] = {}  # arrival times of alerts, by number
+        self._last_try: set[str] = set()  # sent since the watch ended
         self.counts: Counter[str] = Counter()
         self.outage = Outage(
             say,
@@ -96,16 +96,16 @@ class Notifier:
 
     @property
     def is_failing(self) -> bool:
-        """Whether something is not delivered, or not on disk, now."""
+        """Whether something is currently undelivered, or not on disk."""
         return self.outage.is_failing or self._file.outage.is_failing
 
     @property
     def is_kept(self) -> bool:
-        """Whether all that waits is on disk, where it is to be."""
+        """Whether everything waiting is on disk, if it should be."""
         return not self._file.outage.is_failing
 
     def said(self, changes: Sequence[Change]) -> None:
-        """Notify of these, soon; when this returns they are on disk."""
+        """Queue notifications of these changes; they are on disk when this returns."""
         if changes:
             with self._change:
                 self._file.write(self._outbox.taking(changes, time.time()))
@@ -114,9 +114,9 @@ class Notifier:
     def catch_up(
         self, nodes: Collection[str], now: Mapping[Key, RuleResult], since_s: Mapping[Key, float] = {}
     ) -> None:
-        """Notify of what is open of these nodes now and was not delivered, and of what was delivered and is over.
+        """Queue what is open on these nodes but undelivered, and what was delivered and is over.
 
-        `since_s`: when that was opened, in seconds since 1970.
+        `since_s`: when each was opened, in seconds since 1970.
         """
         with self._change:
             self._nodes = nodes
@@ -129,7 +129,7 @@ class Notifier:
             self._change.notify()
 
     def close(self) -> None:
-        """Send what is left once more, as far as there is time."""
+        """Send what is left once more, as far as time permits."""
         with self._change:
             self._is_over = True
             self._change.notify()
@@ -167,7 +167,7 @@ class Notifier:
             self._file.write(self._outbox.reminding(self._remind_s, time.time(), self._open_now(), self._nodes))
 
     def _next(self) -> Notification | None:
-        """What is to be sent now; when it is returned it is on disk under its id."""
+        """The next notification to send; it is on disk under its id when this returns."""
         if self._is_cancelled:
             return None
         if self._is_over:
@@ -198,7 +198,7 @@ class Notifier:
         return self._outbox.notification(entry["freeze"])
 
     def _gathered_s(self, group: Sequence[Alert]) -> float:
-        """When alerts have been waited with for others of their cause."""
+        """Until when alerts wait for others with their cause."""
         return self._came.setdefault(group[0].number, time.monotonic()) + GATHER_S
 
     def _due_s(self) -> float:
@@ -211,7 +211,7 @@ class Notifier:
     def _deliver(self, notification: Notification) -> Delivery:
         try:
             return self._receiver.send(notification)
-        except OSError as problem:  # such as no room for what the program says
+        except OSError as problem:  # for example, no memory for the program's output
             return Delivery(f"{self._receiver.name}: {problem.strerror or problem}")
 
     def _count(self, notification: Notification, outcome: Delivery) -> None:

@@ -1,6 +1,6 @@
-"""What is still to be delivered, and what was: alerts wait here until the receiver has taken them.
+"""An outbox: alerts wait here until the receiver has taken them, and it remembers what was delivered.
 
-Every step is an entry, which JSON can hold. The same entries make the same outbox again, in another watch too.
+Every change is an entry that can be stored as JSON. Replaying the entries rebuilds the outbox, also in a later watch.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _STAYS_OPEN = frozenset({ChangeKind.OPENED.value, _WORSE, REMINDER})
 
 
 class Outbox:
-    """Of one receiver. It reads no clock and no file."""
+    """The outbox of one receiver. It reads no clock and no file."""
 
     def __init__(self, cluster: str, receiver: str = "") -> None:
-        """`receiver`: whose it is; of an outbox that was kept before outboxes had that, nothing is known."""
+        """`receiver` identifies whose it is; unknown for an outbox stored by an older version."""
         self._cluster, self.receiver = cluster, receiver
-        self._name = secrets.token_hex(6)  # of this outbox: its notifications' ids begin with it
+        self._name = secrets.token_hex(6)  # prefix of its notifications' ids
         self._next = 1
-        self._frozen: dict[str, Notification] = {}  # that were tried, by id
-        self._delivered: dict[Key, Alert] = {}  # what is open, as it was last taken
-        self._incidents = Incidents()  # under which what is open was sent
+        self._frozen: dict[str, Notification] = {}  # notifications that were tried, by id
+        self._delivered: dict[Key, Alert] = {}  # what is open for the receiver, as last delivered
+        self._incidents = Incidents()  # the incidents under which open findings were sent
         self._waiting = Waiting(self._incidents)
-        self._unnamed: dict[Key, Alert] = {}  # delivered, and perhaps before outboxes had incidents
+        self._unnamed: dict[Key, Alert] = {}  # delivered, perhaps by a version without incidents
         self.dropped = 0
 
     @property
@@ -43,13 +43,13 @@ class Outbox:
 
     @property
     def count(self) -> int:
-        """How many alerts wait."""
+        """The number of waiting alerts."""
         return sum(1 for _ in self._all())
 
     def taking(self, changes: Iterable[Change], wall_s: float, since_s: Mapping[Key, float] = {}) -> Iterator[Entry]:
-        """The entries that add changes, but for those that repeat what was taken already.
+        """The entries that add changes, except those that repeat what was delivered.
 
-        `since_s`: when findings were opened of which that was not kept, where not now.
+        `since_s`: when findings were opened, where not now and not stored.
         """
         delivered, number = self._delivered.copy(), self._next
         for change in changes:
@@ -72,7 +72,7 @@ class Outbox:
         wall_s: float,
         since_s: Mapping[Key, float],
     ) -> Iterator[Entry]:
-        """The entries by which the receiver learns what is open of nodes now, where a watch goes on."""
+        """The entries that tell the receiver what is open on nodes now, when a watch is resumed."""
         delivered = {key: one for key, one in self._delivered.items() if key.node in nodes}
         found_s = {
             key: min(one.time_s, since_s.get(key, one.time_s)) for key, one in delivered.items() if one.opened_s is None
@@ -99,10 +99,10 @@ class Outbox:
     def reminding(
         self, after_s: float, wall_s: float, now: Mapping[Key, RuleResult], nodes: Collection[str] | None = None
     ) -> Iterator[Entry]:
-        """The entries that remind of what has stayed open so long, as it is now; with one finding all of its incident.
+        """The entries for reminders of what has been open long enough; one finding's reminder includes its incident.
 
-        `now`: all that is open; what flaps may be closed for the moment, unless its node is none of `nodes`, which are
-        watched. What was told at a time that is still to come is due as well: the clock was set back.
+        `now`: all open states; a flapping one may be closed for the moment, unless its node is not among the watched
+        `nodes`. A delivery time in the future also counts as due: the clock was set back.
         """
         busy = {alert.key for alert in self._all()}
         still = [
@@ -118,15 +118,15 @@ class Outbox:
             yield {"add": replace(again_of, time_s=round(wall_s, 3)).to_data()}
 
     def of_others(self, nodes: Collection[str]) -> list[str]:
-        """The nodes besides these of which findings are open for the receiver."""
+        """Other nodes than these with findings that are open for the receiver."""
         return sorted({key.node for key in self._delivered if key.node not in nodes})
 
     def _together(self, alert: Alert) -> object:
-        """Alike for what is told again together."""
+        """A key that is equal for alerts that are reminded together."""
         return self._incidents.get(alert.key) or (alert.key.rule, alert.verdict)
 
     def groups(self) -> Iterator[Sequence[Alert]]:
-        """What may be sent next and was not tried yet: alerts of a cause and an incident, each its finding's oldest."""
+        """Untried alerts that may be sent next, by cause and incident; of each finding the oldest."""
         return self._waiting.groups()
 
     def freezing(self, alerts: Sequence[Alert]) -> Entry:
@@ -135,23 +135,23 @@ class Outbox:
         return {"freeze": f"{self._name}-{of[0]}", "of": of, "incident": self._incident(alerts)}
 
     def _incident(self, alerts: Sequence[Alert]) -> str:
-        """The one under which the receiver knows them; it is closed with the last finding of it, and not before."""
+        """The incident by which the receiver knows them; it is closed with its last finding."""
         known, closed = self._incidents.get(alerts[0].key), {alert.key for alert in alerts if alert.kind == _CLOSED}
         if known and (not closed or self._incidents.ends_with(known, closed)):
             return known
         return incident_of(self._cluster, alerts)
 
     def notification(self, name: str) -> Notification:
-        """One that was frozen."""
+        """A notification that was frozen."""
         return self._frozen[name]
 
     @property
     def frozen(self) -> Collection[str]:
-        """The ids of the notifications that were tried, and not taken."""
+        """The ids of notifications that were tried but not taken."""
         return self._frozen.keys()
 
     def apply(self, entry: Entry) -> None:
-        """Take an entry. Raises one of WRONG where it is none, or does not fit what came before."""
+        """Apply an entry. Raises one of WRONG if it is invalid, or does not fit the earlier ones."""
         if "add" in entry or "freeze" in entry:
             self.infer_incidents()
         if "outbox" in entry:
@@ -171,19 +171,23 @@ class Outbox:
             self._waiting.taken(alert.key for alert in self._frozen.pop(entry["sent"]).alerts)
 
     def entries(self) -> Iterator[Entry]:
-        """The fewest that make this outbox again."""
+        """The minimal entries that rebuild this outbox."""
         yield {"outbox": 1, "name": self._name, "next": self._next, "receiver": self.receiver}
-        for alert in sorted(self._all(), key=lambda one: one.number):
+        for alert in sorted(self._all(), key=lambda alert: alert.number):
             yield {"add": alert.to_data()}
-        for name, one in self._frozen.items():
-            yield {"freeze": name, "of": [alert.number for alert in one.alerts], "incident": one.incident}
+        for name, notification in self._frozen.items():
+            yield {
+                "freeze": name,
+                "of": [alert.number for alert in notification.alerts],
+                "incident": notification.incident,
+            }
         for alert in self._delivered.values():
             yield {"delivered": alert.to_data()}
         for incident, keys in self._incidents:
             yield {"incident": incident, "of": [[key.node, key.device, key.rule] for key in keys]}
 
     def infer_incidents(self) -> None:
-        """Of what was delivered by a version that kept none; what still waits has none yet."""
+        """Infer incidents of what an older version delivered without them; waiting alerts have none yet."""
         if self._unnamed:
             busy = {alert.key for alert in self._all()}
             self._incidents.infer(self._cluster, (one for key, one in self._unnamed.items() if key not in busy))
@@ -213,7 +217,7 @@ class Outbox:
 
 
 def _keep(delivered: dict[Key, Alert], alert: Alert) -> None:
-    """What is open once an alert was taken."""
+    """Record what is open after an alert was taken."""
     before = delivered.get(alert.key)
     if alert.kind == _CLOSED:
         delivered.pop(alert.key, None)
@@ -226,7 +230,7 @@ def _keep(delivered: dict[Key, Alert], alert: Alert) -> None:
 
 
 def _as_of(alert: Alert, now: Mapping[Key, RuleResult]) -> Alert:
-    """What is open, or flaps, by its verdict and words of now."""
+    """An open or flapping state, with its current verdict and message."""
     seen = now.get(alert.key)
     verdict, message = (seen.verdict, seen.message) if seen else (alert.verdict, alert.message)
     begin = "flapping: " if alert.kind == _FLAPPING else ""

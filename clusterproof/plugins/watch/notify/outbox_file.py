@@ -1,4 +1,4 @@
-"""The file of an outbox: an entry is there, and synced, before it counts; a full disk costs a line and no alert."""
+"""The file of an outbox: an entry is synced before it takes effect; a full disk causes a message but loses no alert."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from clusterproof.plugins.watch.notify.outbox import WRONG, Entry, Outbox
 from clusterproof.plugins.watch.own_health import Outage
 
 RETRY_S = 5.0  # after a write that failed
-SPARE_BYTES = 1 << 20  # of entries that are no longer needed, before the file is written anew
+SPARE_BYTES = 1 << 20  # of obsolete entries, before the file is rewritten
 MAX_BYTES = 256 << 20
 _NAME = re.compile(r"outbox-([1-9][0-9]{0,5})[.]jsonl")
 
 
 def read(path: Path, outbox: Outbox) -> None:
-    """Take the entries of a file, of a version before too. Raises OSError."""
+    """Read the entries of a file, including older versions. Raises OSError."""
     with appendable(path) as file:
         file.seek(0)
         data = bytearray()
@@ -32,13 +32,13 @@ def read(path: Path, outbox: Outbox) -> None:
             if len(data) > MAX_BYTES:
                 raise OSError(f"{path} has more than {MAX_BYTES:,} bytes; expected an outbox of clusterproof")
     for line in data.splitlines():
-        with contextlib.suppress(*WRONG):  # torn, or of another version
+        with contextlib.suppress(*WRONG):  # truncated, or of another version
             outbox.apply(json.loads(line))
     outbox.infer_incidents()
 
 
 def outboxes_in(folder: Path, cluster: str, say: Callable[[str], object]) -> dict[Path, Outbox]:
-    """All that watches have kept there, by number; nothing is known of one that cannot be read. Raises OSError."""
+    """All outboxes stored in a folder, by number; an unreadable one is None. Raises OSError."""
     numbers = sorted(int(match[1]) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)))
     outboxes = {_path(folder, number): Outbox(cluster) for number in numbers}
     for path, outbox in outboxes.items():
@@ -50,9 +50,9 @@ def outboxes_in(folder: Path, cluster: str, say: Callable[[str], object]) -> dic
 
 
 def paths_for(folder: Path, receivers: Sequence[str], outboxes: Mapping[Path, Outbox]) -> list[Path]:
-    """Where the outbox of each receiver is, by what is known of whose they are.
+    """The path of each receiver's outbox, assigned by stored identity.
 
-    One that was kept before that was known is of the receiver in its place.
+    An outbox without a stored identity belongs to the receiver with its number.
     """
     free, paths = dict(outboxes), list[Path]()
     for number, receiver in enumerate(receivers, start=1):
@@ -71,13 +71,13 @@ def _path(folder: Path, number: int) -> Path:
 
 
 class OutboxFile:
-    """The file of an outbox; without a path it is kept in memory alone."""
+    """The file of an outbox; without a path it is only kept in memory."""
 
     def __init__(self, path: Path | None, outbox: Outbox, say: Callable[[str], object]) -> None:
-        """Take up what another watch has left there. Raises OSError."""
+        """Load what another watch has left there. Raises OSError."""
         self._path, self.outbox = path, outbox
         self._file: FileIO | None = None
-        self._size = self._least = 0  # bytes: of the file now, and when it was written anew
+        self._size = self._least = 0  # bytes: of the file now, and after the last rewrite
         self._paused_until = 0.0
         self.outage = Outage(
             say,
@@ -91,13 +91,13 @@ class OutboxFile:
 
     @property
     def words(self) -> str:
-        """What becomes of what waits when the watch ends."""
+        """What happens to waiting alerts when the watch ends."""
         if not self._path:
             return "they are lost; expected --record DIR, where they wait for the next watch"
         return f"they wait in {self._path}, for the watch that goes on there"
 
     def write(self, entries: Iterable[Entry]) -> None:
-        """Take entries: on disk first, and in any case in memory."""
+        """Apply entries: on disk first, and in memory in any case."""
         kept = tuple(entries)
         data = b"".join(map(_line, kept))
         if data and self._file:
@@ -107,14 +107,14 @@ class OutboxFile:
         self.settle()
 
     def settle(self) -> None:
-        """Write all of it anew, where the file is not what is in memory, or mostly over."""
+        """Rewrite the file if it differs from memory, or is mostly obsolete."""
         if (self._path and not self._file and time.monotonic() >= self._paused_until) or (
             self._file and self._size > 2 * self._least + SPARE_BYTES
         ):
             self._guard(self._rewrite)
 
     def close(self) -> None:
-        """Write what is not there yet, if that can be."""
+        """Write what is not there yet, if possible."""
         self._paused_until = 0.0
         self.settle()
         self._forget()
@@ -126,7 +126,7 @@ class OutboxFile:
         self._size += len(data)
 
     def _rewrite(self) -> None:
-        """Beside the file, and then in its place: whenever that ends, one of both is there whole."""
+        """Write a new file, then replace the old one: at any moment, one of them is complete."""
         assert self._path
         new_file = self._path.with_suffix(".new")
         data = b"".join(map(_line, self.outbox.entries()))

@@ -1,4 +1,4 @@
-"""Who receives what changes: a program that is run, with the notification on its input."""
+"""Receivers of notifications; among them a program that is run with the notification on its input."""
 
 from __future__ import annotations
 
@@ -22,51 +22,51 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.watch.notify import Notification
 
 TIMEOUT_S = 30.0  # for one notification
-MAX_WORDS = 200  # characters of what it says of its failure
-MAX_OUTPUT = 1 << 20  # bytes of its standard error in which that and a line `Retry-After` are looked for, at the end
+MAX_WORDS = 200  # characters of its error output that are shown
+MAX_OUTPUT = 1 << 20  # bytes at the end of its standard error in which that and a line `Retry-After` are looked for
 ROUNDS = 200_000  # a tenth of a second
 _SALT = b"clusterproof watch --notify"
-MAX_AFTER_S = 3600.0  # that a receiver may ask for
+MAX_AFTER_S = 3600.0  # maximum pause that a receiver may request
 _AFTER = re.compile(r"^retry-after:(.*)$", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Of one notification: why it was not taken, if so, and after how many seconds the receiver wants to be asked."""
+    """The outcome of one delivery: why it failed, if it did, and the pause in seconds that the receiver requests."""
 
     why: str = ""
     after_s: float = 0.0
 
 
 class Receiver(Protocol):
-    """One that notifications are sent to."""
+    """A receiver of notifications."""
 
     @property
     def name(self) -> str:
-        """What may be shown of it."""
+        """Its name for display."""
 
     @property
     def identity(self) -> str:
-        """What its outbox is known by, which shows nothing of it."""
+        """Identifies its outbox without revealing secrets."""
 
     def send(self, notification: Notification) -> Delivery:
-        """Send a notification, and wait until it is taken or not. Raises OSError."""
+        """Send a notification, and wait for the outcome. Raises OSError."""
 
     def cancel(self) -> None:
-        """End what is being sent, from another thread."""
+        """Cancel the delivery in progress, from another thread."""
 
 
 class NoReceiver(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
-    """What nothing can be sent to; the message says why."""
+    """An invalid receiver; the message says why."""
 
 
 def identity_of(text: str) -> str:
-    """Of what a `--notify` names; many rounds, so that a password in it cannot be guessed by what is kept of it."""
+    """Hash the value of `--notify`, with many rounds, so that a password in it cannot be guessed from the hash."""
     return hashlib.pbkdf2_hmac("sha256", text.encode("utf-8", "surrogateescape"), _SALT, ROUNDS).hex()[:32]
 
 
 def arguments_of(command: str) -> list[str]:
-    """The program and its arguments; no shell sees them. Raises NoReceiver."""
+    """Split the program and its arguments; no shell is involved. Raises NoReceiver."""
     try:
         arguments = shlex.split(command)
     except ValueError as wrong:
@@ -81,7 +81,7 @@ def arguments_of(command: str) -> list[str]:
 
 
 def after_s(header: str, now: float) -> float:
-    """The seconds of a Retry-After, which is a number or a date; 0 where it is neither."""
+    """The seconds of a Retry-After, which is a number or a date; 0 if it is neither."""
     try:
         seconds = (
             float(header) if header.strip().isdecimal() else email.utils.parsedate_to_datetime(header).timestamp() - now
@@ -92,7 +92,7 @@ def after_s(header: str, now: float) -> float:
 
 
 class ReceiverProgram:
-    """A program and its arguments. A line `Retry-After: SECONDS` of its own asks for a pause."""
+    """A program and its arguments. It can request a pause by printing `Retry-After: SECONDS`."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self._words = arguments
@@ -101,7 +101,7 @@ class ReceiverProgram:
         self.name = arguments[0].rpartition("/")[2]
 
     def send(self, notification: Notification) -> Delivery:
-        """Run it. What it has started ends with its time. Raises OSError."""
+        """Run it. Processes that it started are killed at its deadline. Raises OSError."""
         with tempfile.TemporaryFile() as errors:
             process = self._running = subprocess.Popen(
                 self._words,
@@ -124,7 +124,7 @@ class ReceiverProgram:
             return _failed(self.name, process.returncode, errors.read().decode("utf-8", "replace"))
 
     def cancel(self) -> None:
-        """Kill it, where it runs."""
+        """Kill it if it is running."""
         if running := self._running:
             _kill(running)
 

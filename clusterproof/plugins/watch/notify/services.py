@@ -1,4 +1,4 @@
-"""Who a watch notifies: a program, or a service by its URL, as a run does. No URL is ever shown."""
+"""The receivers of `--notify`: a program, or a service with a URL. URLs are never shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from clusterproof.plugins.watch.notify.receiver import (
     identity_of,
 )
 
-MAX_IDS = 8  # of findings, that a message names
+MAX_IDS = 8  # finding ids in a message
 _URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*://")
 _WORDS = {
     ChangeKind.CLOSED.value: "over",
@@ -42,17 +42,17 @@ _WORDS = {
 _retry_after: ContextVar[list[float] | None] = ContextVar("asked", default=None)  # seconds, by Retry-After
 
 
-MAX_TITLE = 100  # characters: a subject of SNS's
-MAX_BODY = 1_800  # characters: what chats take in one message
+MAX_TITLE = 100  # characters: the limit of an SNS subject
+MAX_BODY = 1_800  # characters: what chat services take in one message
 ABSENT = "--notify needs Apprise, which is not installed: pip install apprise"
-INCIDENT_KEYS = ("dedup", "alias")  # of PagerDuty and Opsgenie, as Apprise calls them
-_TALKATIVE = ("apprise", "urllib3", "requests", "requests_oauthlib")  # their log lines hold tokens
+INCIDENT_KEYS = ("dedup", "alias")  # names in Apprise for PagerDuty and Opsgenie
+_TALKATIVE = ("apprise", "urllib3", "requests", "requests_oauthlib")  # their log messages contain tokens
 _SCHEME = re.compile(r"([a-z][a-z0-9]{1,20})://")
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceMessage:
-    """What is sent; `kind` is Apprise's word for it, `incident` the key of services that have one for each."""
+    """What is sent; `kind` is Apprise's word for it, `incident` the key for services that group by incident."""
 
     title: str
     body: str
@@ -61,13 +61,13 @@ class ServiceMessage:
 
 
 def apprise_services(urls: Sequence[str], first: int = 1) -> list[tuple[str, Callable[[ServiceMessage], str]]]:
-    """What sends to each URL, beside its scheme, which is all that may be shown of it. Raises NoReceiver."""
+    """The sender for each URL, with its scheme, the only part that may be shown. Raises NoReceiver."""
     try:
         with silenced():
             import apprise
     except ImportError:
         raise NoReceiver(ABSENT) from None
-    # A service that redirects could have this host ask its metadata service, or others get the message.
+    # A redirect could point this host at its metadata service, or send the message to somebody else.
     asset = apprise.AppriseAsset(
         app_id="clusterproof", app_desc="clusterproof", app_url="", image_url_mask="", http_redirects=False
     )
@@ -76,7 +76,7 @@ def apprise_services(urls: Sequence[str], first: int = 1) -> list[tuple[str, Cal
         with silenced():
             try:
                 service = apprise.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
-            except Exception:  # its words may hold the URL
+            except Exception:  # its message may contain the URL
                 service = None
         scheme = _SCHEME.match(url)
         if service is None or scheme is None:
@@ -89,9 +89,9 @@ def apprise_services(urls: Sequence[str], first: int = 1) -> list[tuple[str, Cal
 
 
 def _send(service: Any, message: ServiceMessage) -> str:
-    """What went wrong, in words that hold nothing of the URL."""
+    """Send; returns the failure in words, without any part of the URL."""
     for name in INCIDENT_KEYS if message.incident else ():
-        if getattr(service, name, "") is None:  # it has one, and the URL names none
+        if getattr(service, name, "") is None:  # it has one, and the URL sets none
             service = copy.copy(service)
             setattr(service, name, message.incident)
     is_sent = service.notify(
@@ -99,14 +99,14 @@ def _send(service: Any, message: ServiceMessage) -> str:
         title=message.title,
         notify_type=message.kind,
         body_format="text",
-        overflow="truncate",  # never a second message
+        overflow="truncate",  # never split into two messages
     )
     return "" if is_sent else "the service refused it or did not answer"
 
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Nothing that these libraries log, or warn of in their own imports, reaches a terminal or a file."""
+    """Suppress what these libraries log, or warn about when imported."""
     loggers = [logging.getLogger(name) for name in _TALKATIVE]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -121,7 +121,7 @@ def silenced() -> Iterator[None]:
 
 
 def bounded(lines: Sequence[str]) -> str:
-    """The lines as one text, whole lines as far as there is room, and how many are missing."""
+    """Join the lines, whole lines as far as they fit, and say how many are missing."""
     kept: list[str] = []
     left = MAX_BODY - 40
     for line in (one_line(line, 400) for line in lines):
@@ -135,14 +135,14 @@ def bounded(lines: Sequence[str]) -> str:
 
 
 def one_line(text: str, most: int) -> str:
-    """A text of so many characters at most, without what could steer a terminal."""
+    """A text of at most so many characters, with terminal control characters removed."""
     text = printable(" ".join(text.split()), most * 2)
     text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def receiver_of(text: str, number: int) -> Receiver:
-    """Who a `--notify` names, by its place among them. Raises NoReceiver."""
+    """The receiver of a `--notify` and its number. Raises NoReceiver."""
     if not _URL.match(text):
         return ReceiverProgram(arguments_of(text))
     ((scheme, send),) = apprise_services([text.strip()], number)
@@ -150,14 +150,14 @@ def receiver_of(text: str, number: int) -> Receiver:
 
 
 class Service:
-    """One that Apprise knows."""
+    """A service supported by Apprise."""
 
     def __init__(self, scheme: str, send: Callable[[ServiceMessage], str], identity: str) -> None:
         self.name, self.identity = scheme, identity
         self._send = send
 
     def send(self, notification: Notification) -> Delivery:
-        """Send it; one that does not answer in time is left behind."""
+        """Send; a service that does not answer in time is abandoned."""
         pauses: list[float] = []
         with silenced():
             (why,) = within(
@@ -166,11 +166,11 @@ class Service:
         return Delivery(f"{self.name}: {why}" if why else "", max(pauses, default=0.0))
 
     def cancel(self) -> None:
-        """Nothing: what is sent is left behind when the watch ends."""
+        """Nothing: a pending delivery is abandoned when the watch ends."""
 
 
 def message_of(notification: Notification) -> ServiceMessage:
-    """As a person reads it; its last lines have the ids by which a receiver knows a repetition."""
+    """The message for people; its last lines have the ids by which a receiver detects repetitions."""
     first, devices = notification.alerts[0], notification.devices
     is_closed = first.kind == ChangeKind.CLOSED.value
     label = _WORDS.get(first.kind)
@@ -189,7 +189,7 @@ def message_of(notification: Notification) -> ServiceMessage:
 
 
 def _when(alert: Alert) -> str:
-    """`since 2026-11-18 11:06:40 UTC`; of what is over also until when."""
+    """`since 2026-11-18 11:06:40 UTC`; for what is over also until when."""
     if alert.kind == ChangeKind.HAPPENED.value:
         return f"at {_utc(alert.time_s)}"
     until = f", until {_utc(alert.time_s)}" if alert.kind == ChangeKind.CLOSED.value else ""
@@ -205,7 +205,7 @@ def _more(count: int) -> str:
 
 
 def _sent_noting_pauses(pauses: list[float], send: Callable[[], str]) -> str:
-    """Send, and keep what the service asks for: Apprise reports only whether it was taken."""
+    """Send, and keep the pause that the service requests: Apprise only reports success or failure."""
     _read_retry_after()
     _retry_after.set(pauses)
     return send()
@@ -213,7 +213,7 @@ def _sent_noting_pauses(pauses: list[float], send: Callable[[], str]) -> str:
 
 @cache
 def _read_retry_after() -> None:
-    """Read each Retry-After of requests, by which Apprise sends; it has no hook for all that it sends."""
+    """Record each Retry-After seen by requests, which Apprise uses; Apprise offers no hook for all deliveries."""
     from requests import Session
 
     send = Session.send
@@ -229,20 +229,20 @@ def _read_retry_after() -> None:
 
 
 def within(seconds: float, work: Sequence[Callable[[], str]]) -> list[str]:
-    """What went wrong with each piece of work for a service outside, which may never answer; empty where nothing did.
+    """Run tasks for external services, which may never answer; returns each one's failure, or empty.
 
-    All are done side by side, and the run goes on when their time is over.
-    Of an exception only its type is reported: its message, and its traceback, may hold a password.
+    All run in parallel, and are abandoned at the deadline.
+    Only the type of an exception is reported: its message and traceback may contain a password.
     """
     problems: dict[int, str] = {}
 
     def do(number: int, piece: Callable[[], str]) -> None:
         try:
             problems[number] = piece()
-        except Exception as problem:  # whatever it is, it costs this piece of work and no other
+        except Exception as problem:  # a failure affects only this task
             problems[number] = f"{type(problem).__name__}"
 
-    # Daemons: what hangs is left behind when the process ends.
+    # Daemon threads: those that hang end with the process.
     threads = [threading.Thread(target=do, args=pair, daemon=True) for pair in enumerate(work)]
     for thread in threads:
         thread.start()

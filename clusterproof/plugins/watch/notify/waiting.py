@@ -1,4 +1,4 @@
-"""Alerts that were not tried yet, what of them may be sent next, and the incident of each finding that is open."""
+"""Alerts that were not tried yet, which of them may be sent next, and the incident of each open finding."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from itertools import groupby, islice
 from clusterproof.plugins.watch import Key
 from clusterproof.plugins.watch.notify import Alert, incident_of, only_first
 
-GATHERED_S = 2.0  # in which the version before, which kept no incidents, gathered what it sent together
+GATHERED_S = 2.0  # the window in which versions without incidents gathered alerts to send together
 
 
 class Incidents:
-    """Of one outbox."""
+    """The incidents of one outbox."""
 
     def __init__(self) -> None:
         self._of: dict[Key, str] = {}
         self._keys: dict[str, set[Key]] = {}
 
     def get(self, key: Key) -> str | None:
-        """The one of a finding; None where it was not sent yet."""
+        """The incident of a finding; None if it was not sent yet."""
         return self._of.get(key)
 
     def set(self, key: Key, incident: str) -> None:
-        """From now on it is that one."""
+        """Set a finding's incident."""
         self.forget(key)
         self._of[key] = incident
         self._keys.setdefault(incident, set()).add(key)
 
     def forget(self, key: Key) -> None:
-        """The finding is over."""
+        """Forget a finding that is over."""
         incident = self._of.pop(key, None)
         if incident is not None:
             self._keys[incident].discard(key)
@@ -38,11 +38,11 @@ class Incidents:
                 del self._keys[incident]
 
     def ends_with(self, incident: str, closed: Collection[Key]) -> bool:
-        """Whether nothing of an incident stays open once these are closed."""
+        """Whether an incident has no other open findings once these are closed."""
         return self._keys.get(incident, set()) <= set(closed)
 
     def infer(self, cluster: str, alerts: Iterable[Alert]) -> None:
-        """Of what was sent without one being kept: as it was then made of the alerts that were sent together."""
+        """Infer incidents of alerts that were sent without them, as they would be assigned now."""
         unnamed = [alert for alert in alerts if alert.key not in self._of]
         for together in _gathered(unnamed):
             incident = incident_of(cluster, together)
@@ -50,13 +50,13 @@ class Incidents:
                 self.set(alert.key, incident)
 
     def __iter__(self) -> Iterator[tuple[str, list[Key]]]:
-        """Each with its findings, in an order that is always the same."""
+        """Each incident with its findings, in a stable order."""
         for incident, keys in sorted(self._keys.items()):
             yield incident, sorted(keys, key=lambda key: (key.node, key.device, key.rule))
 
 
 def _gathered(alerts: Iterable[Alert]) -> Iterator[list[Alert]]:
-    """Alerts of one cause, up to so long after the first of them."""
+    """Alerts with one cause, within the window after the first of them."""
     for _, alike in groupby(
         sorted(alerts, key=lambda alert: (alert.cause, alert.time_s)), key=lambda alert: alert.cause
     ):
@@ -69,24 +69,24 @@ def _gathered(alerts: Iterable[Alert]) -> Iterator[list[Alert]]:
         yield together
 
 
-MAX_WAITING = 20_000  # alerts; of more the oldest are dropped, which is said
+MAX_WAITING = 20_000  # alerts; above this, the oldest are dropped and reported
 
 
 class Waiting:
-    """Of one outbox. Groups are kept from one question to the next: thousands may be sent one after the other."""
+    """The waiting alerts of one outbox. Groups are cached: thousands may be sent one after the other."""
 
     def __init__(self, incidents: Incidents) -> None:
         self._incidents = incidents
-        self._alerts: dict[int, Alert] = {}  # by number, and in that order
+        self._alerts: dict[int, Alert] = {}  # by number, in order
         self._counts: Counter[Key] = Counter()  # of them
-        self._tried: set[Key] = set()  # findings with an alert that was tried, and not taken
+        self._tried: set[Key] = set()  # findings with an alert that was tried but not taken
         self._groups: dict[tuple[object, ...], list[Alert]] | None = None
 
     def __iter__(self) -> Iterator[Alert]:
         return iter(self._alerts.values())
 
     def add(self, alert: Alert) -> int:
-        """Let one wait; how many are dropped for it."""
+        """Add one; returns how many were dropped to make room."""
         self._alerts[alert.number] = alert
         self._counts[alert.key] += 1
         oldest = list(islice(self._alerts, max(0, len(self._alerts) - MAX_WAITING)))
@@ -96,7 +96,7 @@ class Waiting:
         return len(oldest)
 
     def take(self, numbers: Sequence[int]) -> tuple[Alert, ...]:
-        """Those with these numbers: they are tried from now on. Raises LookupError where it is none that wait."""
+        """Remove those with these numbers, which are now being tried. Raises LookupError for unknown numbers."""
         alerts = tuple(self._alerts[number] for number in dict.fromkeys(numbers))
         first = alerts[0]
         if self._groups and self._groups.pop(self._group_of(first), None) != [*alerts]:
@@ -107,14 +107,14 @@ class Waiting:
         return alerts
 
     def taken(self, keys: Iterable[Key]) -> None:
-        """What was tried of these findings was taken: what else waits of them may be sent."""
+        """Alerts of these findings were taken: their other alerts may be sent."""
         for key in keys:
             self._tried.discard(key)
             if key in self._counts:
                 self._groups = None
 
     def groups(self) -> Iterator[Sequence[Alert]]:
-        """Alerts of one cause and incident, each the oldest of its finding; none of a finding that was tried."""
+        """Alerts by cause and incident, each the oldest of its finding; none for findings with a tried alert."""
         if self._groups is None:
             self._groups = {}
             for alert in only_first(list(self), self._tried.copy()):

@@ -1,1 +1,1 @@
-"""What computes exact integers on GPUs, cores and between ranks; runs on nodes, mostly in a Python with PyTorch."""
+"""Programs that compute exact integers on GPUs, on cores and between ranks; they run on nodes, mostly with PyTorch."""

@@ -1,7 +1,7 @@
-"""Collectives of exact integers, a process for each GPU of this node, over one node or several: each result is known.
+"""Collectives of exact integers with known results, a process for each GPU of this node, over one or more nodes.
 
-Runs in a Python that has PyTorch, over NCCL: without a GPU for each rank none is made. Only a request that says
-`"backend": "gloo"` has the same made by processors, which proves this program and no GPU.
+Runs in a Python that has PyTorch, over NCCL: it needs a GPU for each rank. Only a request with `"backend": "gloo"` runs
+the same on CPUs, which tests this program and no GPU.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from clusterproof.plugins.evidence.exact.on_node.exchanges import (
 from clusterproof.plugins.evidence.exact.on_node.operands import Kind, of_settings
 from clusterproof.plugins.evidence.exact.on_node.processes import forked
 
-WHOLE = {NCCL: 1 << 25, GLOO: 1 << 15}  # elements that one rank sends: all channels of NCCL have some of them
-MEETS_S = 60.0  # for all ranks to be there
+WHOLE = {NCCL: 1 << 25, GLOO: 1 << 15}  # elements that one rank sends: enough for all channels of NCCL
+MEETS_S = 60.0  # for all ranks to arrive
 LOOKS_S = 30.0  # for PyTorch to count its GPUs
-MARGIN_S = 5.0  # of the whole time, for ending ranks that hang and printing what the others saw
-LEAVES_S = 10.0  # for the first of them to end after the others
-NO_SUMS = ("tfloat32", "float8_e4m3fn", "float8_e5m2")  # of these none is made by NCCL, or by all of its versions
+MARGIN_S = 5.0  # of the total time, to kill hanging ranks and print the others' results
+LEAVES_S = 10.0  # for the first rank to exit after the others
+NO_SUMS = ("tfloat32", "float8_e4m3fn", "float8_e5m2")  # sums that NCCL, or some of its versions, does not support
 TIMED = "float32"
 HANDLING = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")  # the latter before PyTorch 2.2
-ENDS = "3"  # a rank ends, and aborts nothing: what is half done would look like another's fault
+ENDS = "3"  # a rank exits without aborting: partial results would look like another's fault
 
 
 Change = Callable[[int, Collectives], Collectives]
@@ -48,23 +48,23 @@ Meeting = Callable[[RankPlace], Any]
 
 
 def main(request: dict[str, Any]) -> None:
-    """Print what each rank of this node answers, as one JSON object."""
+    """Print the answers of this node's ranks, as one JSON object."""
     print(json.dumps(measured(request)), flush=True)  # noqa: T201
     if request.get("node"):
         _outlast(request["address"], request["port"])
 
 
 def measured(request: dict[str, Any], change: Change = lambda _, way: way) -> dict[str, Any]:
-    """What the ranks of this node answer; `change` lets a test put a fault into what a rank sends or receives.
+    """The answers of this node's ranks; `change` lets a test inject a fault into what a rank sends or receives.
 
-    `ranks` are this node's, 0 for one on each of its GPUs; `nodes`, `node`, `address` and `port` say who else takes
-    part: alone without them. All of it ends within `within_s`.
+    `ranks` is this node's number, 0 for one on each of its GPUs; `nodes`, `node`, `address` and `port` describe the
+    others, if any. All of it ends within `within_s`.
     """
     until = time.monotonic() + request["within_s"]
     backend, nodes, node = request.get("backend", NCCL), request.get("nodes", 1), request.get("node", 0)
     here, why = ranks_of(request["ranks"], backend, request["within_s"] - MARGIN_S)
     length = WHOLE[backend] // (nodes * here) // 2 * 2
-    with tempfile.TemporaryDirectory(prefix="clusterproof-") as folder:  # its owner alone may enter it
+    with tempfile.TemporaryDirectory(prefix="clusterproof-") as folder:  # only its owner may enter it
         meet = _over_network(request["address"], request["port"]) if nodes > 1 else _in_file(f"{folder}/store")
 
         def job(local: int) -> Callable[[], Iterator[dict[str, Any]]]:
@@ -80,10 +80,10 @@ def measured(request: dict[str, Any], change: Change = lambda _, way: way) -> di
 
 
 def ranks_of(asked: int, backend: str, within_s: float) -> tuple[int, str]:
-    """How many ranks this node has, and why they cannot be started, where they cannot."""
+    """The number of ranks on this node, or why they cannot be started."""
     if backend != NCCL:
         return max(asked, 1), ""
-    (found,) = forked([_gpus], min(LOOKS_S, within_s))  # PyTorch does not fork after it has looked for GPUs
+    (found,) = forked([_gpus], min(LOOKS_S, within_s))  # PyTorch cannot fork after it has looked for GPUs
     gpus, error = found.get("gpus", 0), found.get("error", "")
     if error:
         return max(asked, 1), f"PyTorch does not count its GPUs: {error}"
@@ -93,12 +93,12 @@ def ranks_of(asked: int, backend: str, within_s: float) -> tuple[int, str]:
 
 
 def _gpus() -> dict[str, Any]:
-    torch.cuda.init()  # which says why there are none
+    torch.cuda.init()  # reports why there are none
     return {"gpus": torch.cuda.device_count()}
 
 
 def _outlast(address: str, port: int) -> None:
-    """Wait until the first rank has left: its node is given little time once this one ends."""
+    """Wait until the first rank has exited: its node gets little time once this one ends."""
     until = time.monotonic() + LEAVES_S
     with suppress(OSError):
         while time.monotonic() < until:
@@ -112,14 +112,14 @@ def _over_network(address: str, port: int) -> Meeting:
 
 
 def _in_file(path: str) -> Meeting:
-    """Of one node alone: nobody else can reach it."""
+    """For a single node: nobody else can reach it."""
     return lambda group: dist.FileStore(path, group.ranks)
 
 
 def joined(
     group: RankPlace, backend: str, meet: Meeting, request: dict[str, Any], change: Change
 ) -> Iterator[dict[str, Any]]:
-    """One rank, from its meeting the others to its end: each time that it has found more, all that it has found."""
+    """One rank, from meeting the others to its end: yields all results whenever there are new ones."""
     os.environ.update(dict.fromkeys(HANDLING, ENDS))
     if backend == NCCL:
         torch.cuda.set_device(group.device)
@@ -159,19 +159,19 @@ def exchanged(
         rounds += 1
     store.add("done", 1)
     while group.rank == 0 and store.add("done", 0) < group.ranks and time.monotonic() - began < budget_s + MEETS_S:
-        time.sleep(0.01)  # the first rank is where the others meet: it leaves last
+        time.sleep(0.01)  # the first rank is the meeting point: it leaves last
     yield answer()
 
 
 def _busbw(group: RankPlace, lasted: list[float]) -> float:
-    """GB/s of the all-reduces that took so long, of which the first connects; 0 where none was made."""
+    """GB/s of all-reduces with these durations, the first of which connects; 0 if there were none."""
     spent_s = median(lasted[1:] or lasted or [0.0])
     whole_gb = 4 * group.ranks * group.length / 1e9
     return 2 * (group.ranks - 1) / group.ranks * whole_gb / spent_s if spent_s else 0.0
 
 
 def _goes_on(group: RankPlace, number: int, has_time: bool, store: Any) -> bool:
-    """Whether there is another round, which all ranks are to know alike, whatever becomes of what they exchange."""
+    """Whether there is another round, on which all ranks agree, whatever happens to what they exchange."""
     if group.rank == 0:
         store.set(f"round {number}", "on" if has_time else "over")
     return bool(store.get(f"round {number}") == b"on")

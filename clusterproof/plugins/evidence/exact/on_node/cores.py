@@ -1,4 +1,4 @@
-"""Exact dot products pinned to each core, and one pass over host memory; with PyTorch products of matrices too."""
+"""Exact dot products pinned to each core, one pass over main memory, and with PyTorch products of matrices."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from typing import Any
 from clusterproof.plugins.evidence.exact.on_node.operands import of_settings
 from clusterproof.plugins.evidence.exact.on_node.processes import forked
 
-SIZE, LONGEST = 64, 1024  # of products on one core: their operands stay in its cache
-TERMS = 4096  # of a dot product in Python
-WIDE = 1 << 20  # operands below it: sums of 4096 products are exact in float64
-PRIME = (1 << 521) - 1  # of Mersenne's: a^(p-1) is 1 modulo p for every a that it does not divide
-BLOCK = 1 << 22  # bytes of memory that are written and read at once
-SHARE = 4  # a fourth of what is available is written at most
+SIZE, LONGEST = 64, 1024  # for products on one core: the operands fit in its cache
+TERMS = 4096  # of a dot product in pure Python
+WIDE = 1 << 20  # limit of operands: sums of 4096 products are exact in float64
+PRIME = (1 << 521) - 1  # a Mersenne prime: a^(p-1) is 1 modulo p for every a that it does not divide
+BLOCK = 1 << 22  # bytes of memory written and read at once
+SHARE = 4  # at most a fourth of what is available is written
 MIB = 1 << 20
 MAX_WRONG = 4  # of a core and a type that are described
-MOST_WRONG = 500  # of all, the first of each core and type before others: an answer has a limit
-FIRST = b"exact"  # what is hashed again and again
+MOST_WRONG = 500  # in total, the first of each core and type before others: answers are limited
+FIRST = b"exact"  # the input of the hash chain
 KEPT = ("type", "result", "products", "wrong", "why", "has_none")  # of what PyTorch multiplies
 HASHES, HASHED = 2000, "314d4947a030abaec8be5486ca619d075603807ae8fd9c5833a285a2aec43ff2"
 
 
 def main(request: dict[str, Any]) -> None:
-    """Print what the cores answer, as one JSON object."""
+    """Print the cores' answers, as one JSON object."""
     print(json.dumps(measured(request)))  # noqa: T201
 
 
 def measured(request: dict[str, Any]) -> dict[str, Any]:
-    """What all cores compute at once, put together: by type how much, and by core what was wrong."""
-    if request["kinds"]:  # once for all of them, where the node has PyTorch
+    """The combined results of all cores: by type the amount, and by core what was wrong."""
+    if request["kinds"]:  # once for all of them, if the node has PyTorch
         from clusterproof.plugins.evidence.exact.on_node import examine  # noqa: F401
     cores = sorted(os.sched_getaffinity(0))
     bytes_each = min(available_bytes() // SHARE // len(cores), request["most_mib"] * MIB) // BLOCK * BLOCK
@@ -66,7 +66,7 @@ def measured(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_core(core: int, request: dict[str, Any], bytes_of_memory: int) -> Iterator[dict[str, Any]]:
-    """What one core computes, in a process that is bound to it: all that is known, each time that this is more."""
+    """The work of one core, in a process bound to it: yields all results whenever there are new ones."""
     os.sched_setaffinity(0, {core})
     types = [dot_products(request["seed"] + core, request["budget_s"] / 4), hashes()]
     yield {"types": types}
@@ -86,7 +86,7 @@ def of_core(core: int, request: dict[str, Any], bytes_of_memory: int) -> Iterato
 
 
 def dot_products(seed: int, seconds: float) -> dict[str, Any]:
-    """Dot products in float64, held against the same of integers; and powers modulo a prime, which are 1."""
+    """Dot products in float64, compared with integers; and powers modulo a prime, which are 1."""
     random = Random(seed)  # noqa: S311 - operands
     wrong, products, until = [], 0, time.monotonic() + seconds
     while not products or time.monotonic() < until:
@@ -105,7 +105,7 @@ def dot_products(seed: int, seconds: float) -> dict[str, Any]:
 
 
 def hashes() -> dict[str, Any]:
-    """SHA-256 of itself, again and again: whatever goes wrong on the way, the end is another."""
+    """A chain of SHA-256 hashes: any error changes the final value."""
     digest = FIRST
     for _ in range(HASHES):
         digest = hashlib.sha256(digest * 64).digest()
@@ -114,7 +114,7 @@ def hashes() -> dict[str, Any]:
 
 
 def memory(length: int, seed: int) -> dict[str, Any]:
-    """Write memory and read it again, a pattern and its complement: what comes back otherwise."""
+    """Write memory and read it back, a pattern and its complement: returns differences."""
     drawn = Random(seed).getrandbits(8 * BLOCK)  # noqa: S311 - a pattern
     pattern, complement = (bits.to_bytes(BLOCK, "little") for bits in (drawn, drawn ^ ((1 << 8 * BLOCK) - 1)))
     wrong: list[dict[str, Any]] = []
@@ -140,7 +140,7 @@ def _differences(region: Any, at: int, block: bytes) -> list[dict[str, Any]]:
 
 
 def available_bytes(root: str = "") -> int:
-    """What the kernel calls available; no more than a container, a job or a service that this runs in may have."""
+    """The kernel's available memory, limited by that of the container, job or service that this runs in."""
     with open(f"{root}/proc/meminfo", encoding="ascii") as file:
         available = [int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:")]
     for limit in limits(root):
@@ -150,7 +150,7 @@ def available_bytes(root: str = "") -> int:
 
 
 def limits(root: str) -> list[str]:
-    """Where the limits of memory stand of this process's control group and of those above it, of either version."""
+    """The memory limit files of this process's control group and those above it, of either version."""
     groups, files = ["0::/"], []
     with suppress(OSError), open(f"{root}/proc/self/cgroup", encoding="utf-8") as file:
         groups += file.read().split("\n")

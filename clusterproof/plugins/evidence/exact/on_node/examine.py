@@ -1,4 +1,4 @@
-"""One GPU or core for some time: products of every type, each held against what it must be, to the last bit."""
+"""Tests one GPU or core for some time: products of every type, compared to the last bit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from clusterproof.plugins.evidence.exact.on_node import locations
-from clusterproof.plugins.evidence.exact.on_node.locations import Wrong
+from clusterproof.plugins.evidence.exact.on_node.locations import WrongElement
 from clusterproof.plugins.evidence.exact.on_node.operands import Kind, Operands, data_sets
 from clusterproof.plugins.evidence.exact.on_node.products import (
     AS_INTEGERS,
@@ -28,19 +28,19 @@ from clusterproof.plugins.evidence.exact.on_node.products import (
     wrong_elements,
 )
 
-BATCH = 4  # products between two looks at how many elements were wrong
-BURST_S = 0.5  # for a data set of a type at most, before the next has its turn
-AGAIN = 8  # times that a product with wrong elements is repeated
-REMADE = 2  # times that one of float64 is which results are held against
+BATCH = 4  # products between two checks for wrong elements
+BURST_S = 0.5  # maximum for a data set of a type, before the next one's turn
+AGAIN = 8  # repetitions of a product with wrong elements
+REMADE = 2  # repetitions of the float64 reference
 MAX_WRONG = 8  # products of a type that are described
-MAX_ELEMENTS = 4096  # of a product that are looked at
-MAX_ROWS = 64  # that are made anew with integers alone
-COMPARISON = "the comparison of results"  # where no element is wrong, or those are not seen that are
-SAMPLED = 4096  # elements in which it is counted which bits were set and which were not
+MAX_ELEMENTS = 4096  # of a product that are examined
+MAX_ROWS = 64  # recomputed with integers alone
+COMPARISON = "the comparison of results"  # if no element is wrong, or the wrong ones are not detected
+SAMPLED = 4096  # elements sampled to count which bits were set
 
 
 class Tally:
-    """What became of one type: how much was multiplied, which bits of its operands were 0 and 1, what was wrong."""
+    """Statistics of one type: how much was multiplied, which operand bits were 0 and 1, what was wrong."""
 
     def __init__(self, kind: Kind, unit: Unit) -> None:
         self.kind, self.unit = kind, unit
@@ -51,7 +51,7 @@ class Tally:
         self.wrong: list[dict[str, Any]] = []
 
     def toggle(self, side: str, matrix: Any) -> None:
-        """Take note of the bits that some elements of an operand have."""
+        """Record the bits in some elements of an operand."""
         width = 8 * matrix.element_size()
         ones, zeros, _ = self.bits.get(side, [0, 0, 0])
         for value in matrix.view(AS_INTEGERS[matrix.element_size()]).reshape(-1)[:SAMPLED].tolist():
@@ -60,12 +60,12 @@ class Tally:
         self.bits[side] = [ones & mask, zeros & mask, width]
 
     def note(self, wrong: dict[str, Any]) -> None:
-        """Take note of a wrong product; the first are described."""
+        """Record a wrong product; the first ones are described."""
         self.wrong_products += 1
         self.wrong += [wrong] if len(self.wrong) < MAX_WRONG else []
 
     def as_reported(self) -> dict[str, Any]:
-        """The same as a JSON object."""
+        """The statistics as a JSON object."""
         toggled = {side: [bin(ones & zeros).count("1"), width] for side, (ones, zeros, width) in self.bits.items()}
         return {
             "type": self.kind.name,
@@ -83,10 +83,10 @@ def examine(
     device: str, kinds: list[Kind], size: int, longest: int, budget_s: float, seed: int,
     change: Callable[[Kind, Unit], Unit] = lambda _, unit: unit,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Multiply for so many seconds, but each data set of each type once; `change` lets a test put a fault into a unit.
+    """Multiply for so many seconds, but each data set of each type at least once; `change` lets a test inject faults.
 
-    Matrices have `size` rows and columns, and sums `longest` terms at most. It yields all that it has found each time
-    that more was wrong, as the device may break down next, and at the end.
+    Matrices have `size` rows and columns, and sums at most `longest` terms. Yields all results whenever something was
+    wrong, because the device may fail next, and at the end.
     """
     began = time.monotonic()
     tallies, others = _begun(kinds, device, size, change)
@@ -117,7 +117,7 @@ def examine(
 def _begun(
     kinds: list[Kind], device: str, size: int, change: Callable[[Kind, Unit], Unit]
 ) -> tuple[list[Tally], list[dict[str, Any]]]:
-    """The types that are multiplied here, and of the others why they are not."""
+    """The types that are multiplied here, and why others are not."""
     tallies: list[Tally] = []
     others: list[dict[str, Any]] = []
     for kind in kinds:
@@ -133,7 +133,7 @@ def _begun(
 
 
 def _turn(tally: Tally, data: Operands, device: str, size: int, seed: int, complement: bool, burst_s: float) -> None:
-    """One data set of one type: what it must be, and products for as long as a burst."""
+    """One data set of one type: computes its reference, and products for the duration of a burst."""
     given = pair(data, size, size, seed, complement, device)
     name = f"{data.name}{', complement' if complement else ''}"
     choose(tally.unit)
@@ -169,7 +169,7 @@ def _turn(tally: Tally, data: Operands, device: str, size: int, seed: int, compl
 
 
 def _sees_differences(expected: Any) -> bool:
-    """Whether the device counts as many as it is given: one wrong element in each row and column."""
+    """Whether the device's comparison finds one injected wrong element in each row and column."""
     altered, places = expected.clone(), torch.arange(len(expected), device=expected.device)
     altered.view(AS_INTEGERS[altered.element_size()])[places, places] ^= 1
     return bool(differing(altered, expected).sum().item() == len(expected))
@@ -184,9 +184,9 @@ def _note(tally: Tally, name: str, count: int, product: Any, expected: Any, agai
 
 
 def _verified(given: Pair, tally: Tally, name: str, seed: int) -> Any:
-    """The product of the integers in float64, once both identities hold; None where they cannot be made to.
+    """The product of the integers in float64, once both checksums hold; None if that fails.
 
-    Rows in doubt are made anew with integers alone, and what was wrong with them is noted.
+    Doubtful rows are recomputed with integers alone, and their errors recorded.
     """
     left, right = given.left, given.right
     product = left.double() @ right.double()
@@ -195,7 +195,7 @@ def _verified(given: Pair, tally: Tally, name: str, seed: int) -> Any:
     if not doubtful and not columns.any().item():
         return product
     first = product.clone()
-    found: list[Wrong] = []
+    found: list[WrongElement] = []
     for row in doubtful[:MAX_ROWS]:
         expected = exact_row(left, right, row)
         for one in wrong_elements(product[row].unsqueeze(0), expected.unsqueeze(0), MAX_ELEMENTS):

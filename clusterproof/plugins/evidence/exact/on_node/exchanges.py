@@ -1,4 +1,4 @@
-"""The operations of collectives that ranks make in a round, and what of their results is wrong, in PyTorch."""
+"""The collective operations of a round in PyTorch, and the errors in their results."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from clusterproof.plugins.evidence.exact.on_node.payload import (
 )
 
 NCCL, GLOO = "nccl", "gloo"
-MAX_WRONG = 16  # blocks of an operation that one rank describes
+MAX_WRONG = 16  # blocks per operation that one rank describes
 
 
 class RankPlace(NamedTuple):
-    """This rank among all: `length` is how many elements a block has."""
+    """This rank among all: `length` is the number of elements in a block."""
 
     rank: int
     ranks: int
@@ -36,7 +36,7 @@ class RankPlace(NamedTuple):
 
 
 class Collectives(NamedTuple):
-    """How the four operations are called."""
+    """The PyTorch functions of the four operations."""
 
     all_reduce: Callable[[Any], Any]
     all_gather: Callable[[Any, Any], Any]
@@ -62,7 +62,7 @@ def _described(number: int, sender: int | None, said: BlockError | None) -> list
 def sums(
     group: RankPlace, way: Collectives, kind: Kind, number: int, operations: dict[tuple[str, str], dict[str, Any]]
 ) -> float:
-    """All-reduce and reduce-scatter in one type; the seconds of the all-reduce."""
+    """All-reduce and reduce-scatter in one type; returns the seconds of the all-reduce."""
     most = most_of(kind.significand, group.ranks)
     if not most:
         return 0.0
@@ -99,7 +99,7 @@ def _now(group: RankPlace) -> float:
 
 
 def copies(group: RankPlace, way: Collectives, number: int, operations: dict[tuple[str, str], dict[str, Any]]) -> None:
-    """All-gather and all-to-all of integers in which every bit is random."""
+    """All-gather and all-to-all of random integers."""
     everyone, to_all = range(group.ranks), -1
 
     def sent(sender: int, receiver: int) -> Any:
@@ -124,7 +124,7 @@ def copies(group: RankPlace, way: Collectives, number: int, operations: dict[tup
 
 
 def way_of(backend: str, group: RankPlace) -> Collectives:
-    """How PyTorch of this version calls them; gloo has no reduce-scatter: there each block is reduced to its rank."""
+    """This PyTorch version's functions; gloo has no reduce-scatter: each block is reduced to its rank instead."""
     gather: Any = getattr(dist, "all_gather_into_tensor", None) or getattr(dist, "_all_gather_base", None)
     scatter: Any = getattr(dist, "reduce_scatter_tensor", None) or getattr(dist, "_reduce_scatter_base", None)
 

@@ -1,4 +1,4 @@
-"""Each GPU in a process of its own, and exact products on all of them. Runs in a Python that has PyTorch."""
+"""Exact products on all GPUs, each in its own process. Runs in a Python that has PyTorch."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from clusterproof.plugins.evidence.exact.on_node.examine import examine
 from clusterproof.plugins.evidence.exact.on_node.operands import of_settings
 from clusterproof.plugins.evidence.exact.on_node.processes import forked
 
-SIZES = (4096, 2048, 1024, 512)  # rows and columns: the largest has a block of threads for each of any GPU's SMs
-BYTES_EACH = 48  # of GPU memory for each element of a matrix of that size, at most
+SIZES = (4096, 2048, 1024, 512)  # rows and columns: the largest has a thread block for each SM of any GPU
+BYTES_EACH = 48  # maximum GPU memory per element of a matrix of that size
 LONGEST = 8192  # terms of a sum
-Found = Iterator["dict[str, Any]"]  # all that is known so far, again and again
+Found = Iterator["dict[str, Any]"]  # all results so far, repeatedly
 
 
 def main(request: dict[str, Any]) -> None:
-    """Print what each GPU answers, as one JSON object."""
+    """Print the answers of the GPUs, as one JSON object."""
     answers = on_each_gpu(request, lambda gpu: found(gpu, request))
     print(json.dumps({"torch": torch.__version__, "gpus": answers}))  # noqa: T201
 
 
 def found(gpu: int, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What is wrong with the products of one GPU, of matrices as large as its memory has room for."""
+    """Errors in the products of one GPU, with matrices as large as its memory allows."""
     free, _ = torch.cuda.mem_get_info(gpu)
     size = next((size for size in SIZES if BYTES_EACH * size * LONGEST <= free), 0)
     if not size:
@@ -36,7 +36,7 @@ def found(gpu: int, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def on_each_gpu(request: dict[str, Any], compute: Callable[[int], Found]) -> list[dict[str, Any]]:
-    """What `compute` finds on each GPU, by its number, with the GPU's name, place and SMs; or why it found no more."""
+    """The results of `compute` on each GPU, by number, with its name, address and SMs; or why there are no more."""
 
     def job(gpu: int) -> Callable[[], Found]:
         return lambda: _computed(gpu, compute)
@@ -45,7 +45,7 @@ def on_each_gpu(request: dict[str, Any], compute: Callable[[int], Found]) -> lis
 
 
 def _computed(gpu: int, compute: Callable[[int], Found]) -> Found:
-    torch.cuda.init()  # which says why there are none
+    torch.cuda.init()  # reports why there are none
     if gpu >= torch.cuda.device_count():
         yield {"error": f"PyTorch finds no more GPUs than {torch.cuda.device_count()}"}
         return
@@ -57,6 +57,6 @@ def _computed(gpu: int, compute: Callable[[int], Found]) -> Found:
 
 
 def address_of(about: Any) -> str:
-    """Where a GPU is on the PCI bus; empty in a PyTorch that does not say it."""
+    """The PCI address of a GPU; empty if PyTorch does not report it."""
     domain, bus, device = (getattr(about, f"pci_{part}_id", -1) for part in ("domain", "bus", "device"))
     return "" if min(domain, bus, device) < 0 else f"{domain:04x}:{bus:02x}:{device:02x}.0"

@@ -1,4 +1,4 @@
-"""Where wrong elements of a matrix lie: in a row, a column, a tile, a lane of each warp; and which bits differ."""
+"""Where wrong elements of a matrix lie (a row, a column, a tile, a lane of each warp), and which bits differ."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from functools import reduce
 from math import gcd
 from typing import NamedTuple
 
-TILES = (16, 32, 64, 128, 256)  # rows and columns of what one block of threads computes
+TILES = (16, 32, 64, 128, 256)  # rows and columns computed by one thread block
 LANES = 32  # threads of a warp
 MAX_BITS = 8  # that are named
 
 
-class Wrong(NamedTuple):
-    """One element: the bits of what was expected and of what came."""
+class WrongElement(NamedTuple):
+    """One wrong element: the expected bits, and those that were computed."""
 
     row: int
     column: int
@@ -21,7 +21,7 @@ class Wrong(NamedTuple):
     got: int
 
 
-def location_in_words(found: list[Wrong]) -> str:
+def location_in_words(found: list[WrongElement]) -> str:
     """The place of all of them in words: `row 5, column 9`, `column 9 (12 rows)`, `lane 9 of 32 (…)`, `tile …`."""
     rows, columns = sorted({one.row for one in found}), sorted({one.column for one in found})
     if len(found) == 1:
@@ -40,18 +40,18 @@ def location_in_words(found: list[Wrong]) -> str:
 
 
 def _spacing(places: list[int]) -> str:
-    """What distance the places have in common, if any but 1."""
+    """The common distance of the positions, if any but 1."""
     step = reduce(gcd, (after - before for before, after in zip(places, places[1:])), 0)
     return f", {step} apart" if step > 1 else ""
 
 
-def bits(found: Iterable[Wrong]) -> list[int]:
+def bits(found: Iterable[WrongElement]) -> list[int]:
     """The bits that differ in any of them, 0 the lowest: the first of them."""
     differing = reduce(lambda known, one: known | (one.expected ^ one.got), found, 0)
     return [bit for bit in range(64) if differing >> bit & 1][:MAX_BITS]
 
 
-def to_report(found: list[Wrong], otherwise: str) -> dict[str, object]:
+def to_report(found: list[WrongElement], otherwise: str) -> dict[str, object]:
     """All this as a node reports it; `otherwise` is what is wrong where no element is."""
     if not found:
         return {"where": otherwise, "bits": []}

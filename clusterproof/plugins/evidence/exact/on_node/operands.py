@@ -1,4 +1,4 @@
-"""Which integers are multiplied, so that every partial sum is exact in the accumulator, in whatever order."""
+"""Chooses integers whose partial sums are all exact in the accumulator, in any order."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 NARROW_BITS = 3  # ±1 to ±7
-SHORTEST, STEP = 16, 16  # terms of a sum: FP8 products take them by sixteens
-SHORT = (
-    64  # terms at least that a data type has with all bits of an operand in use; else it gets operands of fewer bits
-)
+SHORTEST, STEP = 16, 16  # terms of a sum: FP8 products require multiples of 16
+SHORT = 64  # minimum terms for data with all bits of an operand in use; else operands get fewer bits
 
 
 class Kind(NamedTuple):
-    """A data type: the bits of its significand and of the accumulator, the hidden one included."""
+    """A data type: the bits of its significand and of the accumulator, including the hidden bit."""
 
     name: str
     significand: int
@@ -21,9 +19,9 @@ class Kind(NamedTuple):
 
 
 class Operands(NamedTuple):
-    """One data set: the bits of the integers on either side, and how many products make a sum.
+    """One data set: the operands' bits, and the number of terms in a sum.
 
-    `is_selecting`: each column of the right side has one 1, and zeros: the sum is a single product.
+    `is_selecting`: each column of the right side has a single 1 and zeros, so that the sum is one product.
     """
 
     name: str
@@ -34,12 +32,12 @@ class Operands(NamedTuple):
 
 
 def most_terms(left_bits: int, right_bits: int, accumulator: int) -> int:
-    """How many products of such integers sum up to 2^accumulator at most, whatever their signs."""
+    """How many products of such integers always have a sum below 2^accumulator."""
     return (1 << accumulator) // (((1 << left_bits) - 1) * ((1 << right_bits) - 1))
 
 
 def data_sets(kind: Kind, longest: int) -> Iterator[Operands]:
-    """The data sets of a type, with sums of `longest` terms at most.
+    """The data sets of a type, with sums of at most `longest` terms.
 
     Wide by narrow: a bit that flips in either operand, down to the last of its significand, changes the sum by 1 at
     least. Wide by wide: the multiplier's upper half. Narrow by narrow: sums as long as can be. Where an operand cannot
@@ -68,12 +66,12 @@ def _rounded(terms: int, longest: int) -> int:
 
 
 def magnitudes(bits: int) -> tuple[int, int]:
-    """The least and the most of such an integer: all those of 3 bits; of more the first is set, and the others vary."""
+    """The range of such an integer: all values of 3 bits; with more bits the first one is set, and the others vary."""
     return (1 << (bits - 1) if bits > NARROW_BITS else 1, (1 << bits) - 1)
 
 
 def of_settings(text: str) -> list[Kind]:
-    """The types of a setting: `float32:24:24,…`."""
+    """Parse a setting: `float32:24:24,…`."""
     return [
         Kind(name, int(bits), int(sum_bits)) for name, bits, sum_bits in (one.split(":") for one in text.split(","))
     ]

@@ -1,4 +1,4 @@
-"""What each rank sends, and what must arrive: integers that every rank can compute of every other, in PyTorch."""
+"""What each rank sends and must receive: integers that every rank can compute for every other, in PyTorch."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import torch
 from clusterproof.plugins.evidence.exact.on_node.products import AS_INTEGERS, differing
 
 KEYS = 1 << 62
-FACTORS = (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB)  # odd, of 62 bits at most
+FACTORS = (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB)  # odd, at most 62 bits
 SHIFTS = (30, 27, 31)
 BITS = 64
 UNWRITTEN = -1  # in a buffer before anything arrives
 MAX_BITS = 8  # that are named
-FEWEST = 2  # wrong elements that can say whose they are
+FEWEST = 2  # wrong elements needed to determine their source
 MISSING, TWICE = "without that of rank", "counting twice that of rank"
 
 
 class BlockError(NamedTuple):
-    """How a block differs: where first, which bits, and of whom it is, if that shows."""
+    """How a block differs: first position, bits, and whose data it is, if known."""
 
     elements: int
     first: int
@@ -30,7 +30,7 @@ class BlockError(NamedTuple):
 
 
 def key_of(seed: int, number: int, sender: int, receiver: int = 0) -> int:
-    """What the integers of one block are drawn with."""
+    """The key for drawing one block's integers."""
     key = seed
     for part in (number, sender, receiver):
         key = (key * 1_000_003 + part + 1) % KEYS
@@ -38,7 +38,7 @@ def key_of(seed: int, number: int, sender: int, receiver: int = 0) -> int:
 
 
 def drawn(key: int, count: int, device: str) -> Any:
-    """So many integers in which each of 64 bits is random, the same wherever they are drawn."""
+    """So many random 64-bit integers, the same wherever they are drawn."""
     mixed = torch.arange(1, count + 1, dtype=torch.int64, device=device) * FACTORS[0] + key
     for shift, factor in zip(SHIFTS, FACTORS):
         mixed = (mixed ^ (mixed >> shift & ((1 << BITS - shift) - 1))) * factor
@@ -46,23 +46,23 @@ def drawn(key: int, count: int, device: str) -> Any:
 
 
 def block(key: int, count: int, device: str) -> Any:
-    """What is copied: integers of 32 bits, each of them random; `count` is even."""
+    """A block to copy: random 32-bit integers; `count` is even."""
     return drawn(key, count // 2, device).view(torch.int32)
 
 
 def summand(key: int, count: int, most: int, device: str) -> Any:
-    """What is added up: integers of 1 to `most`, of either sign. None is 0, so that a missing one shows."""
+    """A summand: integers from 1 to `most`, of either sign, without 0, so that a missing one shows."""
     bits = drawn(key, count, device)
     return ((bits >> 8 & 0xFFFFFFFF) % most + 1) * (2 * (bits & 1) - 1)
 
 
 def most_of(significand: int, ranks: int) -> int:
-    """The largest integer of which so many have a sum that a type holds, in whatever order they are added; or 0."""
-    return ((1 << significand) - (significand == 7)) // ranks  # 7 bits and a sign: int8, which ends at 127
+    """The largest integer for which a type can hold the sum of so many, in any order; or 0."""
+    return ((1 << significand) - (significand == 7)) // ranks  # 7 bits and a sign: int8, with maximum 127
 
 
 def copied(got: Any, due: Any, instead: list[tuple[str, int, Any]]) -> BlockError | None:
-    """How a block that was copied differs from what its sender sent; `instead` are others that may have come."""
+    """How a copied block differs from what was sent; `instead` are other blocks that may have arrived."""
     places = differing(got, due).nonzero().reshape(-1)
     if not len(places):
         return None
@@ -74,7 +74,7 @@ def copied(got: Any, due: Any, instead: list[tuple[str, int, Any]]) -> BlockErro
 
 
 def summed(got: Any, due: Any, of: Callable[[int], Any], ranks: int) -> BlockError | None:
-    """How a sum differs from that of all summands, and whose is missing or counted twice, if that shows."""
+    """How a sum differs from the correct one, and whose summand is missing or counted twice, if known."""
     due = due.to(got.dtype)
     places = differing(got, due).nonzero().reshape(-1)
     if not len(places):
@@ -88,7 +88,7 @@ def summed(got: Any, due: Any, of: Callable[[int], Any], ranks: int) -> BlockErr
 
 
 def _only(found: list[tuple[str, int]], elements: int) -> tuple[str, int | None]:
-    """The one explanation that there is, where enough elements bear it out."""
+    """The only explanation, if enough elements support it."""
     return found[0] if len(found) == 1 and elements >= FEWEST else ("", None)
 
 

@@ -1,4 +1,4 @@
-"""A process for each GPU, core or rank: what each of them answers, or why it does not."""
+"""Runs a process for each GPU, core or rank, and collects their answers, or why there are none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Job = Callable[[], "dict[str, Any] | Iterator[dict[str, Any]]"]  # its answer, o
 
 
 def forked(jobs: Sequence[Job], within_s: float) -> list[dict[str, Any]]:
-    """Run all of them at once, each in a process of its own; one that does not end says why, beside its last answer."""
+    """Run all in parallel, each in its own process; one that does not end has the reason with its last answer."""
     children = [_started(job) for job in jobs]
     texts = {pipe: b"" for _, pipe in children}
     waiting = set(texts)
@@ -70,7 +70,7 @@ def _write(pipe: int, is_whole: bool, answer: dict[str, Any]) -> None:
 
 
 def _last(text: bytes) -> bytes:
-    """The last whole line, and what has come of the next."""
+    """The last complete line, and the beginning of the next."""
     return text[text.rfind(LINE_END, 0, max(text.rfind(LINE_END), 0)) + 1 :]
 
 
@@ -80,7 +80,7 @@ def _ended(status: int) -> str:
 
 
 def _read(text: bytes, why: str) -> dict[str, Any]:
-    """The last answer; `why` there are no others, if it is not the whole."""
+    """The last answer; `why` there are no more, if it is incomplete."""
     line, _, _ = text.rpartition(LINE_END)
     try:
         is_whole, answer = json.loads(line)

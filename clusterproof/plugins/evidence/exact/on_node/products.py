@@ -1,4 +1,4 @@
-"""Products of exact integers in PyTorch, what they must be, and the checksums that this is held against."""
+"""Products of exact integers in PyTorch, their correct values, and the checksums that verify these."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 
 import torch
 
-from clusterproof.plugins.evidence.exact.on_node.locations import Wrong
+from clusterproof.plugins.evidence.exact.on_node.locations import WrongElement
 from clusterproof.plugins.evidence.exact.on_node.operands import STEP, Kind, Operands, data_sets, magnitudes
 
-SCALES = 2  # powers of two up and down by which rows and columns are scaled
+SCALES = 2  # range of exponents for scaling rows and columns
 WEIGHT_BITS = 62
-PROBED = 8192  # terms of the products that show how a type is multiplied
-BEYOND_TF32 = 4097.0  # 13 bits, of which TF32 has 11
+PROBED = 8192  # terms of the products that probe how a type is multiplied
+BEYOND_TF32 = 4097.0  # 13 bits, of which TF32 keeps 11
 AS_INTEGERS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.int8}
-FLOAT32, TF32 = "highest", "high"  # what PyTorch is told of products of float32
+FLOAT32, TF32 = "highest", "high"  # PyTorch's settings for float32 products
 NEEDED = {"bfloat16": (8, 0), "tfloat32": (8, 0), "int8": (7, 5), "float8_e4m3fn": (8, 9), "float8_e5m2": (8, 9)}
 
 
 class Unit(NamedTuple):
-    """How a type is multiplied here."""
+    """How a type is multiplied on this device."""
 
     left: Any
     right: Any
@@ -30,11 +30,11 @@ class Unit(NamedTuple):
 
 
 class Unavailable(Exception):  # noqa: N818 - an answer, not an error
-    """PyTorch does not multiply this type here."""
+    """PyTorch does not multiply this type on this device."""
 
 
 class Pair(NamedTuple):
-    """Two matrices of integers, and the powers of two that scale the rows of one and the columns of the other."""
+    """Two integer matrices, and the powers of two that scale the rows of one and the columns of the other."""
 
     left: Any
     right: Any
@@ -45,9 +45,9 @@ class Pair(NamedTuple):
 def pair(
     data: Operands, rows: int, columns: int, seed: int, complement: bool, device: str, batch: tuple[int, ...] = ()
 ) -> Pair:
-    """The operands of one product, or of a batch of them: of random signs; or the complement, and the largest of sums.
+    """The operands of one product, or a batch: with random signs; or the complement, with the largest sums.
 
-    The complement has each bit the other way that varies, and in each sum all products have the same sign.
+    The complement inverts each varying bit, and in each of its sums all products have the same sign.
     """
     generator = torch.Generator(device=device)
     generator.manual_seed(seed)
@@ -75,10 +75,10 @@ def pair(
 
 
 def disagreeing(left: Any, right: Any, product: Any, seed: int) -> tuple[Any, Any]:
-    """Which rows and which columns of a product of integers, in float64, disagree with the product of the checksums.
+    """The rows and columns of an integer product, in float64, that disagree with its checksums.
 
-    Sums weighted by random odd numbers, modulo 2^64: one wrong element always shows in its row and its column, and of
-    several in a row one in 2^62 may cancel.
+    Sums weighted by random odd numbers, modulo 2^64: a single wrong element always shows in its row and its column, and
+    several in a row cancel with probability 2^-62.
     """
     generator = torch.Generator(device=left.device)
     generator.manual_seed(seed)
@@ -98,12 +98,12 @@ def disagreeing(left: Any, right: Any, product: Any, seed: int) -> tuple[Any, An
 
 
 def exact_row(left: Any, right: Any, row: int) -> Any:
-    """One row of a product, made with integers alone."""
+    """One row of a product, computed with integers alone."""
     return (left[row].unsqueeze(-1) * right).sum(0).double()
 
 
 def operands_of(given: Pair, data: Operands, kind: Kind, unit: Unit) -> tuple[Any, Any]:
-    """The two matrices as they are multiplied: floats are about 1, scaled."""
+    """The scaled matrices to multiply: floats around 1."""
     if kind.name == "int8":
         return given.left.to(unit.left), given.right.to(unit.right)
     left = given.left.double() * torch.exp2((given.row_scale - data.left_bits + 1).double())
@@ -112,12 +112,12 @@ def operands_of(given: Pair, data: Operands, kind: Kind, unit: Unit) -> tuple[An
 
 
 def laid(right: Any, kind: Kind) -> Any:
-    """The right operand as its products want it in memory: by columns for FP8, else by rows."""
+    """The right operand in its required memory layout: by columns for FP8, else by rows."""
     return right.transpose(-1, -2).contiguous().transpose(-1, -2) if kind.name.startswith("float8") else right
 
 
 def due(product: Any, given: Pair, data: Operands, kind: Kind, result: Any) -> Any:
-    """What a product must be to the last bit, out of that of the integers: scaled, and in the type of the result."""
+    """The correct product to the last bit, from the integer one: scaled, in the type of the result."""
     if kind.name == "int8":
         return product.to(result)
     powers = given.row_scale + given.column_scale - data.left_bits - data.right_bits + 2
@@ -130,17 +130,17 @@ def differing(got: Any, expected: Any) -> Any:
     return got.view(kind) != expected.view(kind)
 
 
-def wrong_elements(got: Any, expected: Any, most: int) -> list[Wrong]:
+def wrong_elements(got: Any, expected: Any, most: int) -> list[WrongElement]:
     """The first of the elements that differ."""
     kind = AS_INTEGERS[got.element_size()]
     mask = (1 << 8 * got.element_size()) - 1
     places = differing(got, expected).nonzero()[:most].tolist()
     bits = [[matrix.view(kind)[row, column].item() & mask for matrix in (expected, got)] for row, column in places]
-    return [Wrong(row, column, *both) for (row, column), both in zip(places, bits)]
+    return [WrongElement(row, column, *both) for (row, column), both in zip(places, bits)]
 
 
 def unit_of(kind: Kind, device: str, size: int) -> Unit:
-    """How a type is multiplied on a device, its sums as wide as PyTorch gives them. Raises Unavailable.
+    """How a type is multiplied on a device, with sums as wide as PyTorch offers. Raises Unavailable.
 
     A library that rounds operands, or adds up in fewer bits than the type's accumulator has, makes every element of a
     probe wrong in the same way: that is no fault of the device, unless it has the simplest of products wrong too.
@@ -164,9 +164,9 @@ def unit_of(kind: Kind, device: str, size: int) -> Unit:
 
 
 def _probes(kind: Kind) -> Iterator[tuple[str, list[float], list[float]]]:
-    """What a library may do, and a row and a column that show it; zeros follow.
+    """Known library shortcuts, and a row and a column that reveal each; padded with zeros.
 
-    All bits of an operand; and 1, the most that an accumulator holds, and that subtracted: the sum is 1.
+    All bits of an operand; and 1, the accumulator's maximum, and that subtracted: the sum is 1.
     """
     whole = float((1 << kind.significand) - 1)
     yield f"rounds operands of {kind.significand} bits", [whole], [1.0]
@@ -179,7 +179,7 @@ def _probes(kind: Kind) -> Iterator[tuple[str, list[float], list[float]]]:
 
 
 def _is_uniformly_wrong(unit: Unit, kind: Kind, device: str, size: int, row: list[float], column: list[float]) -> bool:
-    """Whether a product of equal rows and columns, whose sum starts with the only term that stays, is another."""
+    """Whether a product of equal rows and columns, whose sum begins with the only remaining term, is wrong."""
     zeros = [0.0] * (PROBED - len(row))
     left, right = (torch.tensor([*one, *zeros], dtype=torch.float64, device=device) for one in (row, column))
     rows, columns = left.repeat(size, 1).to(unit.left), right.unsqueeze(-1).repeat(1, size).to(unit.right)
@@ -217,7 +217,7 @@ def _multiplications_of_float8(name: str, device: str) -> list[Unit]:
 
 
 def missing_of_gpu(kind: Kind, device: str) -> str:
-    """Why a GPU cannot have a type by its make; empty where it can."""
+    """Why a GPU lacks a type by design; empty if it has it."""
     if not device.startswith("cuda"):
         return "a processor has no such products" if kind.name == "tfloat32" else ""
     has, needs = torch.cuda.get_device_capability(device), NEEDED.get(kind.name, (0, 0))
@@ -225,8 +225,8 @@ def missing_of_gpu(kind: Kind, device: str) -> str:
 
 
 def choose(unit: Unit) -> None:
-    """Let PyTorch multiply as this unit needs it: no TF32 in place of float32, no sums of half precision."""
+    """Configure PyTorch for this unit: no TF32 in place of float32, no reduced-precision sums."""
     torch.set_float32_matmul_precision(unit.precision)
     for name in ("fp16_reduced_precision_reduction", "bf16_reduced_precision_reduction", "fp16_accumulation"):
-        with suppress(AttributeError, AssertionError):  # what a PyTorch has not, it says in one way or the other
+        with suppress(AttributeError, AssertionError):  # unsupported settings of a PyTorch version raise either
             setattr(torch.backends.cuda.matmul, f"allow_{name}", False)

@@ -1,7 +1,7 @@
-"""A small training step that every GPU makes alike: a digest of gradients and weights after each, in PyTorch.
+"""A small training step that is identical on every GPU: a digest of gradients and weights after each, in PyTorch.
 
-All settings are deterministic, and inputs and weights are made of integers that are the same everywhere. So GPUs of one
-kind, driver and library have the same digests, bit for bit, and each has its own again when it repeats them.
+All settings are deterministic, and inputs and weights consist of integers that are the same everywhere. So GPUs of one
+kind, driver and library produce identical digests, and each repeats its own.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ STEPS = 16
 LAYERS = 2
 RATE, MOMENTUM = 0.05, 0.9
 TYPES = ("float32", "bfloat16")
-UNIT_BITS = 20  # of an input: a whole number of this many bits, scaled to about 1
+UNIT_BITS = 20  # of an input: an integer of this many bits, scaled to about 1
 MAX_DIFFERING = 8  # steps that are described
 FEWEST_PASSES = 2  # before a type counts
-WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS repeats its results only with it
+WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS needs it to be deterministic
 LIBRARY = re.compile(r"(?P<path>/(?:.*/)?(?P<name>lib(?:cublas|cublasLt|cudnn|cudart)\.so[.\d]{0,40}))$")
-OVERRIDES = (  # variables by which libraries compute otherwise, whatever a program asks for
+OVERRIDES = (  # variables that override how libraries compute
     "NVIDIA_TF32_OVERRIDE",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     "TORCH_BLAS_PREFER_CUBLASLT",
@@ -43,7 +43,7 @@ MAX_VALUE = 32  # characters of one
 
 
 class Size(NamedTuple):
-    """Of the step: how many sequences, how long, how wide."""
+    """The size of the step: number of sequences, their length and width."""
 
     sequences: int
     tokens: int
@@ -51,11 +51,11 @@ class Size(NamedTuple):
 
 
 ON_GPU = Size(8, 512, 1024)
-Change = Callable[[int, int, str, list[Any]], None]  # the pass, the step, "gradients" or "weights", and these
+Change = Callable[[int, int, str, list[Any]], None]  # pass, step, "gradients" or "weights", and these
 
 
 def main(request: dict[str, Any]) -> None:
-    """Print what each GPU answers, as one JSON object."""
+    """Print the answers of the GPUs, as one JSON object."""
     os.environ[WORKSPACE[0]] = WORKSPACE[1]
 
     def compute(gpu: int) -> Iterator[dict[str, Any]]:
@@ -67,7 +67,7 @@ def main(request: dict[str, Any]) -> None:
 
 
 def software() -> list[str]:
-    """What decides about results beside PyTorch: CUDA's libraries that this process has loaded, and overrides."""
+    """What determines results besides PyTorch: the loaded CUDA libraries, and overrides."""
     found = {f"{name}={os.environ[name][:MAX_VALUE]}" for name in OVERRIDES if name in os.environ}
     with suppress(OSError), open("/proc/self/maps") as file:
         for match in filter(None, map(LIBRARY.search, map(str.rstrip, file))):
@@ -76,7 +76,7 @@ def software() -> list[str]:
 
 
 def version_of(path: str, name: str) -> list[str]:
-    """What a loaded library calls itself: in wheels its file has no more than the major version."""
+    """A loaded library's version: in wheels, the file name only has the major version."""
     with suppress(OSError, AttributeError):
         library = CDLL(path)
         if name.startswith("libcublasLt."):
@@ -92,9 +92,9 @@ def version_of(path: str, name: str) -> list[str]:
 def repeated(
     device: str, size: Size, budget_s: float, change: Change = lambda *_: None, types: tuple[str, ...] = TYPES
 ) -> Iterator[list[dict[str, Any]]]:
-    """The digests of all steps by type, made again for so many seconds, twice at least, and the steps that differed.
+    """The digests of all steps by type, repeated for so many seconds, at least twice, and the steps that differed.
 
-    All that is known, each time that this is more: the device may break down next.
+    Yields all results whenever there are new ones: the device may fail next.
     """
     deterministic()
     found: list[dict[str, Any]] = []
@@ -119,7 +119,7 @@ def repeated(
 
 
 def deterministic() -> None:
-    """Let PyTorch compute the same each time. What a version has not, it does not need."""
+    """Make PyTorch deterministic. Settings that a version lacks are not needed there."""
     choose(Unit(None, None, torch.matmul, FLOAT32))
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
@@ -157,7 +157,7 @@ def _shapes(size: Size) -> list[tuple[int, int]]:
 
 
 def _real(index: int, shape: tuple[int, ...], device: str) -> Any:
-    """Numbers from -1 to 1, each exact in float32: made of integers, they are the same on every device."""
+    """Numbers from -1 to 1, exact in float32: made of integers, they are the same on every device."""
     count = 1
     for length in shape:
         count *= length
@@ -166,7 +166,7 @@ def _real(index: int, shape: tuple[int, ...], device: str) -> Any:
 
 
 def _forward(given: Any, weights: list[Any], kind: Any) -> Any:
-    """Attention and a network of two layers, twice; products in this type, all else in float32."""
+    """Attention and a two-layer network, twice; products in this type, everything else in float32."""
 
     def times(left: Any, right: Any) -> Any:
         return (left.to(kind) @ right.to(kind)).float()
@@ -182,7 +182,7 @@ def _forward(given: Any, weights: list[Any], kind: Any) -> Any:
 
 
 def digest_of(matrices: list[Any]) -> str:
-    """16 hexadecimal digits in which each bit of all of them counts: whole numbers, added up in whatever order."""
+    """16 hexadecimal digits that depend on every bit: integers, summed in any order."""
     whole = 0
     for number, one in enumerate(matrices):
         bits = one.detach().contiguous().view(torch.int32).reshape(-1).long()

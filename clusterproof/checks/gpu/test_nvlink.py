@@ -1,4 +1,4 @@
-"""What connects GPUs, whether it is up, and what errors it has counted: NVLink and PCIe."""
+"""NVLink: whether all links of a GPU are up, and what errors they have counted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import (
-    Incomplete,
     NotApplicable,
     concern_if,
     fail_if,
@@ -17,14 +16,13 @@ from clusterproof.plugins.core.verdict import (
     part,
 )
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, BIT_ERROR_RATES, Gpu, NvlinkErrors
-from clusterproof.plugins.evidence.gpu.facts_node import alike, gpu_at, is_of_most, nvlinks_between, of_each
+from clusterproof.plugins.evidence.gpu.facts_node import alike, is_of_most, nvlinks_between
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
 from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pci.facts import PciDevice
 
 pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 
@@ -133,65 +131,6 @@ def inactive(states: Iterable[bool | None], gpu: Gpu) -> str:
     return ", ".join(str(link) for link, is_active in zip(numbers, states, strict=False) if is_active is False)
 
 
-@mark.prolog
-@evidence("nvidia-smi --query-gpu=index,pcie.link.width.current,pcie.link.width.max,pcie.link.gen.current --format=csv")
-def test_pcie_link(gpu: Gpu, node: Node) -> None:
-    """GPU PCIe link.
-
-    A link that lost half its lanes halves the throughput between host, network and GPU. Some instance types wire fewer
-    lanes than the GPU has; the catalogue lists them. The PCIe generation is evaluated only on a busy GPU, since an idle
-    one lowers it to save power. A link's maximum, negotiated at boot, should be the same on all GPUs.
-
-    Remedy (reset or reboot): Reboot the node. If the link stays narrow, replace the node.
-    """
-    with part:
-        width, most = gpu.pcie_width, min(gpu.pcie_width_max, lanes_of_type(node) or gpu.pcie_width_max)
-        may_be_wired_so = width < most and is_wired_so(node, width)
-        fail_if(width < most and not may_be_wired_so, f"PCIe x{width}; expected x{most}")
-        unless = "unless this machine wires no more"
-        concern_if(may_be_wired_so, f"PCIe x{width} on every GPU; expected x{most}, {unless}")
-    reading, _ = readings(gpu, "utilization_percent")
-    if reading.get("utilization_percent", 0) >= node.threshold("gpu.busy_percent"):
-        with part:
-            own, best = gpu.pcie_gen, gpu.pcie_gen_max
-            fail_if(own < best, f"PCIe generation {own} under load; expected {best}")
-    evaluate_most_by_peers(gpu, node)
-
-
-def evaluate_most_by_peers(gpu: Gpu, node: Node) -> None:
-    """The verdict on a link that can do less at most than those of the node's other GPUs of the model."""
-    for name, label in (("pcie_gen_max", "PCIe generation "), ("pcie_width_max", "PCIe x")):
-        values = [value for _, value in alike(gpu, node, name)]
-        own, most = readings(gpu, name)[0].get(name), max(values, default=0)
-        if own is None or own >= most:
-            continue
-        message = f"{label}{own} at most; expected {most}, as on the node's other GPUs"
-        is_odd = values.count(most) * 2 > len(values)
-        fail_if(is_odd, message)
-        concern_if(not is_odd, message)
-
-
-def lanes_of_type(node: Node) -> int | None:
-    """How many lanes the instance type wires to each GPU, where that is known to be fewer than the GPU has."""
-    try:
-        return node.type.pcie_lanes
-    except Incomplete:
-        return None
-
-
-def is_wired_so(node: Node, width: int) -> bool:
-    """Whether every GPU of the node has a link as narrow, and they are cards: boards with NVLink have all lanes."""
-    return set(of_each.of(node)["pcie_width"]) == {width} and has_no_nvlink(node)
-
-
-def has_no_nvlink(node: Node) -> bool:
-    """Whether neither its type nor any GPU has NVLinks."""
-    try:
-        return node.expected("nvlinks") == 0
-    except Incomplete:
-        return not any(readings(gpu, "nvlinks")[0] for gpu in node.gpus)
-
-
 RECOVERIES = ("recovery", "recovery_failed")
 MAX_NAMED = 8  # links with errors, at most, that a message names
 
@@ -257,52 +196,3 @@ def in_words(erring: Iterable[NvlinkErrors]) -> str:
     ]
     more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
     return ", ".join(named[:MAX_NAMED]) + more
-
-
-@evidence("grep -H TOTAL /sys/bus/pci/devices/*/aer_dev_*; nvidia-smi -q | grep -i replays")
-def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
-    """PCIe error counters.
-
-    The kernel counts each link's errors by severity (AER), and the GPU counts packets it had to resend. A fatal error
-    takes the link down; correctable ones by the hundreds slow it down. A device that has fallen off the bus reads as
-    all ones, so its link reads as x63; a suspended device does too, and is ignored. Virtual machines often have no AER
-    counters: there only the GPU's replays are evaluated.
-
-    Remedy (reset or reboot): Fatal: reboot the node, and replace it if errors return. Otherwise watch the counters
-    under load.
-    """
-    with part:
-        answers = pci_device.answers
-        fail_if(
-            not answers,
-            "does not answer on PCIe: it reads as all ones (x63, or rev ff); expected a device that answers",
-        )
-    counts: dict[str, int | None] = {}
-    for kind in ("fatal", "nonfatal", "correctable"):
-        with part:
-            counts[kind] = getattr(pci_device.errors, kind)
-    with part:
-        counts["replays"] = replays_of(pci_device, node)
-    fail_if(counts.get("fatal"), f"{counts.get('fatal')} fatal PCIe errors; expected 0")
-    concern_if(counts.get("nonfatal"), f"{counts.get('nonfatal')} uncorrected PCIe errors; expected 0")
-    for kind, what in (("correctable", "correctable errors"), ("replays", "replays")):
-        count, most = counts.get(kind) or 0, node.threshold(f"pcie.{kind}_concern")
-        concern_if(count > most, f"{count} PCIe {what} since boot; expected at most {most:.0f}")
-    if set(counts.values()) <= {None}:
-        not_applicable("neither the kernel nor a driver counts this device's PCIe errors")
-
-
-def replays_of(pci_device: PciDevice, node: Node) -> int | None:
-    """How often a GPU replayed; None for what is no GPU or counts none. Raises Incomplete."""
-    if not pci_device.is_nvidia_gpu:
-        return None
-    gpu = gpu_at.of(node).get(pci_device.address)
-    if gpu:
-        reading, unread = readings(gpu, "pcie_replays")
-        require(why for why in unread if isinstance(why, Incomplete))
-        return reading.get("pcie_replays")
-    lost = [
-        gpu.label for gpu in node.gpus if readings(gpu, "lost")[0].get("lost")
-    ]  # one that does not answer reports no address either
-    cause = f"{lost[0] if len(lost) == 1 else 'a GPU'} does not answer"
-    raise Incomplete("no GPU answers at this address", cause)
