@@ -51,9 +51,9 @@ class Tally:
     bad_accepted: int = 0
     bad_open: int = 0
     shared: int = 0  # measurements of a cluster in which nodes have something in common,
-    shared_said: int = 0  # and of which that is said
+    shared_said: int = 0  # and how often that is reported
     measured: int = 0  # measurements of a cluster,
-    wrongly_said: int = 0  # of which a rack or batch was said to differ that does not
+    wrongly_said: int = 0  # of which a rack or batch was wrongly reported to differ
 
     def __add__(self, other: Tally) -> Tally:
         """Add the counts."""
@@ -101,7 +101,7 @@ def alone(cell: Cell) -> Tallies:
 
 
 def in_common(cell: Cell) -> Tallies:
-    """The same where nodes have something in common."""
+    """The same for clusters whose nodes have something in common."""
     name, size, number, aside = cell
     shared = SHARED[(number + [one.name for one in NOISES].index(name)) % len(SHARED)]
     return _alone(made(size, _noise(name), f"{aside}{name} {size} {number} in common", shared))

@@ -106,7 +106,7 @@ def watch(address: str, real: int) -> dict[str, float]:
     state = Watch(Evaluator(cluster, NO_POLICY), EVERY_S, names, time.monotonic())
     before_mb = _resident_mb()
     visited = _visited(names)
-    hello = hello_line(boot_of(visited[names[0]]))  # in another boot all would be visited anew
+    hello = hello_line(boot_of(visited[names[0]]))  # with another boot id, all would be visited again
     state.evidence(visited, time.monotonic())
     del visited
     give_back_memory()

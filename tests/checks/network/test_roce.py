@@ -56,7 +56,7 @@ def test_active_ports_of_one_kind_are_alike(ports: list[dict[str, Any]], verdict
         ({"pfc": "0" * 8, "reacts": "", "notifies": ""}, ""),  # its driver does not show it
         ({"pfc": "00000001", "traffic_class": "0"}, ""),  # programs choose it
         ({"pfc": "00000001", "traffic_class": ""}, ""),
-        ({"pfc": "00000001", "dscp": ""}, ""),  # VLAN tags do
+        ({"pfc": "00000001", "dscp": ""}, ""),  # VLAN tags decide
         ({"pfc": "00000001", "dscp": "-" * 64}, ""),
         ({"pfc": ""}, ""),
         ({"traffic_class": "999"}, ""),
