@@ -206,8 +206,8 @@ def test_what_is_not_delivered_costs_a_line_without_the_url_and_no_verdict(runs:
         data = over(runs, "--notify", webhook.url, "--notify", nobody, "-l", "-vv", gpu001="bad")
     assert data.ret == 1
     assert runs.verdicts == {"gpu001": Verdict.FAIL}
-    lines = [f"warning: notification {number} was not delivered: *" for number in ("1 (json)", "2 (mailto)")]
-    data.stdout.fnmatch_lines(lines)
+    for service in ("1 (json)", "2 (mailto)"):
+        data.stdout.fnmatch_lines([f"warning: notification {service} was not delivered: *"])
     shows_no_secret(data, runs)
 
 
@@ -230,8 +230,7 @@ def test_a_url_may_stand_in_a_file(runs: Runs, webhook: Webhook) -> None:
 def test_where_apprise_is_absent_one_line_says_how_to_get_it(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "apprise", None)
     data = over(runs, f"--notify=json://{SECRET}/", gpu001="pass")
-    assert data.ret == 4
-    assert services.ABSENT in data.stderr.str() + data.stdout.str()
+    assert (data.ret, services.ABSENT in data.stderr.str() + data.stdout.str()) == (4, True)
     shows_no_secret(data, runs)
 
 
@@ -272,7 +271,7 @@ def test_a_page_that_could_not_be_written_is_not_named(runs: Runs, webhook: Webh
 
 
 @pytest.mark.long
-def test_a_node_that_does_not_answer_is_left_behind_and_an_error_is_named_by_its_type() -> None:
+def test_a_service_that_does_not_answer_is_left_behind_and_an_error_is_named_by_its_type() -> None:
     never = threading.Event()
 
     def hang() -> str:
