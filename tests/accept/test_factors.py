@@ -1,4 +1,4 @@
-"""Racks and batches that are slower or faster as a whole: what is said of them, and of the nodes in them."""
+"""Racks and batches that are slower or faster as a whole: the verdicts on them, and on their nodes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ NOISE = 0.02
 
 
 def slow(**by: float) -> dict[str, float]:
-    """The speed of each node where these racks are slower by so much."""
+    """Each node's speed, with these racks slower by this much."""
     return {node: 1 - by.get(LEVELS[node][0].split()[1], 0.0) for node in NODES}
 
 
 def measured(speed: Mapping[str, float], seed: int, floor: float | None = None, runs: int = 12) -> Population:
-    """Nodes of two GPUs in so many runs."""
+    """Nodes with two GPUs in this many runs."""
     random, made = Random(seed), Population(ERRORS, 4, floor, LEVELS)
     for run in range(runs):
         made.add(run, {(n, str(gpu)): log(700 * speed[n]) + random.gauss(0, NOISE) for n in NODES for gpu in range(2)})
@@ -127,7 +127,7 @@ def reported(folder: Path, nodes: Nodes, more: str = "") -> Report:
 
 
 def noisy(**by: float) -> Speed:
-    """How fast each of them is: slower by so much in these racks."""
+    """Each one's noisy speed, slower by this much in these racks."""
     random = Random(8)
     return lambda node, _run: (1 - by.get(GROUPS.get(node, ""), 0.0)) * (1 + random.gauss(0, 0.004))
 

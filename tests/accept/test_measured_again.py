@@ -1,4 +1,4 @@
-"""What a repaired or replaced node, or its GPU, has of what was measured before: nothing that was of other hardware."""
+"""A repaired or replaced node or GPU keeps none of the old hardware's measurements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.accept.simulated import NAMES, SPEED, Nodes, acceptance, cluster_of, 
 def gone_on(
     folder: Path, nodes: Nodes, again: tuple[str, ...] = (), text: str = SPEED, names: Sequence[str] = NAMES
 ) -> dict[str, NodeOutcome]:
-    """What is said of each node in the end."""
+    """The final verdict on each node."""
     made = acceptance(folder, nodes, text, cluster_of(names))
     assert made.go_on(again, lambda _words: None) == ""
     return {one.node: one for one in of_nodes(made.state)}
@@ -99,7 +99,7 @@ def test_a_run_that_ended_while_nobody_looked_is_of_nodes_before_they_were_repai
 
 @dataclass
 class Compared(Nodes):
-    """Nodes whose versions the inventory compares with those of most others of its run."""
+    """Nodes whose versions the inventory compares with the majority of its run."""
 
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -123,7 +123,7 @@ def test_a_node_that_was_replaced_is_compared_with_all_others_also_in_its_versio
 
 @dataclass
 class Named(Nodes):
-    """Nodes that say of which model their GPUs are."""
+    """Nodes that report their GPUs' model."""
 
     def _evidence(self, stage: str, node: str) -> NodeEvidence:
         made = super()._evidence(stage, node)

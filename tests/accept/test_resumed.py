@@ -1,4 +1,4 @@
-"""A journal that is read again: whoever goes on with an acceptance says what who was not interrupted says."""
+"""A resumed acceptance reads its journal and reaches the same verdicts as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ REJECTED = dict.fromkeys(SLOW, NodeVerdict.REJECTED)
 
 
 def slow() -> Nodes:
-    """Nodes of which the first two are slow: of the first three most."""
+    """Nodes of which the first two are slow: of the first three, most."""
     return Nodes(speed=lambda node, _run: 0.8 if node in SLOW else 1.0)
 
 
 def gone_on(folder: Path, nodes: Nodes, at_once: int) -> dict[str, NodeOutcome]:
-    """What is said of each node in the end, so many of which are under load at once."""
+    """The final verdict on each node, with this many under load at once."""
     made = acceptance(folder, nodes, f"{SPEED}{ONE_RUN}[limits]\nnodes_at_once = {at_once}\n")
     assert made.go_on((), lambda _words: None) == ""
     return {one.node: one for one in of_nodes(made.state)}

@@ -1,4 +1,4 @@
-"""The stage `speed`, in batches and on unlike machines: which node is slow, and whom that leaves alone."""
+"""The stage `speed`, in batches and on unlike machines: which node is slow, and which nodes that does not affect."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_slow_node_is_rejected_in_whichever_batch_it_was_measured(slow: str, t
 
 @dataclass
 class OtherProducts(Nodes):
-    """Nodes some of whose runs multiply another type than all others: by node, the numbers of these runs."""
+    """Nodes some of whose runs multiply another type than all others: the numbers of these runs, by node."""
 
     other: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
@@ -97,7 +97,7 @@ def test_of_few_nodes_with_one_gpu_a_floor_decides(count: int, tmp_path: Path) -
     assert verdicts(said(tmp_path, Judged(gpus=gpus(names, 1)), "[floors]\ngpu_gemm = 600\n", names)) == {}
 
 
-MIXED = {  # the PCI device ids of a node's GPUs, and how fast each is beside the first
+MIXED = {  # PCI device ids of a node's GPUs, and each one's speed relative to the first
     "a workstation with a GPU for its display": {"20b0": 1.0, DISPLAY: 0.02},
     "two models": {"20b0": 1.0, "1eb8": 0.2},
 }
@@ -122,7 +122,7 @@ def test_gpus_of_one_node_are_each_compared_with_those_of_their_model(
 
 @dataclass
 class SomeWithPyTorch(Judged):
-    """Nodes some of which have no PyTorch, or do not have it in some of their runs."""
+    """Nodes some of which lack PyTorch, always or in some of their runs."""
 
     without: dict[str, tuple[int, ...]] = field(default_factory=dict)  # the numbers of these runs
 
@@ -135,7 +135,7 @@ class SomeWithPyTorch(Judged):
 
 
 class OwnFolders(Judged):
-    """Nodes two of which have a file system of their own, which was measured too."""
+    """Nodes two of which have their own file system, which was measured too."""
 
     def _evidence(self, stage: str, node: str) -> NodeEvidence:
         made = super()._evidence(stage, node)

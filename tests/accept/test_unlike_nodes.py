@@ -1,4 +1,4 @@
-"""The stage `speed` where a node is built otherwise, or something of how it is built was not read: it is not slow."""
+"""The stage `speed` where a node's hardware differs or was not read completely: the node is not called slow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.accept.judged import ONE_FAR, Copying, Judged, gpus
 from tests.accept.simulated import NAMES, said, verdicts
 from tests.checks.perf.given import NEAR
 
-HOST = (62, 55, 55, 55)  # GB/s from the host to each of them
+HOST = (62, 55, 55, 55)  # GB/s from the host to each GPU
 
 
 OPEN, REJECTED = NodeVerdict.OPEN, NodeVerdict.REJECTED
@@ -48,7 +48,7 @@ def each(of: Any, *names: str) -> dict[str, Any]:
 
 
 UNPLACED, PAIRS = {"is_placed": False}, {"sockets": (0, 0, 1, 1)}
-BESIDE = {"host": (55,) * 4}  # it is measured too, and says nothing of copies between GPUs
+BESIDE = {"host": (55,) * 4}  # measured too, and no evidence about copies between GPUs
 LINKED = {"sockets": (0,) * 8, "nvlinks": (True,) * 8}
 DOWN = {"nvlinks": (*(True,) * 5, False, True, True)} | UNPLACED
 LOST = {"sockets": (0,) * 7, "nvlinks": (True,) * 7, "lost": True}

@@ -1,4 +1,4 @@
-"""Files in which Slurm lists nodes: they are the capture's, and what stands beside them is read as in any file."""
+"""Files with Slurm's listings of nodes concern the whole capture; text beside the listings is read as in any file."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_records_and_tables_of_one_output_are_all_read(tmp_path: Path) -> None:
 
 def test_a_node_without_a_reason_is_named_and_not_accused_though_a_list_of_reasons_has_it(tmp_path: Path) -> None:
     row = "none                 Unknown   Unknown             gpu003"
-    for text in (f"{REASONS}{row}\n", f"{WITHOUT_PROMPT}{REASONS}{row}\n"):  # the titles that sinfo -R has
+    for text in (f"{REASONS}{row}\n", f"{WITHOUT_PROMPT}{REASONS}{row}\n"):  # the headings of sinfo -R
         assert "gpu003" not in found(IN_SLURM, text, tmp_path)
         assert said(tmp_path / "x.txt") == [f"capture: x.txt: {not_a_row(row)}"]
 

@@ -1,4 +1,4 @@
-"""`clusterproof case FOLDER`: its forms, its mistakes, and files that are not what they seem."""
+"""`clusterproof case FOLDER`: its formats, its errors, and files that are not what they seem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the collector reports about memory controllers."""
+"""The collector's report on memory controllers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODULE = "CPU_SrcID#0_MC#0_Chan#1_DIMM#0"
 
 
 def output_of(root: Path, **files: str | bytes) -> list[dict[str, Any]]:
-    """What the collector reports where these files lie under the root."""
+    """The collector's report with these files under the root."""
     for path, content in files.items():
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)

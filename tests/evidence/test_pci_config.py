@@ -1,4 +1,4 @@
-"""How PCIe is set on the way from GPUs to network devices: from configuration space, and from lspci -vvv."""
+"""PCIe settings between GPUs and network devices, from configuration space and from lspci -vvv."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PORT, END = "devices/pci0000:44/0000:44:01.0", "devices/pci0000:44/0000:44:01.0/
 
 
 def collected(root: Path, of_gpu: bytes, of_port: bytes = b"", **files: str) -> Any:
-    """What the collector returns of a GPU below one port."""
+    """The collector's report on a GPU below one port."""
     for folder, data in ((PORT, of_port), (END, of_gpu)):
         at = root / "sys" / folder
         (at / "power").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The page of a run as it reads without its script, and what the script is given."""
+"""A run's page as read without its script, and the script's data."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_only_the_pages_own_style_and_script_may_run_and_nothing_is_asked_of_the
 
 
 def saying(word: str) -> Page:
-    """The page of a node that is called so, and says it wherever it can."""
+    """The page of a node with this name, which repeats it in every text."""
     raw = node(word, boot=boot(hostname=word, kernel=word), nvml=nvml(gpu(0, uuid=word, name=word)), odd={word: word})
     results = [
         result("gpu.ecc", word, Verdict.FAIL, word),

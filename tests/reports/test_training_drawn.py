@@ -1,4 +1,4 @@
-"""The section of a training run: what it shows, in words too, and that it stays small whatever the run."""
+"""The training run section: its drawings and words, and that it stays small for any run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.reports.page import Page
 from tests.reports.reported import result, run_of
 from tests.reports.sections import LATE, LONG, training_run
 
-MOST = 600_000  # characters that the section may take of a page
+MOST = 600_000  # maximum characters of the section
 
 
 @pytest.fixture(scope="module")

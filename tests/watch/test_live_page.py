@@ -1,4 +1,4 @@
-"""`--listen`: the page of what a watch knows now; it follows, and says when nobody answers any more."""
+"""`--listen`: the page with a watch's current state; it updates, and says when the watch no longer answers."""
 
 from __future__ import annotations
 

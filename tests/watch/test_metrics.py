@@ -1,4 +1,4 @@
-"""What Prometheus gets from a watch: base units, counters that only grow, nothing that is old, no series too many."""
+"""What Prometheus scrapes from a watch: base units, growing counters, no stale values, no superfluous series."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def watched() -> OfDay:
 
 @pytest.fixture(scope="module")
 def read() -> Mapping[str, float]:
-    """What Prometheus reads after two samples."""
+    """What Prometheus scrapes after two samples."""
     return OfDay().hello().take(tick(100.0), tick(110.0)).read
 
 

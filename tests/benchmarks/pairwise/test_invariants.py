@@ -1,4 +1,4 @@
-"""Whatever was measured, under whatever names and in whatever order, the findings are the same."""
+"""The findings do not depend on the nodes' names or on the order of measurements."""
 
 from __future__ import annotations
 
