@@ -1,4 +1,4 @@
-"""Nodes with GPUs that there are not, images with what loads them, and runs by pods that ask for these GPUs."""
+"""Nonexistent nodes with GPUs, images of benchmarks, and runs by pods that request these GPUs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PODS_OF_JOBS = "/api/v1/namespaces/default/pods"
 
 
 def give_gpus(bed: Nodes) -> None:
-    """What a device plugin does, as far as the scheduler sees it; a cloud's controller has seen the nodes."""
+    """Do what a device plugin does, as far as the scheduler sees it, and what a cloud controller does."""
     for machine in bed.machines.values():
         bed.plane.patch(f"{machine.path}/status", {"status": {"capacity": {GPU: str(GPUS)}}})
         labels = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
@@ -54,7 +54,7 @@ def free(bed: Nodes, name: str) -> bool:
 
 
 def give_images(bed: Nodes) -> None:
-    """A real MPI with ranks that sum, and the stand-in for nccl-tests on one node: a good one, and one that errs."""
+    """Install a real MPI with ranks that sum, and the nccl-tests stand-in on one node: a good one and a faulty one."""
     with tempfile.TemporaryDirectory() as folder:
         ranks = Path(folder, "all_reduce_perf")
         ranks.write_bytes(program(Path(__file__).parents[1] / "testbed/tools/all_reduce.c", compiler="mpicc"))
@@ -74,7 +74,7 @@ def give_images(bed: Nodes) -> None:
 
 @contextlib.contextmanager
 def job(bed: Nodes, node: str, gpus: int) -> Iterator[str]:
-    """Somebody's pod that has so many GPUs of a node, until the end of the block."""
+    """Another user's pod that holds GPUs of a node until the block ends."""
     requests = {GPU: str(gpus)}
     container = {"name": "train", "image": RANKS, "imagePullPolicy": "Never", "command": ["/usr/bin/sleep", "600"]}
     spec = {
@@ -99,7 +99,7 @@ def limits(answer_s: float = 60, connect_s: float = 60, **settings: str) -> Limi
 
 
 def run(script: str, *names: str, pods: PerfPods | None = None, **options: float | str) -> Mapping[str, Answer]:
-    """What a script of /bin/sh says on each node."""
+    """Run a /bin/sh script on each node; returns the output."""
     answers: dict[str, Answer] = {}
     targets = [Target(name) for name in names or NAMES[:1]]
     timeouts = limits(**options)  # type: ignore[arg-type]
@@ -108,7 +108,7 @@ def run(script: str, *names: str, pods: PerfPods | None = None, **options: float
 
 
 def said(answer: Answer) -> str:
-    """Its output, without the words of its end."""
+    """The output without its end marker."""
     return answer.output.decode().replace(f"{END}\n", "")
 
 

@@ -1,4 +1,4 @@
-"""`-m perf` on nodes of Kubernetes: by pods that ask for the GPUs, and with the verdicts of any other way."""
+"""`-m perf` on Kubernetes nodes: by pods that request the GPUs, with the same verdicts as any other way."""
 
 from __future__ import annotations
 

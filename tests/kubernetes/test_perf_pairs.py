@@ -51,7 +51,7 @@ def test_an_interrupted_round_is_ended_by_close(perf: Nodes) -> None:
 
 
 def of_the_round(bed: Nodes) -> list[str]:
-    """The pods that run a pair's ends: each the first of its own, where those that only ask are of one run."""
+    """The pods that run a pair's ends: each the first of its own, as those that only probe are of one run."""
     names = [one["metadata"]["name"] for one in bed.plane.items(PODS) if one["status"].get("phase") == "Running"]
     return [name for name in names if name.endswith("-0")]
 

@@ -1,4 +1,4 @@
-"""Pods that load a node: what they ask the scheduler for, and why a node gets none."""
+"""Pods that load a node: what they request from the scheduler, and why a node gets none."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def running(bed: Nodes) -> dict[str, Any]:
 
 
 def in_a_process(script: str) -> subprocess.Popen[bytes]:
-    """A run of its own."""
+    """Run in a separate process."""
     code = f"from tests.kubernetes.perf import *; run({script!r}, answer_s=300, connect_s=600)"
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL)
 
@@ -173,5 +173,5 @@ def end(process: subprocess.Popen[bytes], bed: Nodes) -> None:
 
 
 def granted(bed: Nodes) -> tuple[str, str]:
-    """A user with the rights that the documents ask for."""
+    """A user with the rights that the documents request."""
     return Bed(bed.plane, bed.machines[NODE]).granted()

@@ -1,4 +1,4 @@
-"""What was measured between nodes, drawn and listed on the page of a run."""
+"""Measurements between nodes, drawn and listed on a run's page."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def some_faults(cluster: Simulated) -> None:
 
 
 def changed(fault: PairFault, **journal: object) -> PairwiseRun:
-    """The run of a fault with another journal."""
+    """A fault's run with another journal."""
     (campaign,) = measured(fault).campaigns
     return PairwiseRun((replace(campaign, journal=replace(campaign.journal, **journal)),))  # type: ignore[arg-type]
 
@@ -114,7 +114,7 @@ def test_nodes_that_were_not_reached_are_listed_with_the_reason() -> None:
     assert "not measuredn0002: refused" in words_of(page(FAULTS["a node that was not reached"]))
 
 
-def test_of_two_nodes_nobody_is_said_to_be_well() -> None:
+def test_neither_of_two_nodes_is_called_healthy() -> None:
     assert "two nodes have nobody to be compared with" in words_of(page(FAULTS["two nodes only"]))
 
 

@@ -1,4 +1,4 @@
-"""Files of a run are read strictly: a wrong line is one clear error, and a file that was cut loses its tail only."""
+"""A run's files are read strictly: a wrong line is one clear error, and a truncated file only loses its tail."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINES = "".join(
     for step in range(1, 31)
     for rank in range(4)
 )
-WRONG = [  # a line that takes the place of the third, and what is said of it
+WRONG = [  # a replacement for the third line, and the error
     ("0,one,forward-compute,0.5", "step is 'one'; expected a whole number of 0 or more"),
     ("0,1,forward-compute", "3 values; expected 4, as the first line names them"),
     ("-1,1,forward-compute,0.5", "rank is '-1'; expected a whole number of 0 or more"),

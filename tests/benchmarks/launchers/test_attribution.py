@@ -47,7 +47,7 @@ TAKEN = read(Answer(unreached=Unreached.BUSY, detail="8 of 8 nvidia.com/gpu by m
         ({"gpu-1": TAKEN, "gpu-2": SILENT}, "", Failure.NOT_AT_FAULT),
     ],
 )
-def test_of_nodes_that_were_not_reached_one_alone_is_at_fault_and_none_that_was_not_to_be_had(
+def test_one_unreached_node_is_at_fault_and_none_that_was_unavailable(
     unreached: dict[str, NodeAnswer], node: str, failure: Failure | None
 ) -> None:
     found = not_reached(unreached)
@@ -82,7 +82,7 @@ def test_a_measurement_is_one_even_if_a_node_is_silent_since() -> None:
     assert silenced(Reading(busbw_gb_per_s=1.0), {"gpu-2": SILENT}, both) == Reading(busbw_gb_per_s=1.0)
 
 
-def test_of_a_group_a_node_that_is_silent_afterwards_is_said_and_not_at_fault() -> None:
+def test_a_node_of_a_group_that_is_silent_afterwards_is_reported_and_not_at_fault() -> None:
     group = NodeGroup(("gpu-1", "gpu-2", "gpu-3"))
     data = silenced(
         Reading(problem="it did not end in its time"), {"gpu-2": NodeAnswer("no answer within 15 s")}, group

@@ -1,4 +1,4 @@
-"""Ranks by a real mpirun, started on one node of a pair, over real sshds."""
+"""Ranks of a real mpirun, started on one node of a pair, over real sshds."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def cluster() -> AbstractContextManager[Testbed]:
 
 @pytest.fixture
 def joined(bed: Testbed) -> Iterator[Testbed]:
-    """The cluster's nodes may log in to each other."""
+    """A cluster whose nodes may log in to each other."""
     bed.let_nodes_log_in_to_each_other()
     with bed.joined():
         yield bed
@@ -116,7 +116,7 @@ class TestByMpirun:
             data = measured(launcher, [NodeGroup(NAMES)])["gpu-[1-4]"]
         assert (data.problem, data.busbw_gb_per_s) == ("", 71.33)
 
-    def test_of_a_group_the_nodes_that_are_not_reached_are_counted(self) -> None:
+    def test_the_nodes_of_a_group_that_are_not_reached_are_counted(self) -> None:
         with cluster() as bed, bed.joined(), mpirun(over_ssh(bed, all_reduce())) as launcher:
             data = measured(launcher, [NodeGroup(NAMES)])["gpu-[1-4]"]
         assert data.problem.startswith("gpu-1 does not reach gpu-2 and 2 more nodes over ssh: ")

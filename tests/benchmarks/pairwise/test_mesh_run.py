@@ -1,4 +1,4 @@
-"""What a run keeps of exchanges between RDMA devices: in its journal, in reports, with names hidden, and resumed."""
+"""What a run keeps of exchanges between RDMA devices: journal, reports, with redaction, and when resumed."""
 
 from __future__ import annotations
 

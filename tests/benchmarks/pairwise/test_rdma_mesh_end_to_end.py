@@ -1,4 +1,4 @@
-"""`pytest --cluster X -m perf -k rdma_mesh` as typed: real sshds and fi_pingpong, each rail a network of its own."""
+"""`pytest --cluster X -m perf -k rdma_mesh` as typed by a user: real sshds and fi_pingpong, one network per rail."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.testbed.sysfs import efa_device
 from tests.testbed.wires import ip
 
 NAMES = ("n1", "n2", "n3", "n4")
-BUSES = (0x4F, 0x60, 0x90)  # of a node's devices, by rail
+BUSES = (0x4F, 0x60, 0x90)  # a node's devices, by rail
 PROGRAM, OWN = "/opt/rails/fi_pingpong", "/opt/amazon/efa/bin/fi_pingpong"
-# libfabric's provider for TCP takes a domain for a wish; this one keeps to the interface of the device.
+# libfabric's TCP provider treats a domain as a hint; this one keeps to the device's interface.
 KEEPS_TO_ITS_RAIL = f"""#!/bin/sh
 options="$*"; domain=${{options##*-d }}
 FI_TCP_IFACE=${{domain%% *}} exec {OWN} "$@"
@@ -34,7 +34,7 @@ CHECK = str(ROOT / "checks" / "perf" / "test_pairwise_mesh.py")
 
 
 def with_rails(image: NodeImage) -> NodeImage:
-    """The node has three EFA devices, and a program for them."""
+    """A node with three EFA devices, and a program for them."""
     found = shutil.which("fi_pingpong")
     tree = {path: made for rail, bus in enumerate(BUSES) for path, made in efa_device(rail, bus, "efa2").items()}
     files = {PROGRAM: File(KEEPS_TO_ITS_RAIL.encode(), 0o755)}
@@ -43,7 +43,7 @@ def with_rails(image: NodeImage) -> NodeImage:
 
 
 def interface(rail: int) -> str:
-    """The interface that stands for a device: called like its domain."""
+    """The interface that represents a device, named like its domain."""
     return f"rdmap{BUSES[rail]}s0-rdm"
 
 
@@ -67,7 +67,7 @@ def switch_of(bed: Testbed) -> int:
 
 @contextlib.contextmanager
 def down(bed: Testbed, pid: int, interfaces: Sequence[str]) -> Iterator[None]:
-    """These links of a network are down."""
+    """Set these links of a network down."""
     ip(pid, [f"link set {name} down" for name in interfaces])
     try:
         yield

@@ -1,4 +1,4 @@
-"""network.rdma_mesh: what it says of each fault between RDMA devices, and of whom."""
+"""network.rdma_mesh: its result on each fault between RDMA devices, and whom it names."""
 
 from __future__ import annotations
 
