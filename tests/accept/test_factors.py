@@ -157,6 +157,16 @@ def test_a_slow_rack_is_a_finding_of_its_own_in_every_form_of_the_report(tmp_pat
     assert "r1" not in str([hidden["of_others"], hidden["populations"]])
 
 
+def test_the_rack_that_a_node_is_held_to_is_not_named_once_redacted(tmp_path: Path) -> None:
+    speed = noisy(r1=0.03)
+    made = reported(tmp_path, Nodes(lambda node, run: speed(node, run) * {"m08": 0.9, "m09": 0.978}.get(node, 1.0)))
+    assert str(made["nodes"]).count("usual in group r1,") == 2
+    hidden = str(redacted(made, cluster_of(GROUPED, GROUPS))["nodes"])
+    assert "r1" not in hidden
+    assert hidden.count("usual in group,") == 2
+    assert "% of what is usual elsewhere, in 12 runs" in hidden
+
+
 def test_a_rack_that_is_bad_as_a_whole_fails_and_so_do_its_nodes(tmp_path: Path) -> None:
     made = reported(tmp_path, Nodes(noisy(r1=0.08)))
     assert made["outcome"] == "not accepted"
