@@ -13,6 +13,7 @@ from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.core.message import number_of, printable, speed
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Measured
+from clusterproof.plugins.evidence.pairs import Measurement
 from clusterproof.reports.findings import shortened
 
 MAX_LINES = 4  # in the terminal, of campaigns
@@ -192,14 +193,18 @@ def _absent(campaign: Campaign) -> str:
 
 
 def measured_between(run: PairwiseRun) -> Iterator[Measured]:
-    """The busbw of each node: the median of its measurements that succeeded, in 10^9 bytes a second.
+    """The busbw of each node, in pairs and in groups of each size: the median of what succeeded, 10^9 bytes a second.
 
     The name says with what and how it was measured: what was measured otherwise is another trend.
     """
     for campaign in run.campaigns:
-        meter = campaign.journal.about.get("meter", "")
-        name = ", ".join(filter(None, (f"busbw with partners: {what(campaign)}", str(meter))))
-        for node, measurements in campaign.of_node.items():
-            bandwidths = [busbw for measurement in measurements if (busbw := measurement.reading.busbw_gb_per_s)]
-            if bandwidths:
-                yield Measured(name, node, median(bandwidths), UNIT)
+        meter = str(campaign.journal.about.get("meter", ""))
+        measured_with = ", ".join(filter(None, (what(campaign), meter)))
+        bandwidths: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for measurement in (*campaign.journal.measurements, *campaign.journal.groups):
+            nodes = measurement.pair.nodes if isinstance(measurement, Measurement) else measurement.group.nodes
+            how = "with partners" if len(nodes) == 2 else f"in groups of {len(nodes)} nodes"
+            for node in nodes if measurement.reading.busbw_gb_per_s else ():
+                bandwidths[how, node].append(measurement.reading.busbw_gb_per_s)
+        for (how, node), of_node in bandwidths.items():
+            yield Measured(f"busbw {how}: {measured_with}", node, median(of_node), UNIT)

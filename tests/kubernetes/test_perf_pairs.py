@@ -9,11 +9,11 @@ import pytest
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
-from clusterproof.plugins.evidence.pairs import Failure, Reading
+from clusterproof.plugins.evidence.pairs import Failure, NodeGroup, Reading
 from clusterproof.plugins.suite.perf.pairs_planning import launcher_for
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.launchers.launched import cluster_of, measured
-from tests.kubernetes.perf import GPU, GPUS, NAMES, PAIR, campaign, job, limits, measurement
+from tests.kubernetes.perf import GPU, GPUS, GROUP, NAMES, PAIR, campaign, job, limits, measurement
 from tests.kubernetes.programs import PODS
 from tests.testbed.kubernetes.nodes import Nodes
 from tests.testbed.kubernetes.processes import wait_until
@@ -26,6 +26,22 @@ pytestmark = [needs_kubernetes, needs_cluster, needs_openmpi]
 def test_ranks_of_nccl_tests_are_on_both_nodes(perf: Nodes, by: str) -> None:
     data = measurement(METERS["nccl-tests"], by, ranks_per_node=2, size_bytes=2**20)
     assert (data.problem, data.ranks, sorted(data.hosts), data.is_correct) == ("", 4, sorted(NAMES), True)
+    assert perf.left() == []
+
+
+def test_ranks_of_a_group_are_on_all_its_nodes(perf: Nodes) -> None:
+    data = measurement(METERS["nccl-tests"], together=NodeGroup(GROUP), ranks_per_node=2, size_bytes=2**20)
+    assert (data.problem, data.ranks, sorted(data.hosts), data.is_correct) == ("", 6, sorted(GROUP), True)
+    assert f"mpirun --host {GROUP[2]}:2,{GROUP[0]}:2,{GROUP[1]}:2 -np 6" in data.command
+    assert perf.left() == []
+
+
+def test_of_a_group_only_the_node_is_named_that_a_job_has_taken(perf: Nodes) -> None:
+    with job(perf, NAMES[0], 1) as name:
+        data = measurement(METERS["nccl-tests"], together=NodeGroup(GROUP), ranks_per_node=1, size_bytes=2**20)
+    words = f"{NAMES[0]} was not reached: by no fault of its own: busy: taken: 1 of {GPUS} {GPU} by {name}"
+    assert data.problem == f"{words}; expected all free"
+    assert (data.culprit, data.failure) == ("", Failure.NOT_AT_FAULT)
     assert perf.left() == []
 
 

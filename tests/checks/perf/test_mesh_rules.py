@@ -16,7 +16,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairs import Failure
+from clusterproof.plugins.evidence.pairs import Failure, Reading
 from tests.benchmarks.pairwise.measured import names
 from tests.benchmarks.pairwise.mesh_faults import HEALTHY_MESH, MESH, MESH_FAULTS, PATH, MeshFault, mesh_run_of
 from tests.benchmarks.pairwise.meshes import DEAD, Wiring
@@ -113,6 +113,42 @@ def test_a_node_whose_exchanges_were_made_with_one_partner_only_does_not_pass() 
     assert (result.verdict, result.message) == (
         Verdict.INCOMPLETE, "exchanged with one partner only; expected at least 2"
     )  # fmt: skip
+
+
+def broken_off(count: int, culprit: str) -> tuple[PairwiseRun, str]:
+    """A healthy mesh in which the last runs of n003 fail, and the partner of the last."""
+    made = campaign(HEALTHY_MESH)
+    own = [one for one in made.journal.measurements if "n003" in one.pair][-count:]
+    failed = Reading(problem="n003 did not answer: Communication connection failure", culprit=culprit)
+    data = tuple(replace(one, reading=failed) if one in own else one for one in made.journal.measurements)
+    return PairwiseRun((replace(made, journal=replace(made.journal, measurements=data)),)), own[-1].pair.other("n003")
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_a_node_that_dies_among_its_exchanges_is_named_and_its_partners_are_not(count: int) -> None:
+    run, partner = broken_off(count, "n003")
+    result = of_node("n003", run)
+    why = "n003 did not answer: Communication connection failure"
+    said = f"{count} of 4 runs failed and named it: {why}; expected each run to exchange bytes"
+    assert (result.verdict, result.message.count("nothing was exchanged with ")) == (Verdict.INCOMPLETE, 1)
+    assert [one.message for one in result.findings if one.verdict is Verdict.CONCERN] == [said]
+    assert of_node(partner, run).verdict is Verdict.PASS
+
+
+def test_a_pair_that_exchanged_nothing_though_nobody_is_at_fault_is_said_of_both() -> None:
+    run, partner = broken_off(1, "")
+    for node, other in (("n003", partner), (partner, "n003")):
+        result = of_node(node, run)
+        assert result.verdict is Verdict.INCOMPLETE
+        assert result.message.startswith(f"nothing was exchanged with {other}: n003 did not answer: ")
+
+
+def test_a_run_that_names_a_node_once_is_incomplete_there() -> None:
+    run, partner = broken_off(1, "n003")
+    result = of_node("n003", run)
+    assert result.verdict is Verdict.INCOMPLETE
+    assert result.message.startswith(f"nothing was exchanged with {partner}: n003 did not answer: ")
+    assert of_node(partner, run).verdict is Verdict.PASS
 
 
 def test_where_bandwidth_was_measured_it_does_not_apply_and_says_how_to_ask() -> None:

@@ -183,7 +183,7 @@ def find_server(addresses: list[str], port: int, word: bytes, until: float) -> t
                 seen[address] = problem.strerror or str(problem)
             wait(AGAIN_S)
     tried = ", ".join(f"{address}: {why}" for address, why in seen.items())
-    raise Unmet(f"it cannot be reached on port {port} ({tried or 'no address is known'})")
+    raise Unmet(f"cannot be reached on port {port} ({tried or 'no address is known'})")
 
 
 def listening_for_silence(other: socket.socket) -> socket.socket:

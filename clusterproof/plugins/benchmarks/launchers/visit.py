@@ -34,7 +34,7 @@ class NodeAnswer:
     """What a node answered; `unreached` says why it did not, and `is_at_fault` that it should have.
 
     `unmet` is what it saw of the other node where they did not meet, `is_port_taken` that a port of its own was not to
-    be had, and `is_lost` that the other fell silent.
+    be had, `is_lost` that the other fell silent, and `is_late` that it was waited for no longer.
     """
 
     unreached: str = ""
@@ -46,6 +46,7 @@ class NodeAnswer:
     is_lost: bool = False
     left: tuple[str, ...] = ()
     is_at_fault: bool = True
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
