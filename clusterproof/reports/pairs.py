@@ -86,6 +86,9 @@ def exchanged(campaign: Campaign) -> str:
         return ""
     rails = campaign.mesh.rails
     arrived, made = sum(rail.arrived for rail in rails), sum(len(rail.links) for rail in rails)
+    if not made:
+        problems = (measurement.reading.problem for measurement in campaign.journal.measurements)
+        return f"no exchange was made: {shortened(next(filter(None, problems), 'nothing says why'), MAX_WORDS)}"
     return (
         f"{arrived:,} of {number_of(made, 'exchange')} between RDMA devices arrived, on {number_of(len(rails), 'rail')}"
     )

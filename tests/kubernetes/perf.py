@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -60,7 +61,12 @@ def give_images(bed: Nodes) -> None:
         ranks = Path(folder, "all_reduce_perf")
         ranks.write_bytes(program(Path(__file__).parents[1] / "testbed/tools/all_reduce.c", compiler="mpicc"))
         shared = {**python_files(), **shell_files()}
-        mpi = {**open_mpi_files(), **program_files("iperf3"), **with_libraries([ranks]), ALL_REDUCE: ranks}
+        mpi = {
+            **open_mpi_files(),
+            **program_files("iperf3", *(["fi_pingpong"] if shutil.which("fi_pingpong") else [])),
+            **with_libraries([ranks]),
+            ALL_REDUCE: ranks,
+        }
         alone = Path(folder, "tool")
         alone.write_text(tool("all_reduce_perf"))
         images = [archive({**shared, **mpi}, [RANKS])]

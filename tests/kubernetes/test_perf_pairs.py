@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import shlex
 import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
-from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, rdma_mesh
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
-from clusterproof.plugins.evidence.pairs import Failure, NodeGroup, Reading
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.pairs import Failure, NodeGroup, Pair, Reading
 from clusterproof.plugins.suite.perf.pairs_planning import launcher_for
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.launchers.launched import cluster_of, measured
-from tests.kubernetes.perf import GPU, GPUS, GROUP, NAMES, PAIR, campaign, job, limits, measurement
+from tests.benchmarks.rdma.nodes import efas
+from tests.kubernetes.perf import GPU, GPUS, GROUP, NAMES, PAIR, RANKS, campaign, job, limits, measurement
 from tests.kubernetes.programs import PODS
+from tests.kubernetes.typed import LINUX, typed
+from tests.testbed.image import Link
 from tests.testbed.kubernetes.nodes import Nodes
 from tests.testbed.kubernetes.processes import wait_until
-from tests.testbed.needs import needs_cluster, needs_kubernetes, needs_openmpi
+from tests.testbed.needs import needs_cluster, needs_fi_pingpong, needs_kubernetes, needs_openmpi
 
 pytestmark = [needs_kubernetes, needs_cluster, needs_openmpi]
 
@@ -70,6 +80,62 @@ def of_the_round(bed: Nodes) -> list[str]:
     """The pods that run a pair's ends: each the first of its own, where those that only ask are of one run."""
     names = [one["metadata"]["name"] for one in bed.plane.items(PODS) if one["status"].get("phase") == "Running"]
     return [name for name in names if name.endswith("-0")]
+
+
+MESH = "network.rdma_mesh"
+# What the kernel shows of EFA devices, in a folder: this machine has none. On one node a port is down.
+DEVICES = """import json, os, sys
+for path, (text, target) in json.loads(sys.argv[1]).items():
+    file = os.path.join("/tmp/node/sys", path)
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    if target:
+        os.symlink(target, file)
+    else:
+        is_down = os.uname().nodename == sys.argv[2] and file.endswith("s0/ports/1/state") and "rdmap96s0" in file
+        open(file, "w").write("1: DOWN" if is_down else text)
+"""
+
+
+def over_devices(end: Callable[..., str]) -> Callable[..., str]:
+    """The shell command of one end of a mesh, over devices that there are not."""
+    tree = {path: ("", one.target) if isinstance(one, Link) else (str(one), "") for path, one in efas(79, 96).items()}
+    make = shlex.join(["/usr/bin/python3", "-c", DEVICES, json.dumps(tree), GROUP[2]])
+    return lambda *words: f"{make}\n{end(*words, root='/tmp/node')}"
+
+
+@needs_fi_pingpong
+def test_devices_exchange_from_pod_to_pod_and_one_that_is_down_is_said(perf: Nodes) -> None:
+    ends = {"server": over_devices(rdma_mesh.server), "client": over_devices(rdma_mesh.client)}
+    over_tcp = replace(campaign(replace(rdma_mesh.METER, **ends)), settings=MeterSettings(options="-p tcp"))
+    with launcher_for(over_tcp) as launcher:
+        of_pair = [measured(launcher, [one])[str(one)] for one in (PAIR, Pair(*GROUP[1:]))]
+    assert [one.problem for one in of_pair] == ["", ""]
+    well, down = ([exchange.problem for exchange in one.exchanges] for one in of_pair)
+    assert (well, down) == (["", ""], ["", f"{GROUP[2]}: rdmap96s0 is 1: DOWN, 5: LinkUp"])
+    assert perf.left() == []
+
+
+def test_a_user_who_types_rdma_mesh_learns_that_pods_see_no_devices(perf: Nodes, tmp_path: Path) -> None:
+    data = typed(tmp_path, "--cluster", LINUX, "-k", "rdma_mesh", "--k8s-perf-image", RANKS)
+    assert {data.verdicts[name][MESH] for name in GROUP} == {Verdict.INCOMPLETE}, data.words
+    assert "no RDMA device on either node: gpu00" in data.words, data.words
+    assert "expected 32 EFA devices, as a p5.48xlarge has" in data.words, data.words
+    assert perf.left() == []
+
+
+def test_a_user_who_types_groups_has_all_nodes_measured_together(perf: Nodes, tmp_path: Path) -> None:
+    meter = ("--meter", "nccl-tests", "--meter-size", "2M", "--meter-options=-n 3 -w 0", "--ranks-per-node", "1")
+    with contextlib.ExitStack() as slow:
+        for name in GROUP:  # what busy processors delay is little beside such wires
+            slow.enter_context(perf.slow(name, "80mbit"))
+        data = typed(
+            tmp_path, "--cluster", LINUX, "-k", "pairwise", *meter, "--groups", "all", "--k8s-perf-image", RANKS
+        )
+    assert "groups: measuring 3 nodes together, gpu[001-003]" in data.words, data.words
+    found = {data.verdicts[name]["network.pairwise_groups"] for name in GROUP}
+    assert found <= {Verdict.PASS, Verdict.CONCERN}, data.words
+    assert "; groups: 3 nodes " in data.words, data.words
+    assert perf.left() == []
 
 
 def test_elsewhere_the_launcher_is_refused() -> None:

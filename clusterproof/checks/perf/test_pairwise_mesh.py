@@ -8,7 +8,7 @@ from clusterproof.plugins.benchmarks.pairwise.mesh import FEWEST_PARTNERS
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.verdict import concern_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, in_words
 from clusterproof.plugins.evidence.field import readings
@@ -53,7 +53,7 @@ def test_rdma_mesh(node: Node) -> None:
         with part:
             say_finding(finding)
     if all(measurement.reading.failure is Failure.NO_RDMA for measurement in measurements):
-        not_applicable("neither this node nor its partners have an RDMA device")
+        say_without_devices(node, measurements[-1].reading.problem)
     with part:
         say_named(node.name, measurements)
     if not pairs.mesh.partners:
@@ -64,6 +64,18 @@ def test_rdma_mesh(node: Node) -> None:
         say_unmet(node.name, measurements)
     if pairs.mesh.partners < FEWEST_PARTNERS and not pairs.is_one_of_two:
         incomplete(f"exchanged with one partner only; expected at least {FEWEST_PARTNERS}")
+
+
+def say_without_devices(node: Node, problem: str) -> None:
+    """Say that no node has a device: whether its type has any."""
+    try:
+        count = node.expected("efa")
+    except (Incomplete, NotApplicable):
+        count = 0
+    if count:
+        devices = f"{number_of(count, 'EFA device')}, as a {node.type_name} has"
+        incomplete(f"{problem}; expected {devices} (a pod sees those it asks for)")
+    not_applicable("neither this node nor its partners have an RDMA device")
 
 
 def say_named(node: str, measurements: Sequence[Measurement]) -> None:

@@ -171,6 +171,16 @@ def test_it_does_not_apply_where_no_node_has_rdma_hardware() -> None:
     assert {result.verdict for result in found.values()} == {Verdict.NOT_APPLICABLE}
 
 
+def test_where_no_node_shows_devices_that_its_type_has_it_is_incomplete() -> None:
+    nothing = Wiring(silent=dict.fromkeys(names(4), "no RDMA device on either node: a, b"), failure=Failure.NO_RDMA)
+    run = mesh_run_of(MeshFault("none is seen", nothing, count=4))
+    node = Node(Target("n000", instance_type="p5.48xlarge"), NodeEvidence("n000"), between=run)
+    result = evaluate(all_checks()[MESH], node)
+    assert result.verdict is Verdict.INCOMPLETE
+    said = "no RDMA device on either node: a, b; expected 32 EFA devices, as a p5.48xlarge has"
+    assert result.message == f"{said} (a pod sees those it asks for)"
+
+
 def test_a_node_without_rdma_hardware_among_others_is_incomplete() -> None:
     nothing = {"n003": "clusterproof: n003: no RDMA device that is switched on and has an address"}
     found = results(MeshFault("one without hardware", Wiring(silent=nothing)))
