@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +54,51 @@ def test_of_a_group_only_the_node_is_named_that_a_job_has_taken(perf: Nodes) -> 
     assert data.problem == f"{words}; expected all free"
     assert (data.culprit, data.failure) == ("", Failure.NOT_AT_FAULT)
     assert perf.left() == []
+
+
+def broken_off(breaks: contextlib.AbstractContextManager[None]) -> Reading:
+    """A group whose ranks all run when something breaks."""
+    sleep = f"sleep 600.{os.getpid()}"
+    sleeping = Meter("sleeping", lambda *_: Reading(problem="it ended"), ranks=lambda _: sleep)
+    found: list[Reading] = []
+    group = threading.Thread(target=lambda: found.append(measurement(sleeping, together=NodeGroup(GROUP), run_s=600)))
+    group.start()
+    wait_until(lambda: len(commands(sleep)) == len(GROUP), "running")
+    with breaks:
+        group.join()
+    return found[0]
+
+
+def commands(words: str) -> list[Path]:
+    """The processes of this machine that are this command."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += [file] if file.read_bytes() == words.replace(" ", "\0").encode() + b"\0" else []
+    return found
+
+
+@contextlib.contextmanager
+def deleted(bed: Nodes, node: str) -> Iterator[None]:
+    """Somebody deletes the pod that runs an end there."""
+    (pod,) = (one for one in bed.plane.items(PODS) if one["spec"]["nodeName"] == node)
+    bed.plane.call("DELETE", f"{PODS}/{pod['metadata']['name']}?gracePeriodSeconds=0")
+    yield
+
+
+def test_of_a_group_only_the_node_is_named_whose_pod_is_deleted(perf: Nodes) -> None:
+    data = broken_off(deleted(perf, NAMES[1]))
+    why = "by no fault of its own: removed: its pod was deleted meanwhile, by whom is not known"
+    assert (data.problem, data.culprit, data.failure) == (f"{NAMES[1]} did not answer: {why}", "", Failure.NOT_AT_FAULT)
+    wait_until(lambda: not perf.left(), "clean")
+
+
+@pytest.mark.parametrize("node", [GROUP[0], GROUP[2]], ids=["that serves", "that comes"])
+def test_of_a_group_the_node_is_named_that_falls_silent(perf: Nodes, node: str) -> None:
+    data = broken_off(perf.unplugged(node))
+    assert data.problem.startswith(f"{node} did not answer: "), data.problem
+    assert (data.culprit, data.failure) == (node, None), data.problem
+    wait_until(lambda: not perf.left(), "clean")
 
 
 def test_a_node_that_a_job_has_taken_meanwhile_is_not_held_responsible(perf: Nodes) -> None:

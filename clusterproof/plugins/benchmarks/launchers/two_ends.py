@@ -32,6 +32,7 @@ from clusterproof.plugins.benchmarks.launchers.visit import (
     silenced,
 )
 from clusterproof.plugins.core.cluster import InventoryError, Target
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairs import Reading
 from clusterproof.plugins.transport import Unusable
 
@@ -201,7 +202,7 @@ def reading_of(campaign: MeterCampaign, together: PairOrGroup, answers: Mapping[
         reach = f"expected that nodes reach each other on TCP ports {PORTS[0]} to {PORTS[-1]}"
         return Reading(problem=f"{unmet[0]}; {reach}")
     if any(answer.is_lost for answer in answers.values()):
-        return Reading(problem=f"{' and '.join(servers)} and {b} lost touch of each other in mid-run")
+        return Reading(problem=f"{fold(together)} lost touch of each other in mid-run")
     outputs = (*client.outputs, *(output for node in servers for output in answers[node].outputs))
     reading = typed(campaign, campaign.meter.read(campaign.settings, outputs), "", together)
     called = {node: [answers[node].name] for node in together}

@@ -13,6 +13,7 @@ from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, PairOrGro
 from clusterproof.plugins.benchmarks.meters import Output
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairs import Failure, Pair, Reading
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
 
@@ -137,7 +138,10 @@ def _listed(value: Any) -> list[Any]:
 
 def not_reached(answers: Mapping[str, NodeAnswer], how: str = "was not reached") -> Reading:
     """The measurement of a pair or group of which these nodes did not answer; one alone is at fault, if it should."""
-    problem = ", ".join(f"{node} {how}: {answer.unreached}" for node, answer in answers.items())
+    nodes_by_reason: dict[str, list[str]] = {}
+    for node, answer in answers.items():
+        nodes_by_reason.setdefault(answer.unreached, []).append(node)
+    problem = ", ".join(f"{fold(nodes)} {how}: {reason}" for reason, nodes in nodes_by_reason.items())
     failure = failure_of(answers.values())
     culprit = next(iter(answers)) if len(answers) == 1 and not failure else ""
     return Reading(problem=problem, culprit=culprit, failure=failure)
