@@ -13,7 +13,6 @@ from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.core.message import number_of, printable, speed
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Measured
-from clusterproof.plugins.evidence.pairs import Measurement
 from clusterproof.reports.findings import shortened
 
 MAX_LINES = 4  # in the terminal, of campaigns
@@ -204,10 +203,13 @@ def measured_between(run: PairwiseRun) -> Iterator[Measured]:
         meter = str(campaign.journal.about.get("meter", ""))
         measured_with = ", ".join(filter(None, (what(campaign), meter)))
         bandwidths: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for measurement in (*campaign.journal.measurements, *campaign.journal.groups):
-            nodes = measurement.pair.nodes if isinstance(measurement, Measurement) else measurement.group.nodes
-            how = "with partners" if len(nodes) == 2 else f"in groups of {len(nodes)} nodes"
-            for node in nodes if measurement.reading.busbw_gb_per_s else ():
-                bandwidths[how, node].append(measurement.reading.busbw_gb_per_s)
+        of_pairs = [("with partners", one.pair.nodes, one.reading) for one in campaign.journal.measurements]
+        of_groups = [
+            (f"in groups of {len(one.group.nodes)} nodes", one.group.nodes, one.reading)
+            for one in campaign.journal.groups
+        ]
+        for how, nodes, reading in (*of_pairs, *of_groups):
+            for node in nodes if reading.busbw_gb_per_s else ():
+                bandwidths[how, node].append(reading.busbw_gb_per_s or 0.0)
         for (how, node), of_node in bandwidths.items():
             yield Measured(f"busbw {how}: {measured_with}", node, median(of_node), UNIT)

@@ -151,8 +151,9 @@ def over_devices(end: Callable[..., str]) -> Callable[..., str]:
 
 @needs_fi_pingpong
 def test_devices_exchange_from_pod_to_pod_and_one_that_is_down_is_said(perf: Nodes) -> None:
-    ends = {"server": over_devices(rdma_mesh.server), "client": over_devices(rdma_mesh.client)}
-    over_tcp = replace(campaign(replace(rdma_mesh.METER, **ends)), settings=MeterSettings(options="-p tcp"))
+    server, client = over_devices(rdma_mesh.server), over_devices(rdma_mesh.client)
+    meter = replace(rdma_mesh.METER, server=server, client=client)
+    over_tcp = replace(campaign(meter), settings=MeterSettings(options="-p tcp"))
     with launcher_for(over_tcp) as launcher:
         of_pair = [measured(launcher, [one])[str(one)] for one in (PAIR, Pair(*GROUP[1:]))]
     assert [one.problem for one in of_pair] == ["", ""]

@@ -184,7 +184,8 @@ class Run:
         rendezvous = self.request.get("rendezvous") or {}
         meet_until = min(self.until, time.monotonic() + rendezvous.get("timeout_s", 0.0))
         if "servers" in rendezvous:
-            found = [self.met(*server, rendezvous["rendezvous_port"], meet_until) for server in rendezvous["servers"]]
+            port = rendezvous["rendezvous_port"]
+            found = [self.met(name, known, port, meet_until) for name, known in rendezvous["servers"]]
             self.start(rendezvous["stands_for_addresses"], " ".join(found))
             self.watch(self.until)
         elif rendezvous:
