@@ -195,7 +195,7 @@ def _absent(campaign: Campaign) -> str:
 
 
 def measured_between(run: PairwiseRun) -> Iterator[Measured]:
-    """The busbw of each node, in pairs and in groups of each size: the median of what succeeded, 10^9 bytes a second.
+    """Each node's busbw, in pairs and in groups of each size: the median of its successful measurements, 10^9 bytes/s.
 
     The name identifies the method of measurement: other methods form separate trends.
     """

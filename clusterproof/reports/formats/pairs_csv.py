@@ -38,7 +38,7 @@ _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
 def measurements_csv(run: Run) -> str | None:
-    """The table, in the order of measuring, groups last; None where nothing was measured. Rounds are counted from 1."""
+    """The table, in the order of measuring, groups last; None if nothing was measured. Rounds are counted from 1."""
     rows = [row for campaign in (run.between.campaigns if run.between else ()) for row in _rows(campaign)]
     if not rows:
         return None

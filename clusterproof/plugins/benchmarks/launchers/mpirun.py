@@ -1,4 +1,4 @@
-"""Ranks on nodes by `mpirun` (Open MPI): over ssh from the first, or in pods by a program of our own."""
+"""Starts ranks with `mpirun` (Open MPI): over ssh from the first node, or on pods through our own program."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def pods(campaign: MeterCampaign) -> OverNodes:
 
 
 def ranks_by_pods(turn: PairMeasuring) -> Outcome:
-    """As two ends: on the last node mpirun, on each other what starts mpirun's daemon there."""
+    """Like two ends: the last node runs mpirun, the others start mpirun's daemon."""
     campaign = turn.campaign
     *others, last = turn.together
     environment = {**ENVIRONMENT, SOURCE: peer_program(), WORD: secrets.token_hex(16)}
@@ -194,12 +194,12 @@ def ranks_by_pods(turn: PairMeasuring) -> Outcome:
 
 
 def peer_program() -> str:
-    """The text of what starts commands on the other nodes of a pair or group."""
+    """The source of the program that starts commands on the other nodes of a pair or group."""
     return f"{joined(TRAVELS)}\nmain()\n"
 
 
 def shell_in_pod(turn: PairMeasuring, addresses: str, port: int) -> str:
-    """What the last node runs; `addresses` and `port` are the others'."""
+    """The script for the last node, which connects; `addresses` and `port` are those of the others."""
     nodes = tuple(turn.together)
     ranks = turn.campaign.settings.ranks_per_node or 1
     return START_BY_PODS.format(

@@ -159,7 +159,7 @@ class Run:
         self.until = time.monotonic() + request["deadline_s"]
         self.commands: list[Command] = []
         self.others: list[socket.socket] = []
-        self.done: list[socket.socket] = []  # of these
+        self.done: list[socket.socket] = []  # those of `others` that are done
         self.unmet = ""
         self.is_port_taken = False
         self.is_lost = False
@@ -199,7 +199,7 @@ class Run:
                         raise NotConnected("the other node did not connect")
                     self.peer = self.acceptor.accept(min(TICK_S, meet_until - time.monotonic()))
             if listens(rendezvous["port"]) and not listens(rendezvous["port"], os.geteuid()):
-                raise PortTaken(f"port {rendezvous['port']} is taken")  # by another user, with whom would be measured
+                raise PortTaken(f"port {rendezvous['port']} is taken")  # by another user
             self.others = [listening_for_silence(self.peer)]
             self.say(self.peer, READY)
             self.serve()
@@ -217,7 +217,7 @@ class Run:
         return address
 
     def start(self, word: str = "", addresses: str = "") -> None:
-        """Start the commands; `word` in them stands for the addresses."""
+        """Start the commands; `word` in them is replaced by the addresses."""
         for asked in self.request["commands"]:
             shell = asked["shell"].replace(word, addresses) if word else asked["shell"]
             most_bytes = self.request["most_bytes"]
@@ -231,7 +231,7 @@ class Run:
             self.peer = self.peer or (self.acceptor.accept(0.0) if self.acceptor else None)
 
     def serve(self) -> None:
-        """Until the other end is done; then the server has a little time to end."""
+        """Run until the other end is done; then the server has a little time to exit."""
         while time.monotonic() < self.until and not self.done and not self.is_lost:
             self.run_on(self.until)
         self.watch(min(self.until, time.monotonic() + ENDS_S))
@@ -250,10 +250,10 @@ class Run:
                 pipes[ready].take_output()
             else:
                 self.read(others[ready])
-        self.is_over()  # each has the time at which it was seen to have ended
+        self.is_over()  # records when each was seen to have ended
 
     def read(self, other: socket.socket) -> None:
-        """The other node is done, or gone."""
+        """The other node is done, or lost."""
         read = b""
         with contextlib.suppress(OSError):
             read = other.recv(len(DONE))
@@ -263,7 +263,7 @@ class Run:
             self.is_lost = True
 
     def say(self, other: socket.socket, word: bytes) -> None:
-        """Send to the other node; whether it receives is found when reading."""
+        """Send to the other node; failures are noticed when reading."""
         try:
             other.sendall(word)
         except OSError:

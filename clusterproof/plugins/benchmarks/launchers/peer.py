@@ -1,4 +1,4 @@
-"""Starts a command on another node of a pair or group, by a connection of our own: mpirun has it in place of ssh.
+"""Starts a command on another node of a pair or group through our own connection: replaces ssh for mpirun.
 
 All ends know the secret of their run, which never travels, and prove it to each other: the node that serves runs one
 command, of an end that has. Travels; standard library only, for Python 3.8.
@@ -28,8 +28,8 @@ MARK = b"\0cp\0"
 
 
 def main() -> None:
-    """As mpirun's agent (`HOST COMMAND …`) where the environment says where peers are; else serve (`PORT`)."""
-    word = os.environ.pop(WORD).encode()  # nothing that is started needs it
+    """Act as mpirun's agent (`HOST COMMAND …`) if the environment locates the peers; else serve (`PORT`)."""
+    word = os.environ.pop(WORD).encode()  # no child needs it
     if WHERE in os.environ:
         peers = dict(peer.split("=", 1) for peer in os.environ[WHERE].split())
         sys.exit(start(peers[sys.argv[1]], word, " ".join(sys.argv[2:]).encode()))

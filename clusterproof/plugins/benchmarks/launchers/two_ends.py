@@ -156,18 +156,18 @@ def side_by_side(calls: Sequence[Callable[[], None]]) -> None:
         thread.join()
 
 
-ADDRESS = "clusterproofaddress"  # in the client's command: addresses are known only once they were tried
-MOST_ADDRESSES = 4  # that are tried of a node of a group: a thousand have to fit into one argument, of 128 KiB at most
-PORTS = range(20_000, 30_000, 2)  # below those that a kernel gives by itself
-MEET_S = 15.0  # beside two log-ins
-ATTEMPTS = 3  # at ports that nobody else uses
-GRACE_S = 5.0  # for the second end, once the first has reported that the run failed
+ADDRESS = "clusterproofaddress"  # placeholder in the client's command: addresses are only known after trying
+MOST_ADDRESSES = 4  # tried per node of a group: the addresses of a thousand nodes are one argument, of 128 KiB at most
+PORTS = range(20_000, 30_000, 2)  # below the ephemeral ports
+MEET_S = 15.0  # in addition to two logins
+ATTEMPTS = 3  # with different ports
+GRACE_S = 5.0  # for the second end, once the first has reported a failure
 
 
 def ends_of(
     campaign: MeterCampaign, run: str, together: PairOrGroup, addresses: Mapping[str, Sequence[str]]
 ) -> dict[str, Mapping[str, object]]:
-    """What each node is asked to do: the last comes to the others, which serve at these addresses."""
+    """The request for each node: the last connects to the others, which serve at these addresses."""
     meter, settings = campaign.meter, campaign.settings
     assert meter.server
     assert meter.client
@@ -176,7 +176,7 @@ def ends_of(
     timeout_s = min(campaign.run_s, MEET_S + 2 * campaign.limits.connect_s)
     common = {"run": run, "deadline_s": campaign.run_s, "most_bytes": MAX_BYTES}
     ports = {"rendezvous_port": rendezvous_port, "port": rendezvous_port + 1}
-    word = secrets.token_hex(16)  # all know it
+    word = secrets.token_hex(16)  # the shared secret
     rendezvous = {**ports, "timeout_s": timeout_s, "word": word}
     most = MOST_ADDRESSES if len(servers) > 1 else None
     tried = [(node, list(addresses[node][:most])) for node in servers]
@@ -189,7 +189,7 @@ def ends_of(
 
 
 def reading_of(campaign: MeterCampaign, together: PairOrGroup, answers: Mapping[str, NodeAnswer]) -> Reading:
-    """The answers of all ends as one measurement; where an end is at fault, it is named."""
+    """All ends' answers as one measurement; names the end at fault, if any."""
     *servers, b = together
     client = answers[b]
     if any(answer.unreached for answer in answers.values()):
@@ -214,7 +214,7 @@ def reading_of(campaign: MeterCampaign, together: PairOrGroup, answers: Mapping[
 
 
 def _silent(answers: Mapping[str, NodeAnswer]) -> Reading:
-    """The measurement of which these did not answer: those that only waited for another are not named beside it."""
+    """The measurement when these did not answer; nodes that only waited for another are not named."""
     silent = {node: answer for node, answer in answers.items() if answer.unreached}
     named = {node: answer for node, answer in silent.items() if not answer.is_late} or silent
     reading = not_reached(named, "did not answer")
@@ -241,7 +241,7 @@ def two_ends(turn: PairMeasuring) -> Outcome:
 
 
 def _visited(turn: PairMeasuring, requests: Mapping[str, Mapping[str, object]]) -> dict[str, NodeAnswer]:
-    """The answers of all nodes. An end that is silent after another has reported a failure is not waited for."""
+    """All nodes' answers. After one end has reported a failure, silent other ends are not waited for."""
     answers: SimpleQueue[tuple[str, NodeAnswer]] = SimpleQueue()
     timeout_s = turn.campaign.run_s + ENDS_S
 

@@ -137,7 +137,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def not_reached(answers: Mapping[str, NodeAnswer], how: str = "was not reached") -> Reading:
-    """The measurement of a pair or group of which these nodes did not answer; one alone is at fault, if it should."""
+    """The reading of a pair or group some of whose nodes did not answer; a single one is at fault if it should have."""
     nodes_by_reason: dict[str, list[str]] = {}
     for node, answer in answers.items():
         nodes_by_reason.setdefault(answer.unreached, []).append(node)

@@ -82,7 +82,7 @@ def planned(
 
 
 def _why_no_groups(meter: Meter) -> str:
-    """Why no group can be measured; empty where one can."""
+    """Why no group can be measured; empty if one can."""
     if not meter.is_collective:
         return f"{meter.name} measures two nodes; expected --meter nccl-tests or nccom-test"
     return ""
