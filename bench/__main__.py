@@ -1,6 +1,6 @@
-"""Measures what a run costs: prints each figure beside its goal, and ends with one line of JSON.
+"""Measures what a run costs: prints each figure beside its goal, then one line of JSON.
 
-With words it measures only the parts whose name has one of them: `slurm.prolog`.
+Arguments select the parts whose names contain them, such as `slurm.prolog`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from scripts.arguments import Arguments
 
 
 def parts() -> dict[str, Callable[[], Iterator[Figure]]]:
-    """Every part by its name, in an order that leaves the machine quiet for the next."""
+    """All parts by name, ordered so that each leaves the machine quiet for the next."""
     measures: list[Callable[[], Iterator[Figure]]] = [
         runs.start_up,
         slurm.prolog,
@@ -57,9 +57,9 @@ def parts() -> dict[str, Callable[[], Iterator[Figure]]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 where anything that was asked for could be measured."""
+    """Return 0 if every requested part could be measured."""
     parser = Arguments("scripts/bench", __doc__)
-    parser.add_argument("words", nargs="*", metavar="WORD", help="all parts unless given")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="all parts by default")
     measures = parts()
     option = parser.parse_args(arguments).words or [""]
     names = {name for word in option for name in parser.chosen(word, measures, f"one of {', '.join(measures)}")}

@@ -2,9 +2,9 @@
 
 Simulated clusters of 64 to 4,096 nodes under the noises of bench/noises, each with weak nodes of eight kinds; some have
 a rack or batch that is slower or faster as a whole, or become slower all together. The last line is one JSON object.
-Both shares have 95 % intervals (Wilson). A declared rate holds where its interval ends below it, is broken where the
-interval begins above it, and else there were too few nodes to say. The seeds were held aside while the rules were
-written; `--writing` takes those that were not.
+Both shares have 95 % intervals (Wilson). A declared rate holds if its interval ends below it and is broken if the
+interval begins above it; otherwise there were too few nodes to say. The seeds were set aside while the rules were
+written; `--writing` uses the seeds that the rules were written with.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from clusterproof.plugins.catalog.acceptance import default_errors
 from clusterproof.plugins.evidence.pairs import Kind
 from scripts.arguments import Arguments, share
 
-SIZES = {64: 16, 256: 5, 1024: 1, 4096: 1}  # nodes, and how many clusters of each noise
+SIZES = {64: 16, 256: 5, 1024: 1, 4096: 1}  # nodes: how many clusters under each noise
 IN_COMMON = {64: 9, 256: 3}  # the same where nodes of a rack, of a batch, or all have something in common
-OF_PAIRS = {64: 8, 256: 2}  # the same where a network is measured, which costs far more
-ON_THE_NETWORK = 0.10  # slower: what the pairwise test declares to leave unsaid of no node
+OF_PAIRS = {64: 8, 256: 2}  # the same where a network is measured, which takes far longer
+ON_THE_NETWORK = 0.10  # slower: the pairwise test promises to miss no such node
 PROCESSES = 2
 TRIES = sum(MEASURES.values())
 NETWORK = "its network is slow"
 Z = 1.96
-HELD_ASIDE = "held aside "  # before the seed of each cluster
+HELD_ASIDE = "held aside "  # prefix of each cluster's seed
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of good nodes and of bad ones."""
+    """How many good and bad nodes were accepted or rejected."""
 
     clusters: int = 0
     good: int = 0
@@ -51,20 +51,20 @@ class Tally:
     bad_accepted: int = 0
     bad_open: int = 0
     shared: int = 0  # measurements of a cluster in which nodes have something in common,
-    shared_said: int = 0  # and of which that is said
+    shared_said: int = 0  # and how often that is reported
     measured: int = 0  # measurements of a cluster,
-    wrongly_said: int = 0  # of which a rack or batch was said to differ that does not
+    wrongly_said: int = 0  # of which a rack or batch was wrongly reported to differ
 
     def __add__(self, other: Tally) -> Tally:
-        """Both together."""
+        """Add the counts."""
         return Tally(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
 
 
-Tallies = dict[str, Tally]  # by kind of weak node, and under "good" by nothing else
+Tallies = dict[str, Tally]  # by kind of weak node; "good" for the others
 
 
 def accepted(cluster: Cluster, errors: Errors) -> tuple[dict[str, Decision], Sequence[Population]]:
-    """How each node stands at the end of the stages in which every node is alone, as an acceptance runs them."""
+    """Each node's state after the stages that test nodes alone, as an acceptance runs them."""
     wrong = {node for _ in range(errors.least_runs) for node in cluster.nodes if cluster.is_wrong(node)}
     populations = {name: Population(errors, TRIES, levels=cluster.levels) for name in MEASURES}
     decisions = {node: Decision.BAD if node in wrong else Decision.OPEN for node in cluster.nodes}
@@ -86,22 +86,22 @@ def _decision_on(node: str, populations: Mapping[str, Population]) -> Decision:
 
 
 def declared() -> Errors:
-    """What a plan declares that says nothing of it."""
+    """What a plan declares by default."""
     own = default_errors()
     return Errors(own.good_rejected, own.bad_accepted, own.slower, own.shows_in)
 
 
-Cell = tuple[str, int, int, str]  # a noise, how many nodes, the number of the cluster, and what is before its seed
+Cell = tuple[str, int, int, str]  # noise, number of nodes, number of the cluster, prefix of its seed
 
 
 def alone(cell: Cell) -> Tallies:
-    """What becomes of the nodes of one cluster."""
+    """The outcome for each node of one cluster."""
     name, size, number, aside = cell
     return _alone(made(size, _noise(name), f"{aside}{name} {size} {number}"))
 
 
 def in_common(cell: Cell) -> Tallies:
-    """The same where nodes have something in common."""
+    """The same for clusters whose nodes have something in common."""
     name, size, number, aside = cell
     shared = SHARED[(number + [one.name for one in NOISES].index(name)) % len(SHARED)]
     return _alone(made(size, _noise(name), f"{aside}{name} {size} {number} in common", shared))
@@ -123,7 +123,7 @@ def _alone(cluster: Cluster) -> Tallies:
 
 
 def on_the_network(cell: Cell) -> Tallies:
-    """The same of the pairwise test, where some nodes are slow with all partners."""
+    """The same for the pairwise test, where some nodes are slow with all partners."""
     name, size, number, aside = cell
     cluster = disturbed(_noise(name), size, Random(f"{aside}{name} {size} {number} network"))
     slow_nodes(cluster, ON_THE_NETWORK)
@@ -139,7 +139,7 @@ def on_the_network(cell: Cell) -> Tallies:
 
 
 def tallied(said: Mapping[str, Decision], kinds: Mapping[str, str]) -> Tallies:
-    """What was said, by kind of weak node."""
+    """The outcomes, by kind of weak node."""
     of_good = [decision for node, decision in said.items() if node not in kinds]
     tallies = {"good": Tally(1, len(of_good), of_good.count(Decision.BAD), of_good.count(Decision.OPEN))}
     for kind in dict.fromkeys(kinds.values()):
@@ -155,7 +155,7 @@ def _noise(name: str) -> Noise:
 
 
 def interval(part: int, whole: int) -> tuple[float, float]:
-    """Wilson's of 95 %."""
+    """Wilson's 95 % interval."""
     if not whole:
         return 0.0, 1.0
     share, z2 = part / whole, Z * Z / whole
@@ -171,7 +171,7 @@ def in_words(part: int, whole: int) -> str:
 
 
 def table(tallies: Mapping[str, Tally]) -> str:
-    """A line for good nodes and for each kind of weak ones."""
+    """A row for good nodes and for each kind of weak node."""
     good = tallies.get("good", Tally())
     rows = [f"{'good nodes':<36} rejected {in_words(good.good_rejected, good.good)}, open {good.good_open}"]
     for kind in (*KINDS, NETWORK):
@@ -185,7 +185,7 @@ def table(tallies: Mapping[str, Tally]) -> str:
 
 
 def figures(tallies_of_cells: Sequence[Tallies]) -> dict[str, Tally]:
-    """All of them together, by kind."""
+    """All counts together, by kind."""
     summed: dict[str, Tally] = {}
     for tallies in tallies_of_cells:
         for kind, tally in tallies.items():
@@ -194,10 +194,10 @@ def figures(tallies_of_cells: Sequence[Tallies]) -> dict[str, Tally]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what became of the nodes by noise and by kind; the exit code is 1 unless both declared rates hold."""
+    """Print the outcomes by noise and kind; return 1 unless both declared rates hold."""
     line = Arguments("scripts/simulate acceptance", __doc__)
     line.add_argument("share", type=share, nargs="?", default=1.0, help="0.1: a tenth of the clusters")
-    line.add_argument("--writing", action="store_true", help="the seeds that were used while the rules were written")
+    line.add_argument("--writing", action="store_true", help="use the seeds that the rules were written with")
     option = line.parse_args(arguments)
     aside = "" if option.writing else HELD_ASIDE
     tallies_by_noise: dict[str, list[Tallies]] = {noise.name: [] for noise in NOISES}
@@ -220,7 +220,7 @@ def main(arguments: Sequence[str]) -> int:
 def _cells(sizes: Mapping[int, int], share_of: float, aside: str) -> Iterator[Cell]:
     for size, count in reversed(list(sizes.items())):
         for noise in NOISES:
-            drawn = Random(f"{aside}{noise.name} {size} sample").random()  # what is left of whole ones
+            drawn = Random(f"{aside}{noise.name} {size} sample").random()  # for the fractional part of their number
             for number in range(int(share_of * count + drawn)):
                 yield noise.name, size, number, aside
 
@@ -229,7 +229,7 @@ HOLDS, BROKEN, TOO_FEW = "yes", "no", "too few nodes to say"
 
 
 def said_of(every: Tally) -> dict[str, object]:
-    """The last line: both shares beside what was declared, and whether that holds."""
+    """The last line: both shares beside the declared rates, and whether those hold."""
     own = default_errors()
     return {
         "clusters": every.clusters,

@@ -12,9 +12,9 @@ from bench.noises import Noise
 from clusterproof.plugins.catalog.acceptance import default_errors
 from clusterproof.plugins.evidence.pairs import pair
 
-WEAK = 0.005  # of the nodes have each kind
-GPUS = 4  # of a node
-MEASURES: Mapping[str, int] = {"gemm": GPUS, "copies": GPUS, "all-reduce": 1, "disk": 1}  # by how many devices
+WEAK = 0.005  # share of the nodes with each kind of weakness
+GPUS = 4  # per node
+MEASURES: Mapping[str, int] = {"gemm": GPUS, "copies": GPUS, "all-reduce": 1, "disk": 1}  # devices that each measures
 KINDS = (
     "a GPU computes slowly",
     "a GPU copies slowly",
@@ -26,21 +26,21 @@ KINDS = (
 )
 SLOW_RACK, BATCH, DRIFT = "a rack is slow", "a batch is slow or fast", "all become slower"
 SHARED = (SLOW_RACK, BATCH, DRIFT)
-OF_A_PART = (0.02, 0.045)  # slower, or of a batch as often faster: less than is bad
-OF_A_ROUND = 0.01  # slower than the one before
-BATCH_OF = 3  # nodes: one of so many, anywhere
+OF_A_PART = (0.02, 0.045)  # slower, or for a batch as often faster: too little to be bad
+OF_A_ROUND = 0.01  # slower than the previous round
+BATCH_OF = 3  # a batch has one node in three, anywhere
 OF = {0: ("gemm",), 1: ("copies",), 2: ("all-reduce",), 3: ("disk",), 4: ("gemm",), 5: ("gemm",)}
 ALL_GPUS, NOW_AND_THEN, WRONG = 4, 5, 6
 
 
 @dataclass
 class Cluster:
-    """A cluster under one noise: what a run of a measure says of a device of a node."""
+    """A cluster under one noise, and what a measurement of each device yields."""
 
     nodes: tuple[str, ...]
     random: Random
     noise: Noise
-    weak: Mapping[str, tuple[int, float]]  # the kind of each weak node, and the share of the speed that it has
+    weak: Mapping[str, tuple[int, float]]  # each weak node's kind and its share of full speed
     shared: str = ""  # what some or all have in common, of SHARED
 
     def __post_init__(self) -> None:
@@ -55,9 +55,9 @@ class Cluster:
         self.of_level = log(1 - sign * self.random.uniform(*OF_A_PART))
 
     def run(self, measure: str, number: int, nodes: Sequence[str]) -> Iterator[tuple[tuple[str, str], float]]:
-        """Each device of these nodes, which run at once, and the logarithm of what is measured."""
+        """Run these nodes' devices at once; yields each with the logarithm of its measurement."""
         order = self.random.sample(list(nodes), len(nodes))
-        neighbours = {node: order[at - 1] for at, node in enumerate(order)}  # whoever shares what makes the noise
+        neighbours = {node: order[at - 1] for at, node in enumerate(order)}  # the nodes that share a source of noise
         pairs = {node: pair(node, neighbours[node]) for node in nodes if neighbours[node] != node}
         shares = self.shares[measure](tuple(dict.fromkeys(pairs.values())), number)
         for node in nodes:
@@ -76,12 +76,12 @@ class Cluster:
         return share if is_here and (now or kind != NOW_AND_THEN) else 1.0
 
     def is_wrong(self, node: str) -> bool:
-        """Whether exact arithmetic finds something this time."""
+        """Whether exact arithmetic finds an error this time."""
         return self.weak.get(node, (0, 0.0))[0] == WRONG and self.random.random() < default_errors().shows_in
 
 
 def made(size: int, noise: Noise, seed: str, shared: str = "") -> Cluster:
-    """A cluster with weak nodes of each kind, and what some nodes have in common; always the same one."""
+    """Make a cluster with weak nodes of each kind, and what some nodes have in common; deterministic."""
     random = Random(seed)
     nodes = names(size)
     each = max(1, round(WEAK * size))

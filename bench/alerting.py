@@ -1,6 +1,6 @@
-"""The part of a watch that notifies, as a process that is killed: it looks at a file that says what is broken now.
+"""The notifying part of a watch, as a process that can be killed: it reads from a file what is broken now.
 
-States, recording, outbox and notifier are those of the command; only the nodes are not there.
+States, recording, outbox and notifier are those of the command; only the nodes are missing.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from clusterproof.plugins.watch.timing import TIMING
 from clusterproof.plugins.watch.watch import Watch
 
 LOOK_S = 0.02
-QUICK_S = 0.1  # in the place of pauses of seconds and minutes
+QUICK_S = 0.1  # replaces pauses of seconds and minutes
 RULE = "gpu.no_xid"
-NEVER = 1_000_000  # so often a state opens before it flaps
+NEVER = 1_000_000  # how often a state opens before it counts as flapping
 
 
 def watch(names: list[str], broken: Path, record: Path, command: str) -> None:
-    """Until it is killed."""
+    """Run until killed."""
     notifier.GATHER_S = notifier.FIRST_S = outbox_file.RETRY_S = recording.RETRY_S = QUICK_S
     notifier.LOOK_S, notifier.MOST_S = QUICK_S, 5 * QUICK_S
     cluster = Cluster("chaos", "ssh", tuple(map(Target, names)))

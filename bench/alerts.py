@@ -1,9 +1,9 @@
-"""Nodes break and are mended while all goes wrong between a watch and its receiver.
+"""Breaks and mends nodes while everything between a watch and its receiver fails, and counts lost alerts.
 
-The receiver is down, slow, or asks for a pause (429, Retry-After); the disk of --record is full, where this is root and
-may mount a small one; the watch is killed at any moment, and another goes on. The last line is one JSON object:
-`alerts` that were due (each break and each mending), and three counts that are to be 0. `lost`: one never came.
-`reordered`: those of a node came in another order. `doubled_without_id`: one came twice, and not with the same id.
+The receiver is down, slow, or asks for a pause (429, Retry-After); the disk of --record is full, if this is root and
+may mount a small one; the watch is killed at any moment and restarted. The last line is one JSON object: `alerts` that
+were due (one for each break and mend), and three counts that must be 0. `lost`: an alert never arrived. `reordered`: a
+node's alerts arrived in another order. `doubled_without_id`: an alert arrived twice with different ids.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tests.watch.receiving import WebServer, web_server
 from tests.watch.small_disk import small_disk
 
 NAMES = tuple(f"gpu{number:03d}" for number in range(1, 41))
-TIMEOUT_S = 120.0  # for all to be delivered, once nothing goes wrong any more
+TIMEOUT_S = 120.0  # for all deliveries, once the failures have stopped
 LOOK_S = 0.05
 REPO = Path(__file__).parent.parent
 
 
 class World:
-    """What is broken now, and what was to be delivered of each node."""
+    """What is broken now, and which alerts are due for each node."""
 
     def __init__(self, folder: Path, random: Random) -> None:
         self.file, self._beside, self._random = folder / "broken.json", folder / "broken.new", random
@@ -44,11 +44,11 @@ class World:
 
     @property
     def alerts(self) -> int:
-        """How many were due."""
+        """How many alerts were due."""
         return sum(map(len, self.due.values()))
 
     def turn(self, names: Sequence[str]) -> None:
-        """Break these where they are whole, and mend them where they are broken."""
+        """Break those of these that work, and mend those that are broken."""
         for name in names:
             self.due[name].append("closed" if self.due[name][-1:] == ["opened"] else "opened")
         broken = [name for name, kinds in self.due.items() if kinds[-1:] == ["opened"]]
@@ -56,12 +56,12 @@ class World:
         self._beside.replace(self.file)
 
     def turn_some(self, record: Path) -> None:
-        """Some of those of which the watch has recorded all that happened before: it looks now and then."""
+        """Change some things whose earlier changes the watch has recorded, as it only looks now and then."""
         ready = self._recorded(record)
         self.turn(self._random.sample(ready, min(len(ready), self._random.choice((1, 1, 2, 20)))))
 
     def is_recorded(self, record: Path) -> bool:
-        """Whether the watch has recorded all that happened."""
+        """Whether the watch has recorded every change."""
         return len(self._recorded(record)) == len(NAMES)
 
     def _recorded(self, record: Path) -> list[str]:
@@ -71,7 +71,7 @@ class World:
 
 
 class WatchProcess:
-    """It, killed and begun anew."""
+    """The watch's process, killed and restarted."""
 
     def __init__(self, world: World, record: Path, out: Path, command: str) -> None:
         self._words = [sys.executable, "-m", "bench.alerting", ",".join(NAMES), str(world.file), str(record), command]
@@ -80,7 +80,7 @@ class WatchProcess:
         self.again()
 
     def again(self) -> None:
-        """Kill it wherever it is, and begin anew."""
+        """Kill it at whatever point it is, and restart it."""
         self.end()
         self.kills += 1
         with self._out.open("ab") as out:
@@ -94,7 +94,7 @@ class WatchProcess:
 
 
 def outages(server: WebServer, random: Random) -> Iterator[str]:
-    """What the receiver does next, without end."""
+    """The receiver's failures, one after another, without end."""
     while True:
         name = random.choice(("up", "down", "slow", "429"))
         server.status = {"down": 500, "429": 429}.get(name, 200)
@@ -104,7 +104,7 @@ def outages(server: WebServer, random: Random) -> Iterator[str]:
 
 
 def judged(due: dict[str, list[str]], taken: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """What is to be 0, of what a receiver has taken that leaves out ids that it has seen."""
+    """The counts that must be 0, for a receiver that drops ids that it has already seen."""
     came: dict[str, list[str]] = {name: [] for name in due}
     firsts: dict[str, Mapping[str, Any]] = {}
     for notification in taken:
@@ -123,7 +123,7 @@ def judged(due: dict[str, list[str]], taken: Sequence[Mapping[str, Any]]) -> dic
 
 @contextmanager
 def disk(under: Path) -> Iterator[tuple[Path, Callable[[], object], Callable[[], object]]]:
-    """Where the watch records, what fills it and what frees it; these do nothing where none can be mounted."""
+    """The folder that the watch records to, and functions that fill and free its disk (no-ops without a mount)."""
     if os.geteuid() == 0:
         with small_disk(under, kib=2048) as small:
             yield small
@@ -133,7 +133,7 @@ def disk(under: Path) -> Iterator[tuple[Path, Callable[[], object], Callable[[],
 
 
 def chaos(seconds: float, seed: int) -> dict[str, int]:
-    """For so long; what became of the alerts."""
+    """Run for this many seconds; returns what happened to the alerts."""
     random = Random(seed)
     seen: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name, web_server() as server, disk(Path(name)) as (record, fill, free):
@@ -173,10 +173,10 @@ def _until(is_so: Callable[[], bool]) -> None:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = Arguments("scripts/chaos", __doc__)
-    parser.add_argument("--seconds", type=count, default=60, help="how long (default 60)")
-    parser.add_argument("--seed", type=count, default=1, help="of the same chaos again (default 1)")
+    parser.add_argument("--seconds", type=count, default=60, help="duration (default 60)")
+    parser.add_argument("--seed", type=count, default=1, help="random seed, to repeat a run (default 1)")
     option = parser.parse_args()
     counts = chaos(option.seconds, option.seed)
     print(json.dumps(counts))

@@ -1,4 +1,4 @@
-"""A stand-in for the API server of a large cluster with a gate: it answers at once, and what it costs is its own."""
+"""A stand-in for the API server of a large cluster with a gate: it answers at once, and its own cost is separate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CREATED = "2026-01-02T03:04:05Z"
 
 
 class StandIn(BaseHTTPRequestHandler):
-    """Nodes of 20 kB, pods of 4 kB, and logs of 14 kB, of which each is another; conditions are kept."""
+    """Nodes of 20 kB, pods of 4 kB and logs of 14 kB, each different; it keeps conditions."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -30,7 +30,7 @@ class StandIn(BaseHTTPRequestHandler):
     conditions: ClassVar[dict[str, Any]] = {}
 
     def do_GET(self) -> None:
-        """Listings, the agents' DaemonSet and their logs."""
+        """Serve listings, the agents' DaemonSet and their logs."""
         path, _, query = self.path.partition("?")
         asked = {key: values[0] for key, values in parse_qs(query).items()}
         if path.endswith("/log"):
@@ -45,7 +45,7 @@ class StandIn(BaseHTTPRequestHandler):
             self._answer(404, b'{"kind":"Status","message":"not found"}')
 
     def do_PATCH(self) -> None:
-        """Keep a condition; what is only tried is denied, as confined.yaml does."""
+        """Keep a condition; deny dry runs, as confined.yaml does."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if "dryRun" in self.path:
             self._answer(422, b'{"kind":"Status","message":"denied request"}')
@@ -55,7 +55,7 @@ class StandIn(BaseHTTPRequestHandler):
         self._answer(200, self._node(name))
 
     def do_POST(self) -> None:
-        """Take an event."""
+        """Accept an event."""
         self.rfile.read(int(self.headers["Content-Length"]))
         self._answer(201, b"{}")
 
@@ -82,19 +82,19 @@ class StandIn(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @lru_cache(None)
 def _halves(name: str) -> tuple[bytes, bytes]:
-    """A node as long as one in use, before and after the place of our own condition."""
+    """A node's JSON before and after the place of the gate's condition."""
     text = json.dumps(large_node(name), separators=(",", ":")).encode()
     before, after = text.split(b',{"type":"HERE"}')
     return before, after
 
 
 def large_node(name: str) -> dict[str, Any]:
-    """A node as long as one in use: 50 images, 60 labels of its features, who manages which field."""
+    """A node as large as real ones: 50 images, 60 feature labels, and managed fields."""
     digest, status = "a" * 64, {"reason": "KubeletHas", "message": "kubelet has what it needs"}
     images = [{"names": [f"example.com/team/{one}@sha256:{digest}", f"example.com/team/{one}:v1"]} for one in range(50)]
     conditions = [{"type": f"Condition{one}", "status": "False", **status} for one in range(8)]
@@ -125,7 +125,7 @@ def large_node(name: str) -> dict[str, Any]:
 
 @lru_cache(None)
 def _pod(node: str) -> bytes:
-    """A pod of an agent as one is in use, which has 4 kB."""
+    """An agent's pod as large as real ones: 4 kB."""
     mounts = [{"name": f"volume-{one}", "mountPath": f"/host/{one}" * 4} for one in range(8)]
     container: dict[str, Any] = {"name": "agent", "image": "example.com/clusterproof:0.1.0", "volumeMounts": mounts}
     container["resources"] = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}
@@ -156,19 +156,19 @@ def _pod(node: str) -> bytes:
 
 @lru_cache(None)
 def _evidence() -> str:
-    """What the demo's healthy node answers."""
+    """The demo's healthy node's evidence."""
     evidence = json.loads(EVIDENCE.read_text(encoding="utf-8"))
     return json.dumps({"probe": evidence["probe"], "collectors": evidence["collectors"]})
 
 
 def _log(node: str) -> bytes:
-    """What an agent printed last: that answer under the name of its node, and with serial numbers of its own."""
+    """An agent's last log: that evidence under the node's name, with its own serial numbers."""
     answer = _evidence().replace("gpu001", node).replace("GPU-", f"GPU-{node}")
     return ("\n".join([begin(REPORT), *lines(zlib.compress(answer.encode()), REPORT)]) + "\n").encode()
 
 
 def serve(folder: Path, count: int) -> None:
-    """Serve so many nodes, by the certificate of that folder; the first line that is printed is the port."""
+    """Serve this many nodes with the certificate in that folder; the first line printed is the port."""
     StandIn.names = [f"gpu{number:04d}" for number in range(1, count + 1)]
     server = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
     server.daemon_threads = True

@@ -1,7 +1,7 @@
 #!/bin/bash
-# A node health check of bash, as sites run before each job: 22 checks, each line for the nodes that its pattern names.
-# It begins a session of its own, so that its watchdog can end all of it; `df`, `ps`, `dmesg` and the accounts are read
-# once, into arrays, when a check first asks. The first check that fails is printed, and ends it with 1.
+# A bash node health check, as sites run before each job: 22 checks, one per line, for the nodes that match its pattern.
+# It starts its own session, so that its watchdog can end all of it. `df`, `ps`, `dmesg` and the accounts are read once,
+# into arrays, when a check first needs them. The first check that fails is printed, and the exit code is 1.
 set -f
 CHECKS='
 * || mounted_rw /

@@ -1,7 +1,7 @@
-"""How often a case names the right cause, and how often a node that was innocent.
+"""How often a case names the right cause, and how often it blames an innocent node.
 
-Every labelled case of tests/case is written as a folder and read by `clusterproof case`; the part that rules were not
-written by is counted by itself. The last line is one JSON object.
+Every labelled case of tests/case is written as a folder and read by `clusterproof case`; cases that were held back
+while the rules were written are counted separately. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tests.case.stories import ALL, LOSSES, SEED, LabelledCase, cases, held_asid
 from tests.case.written import write
 
 KUBERNETES = "kubernetes"
-REAL = ("22.05", "24.11", KUBERNETES)  # Slurms by their versions
+REAL = ("22.05", "24.11", KUBERNETES)  # versions of Slurm
 
 
 def outcome(case: LabelledCase, folder: Path) -> Outcome:
-    """What `clusterproof case` says of a case."""
+    """What `clusterproof case` concludes from a case."""
     verdict = opened_case(collect(write(case, folder))).verdict
     guilty = label(case.node(case.story.node)) if case.story.node else ""
     return Outcome(
@@ -34,7 +34,7 @@ def outcome(case: LabelledCase, folder: Path) -> Outcome:
 
 
 def on_real_ones(runs: int, trainings: int, systems: Sequence[str]) -> list[Outcome]:
-    """What is said of the jobs that die on each of these systems, and what of each of them alone."""
+    """Conclusions about jobs that die on each of these systems: with all evidence, and from each job alone."""
     from bench.real_jobs import on_kubernetes, on_slurm  # they need root and the systems' programs
 
     found: list[Outcome] = []
@@ -46,7 +46,7 @@ def on_real_ones(runs: int, trainings: int, systems: Sequence[str]) -> list[Outc
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print both parts, and their figures. The exit code is 0."""
+    """Print both parts and their figures; return 0."""
     parser = Arguments("scripts/simulate cases", __doc__)
     parser.add_argument(
         "--real",
@@ -55,13 +55,17 @@ def main(arguments: Sequence[str]) -> int:
         const=1,
         default=0,
         metavar="N",
-        help="also jobs that die on a real Slurm and Kubernetes, each N times (1); as root, ten minutes for each time",
+        help="also jobs that die on a real Slurm and Kubernetes, each N times (1); as root, ten minutes per repetition",
     )
     parser.add_argument(
-        "--on", action="append", choices=REAL, help="where these jobs run, more than once allowed; else everywhere"
+        "--on", action="append", choices=REAL, help="where these jobs run (may be repeated); by default everywhere"
     )
-    parser.add_argument("--open", action="store_true", help="only the part that rules are written by, with each error")
-    parser.add_argument("--trainings", type=int, metavar="N", help="how often those of eight ranks; else as the others")
+    parser.add_argument(
+        "--open", action="store_true", help="only the cases that rules are written from, with each error"
+    )
+    parser.add_argument(
+        "--trainings", type=int, metavar="N", help="repetitions of jobs of eight ranks; by default like the others"
+    )
     options = parser.parse_args(arguments)
     trainings = options.real if options.trainings is None else options.trainings
     real = on_real_ones(options.real, trainings, options.on or REAL) if options.real else []

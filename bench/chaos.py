@@ -1,8 +1,8 @@
-"""A watch through an hour of outages in six minutes: alerts lost or repeated, what is left, memory that grows.
+"""Runs a watch through an hour of outages in six minutes: counts lost and repeated alerts, leftovers, memory growth.
 
-Nodes of the testbed with real sshds, ticks of a second in the place of ten; who watches is a process of its own. Each
-node has a thread here, which has the kernel log an Xid that it has not logged before, lets some outage happen, has it
-log another one, and mends it.
+The nodes are the testbed's with real sshds, ticks take one second instead of ten, and the watch is its own process.
+Each node has a thread here that logs a new Xid in the node's kernel log, causes an outage, logs another Xid during it,
+and ends the outage.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ EVERY_S = 1.0
 SECONDS = 360.0  # an hour at ten seconds a tick
 NAMES = tuple(f"gpu{number:03d}" for number in range(1, 7))
 CODES = (48, 79, 95, 74, 64, 119, 46, 62, 54, 120, 136, 140)
-LOOK_S = 5.0  # at the memory
-END_S = 150.0  # for samplers to end: one whose wire is cut does so after two minutes
+LOOK_S = 5.0  # between readings of memory
+END_S = 150.0  # for samplers to end; one whose connection is cut takes two minutes
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Tally:
 
 
 def an_hour() -> Iterator[Figure]:
-    """Six nodes, an hour of ticks, some outage on each at any time."""
+    """Run six nodes for an hour of ticks, with some outage on each at any time."""
     if needs.needs_cluster.args[0]:
         yield Figure("chaos_alerts_lost", None, "0", str(needs.needs_cluster.kwargs["reason"]))
         return
@@ -83,19 +83,19 @@ def an_hour() -> Iterator[Figure]:
 
 
 def _memory(mib: list[float]) -> Figure:
-    """From the second quarter on: before it not all facts of each node are known yet."""
+    """Memory from the second quarter on; before that, not all facts of each node are known."""
     quarters = [mean(mib[at * len(mib) // 4 : (at + 1) * len(mib) // 4]) for at in range(4)]
     detail = f"{', '.join(f'{one:.1f}' for one in quarters)} MiB in its quarters: the second to the last"
     return Figure("chaos_memory_growth_percent", round(100 * (quarters[3] / quarters[1] - 1), 1), "≤ 5", detail)
 
 
 def _left(bed: Testbed) -> int:
-    """How many processes of samplers there are."""
+    """How many sampler processes remain."""
     return sum(len(samplers(node)) for node in bed.nodes.values())
 
 
 def _wait_for(is_so: Callable[[], bool]) -> None:
-    """… for as long as a sampler whose wire is cut may take to end."""
+    """Wait as long as a sampler whose connection is cut may take to end."""
     ended = time.monotonic() + END_S
     while not is_so() and time.monotonic() < ended:
         time.sleep(0.1)
@@ -112,11 +112,11 @@ def _let_happen(watch: WatchProcess, tally: Tally) -> None:
 
 
 def _outage(watch: Watched, tally: Tally, name: str, until: float) -> None:
-    """The hour of one node."""
+    """Run one node's hour."""
     random = Random(name)
     ours = list(product(GPU_BUSES, CODES))
     random.shuffle(ours)
-    has_booted = False  # then its clock is not one that can be set
+    has_booted = False  # a node that has booted has a clock that cannot be set
     while time.monotonic() < until and len(ours) > 2:
         outage = random.choice([one for one in OUTAGES if one.node != "clock" or not has_booted])
         try:
@@ -137,7 +137,7 @@ def _outage(watch: Watched, tally: Tally, name: str, until: float) -> None:
 
 
 def _log(watch: Watched, tally: Tally, name: str, bus: int, code: int) -> None:
-    """It logs an Xid, and that is said."""
+    """Log an Xid, and wait until the watch reports it."""
     _xid(watch, tally, name, bus, code)
     watch.until(lambda: _is_said(watch, name, bus, code), f"Xid {code} of {name}")
 

@@ -1,4 +1,4 @@
-"""Simulated clusters for `make simulate`: nodes, links and racks with known faults, and what is measured there."""
+"""Simulated clusters for `make simulate`: nodes, links and racks with known faults, and their measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OUTLIERS = 0.05
 OUTLIER_SHARES = (0.7, 0.95)
 RACK = 16
 
-Shares = Callable[[Sequence[Pair], int], Mapping[Pair, float]]  # of the bandwidth, for the pairs of one round
+Shares = Callable[[Sequence[Pair], int], Mapping[Pair, float]]  # of bandwidth, for the pairs of one round
 
 
 @dataclass(slots=True)
@@ -27,15 +27,15 @@ class Simulated:
     racks: Mapping[str, str] = field(default_factory=dict)
     slow_nodes: Mapping[str, float] = field(default_factory=dict)
     slow_links: Mapping[Pair, float] = field(default_factory=dict)
-    slow_racks: Mapping[str, float] = field(default_factory=dict)  # their way to other racks
+    slow_racks: Mapping[str, float] = field(default_factory=dict)  # on the links to other racks
     dead: Collection[str] = ()
-    spine: float = 1.0  # the share of all pairs that may run at once before they slow each other
-    whole: float = 1.0  # of everything
+    spine: float = 1.0  # share of all pairs that may run at once without slowing each other
+    whole: float = 1.0  # applies to everything
     outliers: float = OUTLIERS
-    disturbed: Shares | None = None  # by more than that
+    disturbed: Shares | None = None  # further noise
 
     def measure(self, pairs: Sequence[Pair], number: int, uses: Mapping[str, int] | None = None) -> list[Measurement]:
-        """Measure these pairs at once; `uses` is how many of them a node is in, where that is more than one."""
+        """Measure these pairs at once; `uses` counts the pairs that a node is in, where more than one."""
         shares = self.disturbed(pairs, number) if self.disturbed else {}
         return [
             Measurement(one, number, len(pairs), Reading(busbw and busbw * shares.get(one, 1.0)))

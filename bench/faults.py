@@ -1,4 +1,4 @@
-"""What may be wrong with a simulated cluster, and which findings name it rightly."""
+"""The faults of simulated clusters, and which findings name each correctly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SLOWER = (0.03, 0.05, 0.07, 0.10, 0.20, 0.50)
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of fault. `put` is given the pairs of the first rounds, and says whether the cluster can have it."""
+    """One kind of fault. `put` gets the pairs of the first rounds, and returns whether the cluster can have it."""
 
     name: str
     put: Callable[[Simulated, Random, list[Pair]], bool]
@@ -22,7 +22,7 @@ class Fault:
 
 
 def slow_nodes(cluster: Simulated, slower: float) -> None:
-    """Up to a tenth of the nodes, at least one."""
+    """Make up to a tenth of the nodes slow, at least one."""
     count = cluster.random.randint(1, max(1, len(cluster.nodes) // 10))
     cluster.slow_nodes = dict.fromkeys(cluster.random.sample(cluster.nodes, count), 1 - slower)
 
@@ -32,7 +32,7 @@ def _healthy(_cluster: Simulated, _random: Random, _first: list[Pair]) -> bool:
 
 
 def _slow_link(cluster: Simulated, random: Random, first: list[Pair]) -> bool:
-    cluster.slow_links = {random.choice(first): 1 - random.choice(SLOWER[3:])}  # of others nothing can be known
+    cluster.slow_links = {random.choice(first): 1 - random.choice(SLOWER[3:])}  # nothing can be known of other links
     return True
 
 

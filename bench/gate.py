@@ -1,5 +1,5 @@
-"""What a gate costs: what it asks an API server in half an hour in which nothing changes, by a clock of its own, and
-how long it takes to read what a large cluster answers.
+"""What a gate costs: its requests to an API server over a simulated half hour without changes, and how long it takes to
+read a large cluster's answers.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from tests.testbed.kubernetes.bed import Bed, bed
 NODES = 200
 LARGE = 5000
 EVERY_S = 60.0
-ROUNDS = 30  # half an hour: each node is evaluated twice again
+ROUNDS = 30  # half an hour; each node is evaluated twice
 FIT = Health(TRUE, "ChecksPassed", "63 checks found no fault")
-LATER = 4_000_000_000.0  # nodes of this bench are young
+LATER = 4_000_000_000.0  # later than the creation of any node of this bench
 NAME = "gate_requests_per_s_per_node_in_rest"
 
 
 def in_rest() -> Iterator[Figure]:
-    """Requests a second and node where nothing changes, beside a gate that reads each log in each round."""
+    """Requests per second and node without changes, beside a gate that reads every log in every round."""
     if needs.needs_kubernetes.args[0]:
         yield Figure(NAME, None, "≤ 0.005", str(needs.needs_kubernetes.kwargs["reason"]))
         return
@@ -76,7 +76,7 @@ def in_rest() -> Iterator[Figure]:
 
 
 def listing() -> Iterator[Figure]:
-    """CPU seconds for a listing of a cluster's nodes, of which a round has two."""
+    """CPU seconds to list a cluster's nodes, which each round does twice."""
     pages = [json.dumps({"items": [large_node(f"node-{number}") for number in range(PAGE)]}).encode()] * (LARGE // PAGE)
     began = time.process_time()
     seen = [seen_of(one) for page in pages for one in decoded(page)["items"]]
@@ -86,7 +86,7 @@ def listing() -> Iterator[Figure]:
 
 
 class Gate(Rounds):
-    """A gate that reads all logs where it evaluates, as they are old by its clock."""
+    """A gate that reads all logs whenever it evaluates, since by its clock they are old."""
 
     def _evaluate(self, share: NodeShare, agents: AgentPods, began: float) -> None:
         shutil.rmtree(self._keep / REPORTS, ignore_errors=True)
@@ -99,7 +99,7 @@ def _gate(folder: Path) -> Gate:
 
 
 def _rounds(gate: Gate, count: int, begin: float) -> None:
-    """So many rounds, one each minute of a clock that nothing waits for."""
+    """Run this many rounds, one per minute of a simulated clock."""
     for number in range(count):
         now = begin + number * EVERY_S
         clock = SimpleNamespace(time=lambda now=now: now, monotonic=time.monotonic)
@@ -108,7 +108,7 @@ def _rounds(gate: Gate, count: int, begin: float) -> None:
 
 
 def _evaluations(names: Sequence[str], count: int, begin: float) -> None:
-    """So many rounds in each of which all logs are read; without evaluation, which asks nobody."""
+    """Run this many rounds that each read all logs, without an evaluation that sends requests."""
     cluster, orders = Cluster("bed", "agents", tuple(map(Target, names))), resident(GateSettings(), EVERY_S)
     for number in range(count):
         now = begin + number * EVERY_S
@@ -118,7 +118,7 @@ def _evaluations(names: Sequence[str], count: int, begin: float) -> None:
 
 
 def _asked(kubernetes: Bed, act: Callable[[], None]) -> Counter[str]:
-    """What the audit log has of the suite's requests while something is done, by verb and resource."""
+    """The suite's requests in the audit log during a call, by verb and resource."""
     before = len(_requests(kubernetes))
     act()
     return Counter(f"{one['verb']} {one['objectRef']['resource']}" for one in _requests(kubernetes)[before:])

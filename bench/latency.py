@@ -1,4 +1,4 @@
-"""How soon a watch says what happens: seconds for lines of the kernel log, ticks for the state of GPUs."""
+"""How soon a watch reports an event: seconds for lines of the kernel log, ticks for the state of GPUs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATES = frozenset({"gpu.no_throttle"})
 
 
 def alerts() -> Iterator[Figure]:
-    """A node with a real sshd; each fault of GPUs some times, and each line of the kernel log once."""
+    """On a node with a real sshd, inject each GPU fault several times and each kernel log line once."""
     if needs.needs_cluster.args[0]:
         yield Figure("alert_of_event_s", None, "≤ 2", str(needs.needs_cluster.kwargs["reason"]))
         return
@@ -65,7 +65,7 @@ def _of_gpus(watch: WatchedHere) -> tuple[list[float], list[float]]:
             watch.until(lambda fault=fault, known=known: len(said_of(watch, NODE, fault)) > known, fault.name)  # type: ignore[misc]
             said = said_of(watch, NODE, fault)
             (states if fault.rule in STATES else facts).append((said[known].time_s - began) / EVERY_S)
-        watch.controller.watch.states._of.clear()  # so that the next round is said again, and does not flap
+        watch.controller.watch.states._of.clear()  # so that the next round reports it again and does not flap
         answer_now(node.root, healthy)
         watch.until_sampled(NODE, more=7)
     return facts, states

@@ -1,4 +1,4 @@
-"""Real nodes of the testbed: what the probe and the connection cost, beside plain OpenSSH."""
+"""What the probe and the connections cost on real nodes of the testbed, beside plain OpenSSH."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COUNTING = '#!/bin/sh\necho run >>/run/commands\nexec /bin/sh "$@"\n'
 
 
 def probe() -> Iterator[Figure]:
-    """The probe alone, on one fake node with 8 GPUs and 32 EFA devices."""
+    """The probe by itself, on one fake node with 8 GPUs and 32 EFA devices."""
     if needs.needs_nodes.args[0]:
         yield Figure("probe_wall_vs_slowest_collector", None, "≤ 1.2", str(needs.needs_nodes.kwargs["reason"]))
         return
@@ -47,7 +47,7 @@ def probe() -> Iterator[Figure]:
 
 
 def connections() -> Iterator[Figure]:
-    """64 log-ins at once to one node under as many names: commands per node, and CPU beside OpenSSH's."""
+    """64 simultaneous log-ins to one node under different names: commands per node, and CPU beside OpenSSH's."""
     if needs.needs_cluster.args[0]:
         yield Figure("control_cpu_vs_openssh", None, "≤ 1", str(needs.needs_cluster.kwargs["reason"]))
         return
@@ -65,10 +65,10 @@ def connections() -> Iterator[Figure]:
 
 
 def _gather(bed: Testbed) -> tuple[Mapping[str, NodeEvidence], float]:
-    """The evidence, and the median CPU seconds that this process spent for it; the first round loads the modules."""
+    """The evidence, and this process's median CPU seconds; the first round loads the modules and does not count."""
     os.environ["HOME"] = str(bed.home)
     cluster = resolve(f"ssh:gpu[001-{AT_ONCE:03d}]")
-    collectors = {"boot"}  # what the node does for it is not what is measured here
+    collectors = {"boot"}  # the node's own work is not measured here
     spent: list[float] = []
     with bed.joined():
         for number in range(4):
@@ -84,7 +84,7 @@ def _gather(bed: Testbed) -> tuple[Mapping[str, NodeEvidence], float]:
 
 
 def _openssh(bed: Testbed, names: list[str]) -> float:
-    """CPU seconds of as many `ssh NODE true` at once."""
+    """CPU seconds of the same number of simultaneous `ssh NODE true`."""
     command = ["ssh", "-F", str(bed.ssh_config), "-o", "KexAlgorithms=curve25519-sha256"]
     before = cpu_s(resource.RUSAGE_CHILDREN)
     with bed.joined():
@@ -95,7 +95,7 @@ def _openssh(bed: Testbed, names: list[str]) -> float:
 
 
 def _alias(bed: Testbed, name: str, of: str) -> None:
-    """Another name for the same node."""
+    """The same node under another name."""
     entry = bed.ssh_config.read_text().partition(f"Host {of}\n")[2].partition("Host ")[0]
     with bed.ssh_config.open("a") as config:
         config.write(f"Host {name}\n{entry}")

@@ -1,4 +1,4 @@
-"""Noise that is no node's and no link's fault: what healthy clusters do besides the plain noise of `Simulated`."""
+"""Noise that no node or link causes: variations of healthy clusters beyond the plain noise of `Simulated`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ROUND_SIGMA = 0.05
 STUDENT_FREEDOM, STUDENT_SCALE = 3, 0.015
 ACROSS_UNLISTED_RACKS = 0.95
 NODE_SIGMA = 0.01
-BURSTS = 0.5  # of all rounds have one,
-IN_A_BURST = 0.2  # that slows so many of the pairs,
-BURST_SHARES = (0.6, 0.95)  # to so much
+BURSTS = 0.5  # of all rounds have a burst,
+IN_A_BURST = 0.2  # which slows this share of the pairs
+BURST_SHARES = (0.6, 0.95)  # to a share of their speed in this range
 PATHS_PER_NODE = 4
 OF_A_SHARED_PATH = 0.6
 JITTERY_NODES = 0.03
@@ -26,7 +26,7 @@ JITTER_SIGMA = 0.08
 
 @dataclass(frozen=True)
 class Noise:
-    """One kind. `of` makes that of one cluster of these nodes; `plain` is the normal noise that stays beside it."""
+    """One kind of noise. `of` creates it for a cluster of these nodes; `plain` is the normal noise that remains."""
 
     name: str
     of: Callable[[Sequence[str], Random], Shares]
@@ -38,7 +38,7 @@ def _none(_nodes: Sequence[str], _random: Random) -> Shares:
 
 
 def _heavy_tails(_nodes: Sequence[str], random: Random) -> Shares:
-    """Student's t: one measurement of 20 is more than three times its scale away, to either side."""
+    """Student's t: one measurement in 20 deviates by more than three times its scale, in either direction."""
 
     def student() -> float:
         squares = sum(random.gauss(0.0, 1.0) ** 2 for _ in range(STUDENT_FREEDOM))
@@ -48,20 +48,20 @@ def _heavy_tails(_nodes: Sequence[str], random: Random) -> Shares:
 
 
 def _unlisted_racks(nodes: Sequence[str], random: Random) -> Shares:
-    """Racks that no inventory lists, in no order of the names."""
+    """Racks that the inventory does not list, in no order of the names."""
     size = min(RACK, max(2, len(nodes) // 4))
     rack = {node: number // size for number, node in enumerate(random.sample(nodes, len(nodes)))}
     return lambda pairs, _number: {one: 1.0 if rack[one.a] == rack[one.b] else ACROSS_UNLISTED_RACKS for one in pairs}
 
 
 def _nodes_that_differ(nodes: Sequence[str], random: Random) -> Shares:
-    """Every node is a little faster or slower than the others, for good."""
+    """Every node is permanently a little faster or slower than the others."""
     own = {node: exp(max(-2 * NODE_SIGMA, random.gauss(0.0, NODE_SIGMA))) for node in nodes}
     return lambda pairs, _number: {one: min(own[node] for node in one) for one in pairs}
 
 
 def _drift(_nodes: Sequence[str], random: Random) -> Shares:
-    """Something that all pairs of a round share, and that is another with every round."""
+    """A factor that all pairs of a round share, and that changes with every round."""
 
     def shares(pairs: Sequence[Pair], _number: int) -> Mapping[Pair, float]:
         return dict.fromkeys(pairs, exp(random.gauss(0.0, ROUND_SIGMA)))
@@ -70,7 +70,7 @@ def _drift(_nodes: Sequence[str], random: Random) -> Shares:
 
 
 def _bursts(_nodes: Sequence[str], random: Random) -> Shares:
-    """Now and then something slows a part of the pairs that run just then, and none is ever faster."""
+    """Occasionally a share of the running pairs slows down; no pair is ever faster."""
 
     def shares(pairs: Sequence[Pair], _number: int) -> Mapping[Pair, float]:
         part = IN_A_BURST if random.random() < BURSTS else 0.0
@@ -80,7 +80,7 @@ def _bursts(_nodes: Sequence[str], random: Random) -> Shares:
 
 
 def _shared_paths(nodes: Sequence[str], random: Random) -> Shares:
-    """Each pair is hashed to one path between switches, always the same, and pairs on one path share it (ECMP)."""
+    """Each pair is hashed to a fixed path between switches, and pairs on one path share its bandwidth (ECMP)."""
     path_of: dict[Pair, int] = {}
 
     def shares(pairs: Sequence[Pair], _number: int) -> Mapping[Pair, float]:
@@ -93,7 +93,7 @@ def _shared_paths(nodes: Sequence[str], random: Random) -> Shares:
 
 
 def _jittery_nodes(nodes: Sequence[str], random: Random) -> Shares:
-    """A few nodes are as fast as the others, but now faster and now slower."""
+    """A few nodes have the same average speed as the others, but vary more."""
     jittery = set(random.sample(nodes, max(1, round(JITTERY_NODES * len(nodes)))))
 
     def shares(pairs: Sequence[Pair], _number: int) -> Mapping[Pair, float]:

@@ -1,4 +1,4 @@
-"""The pairwise test under noise that is nobody's fault: what it names, what it flags wrongly, what it leaves open."""
+"""The pairwise test under noise that is nobody's fault: what it names, flags wrongly, and leaves open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clusterproof.plugins.benchmarks.pairwise.campaign import next_round, plan
 from clusterproof.plugins.evidence.pairs import Kind, Measurement
 
 SIZES = (16, 64, 256)
-CLUSTERS = {None: 2.0, 0.07: 1.0, 0.10: 2.0}  # how many times as many nodes, by how much slower those are that are slow
+CLUSTERS = {None: 2.0, 0.07: 1.0, 0.10: 2.0}  # factor on the number of nodes, by how much slower the slow nodes are
 NODES_A_CELL = 2048
 MIN_EFFECT = -log(0.95)
 OF_NODES = {Kind.SLOW_NODE, Kind.FAILING_NODE}
@@ -26,7 +26,7 @@ LEAVES_OPEN = {Kind.INCONCLUSIVE, Kind.INTERMITTENT}
 
 @dataclass(frozen=True)
 class NoisyCell:
-    """Clusters of one size under one noise; `slower` where nodes are slow."""
+    """Clusters of one size under one noise; `slower` is set where nodes are slow."""
 
     noise: str
     size: int
@@ -36,25 +36,25 @@ class NoisyCell:
 
 @dataclass(frozen=True)
 class Borne:
-    """The findings in clusters without a slow link: of their nodes, and in how many clusters a link was flagged."""
+    """Findings about nodes in clusters without a slow link, and in how many clusters a link was flagged."""
 
     slow: int = 0
     named: int = 0
-    unsaid: int = 0  # slow nodes that are neither named nor left open
+    unsaid: int = 0  # slow nodes neither named nor left open
     healthy: int = 0
     flagged: int = 0
-    left_open: int = 0  # of the healthy ones
+    left_open: int = 0  # healthy ones
     clusters: int = 0
     with_link: int = 0
 
     def __add__(self, other: Borne) -> Borne:
-        """Both together."""
+        """Add the counts."""
         return Borne(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Shares of what there is of each, under one noise."""
+    """Shares under one noise."""
 
     named_7pct: float
     named_10pct: float
@@ -65,7 +65,7 @@ class Figures:
 
 
 def cells(share: float, sizes: Sequence[int]) -> Iterator[NoisyCell]:
-    """All of them; the dearest first."""
+    """All cells, the most expensive first."""
     for size in sorted(sizes, reverse=True):
         for noise in NOISES:
             for slower, times in CLUSTERS.items():
@@ -73,7 +73,7 @@ def cells(share: float, sizes: Sequence[int]) -> Iterator[NoisyCell]:
 
 
 def borne(cell: NoisyCell) -> Borne:
-    """What is said of these clusters; always the same ones."""
+    """The findings about these clusters; deterministic."""
     noise = next(one for one in NOISES if one.name == cell.noise)
     total = Borne()
     for number in range(max(1, round(cell.share * NODES_A_CELL / cell.size))):
@@ -86,13 +86,13 @@ def borne(cell: NoisyCell) -> Borne:
 
 
 def disturbed(noise: Noise, size: int, random: Random) -> Simulated:
-    """A healthy cluster under this noise, of which no inventory lists the racks."""
+    """A healthy cluster under this noise, whose racks are in no inventory."""
     nodes = names(size)
     return Simulated(nodes, random, noise.plain, disturbed=noise.of(nodes, random))
 
 
 def concluded(cluster: Simulated, seed: int) -> Analysis:
-    """What a whole campaign comes to."""
+    """The conclusion of a whole campaign."""
     made = plan(cluster.nodes, {}, MIN_EFFECT, seed=seed)
     measurements: list[Measurement] = []
     while True:
@@ -121,7 +121,7 @@ def _borne(cluster: Simulated, analysis: Analysis) -> Borne:
 
 
 def under_noise(share: float, sizes: Sequence[int] = SIZES, processes: int = 1) -> dict[str, Figures]:
-    """The figures of each noise."""
+    """The figures for each noise."""
     cells_of_noise = list(cells(share, sizes))
     if processes < 2:
         by_cell = dict(zip(cells_of_noise, map(borne, cells_of_noise), strict=True))

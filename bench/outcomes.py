@@ -1,4 +1,4 @@
-"""What was said of cases whose causes are known, beside what is right."""
+"""Conclusions about cases with known causes, compared with the right ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.core.record import record
 
 @record
 class Outcome:
-    """What was said of one case."""
+    """The conclusion about one case."""
 
     name: str
     story: str
@@ -23,12 +23,12 @@ class Outcome:
 
     @property
     def innocent(self) -> tuple[str, ...]:
-        """The nodes that were blamed for their hardware and had nothing to do with it."""
+        """The nodes that were wrongly blamed for their hardware."""
         return tuple(node for node in self.blamed if self.said == HARDWARE and node != self.guilty)
 
     @property
     def is_right(self) -> bool:
-        """Whether cause and, of hardware, the node are right."""
+        """Whether the cause is right, and for hardware also the node."""
         return self.said == self.expected and (self.said != HARDWARE or self.blamed == (self.guilty,))
 
 
@@ -42,7 +42,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def figures(outcomes: Iterable[Outcome]) -> dict[str, float | int]:
-    """Precision and recall of hardware, and the errors that were not to *unknown*."""
+    """Precision and recall for hardware, and the errors other than *unknown*."""
     outcomes = list(outcomes)
     blamed = [one for one in outcomes if one.said == HARDWARE]
     guilty = [one for one in outcomes if one.expected == HARDWARE]

@@ -1,8 +1,8 @@
-"""How often `run.held_up` names a rank whose program pauses, and how often one where every rank pauses as often.
+"""How often `run.held_up` names a rank whose program pauses, and how often a rank when all pause alike.
 
-Runs of 4 and of 8 ranks over 150 steps: each rank pauses in some of the steps, for a time of its own (exponential), and
-Runs of 4 and of 8 ranks over 150 steps: each rank pauses in some of the steps, for a time of its own (exponential), and
-by how many standard errors it costs most in more of ten parts than by chance. The last line is one JSON object.
+Simulates runs of 4 and 8 ranks over 150 steps; each rank pauses in some steps, for an exponentially distributed time.
+The table shows the check with several bounds: how many times its share a rank must cost, and by how many standard
+errors it must cost most in more of ten parts than by chance. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from clusterproof.plugins.training_run.rules.straggler_cost import StragglerCost
 from scripts.arguments import share_asked
 
 RANKS, STEPS, RUNS = (4, 8), 155, 300  # runs of each kind
-OFTEN = (0.02, 0.1, 0.3)  # of the steps in which a rank pauses
-MORE = 0.4  # of the steps in which the one does that is to be named
-NOISE, PAUSE_S, OTHER_S = 0.02, 0.6, 0.5  # of a step's compute of 1 s; what else is in a step
+OFTEN = (0.02, 0.1, 0.3)  # share of the steps in which each rank pauses
+MORE = 0.4  # the same for the rank that should be named
+NOISE, PAUSE_S, OTHER_S = 0.02, 0.6, 0.5  # for 1 s of compute in a step; OTHER_S: the rest of the step
 TIMES, ERRORS = (1.0, 1.5, 2.0, 2.5), (0.0, 2.0, 3.0)
 
 
 def costs(random: Random, ranks: int, often: float, pauses: float) -> StragglerCost:
-    """What the costliest rank costs in a run whose rank 0 pauses in `pauses` of its steps, others `often`."""
+    """The costliest rank in a run whose rank 0 pauses in the share `pauses` of its steps, others in `often`."""
     computed = {
         Position(rank): {
             step: random.gauss(1, NOISE) + (random.expovariate(1 / PAUSE_S) if random.random() < share else 0.0)
@@ -40,13 +40,13 @@ def costs(random: Random, ranks: int, often: float, pauses: float) -> StragglerC
 
 
 def is_named(cost: StragglerCost, times: float, errors: float) -> bool:
-    """Whether it is, by these bounds."""
+    """Whether the rank is named with these bounds."""
     is_large = cost.percent > PACKAGED.threshold("run.held_up_percent")
     return is_large and cost.seconds >= times * cost.second and cost.is_certain(errors)
 
 
 def simulate(share: float) -> Counter[tuple[str, float, float]]:
-    """How many runs name somebody, by kind and bounds."""
+    """How many runs name a rank, by kind and bounds."""
     random, counts = Random(11), Counter[tuple[str, float, float]]()
     for ranks in RANKS:
         for often in OFTEN:
@@ -75,7 +75,7 @@ def table(counts: Counter[tuple[str, float, float]]) -> Iterator[str]:
 
 
 def main(words: Sequence[str]) -> None:
-    """Print the table, and the figures of the catalogue's bounds as one JSON object."""
+    """Print the table, and the figures for the catalogue's bounds as one JSON object."""
     counts = simulate(share_asked("scripts/simulate pauses", __doc__, words))
     print(*table(counts), sep="\n")
     times, errors = PACKAGED.threshold("run.held_up_times"), PACKAGED.threshold("run.held_up_errors")

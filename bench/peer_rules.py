@@ -1,6 +1,6 @@
-"""Four peers' ways to find a slow node, made anew from their description (reference/peers.md, section 3).
+"""Four peers' methods of finding a slow node, reimplemented from their descriptions (reference/peers.md, section 3).
 
-Each measures through the same simulated cluster, and returns the nodes that it flags and how many rounds that took.
+Each measures the same simulated cluster and returns the nodes it flags and the rounds it took.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Flagged = tuple[set[str], int]
 
 
 def two_passes_with_a_floor(cluster: Simulated) -> Flagged:
-    """Random pairs; those under a fixed floor again, each with a node that passed, good nodes taken in turn."""
+    """Random pairs; pairs below a fixed floor again, each node with one that passed, good nodes in turn."""
     nodes = cluster.random.sample(cluster.nodes, len(cluster.nodes))
     first = _measure(cluster, _neighbours(nodes), 0)
     suspects = sorted({node for one, busbw in first.items() if busbw < FLOOR for node in one.nodes})
@@ -29,13 +29,13 @@ def two_passes_with_a_floor(cluster: Simulated) -> Flagged:
     if not suspects or not good:
         return set(suspects), 1
     again = [pair(node, good[number % len(good)]) for number, node in enumerate(suspects)]
-    uses = Counter(node for one in again for node in one.nodes)  # a good node may serve several at once
+    uses = Counter(node for one in again for node in one.nodes)  # a good node may be in several pairs at once
     second = _measure(cluster, again, 1, uses)
     return {node for node, one in zip(suspects, again, strict=True) if second[one] < FLOOR}, 2
 
 
 def neighbours_and_best_of(cluster: Simulated) -> Flagged:
-    """Neighbours; the bad ones one after another with good nodes in turn; a node's best measurement counts."""
+    """Neighbours; then the bad nodes one by one with good nodes in turn; a node's best measurement counts."""
     best: dict[str, float] = defaultdict(float)
     first = _measure(cluster, _neighbours(cluster.nodes), 0)
     _keep_best(best, first)
@@ -49,7 +49,7 @@ def neighbours_and_best_of(cluster: Simulated) -> Flagged:
 
 
 def twice_the_median(cluster: Simulated) -> Flagged:
-    """Neighbours, then the fastest with the slowest; slow is whose better time is over twice the median."""
+    """Neighbours, then fastest with slowest; a node is slow if its better time exceeds twice the median."""
     first = _measure(cluster, _neighbours(cluster.nodes), 0)
     best: dict[str, float] = defaultdict(float)
     _keep_best(best, first)
@@ -63,7 +63,7 @@ def twice_the_median(cluster: Simulated) -> Flagged:
 
 
 def sweep_and_mean(cluster: Simulated) -> Flagged:
-    """All pairs; slow is whose mean is 5 % under the mean of all."""
+    """All pairs; a node is slow if its mean is 5 % below the overall mean."""
     busbw_by_node: dict[str, list[float]] = defaultdict(list)
     rounds = circle(cluster.nodes)
     for number, pairs in enumerate(rounds):

@@ -1,4 +1,4 @@
-"""Pairs of Kubernetes' nodes by pods, over real kubelets: whether a slow node is named, and what each pair costs."""
+"""Pairs of Kubernetes nodes measured by pods over real kubelets: is a slow node named, and what does each pair cost?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPTIONS = (
 
 
 def slow_node() -> Iterator[Figure]:
-    """One of six nodes sends a quarter as fast as the others: the ranks of a real mpirun run in pods."""
+    """One of six nodes sends at a quarter of the others' rate; a real mpirun's ranks run in pods."""
     if reason := needs.needs_kubernetes.args[0] and needs.needs_kubernetes.kwargs["reason"]:
         yield Figure("pods_slow_node_named", None, "1", reason)
         return

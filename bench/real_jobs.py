@@ -1,4 +1,4 @@
-"""What `clusterproof case` says of jobs that die on a real Slurm or Kubernetes, each of a cause that is known."""
+"""What `clusterproof case` concludes about jobs that die of known causes on a real Slurm or Kubernetes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.testbed.slurm import SlurmBed, slurm
 from tests.testbed.slurm_version import OWN, TRIXIE
 
 SLURMS = {version.name: version for version in (OWN, TRIXIE)}
-BESIDE = 8  # jobs, each on three nodes of its own
-TRAININGS_BESIDE = 2  # which have eight ranks that load PyTorch
+BESIDE = 8  # jobs at once, each on its own three nodes
+TRAININGS_BESIDE = 2  # trainings at once; each has eight ranks that load PyTorch
 
 
 def on_slurm(version: str, runs: int, trainings: int) -> list[Outcome]:
-    """Each of the jobs so many times, beside each other, then each training. Raises KeyError without such a Slurm."""
+    """Run each job this many times, in parallel, then each training. Raises KeyError without such a Slurm."""
     names = [f"gpu{number:03}" for number in range(1, 3 * BESIDE + 1)]
     if why := without_torch():
         print(f"no trainings of eight ranks: {why}")
@@ -44,7 +44,7 @@ def on_slurm(version: str, runs: int, trainings: int) -> list[Outcome]:
 
 
 def on_kubernetes(runs: int) -> list[Outcome]:
-    """The same of Jobs of one pod, one after another, as they share a node."""
+    """The same for Jobs of one pod, one after another because they share a node."""
     with bed() as kubernetes:
         os.environ["KUBECONFIG"] = str(kubernetes.plane.kubeconfig())
         ran = (
@@ -72,7 +72,7 @@ def _beside(
 def _outcome(
     job: DyingJob | dying_jobs.DyingPod, case: Callable[[], dict[str, Any]], system: str, guilty: str = ""
 ) -> Outcome | None:
-    """What is said of it; None of a job that could not be run, and why on stderr."""
+    """The conclusion about a job; None if it could not be run, with the reason on stderr."""
     try:
         said = case()
     except (RuntimeError, TimeoutError) as problem:

@@ -1,8 +1,8 @@
-"""Real training runs of PyTorch over gloo, with a fault in one rank or in none: whom does `--run` name?
+"""Real PyTorch training runs over gloo, with a fault in one rank or none: which ranks does `--run` name?
 
-Runs of 4 and of 8 ranks, with logs of their steps and traces. Nothing is simulated: the noise is this machine's, and
-one run of eight shares it with two programs that compute all the time. Every ninth run hangs, and `clusterproof watch`
-records this machine meanwhile. The last line is one JSON object.
+Runs of 4 and 8 ranks, with step logs and traces. Nothing is simulated: the noise is this machine's, and one run of
+eight shares it with two busy programs. Every ninth run hangs while `clusterproof watch` records this machine. The last
+line is one JSON object.
 """
 
 from __future__ import annotations
@@ -30,44 +30,44 @@ from scripts.arguments import Arguments, count
 
 RUNS, STEPS = 48, 150
 SIZES = (4, 8)
-SEVERITIES = (1.0, 1.5, 2.0)  # times as long that a slow rank takes more
+SEVERITIES = (1.0, 1.5, 2.0)  # a slow rank takes this many times longer in addition
 HEALTHY, BUSY, THROTTLED = "nothing", "nothing, on a busy machine", "throttled cgroup"
 HANGS = ("stuck in forward", "stuck loader", "deadlock", "endless loop", "stopped")
-HANGS_S, HUNG_S = 75.0, 30.0  # until a run that hangs is ended, and for how long its ranks must wait to be judged
+HANGS_S, HUNG_S = 75.0, 30.0  # until a hanging run is ended, and how long its ranks must wait to be judged
 WATCH = (str(Path(sys.executable).with_name("clusterproof")), "watch", "local", "--every", "2", "--record")
 FAULTS = ("slow", "growing", "gc pauses", "slow loader", THROTTLED, "uneven batch")
-KINDS = (*FAULTS, HEALTHY, BUSY)  # and behind them a run that hangs
-CGROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))  # of the first version, and of the second
+KINDS = (*FAULTS, HEALTHY, BUSY)  # followed by a run that hangs
+CGROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))  # version 1 and version 2
 PYTHONS = (sys.executable, "/usr/bin/python3")
 TRAINING = Path(__file__).with_name("real_training.py")
 COMPUTE = "while True: pass"
-WAITING = re.compile(r"\([^()]* waiting\)")  # those that are named as waiting are not at fault
+WAITING = re.compile(r"\([^()]* waiting\)")  # ranks named as waiting are not at fault
 RANK = re.compile(r"\branks? ([0-9]+(?:, [0-9]+)*)")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One run, as bench/real_training.py takes it."""
+    """One run, as an input of bench/real_training.py."""
 
     folder: str
     ranks: int
     steps: int
     fault: str
-    rank: int  # that has the fault
+    rank: int  # the faulty rank
     severity: float
     cgroup: str
     hangs: bool
     hangs_s: float = HANGS_S  # until it is ended
-    dumps: bool = False  # whether its ranks have a Flight Recorder to dump
+    dumps: bool = False  # whether its ranks can dump a Flight Recorder
 
     @property
     def injected(self) -> set[int]:
-        """The ranks that are to be named."""
+        """The ranks that should be named."""
         return {self.rank} if self.fault in (*FAULTS, *HANGS) else set()
 
 
 def plans(runs: int, folder: Path, *, dumps: bool = False) -> Iterator[Plan]:
-    """Always the same ones: each kind in turn, with 4 ranks, then with 8; every ninth run hangs."""
+    """Each kind in turn, with 4 then 8 ranks; every ninth run hangs. Deterministic."""
     random, group = Random(runs), _cgroups()
     kinds = [kind for kind in KINDS if kind != THROTTLED or group]
     for number in range(runs):
@@ -87,7 +87,7 @@ def plans(runs: int, folder: Path, *, dumps: bool = False) -> Iterator[Plan]:
 
 
 def _cgroups() -> Path | None:
-    """Where a group can be made whose CPU is limited; None where that is not allowed."""
+    """Where a group with limited CPU can be created; None if that is not allowed."""
     for folder in CGROUPS:
         is_first = (folder / "cpu.cfs_quota_us").exists()
         is_second = (folder / "cgroup.subtree_control").exists()
@@ -97,7 +97,7 @@ def _cgroups() -> Path | None:
 
 
 class Training:
-    """A process that has imported PyTorch, and trains what it is asked to."""
+    """A process that has imported PyTorch and runs requested trainings."""
 
     def __init__(self, python: str, log: IO[str]) -> None:
         command_line = ["nice", "-n", "19", python, str(TRAINING)]
@@ -111,7 +111,7 @@ class Training:
         )
 
     def run(self, plan: Plan) -> None:
-        """One run. Raises RuntimeError."""
+        """Run one plan. Raises RuntimeError."""
         assert self.process.stdin
         assert self.process.stdout
         Path(plan.folder).mkdir()
@@ -125,13 +125,13 @@ class Training:
             )
 
     def end(self) -> None:
-        """Let it end."""
+        """End the process."""
         self.process.communicate()
 
 
 @contextmanager
 def throttling(plan: Plan) -> Iterator[None]:
-    """With a control group, where the plan needs one."""
+    """Create a control group, if the plan needs one."""
     if plan.fault != THROTTLED:
         yield
         return
@@ -144,7 +144,7 @@ def throttling(plan: Plan) -> Iterator[None]:
 
 @contextmanager
 def sharing(plan: Plan) -> Iterator[None]:
-    """With two programs that compute, where the plan is of a busy machine."""
+    """Run two busy programs, if the plan wants a busy machine."""
     command_line = ["nice", "-n", "15", sys.executable, "-c", COMPUTE]
     others = [subprocess.Popen(command_line) for _ in range(2)] if plan.fault == BUSY else []
     try:
@@ -157,7 +157,7 @@ def sharing(plan: Plan) -> Iterator[None]:
 
 @contextmanager
 def watching(plan: Plan) -> Iterator[None]:
-    """With `clusterproof watch`, where the plan is of a run that hangs."""
+    """Run `clusterproof watch`, if the plan's run hangs."""
     if not plan.hangs:
         yield
         return
@@ -172,7 +172,7 @@ def watching(plan: Plan) -> Iterator[None]:
 
 
 def named(folder: str) -> dict[int, list[str]]:
-    """The ranks that any finding names, each with the checks that do."""
+    """The ranks that findings name, each with the checks that name it."""
     run, ranks = replace(read_run([folder]), policy=Policy(thresholds={"run.hung_s": HUNG_S})), dict[int, list[str]]()
     for name, check in all_checks().items():
         if check.is_of_run:
@@ -185,7 +185,7 @@ def named(folder: str) -> dict[int, list[str]]:
 
 
 def torch_python(named_python: str | None) -> str | None:
-    """The Python that has PyTorch; None where none has."""
+    """A Python with PyTorch; None if there is none."""
     for python in [named_python] if named_python else PYTHONS:
         if _runs(python, "import torch.distributed"):
             return python
@@ -193,7 +193,7 @@ def torch_python(named_python: str | None) -> str | None:
 
 
 def records_flights(python: str) -> bool:
-    """Whether its PyTorch has a Flight Recorder, which names who hangs: from 2.8 on of gloo too."""
+    """Whether its PyTorch has a Flight Recorder for gloo, as since 2.8, which names the rank that hangs."""
     return _runs(
         python, "import torch; torch._C._distributed_c10d._dump_fr_trace_json; assert torch.__version__ >= '2.8'"
     )
@@ -204,12 +204,12 @@ def _runs(python: str, program: str) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Train, evaluate, and print whom each run names; 0 where no run names anybody who is innocent."""
+    """Train, evaluate, and print the ranks that each run names; return 0 if no run names an innocent rank."""
     parser = Arguments("scripts/simulate real_runs", __doc__)
-    parser.add_argument("runs", type=count, nargs="?", default=RUNS, help=f"how many runs; {RUNS} unless given")
+    parser.add_argument("runs", type=count, nargs="?", default=RUNS, help=f"number of runs (default {RUNS})")
     parser.add_argument("--torch-python", metavar="PATH", help="a Python that has PyTorch")
-    parser.add_argument("--fault", metavar="WORD", default="", help="only those of the runs whose fault has it")
-    parser.add_argument("--keep", metavar="DIR", help="leave the files of all runs there")
+    parser.add_argument("--fault", metavar="WORD", default="", help="only runs with this word in their fault")
+    parser.add_argument("--keep", metavar="DIR", help="keep the files of all runs there")
     option = parser.parse_args(arguments)
     python = torch_python(option.torch_python)
     if python is None:
@@ -227,7 +227,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def trained(planned: Iterable[Plan], training: Training) -> Counter[str]:
-    """What all runs name."""
+    """The ranks that each run names."""
     figures = Counter(runs=0, injected=0, named=0, hung=0, hung_named=0, innocent_named=0)
     for number, plan in enumerate(planned, 1):
         training.run(plan)

@@ -1,11 +1,10 @@
-"""A small training run of real PyTorch: ranks that average gradients over gloo, with a fault in one of them.
+"""A small PyTorch training run: ranks average gradients over gloo, and one of them has a fault.
 
-Run by a Python that has PyTorch, which is imported once: each line of its input is a run,
-`{"folder": "/tmp/1", "ranks": 4, "steps": 120, "fault": "slow", "rank": 2, "severity": 0.5}`, and is answered by the
-exit codes of its ranks. A rank logs its steps as docs/training-runs.md has it, and traces a few of them; rank 0 prints
-its loss as torchtitan does. Ranks of a run that hangs are programs of their own, with the environment that torchrun
-gives them; one that takes no step any more dumps its Flight Recorder, where PyTorch has one of gloo, as NCCL's watchdog
-does.
+Runs in a Python that has PyTorch, which is imported once: each line of input is a run,
+`{"folder": "/tmp/1", "ranks": 4, "steps": 120, "fault": "slow", "rank": 2, "severity": 0.5}`, and the answer is its
+ranks' exit codes. A rank logs its steps as docs/training-runs.md describes, and traces a few of them; rank 0 prints its
+loss as torchtitan does. Ranks of a run that hangs are separate programs with the environment that torchrun gives them;
+one that stops taking steps dumps its Flight Recorder, if PyTorch has one for gloo, as NCCL's watchdog does.
 """
 
 from __future__ import annotations
@@ -26,23 +25,23 @@ from typing import Any
 import torch
 
 WIDTH, BATCH = 256, 128
-HEAP = 300_000  # objects that a garbage collection looks at
+HEAP = 300_000  # objects that a garbage collection scans
 TRACED = {"wait": 12, "warmup": 2, "active": 8}  # steps
 FOR_EVER_S = 1e6
-PATIENCE_S = 10.0  # without a step, until a rank dumps
-LOADER_SHARE = 0.15  # of a step, by which a slow loader is slow, times the severity
-PERIOD_US, LEAST_QUOTA_US = 100_000, 1_000  # of the kernel's bandwidth control, as containers have it
-THROTTLED_TO = 0.5  # of the CPU that the rank had before, however busy the machine is
+PATIENCE_S = 10.0  # without a step before a rank dumps
+LOADER_SHARE = 0.15  # of a step, times the severity: a slow loader's delay
+PERIOD_US, LEAST_QUOTA_US = 100_000, 1_000  # of the kernel's CPU bandwidth control, as containers use it
+THROTTLED_TO = 0.5  # of the CPU that the rank used before, on a machine however busy
 
 
 class Batches(torch.utils.data.Dataset):  # type: ignore[misc]
-    """Batches of so many samples, each of which takes `slow_s` seconds to read."""
+    """Batches of this many samples, each taking `slow_s` seconds to read."""
 
     def __init__(self, count: int, size: int, stuck_at: int) -> None:
         self.count, self.size, self.slow_s, self.stuck_at = count, size, 0.0, stuck_at
 
     def __len__(self) -> int:
-        """How many there are."""
+        """How many batches there are."""
         return self.count
 
     def __getitem__(self, at: int) -> Any:
@@ -55,7 +54,7 @@ class Batches(torch.utils.data.Dataset):  # type: ignore[misc]
 
 
 class Rank:
-    """One rank: its program, with its fault."""
+    """One rank and its fault."""
 
     def __init__(self, number: int, plan: dict[str, Any]) -> None:
         self.number, self.plan, self.folder = number, plan, Path(plan["folder"])
@@ -66,7 +65,7 @@ class Rank:
         self.heap = [{"next": [number]} for number in range(HEAP)] if self.fault == "gc pauses" else []
 
     def train(self) -> None:
-        """All its steps."""
+        """Run all steps."""
         torch.set_num_threads(1)
         store = torch.distributed.FileStore(f"{self.folder}.store", self.plan["ranks"])
         torch.distributed.init_process_group("gloo", store=store, rank=self.number, world_size=self.plan["ranks"])
@@ -109,7 +108,7 @@ class Rank:
                     self.say(step, loss.item(), norm.item())
 
     def hold_up(self, step: int, computed_s: float) -> None:
-        """Compute longer, as the fault has it."""
+        """Compute longer, if the fault says so."""
         more = {
             "slow": self.plan["severity"],
             "growing": self.plan["severity"] * 2 * step / self.plan["steps"],
@@ -123,7 +122,7 @@ class Rank:
             self.hang()
 
     def hang(self) -> None:
-        """Never come back, as the fault has it."""
+        """Never return, if the fault says so."""
         if self.fault == "stuck in forward":
             time.sleep(FOR_EVER_S)
         elif self.fault == "stopped":
@@ -136,7 +135,7 @@ class Rank:
             pass
 
     def watch(self) -> None:
-        """Dump what the Flight Recorder has, once no step was taken for a while."""
+        """Dump the Flight Recorder once no step was taken for a while."""
         while time.monotonic() < self.beat + PATIENCE_S:
             time.sleep(0.2)
         recorded = torch._C._distributed_c10d._dump_fr_trace_json()
@@ -144,13 +143,13 @@ class Rank:
 
     @contextlib.contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """How long something takes."""
+        """Time a block."""
         began = time.time()
         yield
         self.stages[name] = time.time() - began
 
     def traced(self) -> Any:
-        """The profiler, which writes a file behind its last step."""
+        """The profiler, which writes a file after its last step."""
         return torch.profiler.profile(
             activities=[torch.profiler.ProfilerActivity.CPU],
             schedule=torch.profiler.schedule(repeat=1, **TRACED),
@@ -158,7 +157,7 @@ class Rank:
         )
 
     def say(self, step: int, loss: float, norm: float) -> None:
-        """A line as torchtitan logs it."""
+        """Log a line in torchtitan's format."""
         now = time.time()
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(now)) + f",{int(now % 1 * 1000):03}"
         with (self.folder / "train.log").open("a", encoding="utf-8") as log:
@@ -166,7 +165,7 @@ class Rank:
 
 
 def throttle(group: Path, cpus: float) -> None:
-    """Go into a control group that may use so much of a CPU."""
+    """Join a control group limited to this share of a CPU."""
     quota = max(LEAST_QUOTA_US, int(PERIOD_US * cpus))
     if (group / "cpu.max").exists():
         (group / "cpu.max").write_text(f"{quota} {PERIOD_US}", encoding="ascii")
@@ -176,7 +175,7 @@ def throttle(group: Path, cpus: float) -> None:
 
 
 def run(plan: dict[str, Any]) -> list[int]:
-    """Fork the ranks, and wait for all of them: their exit codes."""
+    """Fork the ranks and wait for them; returns their exit codes."""
     if plan["hangs"]:
         return hang(plan)
     children = []
@@ -194,7 +193,7 @@ def run(plan: dict[str, Any]) -> list[int]:
 
 
 def hang(plan: dict[str, Any]) -> list[int]:
-    """Start the ranks, and kill them once none of them has taken a step for as long as the plan says."""
+    """Start the ranks, and kill them once none has taken a step for as long as the plan allows."""
     job = {"WORLD_SIZE": str(plan["ranks"]), "MASTER_ADDR": "localhost", "MASTER_PORT": Path(plan["folder"]).name}
     command_line = [sys.executable, __file__, json.dumps(plan)]
     children = [
@@ -217,6 +216,6 @@ if __name__ == "__main__":
         Rank(int(os.environ["RANK"]), json.loads(sys.argv[1])).train()
         sys.exit()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # where gloo says what it likes
+    os.dup2(2, 1)  # gloo writes to standard output
     for line in sys.stdin:
         answers.write(json.dumps(run(json.loads(line))) + "\n")

@@ -1,7 +1,7 @@
-"""Beside the script that this suite replaces, on one simulated HyperPod cluster: sessions, nodes and seconds.
+"""Compares this suite with the script it replaces on a simulated HyperPod cluster: sessions, nodes and seconds.
 
-The script (`perf-snapshot.sh`) opens a session for each thing that it asks of its one node; its commands are sent here
-in its order, one session each, over the same double of Systems Manager. A real session costs a second or more besides.
+The script (`perf-snapshot.sh`) opens a session for each question to its one node; this sends its commands in its order,
+one session each, over the same double of Systems Manager. A real session takes a second or more in addition.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tests.testbed.slurm import CONTROLLER, slurm
 NODES = 6
 PREFIX = f"sagemaker-cluster:{ID}"
 CONTROLLERS = "controller-machine"
-ITS_COMMANDS = (  # what it runs on the node, by the ids of its checks
+ITS_COMMANDS = (  # the commands it runs on the node, with the ids of its checks
     "modinfo efa; fi_info -v; nvidia-smi --query-gpu=driver_version --format=csv",  # A2
     "cat /sys/class/infiniband/*/ports/1/state",  # A3
     "fi_info -p efa",  # A4
     "nvidia-smi topo -m",  # A6
     "mount",  # B1
     "df -h /fsx /opt/dlami/nvme /opt/sagemaker; lfs df -h",  # B4
-    "sleep 1",  # B5: iostat -c 1 2 looks for a second
+    "sleep 1",  # B5: iostat -c 1 2 samples for a second
     "nvidia-smi --query-gpu=index,temperature.gpu --format=csv",  # G1
     "cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",  # G2
     "dmesg -T",  # G3
@@ -48,7 +48,7 @@ ITS_COMMANDS = (  # what it runs on the node, by the ids of its checks
 
 
 def beside_the_script() -> Iterator[Figure]:
-    """One session for each node, and one for the cluster, beside a session for each question."""
+    """One session per node and one for the cluster, beside one session per question."""
     if needs_slurm.args[0]:
         yield Figure("sessions_per_node", None, "1", str(needs_slurm.kwargs["reason"]))
         return
@@ -68,7 +68,7 @@ def beside_the_script() -> Iterator[Figure]:
 
 @contextmanager
 def _cluster() -> Iterator[tuple[SystemsManager, Path]]:
-    """A HyperPod cluster of fake nodes with a controller; where to run the suite. The environment leads to it."""
+    """A HyperPod cluster of fake nodes with a controller; yields where to run the suite, and sets the environment."""
     names = [private_name(f"workers-{number}").partition(".")[0] for number in range(NODES)]
     with ExitStack() as stack:
         where = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -105,7 +105,7 @@ def _environment(more: Mapping[str, str]) -> Iterator[None]:
 
 
 def _counted(manager: SystemsManager, act: Callable[[], object]) -> tuple[float, int]:
-    """How long it took, and how many sessions it opened."""
+    """Seconds taken and sessions opened by a call."""
     before, began = len(manager.started), time.perf_counter()
     act()
     return time.perf_counter() - began, len(manager.started) - before
@@ -121,7 +121,7 @@ def _run(where: Path, via: str) -> None:
 
 
 def _script() -> None:
-    """Its sessions, one after another, to its one node."""
+    """Run the script's sessions one after another on its one node."""
     target = Target("node", _address("workers", 0))
     for command in ITS_COMMANDS:
         limits = Limits(settings={"region": "us-west-2", "ssm_rate": "1000"})

@@ -1,4 +1,4 @@
-"""The reports of a large run: what they take beside the same results as JSON, their size, and how fast they open."""
+"""The reports of a large run: their cost beside the same results as JSON, their size, and how fast they open."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MB = 1_000_000
 
 
 def large_reports() -> Iterator[Figure]:
-    """1000 nodes with the evidence of a real one, 150 checks each, one node in twenty with a failure of its own."""
+    """1000 nodes with a real node's evidence, 150 checks each, one node in twenty with its own failure."""
     run = _run()
     formats = all_formats()
     as_json = _seconds(lambda: "\n".join(json.dumps(result.to_json()) for result in run.results))
@@ -68,7 +68,7 @@ def _run() -> Run:
 
 
 def _of_its_own(healthy: NodeEvidence, name: str) -> NodeEvidence:
-    """The evidence under another name, with GPUs of its own."""
+    """The evidence under another name and with its own GPUs."""
     driver = healthy.collectors["nvml"]
     gpus = [{**gpu, "uuid": f"{gpu['uuid'][:-7]}{name}"} for gpu in driver.value["gpus"]]
     collectors = {**healthy.collectors, "nvml": replace(driver, value={**driver.value, "gpus": gpus})}
@@ -92,7 +92,7 @@ return ["gpu07", "", "memory", "", "gpu0020", "", "gpu07", ""].map((words) => {
 
 
 def _opening(page: str) -> Iterator[Figure]:
-    """What Chromium takes from the first byte to a page that is drawn, beside an empty page."""
+    """How long Chromium takes from the first byte to a drawn page, beside an empty page."""
     if needs_chromium.args[0]:
         for name, bound in (("report_opens_s", "≤ 0.5"), ("report_filters_s", "≤ 0.1")):
             yield Figure(name, None, bound, str(needs_chromium.kwargs["reason"]))
@@ -102,7 +102,7 @@ def _opening(page: str) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:
         path = Path(folder) / PAGE
         path.write_text(page, encoding="utf-8")
-        chromium.run("return 1")  # Chromium's own start is not the page's
+        chromium.run("return 1")  # Chromium's own start does not count
         taken = []
         for _ in range(ROUNDS):
             chromium.open(path)

@@ -42,7 +42,7 @@ class Cost:
 
 
 def cost(command: list[str], cwd: Path = ROOT, more: Mapping[str, str] | None = None) -> Cost:
-    """Run a command to its end, output thrown away. Raises RuntimeError where it ends without a verdict."""
+    """Run a command to its end and discard its output. Raises RuntimeError if it ends without a verdict."""
     environment = {**os.environ, **(more or {})}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     started = time.perf_counter()
@@ -76,7 +76,7 @@ def start_up() -> Iterator[Figure]:
 
 
 def large_runs() -> Iterator[Figure]:
-    """1000 replayed nodes x all checks, beside as many empty parametrized functions; and with 1000 failures."""
+    """1000 replayed nodes with all checks, beside as many empty parametrized tests; and with 1000 failures."""
     with tempfile.TemporaryDirectory() as folder:
         healthy = _recording(Path(folder) / "healthy", NODES, failing=0)
         failing = _recording(Path(folder) / "failing", NODES, failing=NODES)
@@ -100,7 +100,7 @@ def large_runs() -> Iterator[Figure]:
 
 
 def prolog_of_many() -> Iterator[Figure]:
-    """The checks of a prolog on so many replayed nodes, beside reading their recording and no more."""
+    """A prolog's checks on this many replayed nodes, beside only reading their recording."""
     with tempfile.TemporaryDirectory() as folder:
         recording = _recording(Path(folder) / "many", MANY, failing=MANY // 100)
         options = ["--cluster", f"replay:{recording}", "-m", "prolog", "-q", "--report", f"{folder}/report"]
@@ -116,7 +116,7 @@ def _median(costs: list[Cost]) -> Cost:
 
 
 def _recording(folder: Path, count: int, failing: int) -> Path:
-    """A recording of so many copies of the demo's healthy node; the first `failing` have an ECC error."""
+    """A recording of copies of the demo's healthy node; the first `failing` have an ECC error."""
     (folder / "nodes").mkdir(parents=True)
     evidence = json.loads((DEMO / "nodes" / "gpu001.json").read_text())
     names = [f"gpu{number:04d}" for number in range(1, count + 1)]
@@ -141,6 +141,6 @@ def _empty_tests(folder: Path, functions: int) -> Path:
 
 
 def cpu_s(who: int) -> float:
-    """CPU seconds of this process or of its children, user and system."""
+    """User and system CPU seconds of this process or of its children."""
     used = resource.getrusage(who)
     return used.ru_utime + used.ru_stime

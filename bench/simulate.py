@@ -1,8 +1,8 @@
 """How often the pairwise test names what is wrong, and how often it flags what is healthy.
 
-Clusters of 8 to 2048 nodes whose faults are known, beside four peers' rules on the same clusters, and clusters under
-noise that is nobody's fault. The last line is one JSON object. `scripts/simulate stragglers` simulates training runs,
-`scripts/simulate real_runs` has PyTorch train.
+Simulates clusters of 8 to 2048 nodes with known faults, beside four peers' rules on the same clusters, and clusters
+under noise that is nobody's fault. The last line is one JSON object. `scripts/simulate stragglers` simulates training
+runs; `scripts/simulate real_runs` runs PyTorch.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 NOISES = (GOAL_NOISE, 0.01, 0.04)
 MIN_EFFECT = -log(0.95)
 FLOOR = 0.8 * NOMINAL_GB_PER_S
-NODES_A_CELL = 2048  # simulated for each size and fault: so many clusters that they have this many nodes together
-GOAL_SHARE = 3  # times as many where the goal is measured
+NODES_A_CELL = 2048  # simulated for each size and fault, over as many clusters as it takes
+GOAL_SHARE = 3  # factor where the goal is measured
 OTHER_SHARE = 0.5
-MAX_FOR_A_SWEEP = 256  # nodes; a full sweep of 2048 is two million measurements a cluster
+MAX_FOR_A_SWEEP = 256  # nodes; a full sweep of 2048 takes two million measurements per cluster
 PROCESSES = 2
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Clusters of one size with one fault; `slower` where nodes are slow, else the fault's name."""
+    """Clusters of one size with one fault; `slower` is set where nodes are slow, otherwise the fault's name."""
 
     what: str
     size: int
@@ -50,7 +50,7 @@ class Cell:
 
 
 def cells(share: float, sizes: Sequence[int]) -> Iterator[Cell]:
-    """All of them; the dearest first, so that no process waits for the other at the end."""
+    """All cells, the most expensive first, so that no process is left waiting at the end."""
     for size in reversed(sizes):
         for fault in FAULTS:
             more: float = GOAL_SHARE if fault.name == "nothing" else 1
@@ -63,7 +63,7 @@ def cells(share: float, sizes: Sequence[int]) -> Iterator[Cell]:
 
 
 def clusters(cell: Cell) -> Iterator[tuple[Simulated, PairPlan]]:
-    """Healthy clusters, with racks from 16 nodes on; always the same ones."""
+    """Healthy clusters, with racks from 16 nodes on; deterministic."""
     nodes = names(cell.size)
     for number in range(max(1, round(cell.share * NODES_A_CELL / cell.size))):
         seed = number * 100_003 + cell.size
@@ -73,7 +73,7 @@ def clusters(cell: Cell) -> Iterator[tuple[Simulated, PairPlan]]:
 
 
 def ours(cluster: Simulated, made: PairPlan, floor: float | None = None) -> tuple[Analysis, int]:
-    """The campaign, as a run makes it: what it says, and in how many rounds."""
+    """A campaign as a real run makes it: its conclusion and its rounds."""
     measurements: list[Measurement] = []
     while True:
         number, pairs = next_round(made, measurements)
@@ -88,7 +88,7 @@ def flagged_in(analysis: Analysis) -> set[str]:
 
 
 def run(cell: Cell) -> tuple[Cell, dict[str, Tally]]:
-    """What each rule does there."""
+    """Apply each rule to a cell."""
     if cell.slower is not None:
         return cell, _slow_nodes(cell, cell.slower)
     return cell, _kinds(cell, next(fault for fault in FAULTS if fault.name == cell.what))
@@ -112,7 +112,7 @@ def _slow_nodes(cell: Cell, slower: float) -> dict[str, Tally]:
 
 def _kinds(cell: Cell, fault: Fault) -> dict[str, Tally]:
     tallies: dict[str, Tally] = defaultdict(Tally)
-    undecided = {Kind.INTERMITTENT, Kind.INCONCLUSIVE}  # says what it does not know
+    undecided = {Kind.INTERMITTENT, Kind.INCONCLUSIVE}  # these admit that they do not know
     for cluster, made in clusters(cell):
         if not fault.put(cluster, cluster.random, [one for pairs in made.first for one in pairs]):
             continue
@@ -123,13 +123,13 @@ def _kinds(cell: Cell, fault: Fault) -> dict[str, Tally]:
         for name in _rules(cell):
             flagged, rounds = RULES[name](cluster)
             tallies[name].nodes(cluster, flagged, rounds)
-            is_right = flagged == set(cluster.dead) and fault.right <= {Kind.FAILING_NODE}  # they know nothing else
+            is_right = flagged == set(cluster.dead) and fault.right <= {Kind.FAILING_NODE}  # the rules know only these
             tallies[name].kind(is_right, "slow nodes" if flagged else "nothing")
     return tallies
 
 
 def simulate(share: float, sizes: Sequence[int] = SIZES, processes: int = PROCESSES) -> Tallies:
-    """Every cell, in processes side by side."""
+    """Simulate every cell, in parallel processes."""
     cells_of_all = list(cells(share, sizes))
     if processes < 2:
         by_cell: Mapping[Cell, dict[str, Tally]] = dict(map(run, cells_of_all))
@@ -144,7 +144,7 @@ def simulate(share: float, sizes: Sequence[int] = SIZES, processes: int = PROCES
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the tables, and the figures as one JSON object; 0 where each fault was simulated."""
+    """Print the tables and the figures as one JSON object; return 0 if each fault was simulated."""
     share = share_asked("scripts/simulate", __doc__, arguments)
     tallies = simulate(share)
     noises = under_noise(share, processes=PROCESSES)

@@ -21,9 +21,9 @@ from tests.testbed.node import Node, entered, healthy_p5, with_file, with_whole_
 RUNS = 30
 BIN = "/opt/clusterproof/bin"
 BASH_CHECKS = "/opt/bash_checks.sh"
-# Runs each command `runs` times, one after the other by turns, with its settings, and prints what each took: wall
-# seconds, CPU seconds of it and of all that it waited for, and the KiB of the largest process among them. What
-# `is_repeated` runs twice each time, and the second is measured.
+# Runs each command `runs` times, alternating, with its settings, and prints for each: wall seconds, CPU seconds
+# including its children, and the KiB of the largest process. A command with `is_repeated` runs twice each time, and the
+# second run is measured.
 MEASURE = """
 import json, os, subprocess, sys, time
 commands, settings, runs = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -46,8 +46,8 @@ for _ in range(runs + 1):
 print(json.dumps({name: times[1:] for name, times in took.items()}))
 """
 JOBS, ROUNDS = 100, 5
-# A prolog alone, and those of many jobs that begin at once, by turns: what each took in wall seconds, and how
-# many runs those had. A job that begins after the verdict of the first, as on a slow machine, needs another.
+# A single prolog and the prologs of many jobs that start at once, alternating: wall seconds of each, and how many runs
+# those needed. A job that starts after the first verdict, as on a slow machine, needs another run.
 AT_ONCE = f"""
 import json, os, subprocess, sys, time
 def of(jobs):
@@ -76,7 +76,7 @@ COMMANDS = {
 
 @dataclass(frozen=True)
 class Cost:
-    """What the runs of one command took: wall and CPU seconds, and MiB of the largest process."""
+    """The cost of one command's runs: wall and CPU seconds, and MiB of the largest process."""
 
     walls_s: tuple[float, ...]
     cpus_s: tuple[float, ...]
@@ -84,13 +84,13 @@ class Cost:
 
     @classmethod
     def of(cls, runs: list[tuple[float, float, int]]) -> Cost:
-        """The cost of these runs."""
+        """Summarise these runs."""
         walls, cpus, peaks = zip(*runs, strict=True)
         return cls(walls, cpus, max(peaks) / 1024)
 
 
 def prolog() -> Iterator[Figure]:
-    """A prolog that checks everything, and one that takes the last verdict, by turns with the checks of bash."""
+    """A prolog that checks everything, and one that reuses the last verdict, alternating with the checks of bash."""
     if needs.needs_nodes.args[0]:
         yield Figure("prolog_cold_vs_bash_checks", None, "≤ 2", str(needs.needs_nodes.kwargs["reason"]))
         return
@@ -105,7 +105,7 @@ def prolog() -> Iterator[Figure]:
 
 
 def at_once() -> Iterator[Figure]:
-    """The prologs of many jobs that begin in the same moment, none of them with a verdict of before."""
+    """The prologs of many jobs that start at the same moment, with no earlier verdict."""
     name = f"prologs_{JOBS}_at_once_vs_two_cold_and_1_s"
     if needs.needs_nodes.args[0]:
         yield Figure(name, None, "≤ 1", str(needs.needs_nodes.kwargs["reason"]))
@@ -141,7 +141,7 @@ def _measured(commands: Mapping[str, Any] = COMMANDS) -> dict[str, Cost]:
 
 @contextmanager
 def _node() -> Iterator[Node]:
-    """A node with 8 GPUs on which the wheel is installed, and the checks of bash."""
+    """A node with 8 GPUs, the installed wheel, and the checks of bash."""
     checks = (ROOT / "bench" / "bash_checks.sh").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         wheel = wheel_of(clone_of(ROOT, Path(folder, "source")), Path(folder, "wheels"))  # leaves no build/ in ROOT

@@ -1,10 +1,10 @@
-"""Jobs on the nodes of a real Slurm in drain mode, while faults come and go and administrators drain and upgrade.
+"""Runs jobs on a real Slurm in drain mode while faults come and go and administrators drain and upgrade.
 
-The state's disk fills up, and clocks are set. The last line is one JSON object: `jobs` that ran to their end, `faults`
-that were put, `upgrades` from one version to another, `reasons` for which administrators drained, and three counts that
-are to be 0. `sick_missed`: a whole health check has passed over a sick node, and it takes jobs. `healthy_left_drained`:
-one has passed over a healthy node that we had drained before, and it is drained still. `admin_touched`: a drain of an
-administrator's was ended, or its reason is another.
+The state's disk fills up, and clocks are changed. The last line is one JSON object: `jobs` completed, `faults`
+injected, `upgrades` between versions, `reasons` for which administrators drained, and three counts that must be 0.
+`sick_missed`: a full health check passed a sick node, which still takes jobs. `healthy_left_drained`: one passed a
+healthy node that clusterproof had drained, and it is still drained. `admin_touched`: an administrator's drain was
+ended, or its reason changed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tests.testbed.image import Content, File, Link, NodeImage
 from tests.testbed.node import healthy_p5, with_tmpfs
 from tests.testbed.slurm_version import OWN, TRIXIE, SlurmVersion
 
-TIMEOUT_S = 3600.0  # for the jobs; what is under way then comes to its end
-AT_ONCE = 8  # jobs in the queue for each node
+TIMEOUT_S = 3600.0  # for the jobs; running ones are then allowed to end
+AT_ONCE = 8  # queued jobs per node
 MAX_IN_AN_ARRAY = 8
 LOOK_S = 1.0
 COMPLETED = "/run/completed"
-# Ours alone: Slurm's own waits are until a time, which is the machine's.
+# Only clusterproof's waits: Slurm's own last until a time of the machine's clock.
 PYTHON = f"""#!/bin/bash
 export LD_PRELOAD={LIBRARY}
 exec -a {{version}}/bin/python {sys.executable} "$@"
@@ -50,7 +50,7 @@ max_drained_percent = 100
 
 @dataclass(frozen=True)
 class Soak:
-    """What is to be done."""
+    """What to do."""
 
     jobs: int = 2000
     nodes: int = 4
@@ -59,9 +59,9 @@ class Soak:
 
 
 def soak(wanted: Soak, timeout_s: float = TIMEOUT_S) -> Tally:
-    """Do it; what ends it is beyond `timeout_s` seconds.
+    """Run the soak; gives up after `timeout_s` seconds.
 
-    The health checks run as slurmd runs them, but when something has happened rather than at an interval.
+    Health checks run as slurmd runs them, but after each event rather than at an interval.
     """
     random = Random(wanted.seed)
     with _slurm(wanted) as slurm, ThreadPoolExecutor(wanted.nodes) as pool:
@@ -99,7 +99,7 @@ def _slurm(wanted: Soak) -> Iterator[Scripted]:
 
 
 def _with_versions(image: NodeImage) -> NodeImage:
-    """The image with two versions of this checkout, as they are installed, and a disk of its own for the state."""
+    """The image with two installed versions of this checkout and a separate disk for the state."""
     files: dict[str, Content] = {str(PREVIOUS): Link(str(VERSIONS / "2-b"))}
     for version in (VERSIONS / "1-a", VERSIONS / "2-b"):
         for name, text in lines(*NAMES.values()).items():
@@ -113,13 +113,13 @@ def _with_versions(image: NodeImage) -> NodeImage:
 
 
 def _run_jobs(slurm: Scripted, wanted: int, random: Random, until: float) -> int:
-    """Keep so many jobs in the queue until as many are done as are wanted; how many are."""
+    """Keep jobs in the queue until the wanted number is done; returns how many are."""
     submitted = 0
     done_before = 0
     while (done := _completed(slurm)) < wanted and time.monotonic() < until:
         waiting = slurm.bed.output_of("squeue", "-h", "-r", "-o", "%A|%r").splitlines()
         for job in (row.split("|")[0] for row in waiting if row.endswith("|BeginTime")):
-            slurm.bed.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # requeued: else in two minutes
+            slurm.bed.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # requeued jobs would wait two minutes
         count = min(random.randint(1, MAX_IN_AN_ARRAY), wanted - submitted)
         if count and len(waiting) < AT_ONCE * len(slurm.bed.names):
             slurm.submit(*slurm.bed.names, user=random.choice((0, NOBODY)), array=f"1-{count}")
@@ -133,14 +133,14 @@ def _run_jobs(slurm: Scripted, wanted: int, random: Random, until: float) -> int
 
 
 def _completed(slurm: Scripted) -> int:
-    """The jobs of an array that have run to their end, as Slurm's own accounting file has them."""
+    """The completed jobs of an array, from Slurm's accounting file."""
     file = slurm.bed.controller.root / COMPLETED.lstrip("/")
     listed = file.read_text().splitlines() if file.exists() else []
     return sum(" JobState=COMPLETED " in line and " Name=wrap " in line for line in listed)
 
 
 def main() -> int:
-    """0 where all counts that are to be 0 are, all jobs are done, and each node was sick."""
+    """Return 0 if the three counts are 0, all jobs are done, and each node was sick."""
     parser = Arguments("scripts/soak", __doc__)
     parser.add_argument("--jobs", type=count, default=Soak.jobs)
     parser.add_argument("--nodes", type=count, default=Soak.nodes)

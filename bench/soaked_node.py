@@ -1,4 +1,4 @@
-"""One node of the soak: what happens to it, one thing after the other, and what health checks make of that."""
+"""One node of the soak: what happens to it, event by event, and how the health checks react."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STANDING = (
 )
 XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, name=python3, GPU has fallen off the bus."
 STATE_DISK = "/var/lib/clusterproof"
-CLOCKS_S = (-120, 0, 7200)  # by which the node's clock is off
+CLOCKS_S = (-120, 0, 7200)  # offsets of the node's clock
 SWITCHES = 5
 SWITCH = (f"{HOME}/bin/python", "-m", "clusterproof.integrations.slurm.versions")
 SCRIPTS = ("prolog", "epilog", "health-check")
@@ -37,7 +37,7 @@ TIMEOUT_S = 300.0
 
 @dataclass
 class Tally:
-    """What was done, and what should not have been."""
+    """What was done, and what should not have happened."""
 
     jobs: int = 0
     faults: int = 0
@@ -49,7 +49,7 @@ class Tally:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was that should not have been."""
+        """Whether nothing happened that should not have."""
         return not (self.sick_missed or self.healthy_left_drained or self.admin_touched)
 
     def figures(self) -> dict[str, int]:
@@ -63,7 +63,7 @@ class Tally:
 
 @dataclass
 class SoakedNode:
-    """A node, and what is found of it. One thread of its own calls what is here, one thing after the other."""
+    """A node and its findings. Only the node's own thread calls these methods, one at a time."""
 
     slurm: Scripted
     name: str
@@ -78,7 +78,7 @@ class SoakedNode:
         return self.slurm.node(self.name)
 
     def live(self) -> None:
-        """Fall sick and get well again, or be drained by an administrator, until it is over; one fault in any case."""
+        """Fall sick and recover, or be drained by an administrator, until time is up; at least one fault."""
         happens = self.falls_sick
         while not (self.is_over.is_set() and self.tally.faults):
             happens()
@@ -96,7 +96,7 @@ class SoakedNode:
             )
 
     def falls_sick(self) -> None:
-        """Something of its hardware breaks, and is mended."""
+        """Break some hardware, and mend it."""
         self.breaks()
         self.is_to_be_drained()
         if self.random.random() < 0.3:
@@ -108,7 +108,7 @@ class SoakedNode:
         self.is_to_be_free()
 
     def falls_sick_with_a_full_disk(self) -> None:
-        """The disk of the state is full before that, and has room once it is well."""
+        """The same, with the state's disk full before the fault and free again after the recovery."""
         self.node.run(["/bin/sh", "-c", f"cat /dev/zero >{STATE_DISK}/full"])
         self.breaks()
         self.is_to_be_drained()
@@ -117,7 +117,7 @@ class SoakedNode:
         self.is_to_be_free()
 
     def falls_sick_while_its_clock_is_set(self) -> None:
-        """Its clock, that is, which is set again at the next time only."""
+        """The same, with the node's clock off, and set right only at the next such event."""
         set_clock(self.node, self.random.choice(CLOCKS_S))
         self.breaks()
         set_clock(self.node, self.random.choice(CLOCKS_S))
@@ -127,7 +127,7 @@ class SoakedNode:
         self.is_to_be_free()
 
     def is_upgraded(self) -> None:
-        """It is switched from one version to the other and back while jobs begin and end; no job drains it by that."""
+        """Switch between the versions while jobs start and end; no job may be drained because of that."""
         for _ in range(SWITCHES):
             switched = self.node.run([*SWITCH, "rollback"], timeout=TIMEOUT_S)
             if switched.returncode:
@@ -136,8 +136,8 @@ class SoakedNode:
         self.is_to_be_free()
 
     def keeps_what_a_job_left(self) -> None:
-        """A job leaves a process, which is killed later."""
-        seconds = self.random.randint(100_000, 999_999)  # by which it is found again
+        """A job leaves a process behind, which is killed later."""
+        seconds = self.random.randint(100_000, 999_999)  # identifies the process later
         left = f"sleep {seconds}"
         job = self.slurm.submit(self.name, user=NOBODY, script=f"(setsid {left} >/dev/null 2>&1 &) #")
         try:
@@ -152,7 +152,7 @@ class SoakedNode:
         self.is_to_be_free()
 
     def logs_an_xid(self) -> None:
-        """The driver logs that a GPU has fallen off the bus; an administrator looks at it, and takes the node back."""
+        """The driver logs that a GPU has fallen off the bus; an administrator examines the node and resumes it."""
         file = self.node.root / "dev/kmsg"
         _, sequence, time_us, _ = file.read_text().splitlines()[-1].split(",", 3)
         with file.open("a") as log:
@@ -163,7 +163,7 @@ class SoakedNode:
         self.is_to_be_free()
 
     def is_looked_after(self) -> None:
-        """An administrator drains a node that is well; perhaps it falls sick meanwhile."""
+        """An administrator drains a healthy node, which may fall sick meanwhile."""
         self.administrator_drains()
         if self.random.random() < 0.5:
             self.breaks()
@@ -173,32 +173,32 @@ class SoakedNode:
         self.is_to_be_free()
 
     def stay_sick(self) -> None:
-        """Break for good."""
+        """Break permanently."""
         self.breaks()
         self.is_to_be_drained()
 
     def stay_well(self) -> None:
-        """Be seen by one more health check."""
+        """Pass one more health check."""
         self.is_to_be_free()
 
     def breaks(self) -> None:
-        """From now on the driver answers as that of a sick node."""
+        """Have the driver answer as on a sick node."""
         fault = BY_NAME[self.random.choice(STANDING)]
         self.slurm.nvml(self.name, fault.put(healthy_p5(self.name)))
         self.tally.faults += 1
 
     def mend(self) -> None:
-        """From now on the driver answers as that of a healthy node."""
+        """Have the driver answer as on a healthy node."""
         self.slurm.nvml(self.name, healthy_p5(self.name))
 
     def administrator_drains(self) -> None:
-        """For a reason of his own, whatever the node is drained for already."""
+        """Drain with an administrator's reason, whether or not the node is already drained."""
         self._words = f"{self.random.choice(REASONS)} ({self.random.randint(100, 999)})"
         self.tally.reasons += 1
         self.slurm.bed.output_of("scontrol", "update", f"NodeName={self.name}", "State=DRAIN", f"Reason={self._words}")
 
     def administrator_resumes(self) -> None:
-        """After another health check, which is to let his drain be."""
+        """Resume after another health check, which must leave the administrator's drain alone."""
         self._is_checked()
         shown = parse_node(self.slurm.bed.output_of("scontrol", "show", "node", self.name))
         if not shown.is_drained or shown.reason != self._words:
@@ -207,14 +207,14 @@ class SoakedNode:
         self._resume()
 
     def is_to_be_drained(self) -> None:
-        """By the end of the next health check."""
+        """Expect the node drained by the end of the next health check."""
         self._is_checked()
         if not self._is_drained:
             self.tally.sick_missed += 1
             self._report("it is sick")
 
     def is_to_be_free(self) -> None:
-        """By the end of the first health check after the last drain; what began before it was well may drain it yet."""
+        """Expect the node free after the first check since the last drain; one begun earlier may still drain it."""
         self._scripts_end()
         while self._is_drained:
             before = self._reason
@@ -225,17 +225,17 @@ class SoakedNode:
                 self._resume()
 
     def _completes(self, job: str) -> str:
-        """Whether a job is done; while it waits, a node that is drained for what was before is to be free again."""
+        """Whether a job completes; meanwhile, a node drained for an earlier fault must become free again."""
         was_drained = self._is_drained
         state = self.slurm.field(job, "JobState")
         if was_drained and state == "PENDING":
             self.is_to_be_free()
-        if state == "PENDING" and self.slurm.field(job, "Restarts") != "0":  # requeued: else in two minutes
+        if state == "PENDING" and self.slurm.field(job, "Restarts") != "0":  # a requeued job would wait two minutes
             self.slurm.bed.run("scontrol", "update", f"JobId={job}", "StartTime=now")
         return "done" if state == "COMPLETED" else ""
 
     def _resume(self) -> None:
-        """Take back a node that is drained: no job is left on it that could be drained for what has been looked at."""
+        """Resume a drained node: no job is left on it that could drain it again for what was examined."""
         eventually(lambda: "idle" if self.slurm.bed.state(self.name) == "IDLE+DRAIN" else "", TIMEOUT_S)
         self._scripts_end()
         self.slurm.bed.output_of("scontrol", "update", f"NodeName={self.name}", "State=RESUME")
@@ -249,7 +249,7 @@ class SoakedNode:
         return self.slurm.bed.reason(self.name)
 
     def _scripts_end(self) -> None:
-        """Wait for those that run now, whose verdict is of what was."""
+        """Wait for running scripts, whose verdict is about the earlier state."""
         begun = self._scripts()
         eventually(lambda: "" if begun & self._scripts() else "ended", TIMEOUT_S)
 
@@ -258,7 +258,7 @@ class SoakedNode:
         return set(self.slurm.processes(self.name, *patterns).split())
 
     def _is_checked(self) -> None:
-        """Run the health check, again until it either finds a fault or knows that there is none."""
+        """Run the health check until it either finds a fault or knows that there is none."""
         is_clear = False
         while not is_clear:
             before = len(self.slurm.logged(self.name))

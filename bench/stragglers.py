@@ -1,7 +1,7 @@
-"""How often a slow rank of a training run is named, and how often a healthy one is.
+"""How often the slow rank of a training run is named, and how often a healthy rank is.
 
-Runs of 4 to 1,024 ranks in one to eight pipeline stages, beside the plain rule (the tenth percentile over steps of a
-rank's compute as a share of its peers'). The last line is one JSON object.
+Simulates runs of 4 to 1,024 ranks in one to eight pipeline stages, and compares with a plain rule (the tenth percentile
+over steps of a rank's compute as a share of its peers'). The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOISES = (0.02, 0.05, 0.10)
 SLOWER = (0.05, 0.07, 0.10, 0.20, 0.50)
 UNEVEN = ("uneven sequence lengths", "one busy replica")
 RANKS_A_CELL = 1_024  # healthy ones
-RUNS_A_CELL = 100  # with a slow rank, in runs of four ranks; fewer of more
+RUNS_A_CELL = 100  # with a slow rank, for runs of four ranks; fewer for more ranks
 LOTTERY, MISSING, WARM_UP, SEQUENCES, BUSY = 0.005, 0.03, 3, 0.2, 1.2
 GOAL_SLOWER, GOAL_NOISE = 0.10, 0.05
 PROCESSES = 2
@@ -37,7 +37,7 @@ PROCESSES = 2
 
 @record
 class Cell:
-    """Runs of one kind: `slower` where one rank is slow."""
+    """Runs of one kind; `slower` is set where one rank is slow."""
 
     what: str
     size: int
@@ -48,7 +48,7 @@ class Cell:
 
 
 def cells(share: float, sizes: Sequence[int] = SIZES) -> Iterator[Cell]:
-    """All of them."""
+    """All cells."""
     for size in sizes:
         for steps in STEPS:
             for noise in NOISES:
@@ -60,7 +60,7 @@ def cells(share: float, sizes: Sequence[int] = SIZES) -> Iterator[Cell]:
 
 
 def simulated(cell: Cell, random: Random) -> tuple[TrainingRun, int]:
-    """A run, and its slow rank; -1 where it has none."""
+    """A run and its slow rank, or -1 if it has none."""
     stages = random.choice([count for count in (1, 2, 4, 8) if cell.size // count >= 4])
     replicas = cell.size // stages
     positions = [Position(rank, rank // replicas, rank % replicas) for rank in range(stages * replicas)]
@@ -89,7 +89,7 @@ def simulated(cell: Cell, random: Random) -> tuple[TrainingRun, int]:
 
 
 def by_ours(run: TrainingRun) -> dict[int, str]:
-    """What the check says of each rank that it does not pass."""
+    """The check's verdict on each rank that does not pass."""
     said = {}
     for rank in run.ranks:
         try:
@@ -111,7 +111,7 @@ RULES = {"ours": by_ours, "plain": by_plain}
 
 
 def run(cell: Cell) -> tuple[Cell, Counter[str]]:
-    """What each rule says: `ours: slow named`, `ours: healthy incomplete`, …"""
+    """Count what each rule says: `ours: slow named`, `ours: healthy incomplete`, …"""
     random = Random(f"{cell.what} {cell.size} {cell.steps} {cell.noise} {cell.slower}")
     counts: Counter[str] = Counter()
     for _ in range(cell.runs):
@@ -126,7 +126,7 @@ def run(cell: Cell) -> tuple[Cell, Counter[str]]:
 
 
 def simulate(share: float, sizes: Sequence[int] = SIZES, processes: int = PROCESSES) -> dict[Cell, Counter[str]]:
-    """Every cell."""
+    """Simulate every cell."""
     if processes < 2:
         return dict(map(run, cells(share, sizes)))
     with ProcessPoolExecutor(processes) as pool:
@@ -134,7 +134,7 @@ def simulate(share: float, sizes: Sequence[int] = SIZES, processes: int = PROCES
 
 
 def summed(by_cell: dict[Cell, Counter[str]], **of: object) -> Counter[str]:
-    """The counts of all cells that are so: `noise=0.05`."""
+    """The counts of all cells that match: `noise=0.05`."""
     counts_of_cells = (
         counts for cell, counts in by_cell.items() if all(getattr(cell, key) == value for key, value in of.items())
     )
@@ -166,7 +166,7 @@ def _share(counts: Counter[str], rule: str, word: str) -> str:
 
 
 def figures(by_cell: dict[Cell, Counter[str]]) -> dict[str, float]:
-    """What the goals are about."""
+    """The figures that the goals concern."""
     goal, whole = summed(by_cell, slower=GOAL_SLOWER, noise=GOAL_NOISE), summed(by_cell)
     slow = sum(goal[f"ours: slow {word}"] for word in ("named", "incomplete", "missed"))
     return {
@@ -180,7 +180,7 @@ def main(arguments: Sequence[str]) -> None:
     """Print the tables, and the figures as one JSON object."""
     parser = Arguments("scripts/simulate stragglers", __doc__)
     parser.add_argument("share", type=share, nargs="?", default=1.0, help="0.1: a tenth of the cases")
-    parser.add_argument("--ranks", type=count, default=SIZES[-1], help=f"of the largest runs; {SIZES[-1]} unless given")
+    parser.add_argument("--ranks", type=count, default=SIZES[-1], help=f"of the largest runs (default {SIZES[-1]})")
     option = parser.parse_args(arguments)
     by_cell = simulate(option.share, [size for size in SIZES if size <= option.ranks] or SIZES[:1])
     print(table(by_cell))

@@ -1,4 +1,4 @@
-"""The simulation's figures, for people and for programs."""
+"""The simulation's figures, as tables for people and as JSON."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ OURS = "clusterproof"
 GOAL_NOISE = 0.02
 GOAL_EFFECT = 0.07
 
-Key = tuple[str, float | None, float, int]  # the fault, how much slower, the noise, the nodes
+Key = tuple[str, float | None, float, int]  # fault, how much slower, noise, nodes
 
 
 @dataclass
 class Tallies:
-    """Every rule's tally of every cell."""
+    """The tallies of all rules and cells."""
 
     cells: dict[str, dict[Key, Tally]] = field(default_factory=lambda: defaultdict(dict))
 
     def add(self, key: Key, rule: str, tally: Tally) -> None:
-        """Keep one."""
+        """Add one."""
         self.cells[rule][key] = tally
 
     def sum(
@@ -34,7 +34,7 @@ class Tallies:
         noise: float = GOAL_NOISE,
         size: int | None = None,
     ) -> Tally:
-        """All that fit; None is any."""
+        """The sum of all that match; None matches any."""
         total = Tally()
         for (of_what, of_slower, of_noise, of_size), tally in self.cells[rule].items():
             if (
@@ -47,7 +47,7 @@ class Tallies:
         return total
 
     def values(self, index: int) -> list[object]:
-        """What there is of one part of the keys, in order."""
+        """The distinct values of one part of the keys, in order."""
         return list(dict.fromkeys(key[index] for key in self.cells[OURS] if key[index] is not None))
 
 
@@ -119,7 +119,7 @@ def tables(tallies: Tallies, most_for_a_sweep: int) -> str:
 
 
 def noise_table(figures_by_noise: Mapping[str, Figures]) -> str:
-    """What the noises come to, for people."""
+    """A table of the results under noise."""
     heads = ["", "7% named", "10% named", "nothing said of 10%", "healthy flagged", "with a link flagged", "left open"]
     rows = [
         [name, *(f"{share:.4%}" if share and share < 0.001 else f"{share:.2%}" for share in astuple(of))]
@@ -147,7 +147,7 @@ def _table(title: str, heads: list[str], rows: Iterator[list[str]] | list[list[s
 
 
 def figures(tallies: Tallies) -> dict[str, object]:
-    """The figures that count."""
+    """The figures that the goals concern."""
     ours, *peers = ({"rule": rule, **_figures_of(tallies, rule)} for rule in tallies.cells)
     return {**_without_name(ours), "peers": {str(peer["rule"]): _without_name(peer) for peer in peers}}
 

@@ -1,4 +1,4 @@
-"""What a rule did on simulated clusters, counted."""
+"""Counts of what a rule did on simulated clusters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.clusters import Simulated
 
 @dataclass
 class Tally:
-    """Slow nodes found, healthy ones flagged, faults named for what they are."""
+    """Slow nodes found, healthy nodes flagged, faults identified correctly."""
 
     slow: int = 0
     found: int = 0
@@ -18,13 +18,13 @@ class Tally:
     flagged: int = 0
     kinds: int = 0
     kinds_right: int = 0
-    rounds: int = 0  # the most of any cluster
+    rounds: int = 0  # maximum over the clusters
     rounds_of_all: int = 0
     clusters: int = 0
     wrong: Counter[str] = field(default_factory=Counter)
 
     def nodes(self, cluster: Simulated, flagged: set[str], rounds: int) -> None:
-        """Count the nodes that it flags in one cluster."""
+        """Count the nodes that the rule flags in one cluster."""
         slow, dead = set(cluster.slow_nodes), set(cluster.dead)
         self.slow += len(slow)
         self.found += len(flagged & slow)
@@ -35,14 +35,14 @@ class Tally:
         self.clusters += 1
 
     def kind(self, is_right: bool, said: str) -> None:
-        """Count what it calls the fault of one cluster."""
+        """Count the kind of fault that the rule names in one cluster."""
         self.kinds += 1
         self.kinds_right += is_right
         if not is_right:
             self.wrong[said or "nothing"] += 1
 
     def __add__(self, other: Tally) -> Tally:
-        """Both together."""
+        """Add the counts."""
         return Tally(
             self.slow + other.slow,
             self.found + other.found,
@@ -68,10 +68,10 @@ class Tally:
 
     @property
     def mean_rounds(self) -> float:
-        """Rounds of a cluster, in the mean."""
+        """Mean number of rounds per cluster."""
         return self.rounds_of_all / self.clusters if self.clusters else 0.0
 
     @property
     def kind_right(self) -> float:
-        """The share of clusters whose fault is named for what it is, and nothing else is."""
+        """The share of clusters whose fault is identified correctly, with nothing else named."""
         return self.kinds_right / self.kinds if self.kinds else 0.0

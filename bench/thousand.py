@@ -1,8 +1,8 @@
-"""A thousand nodes as who watches sees them, over real connections to a real sshd.
+"""What it costs to watch a thousand nodes over real connections to a real sshd.
 
-As many as the memory of this machine has room for at their other end, where a program replays the ticks of a sampler,
-and samples nothing; of the others the streams are replayed here. The watcher is a process of its own, so that its CPU
-time and its memory are those of a watch; ssh_config and known_hosts have a line for each node.
+As many nodes as this machine's memory allows are served over ssh by a program that replays a sampler's ticks without
+sampling; the other streams are replayed here. The watch is a separate process, so its CPU time and memory are those of
+a real watch; ssh_config and known_hosts have a line for each node.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from clusterproof.plugins.watch.watch import Watch
 
 ROOT = Path(__file__).parents[1]
 NODES = 1_000
-BYTES_OF_ONE = 10 << 20  # at its other end: an sshd, a shell and a Python
+BYTES_OF_ONE = 10 << 20  # for a node's sshd, shell and Python
 EVERY_S, TICKS = 10.0, 6
-SETTLE_S = 900.0  # for log-ins and the first ticks, at most
+SETTLE_S = 900.0  # at most, for log-ins and the first ticks
 NAMES = [f"gpu{number:04d}" for number in range(NODES)]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + 43 * "A"
 SIMULATED = """
@@ -62,7 +62,7 @@ while True:
 
 
 def of_nodes() -> Iterator[Figure]:
-    """CPU and memory of who watches a thousand nodes."""
+    """CPU and memory of a watch of a thousand nodes."""
     from tests.testbed import needs
     from tests.testbed.cluster import testbed
     from tests.testbed.node import healthy_cpu
@@ -99,14 +99,14 @@ def _memory(figures: dict[str, float]) -> str:
 
 
 def watch(address: str, real: int) -> dict[str, float]:
-    """Be who watches; the figures."""
+    """Run the watch; returns the figures."""
     names = NAMES
     targets = tuple(Target(name, address=address, instance_type="p5.48xlarge") for name in names)
     cluster = Cluster("bench", "ssh", targets)
     state = Watch(Evaluator(cluster, NO_POLICY), EVERY_S, names, time.monotonic())
     before_mb = _resident_mb()
     visited = _visited(names)
-    hello = hello_line(boot_of(visited[names[0]]))  # in another boot all would be visited anew
+    hello = hello_line(boot_of(visited[names[0]]))  # with another boot id, all would be visited again
     state.evidence(visited, time.monotonic())
     del visited
     give_back_memory()
@@ -143,14 +143,14 @@ def watch(address: str, real: int) -> dict[str, float]:
 
 
 def _visited(names: list[str]) -> dict[str, NodeEvidence]:
-    """The answers of all nodes at the first visit: that of one, under names of their own."""
+    """Every node's answers at the first visit: one node's, under each name."""
     text = (ROOT / "fixtures/demo/nodes/gpu001.json").read_text(encoding="utf-8")
     once = Interning().once
     return {name: once(load(text.replace("gpu001", name).replace("GPU-", f"GPU-{name}"))) for name in names}
 
 
 def _simulate(hello: bytes, ticks: list[bytes]) -> None:
-    """Let lines run a program that only replays ticks."""
+    """Have ssh connections run a program that only replays ticks."""
     text = b"|".join([hello.split(b" ", 1)[1].strip(), *(one.split(b" ", 1)[1].strip() for one in ticks)])
 
     def started(_text: str, nonce: str, _sudo: bool, *, on_stdin: bool, word: str) -> Program:  # noqa: ARG001
@@ -161,7 +161,7 @@ def _simulate(hello: bytes, ticks: list[bytes]) -> None:
 
 
 def _replay(running: Controller, names: list[str], hello: bytes, ticks: list[bytes], over: threading.Event) -> None:
-    """The streams of the others, spread over each tick."""
+    """Replay the other nodes' streams, spread over each tick."""
     streams = {name: UpdateStream("cp") for name in names}
     for name in names:
         _receive(running, name, streams[name], hello)

@@ -1,4 +1,4 @@
-"""A trace of PyTorch's profiler of 52 MB, read beside `json.load`: seconds and memory."""
+"""Reading a 52 MB trace of PyTorch's profiler, beside `json.load`: seconds and memory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from bench.figure import Figure
 
 MB = 52
 TIMES = 5
-PART = 1_000  # events that are written at once
+PART = 1_000  # events written at once
 JSON_LOAD = ("import json", "json.load(open(sys.argv[1]))")
 OURS = ("from clusterproof.plugins.training_run.reading import read_run", "read_run(sys.argv[1:])")
-# The peak of a process by its own account: what wait4 reports is at least what the process that started it had.
+# The process reports its own peak: wait4's is never below the peak of the process that started it.
 MEASURED = """
 import re, sys, time
 {imported}
@@ -30,7 +30,7 @@ print(seconds, re.search("VmHWM:\\s+([0-9]+)", open("/proc/self/status").read())
 
 
 def reading() -> Iterator[Figure]:
-    """Each in a process of its own: CPU seconds of the reading, and the peak beyond a bare interpreter's."""
+    """CPU seconds of reading and peak memory above a bare interpreter's, each in its own process."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         events = _write(path)
@@ -44,7 +44,7 @@ def reading() -> Iterator[Figure]:
 
 
 def _cost(imported: str, read: str, path: Path) -> tuple[float, float]:
-    """Seconds and MiB, each in the middle of some processes."""
+    """Median seconds and MiB over some processes."""
     code = MEASURED.format(imported=imported, read=read)
     outputs = [
         subprocess.run(
@@ -56,7 +56,7 @@ def _cost(imported: str, read: str, path: Path) -> tuple[float, float]:
 
 
 def _write(path: Path) -> int:
-    """A trace as PyTorch writes it: of four events three are operators, and one a kernel; how many there are."""
+    """Write a trace as PyTorch does, with three operators to each kernel; returns the number of events."""
     events, size = 0, 0
     with path.open("w", encoding="utf-8") as file:
         size += file.write('{\n  "schemaVersion": 1,\n  "distributedInfo": {"rank": 0},\n  "traceEvents": [\n')

@@ -1,4 +1,4 @@
-"""The command that watches, as a process of its own beside the testbed, and what it costs."""
+"""The watch command as a separate process beside the testbed, and what it costs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.watch.outages import QUICK
 from tests.watch.watched_bed import Watched
 
 PORT = 9188
-LOOK_S = 0.5  # at what it has said and sampled
+LOOK_S = 0.5  # between readings of its output and samples
 TIMEOUT_S = 90.0
 MAIN = f"""import sys
 from clusterproof.plugins.command_line.main import main
@@ -33,35 +33,35 @@ _SAMPLES = re.compile(r'^clusterproof_watch_node_samples_total\{.*node="(.+?)".*
 
 @dataclass
 class WatchProcess(Watched):
-    """It, what it has said, and how many samples each node has sent."""
+    """The process, its output, and the number of samples from each node."""
 
     pid: int = field(kw_only=True)
     ticks: dict[str, int] = field(default_factory=dict)
 
     def samples(self, node: str) -> int:
-        """By its metrics."""
+        """The samples of each node, from its metrics."""
         return self.ticks.get(node, 0)
 
     @property
     def resident_mib(self) -> float:
-        """Its resident set."""
+        """Resident set size."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text(encoding="utf-8").split()[1])
         return pages * resource.getpagesize() / (1 << 20)
 
     @property
     def threads(self) -> int:
-        """How many it has."""
+        """Number of threads."""
         return len(list(Path(f"/proc/{self.pid}/task").iterdir()))
 
     @property
     def files(self) -> int:
-        """How many it has open, sockets and pipes among them."""
+        """Number of open files, including sockets and pipes."""
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
 
 @contextmanager
 def watch_process(bed: Testbed, record: Path, every_s: float) -> Iterator[WatchProcess]:
-    """Watch all nodes of the testbed for as long as the block runs."""
+    """Watch all nodes of the testbed until the block ends."""
     words = [sys.executable, "-c", MAIN, "watch", "--cluster", f"ssh:{','.join(bed.addresses)}"]
     words += ["--every", f"{every_s}", "--record", str(record), "--listen", f":{PORT}", "--connect-timeout", "5"]
     environment = {**os.environ, "HOME": str(bed.home)}
@@ -83,7 +83,7 @@ def watch_process(bed: Testbed, record: Path, every_s: float) -> Iterator[WatchP
 
 
 def _follow(running: WatchProcess, changes: Path, is_over: threading.Event) -> None:
-    """Keep what is known of it up to date."""
+    """Keep these figures up to date."""
     with running.bed.joined():
         while not is_over.wait(LOOK_S):
             running.said = list(read_changes(changes)) if changes.exists() else []

@@ -1,4 +1,4 @@
-"""What a sampler sends from a node that trains, as lines of its stream under the nonce `cp`."""
+"""The lines that a sampler sends from a node in training, under the nonce `cp`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from random import Random
 
 
 def hello_line(boot_id: str = "b") -> bytes:
-    """That it begins."""
+    """The first line."""
     message = {"sampler": 1, "boot_id": boot_id, "log": "", "now": 1.7e9, "up": 100.0}
     return f"cp {json.dumps(message)}\n".encode()
 
 
 def tick_line(random: Random, at: int, every_s: float) -> bytes:
-    """A tick of a node that trains."""
+    """One tick."""
 
     def gpu() -> list[float]:
         busy = [random.randint(92, 99), random.randint(550, 700) / 10, random.randint(350, 450) / 10]

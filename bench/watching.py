@@ -1,4 +1,4 @@
-"""A watch: what the sampler costs a node, what a sample takes on disk, what a thousand nodes cost who watches them."""
+"""What a watch costs: the sampler on a node, a sample on disk, and a thousand nodes on the watching machine."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tests.testbed.node import entered, healthy_p5
 
 EVERY_S, TICKS = 10.0, 60
 NODES = 1_000
-BENCH_EVERY_S = 0.5  # so that it does not take ten minutes
+BENCH_EVERY_S = 0.5  # instead of an interval that would take ten minutes
 
 
 def on_the_node() -> Iterator[Figure]:
-    """The sampler's CPU at each tick, and its memory, on a fake node with 8 GPUs and 32 EFA devices."""
+    """The sampler's CPU per tick and its memory, on a fake node with 8 GPUs and 32 EFA devices."""
     if needs.needs_nodes.args[0]:
         yield Figure("sampler_cpu_of_a_core_percent", None, "≤ 0.1", str(needs.needs_nodes.kwargs["reason"]))
         return
@@ -46,7 +46,7 @@ def on_the_node() -> Iterator[Figure]:
         assert process.stdout
         process.stdin.write(program.stdin)
         process.stdin.flush()
-        for _ in range(12):  # until the facts of all GPUs have come
+        for _ in range(12):  # until all GPUs have reported
             process.stdout.readline()
         pids = [pid for pid in _below(process.pid) if "python" in _command(pid)]
         before = sum(map(_ran_s, pids))
@@ -62,7 +62,7 @@ def on_the_node() -> Iterator[Figure]:
 
 
 def who_watches() -> Iterator[Figure]:
-    """Streams of so many nodes: decoded, evaluated and recorded, without their connections."""
+    """Decode, evaluate and record this many nodes' streams, without the connections."""
     evidence = load((DEMO / "nodes" / "gpu001.json").read_bytes())
     names = [f"gpu{number:04d}" for number in range(NODES)]
     cluster = Cluster("bench", "ssh", tuple(Target(name, instance_type="p5.48xlarge") for name in names))

@@ -1,4 +1,4 @@
-"""The words that our own scripts are given: one that chooses nothing is an error, and says what is near it."""
+"""Command lines of the repository's scripts; an argument that selects nothing is an error that suggests names."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ WRONG = 4  # exit code
 
 
 class Arguments(argparse.ArgumentParser):
-    """The command line of one script, described as its module is."""
+    """The command line of one script, described by its module's docstring."""
 
     def __init__(self, script: str, described: str | None) -> None:
         super().__init__(prog=script, description=described, formatter_class=argparse.RawDescriptionHelpFormatter)
 
     def error(self, message: str) -> NoReturn:
-        """One line."""
+        """Print one line and exit."""
         self.exit(WRONG, f"{self.prog}: {message}\n")
 
     def chosen(self, word: str, names: Iterable[str], described: str) -> list[str]:
-        """The names that have this word; an error where none has."""
+        """The names that contain this word; an error if there are none."""
         known = list(names)
         found = [name for name in known if word in name]
         if not found:
@@ -32,13 +32,13 @@ class Arguments(argparse.ArgumentParser):
 
 
 def near(word: str, names: Sequence[str]) -> str:
-    """` (did you mean …?)` by the whole names, else by the words in them, else nothing."""
+    """` (did you mean …?)` from whole names, else from the words in them, else empty."""
     parts = dict.fromkeys(part for name in names for part in re.findall(r"\w+", name))
     return nearest(word, names) or nearest(word, parts)
 
 
 def share_asked(script: str, described: str | None, words: Sequence[str]) -> float:
-    """The share of its cases that a simulation is to take."""
+    """The share of the cases that a simulation should run."""
     parser = Arguments(script, described)
     parser.add_argument(
         "share", type=share, nargs="?", default=1.0, help="0.1: a tenth of the cases, 3: three times as many"
@@ -48,14 +48,14 @@ def share_asked(script: str, described: str | None, words: Sequence[str]) -> flo
 
 
 def count(text: str) -> int:
-    """A whole number from 1 on: of none nothing would be tried."""
+    """A whole number of at least 1."""
     if not (text.isascii() and text.isdigit() and int(text)):
         raise argparse.ArgumentTypeError(f"{text!r}; expected a whole number from 1 on")
     return int(text)
 
 
 def share(text: str) -> float:
-    """A number above 0, likewise."""
+    """A number above 0."""
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) or not float(text):
         meant = nearest(text, ["stragglers", "real_runs", "pauses", "exact", "cases", "acceptance"])
         raise argparse.ArgumentTypeError(f"{text!r}{meant}; expected a number above 0")

@@ -1,4 +1,4 @@
-"""Writes the files of a new check or a new kind of evidence. Nothing that is there is overwritten."""
+"""Writes the files of a new check or a new kind of evidence; never overwrites a file."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ class {type}(Reported):
 REDACTED = """[{name}]
 text = "version"
 """
-OF_CLUSTERS = [name for name in SUBSYSTEMS if name != "run"]  # whose checks are asked of nodes
+OF_CLUSTERS = [name for name in SUBSYSTEMS if name != "run"]  # subsystems whose checks run on nodes
 AFTER = "then: scripts/generate needs CHECK && scripts/generate && scripts/lint && scripts/faults && scripts/test quick"
 
 
 def check(name: str) -> Mapping[str, str]:
-    """The files of a check, by path. Raises ValueError."""
+    """A check's files by path. Raises ValueError."""
     subsystem, _, own = name.partition(".")
     if subsystem not in OF_CLUSTERS or not re.fullmatch(r"[a-z][a-z0-9_]*", own):
         raise ValueError(f"{name!r} is no id of a check; expected {'|'.join(OF_CLUSTERS)} and a name: host.turbo")
@@ -117,7 +117,7 @@ def evidence(name: str) -> Mapping[str, str]:
 
 
 def write(root: Path, files: Mapping[str, str]) -> None:
-    """Write the files. Raises ValueError, and then has written nothing."""
+    """Write the files, or raise ValueError without writing any."""
     there = [path for path in files if (root / path).exists()]
     if there:
         raise ValueError(f"{there[0]} is there already; expected a name that is new")
@@ -127,7 +127,7 @@ def write(root: Path, files: Mapping[str, str]) -> None:
 
 
 def main(root: Path = Path()) -> int:
-    """0 where all is written, 4 where a word is wrong."""
+    """Return 0 if everything is written, 4 if an argument is wrong."""
     parser = argparse.ArgumentParser(prog="scripts/new", description=__doc__)
     parser.add_argument("what", choices=["check", "evidence"])
     parser.add_argument("name")

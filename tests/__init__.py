@@ -1,1 +1,1 @@
-"""The suite's own proof."""
+"""Tests of clusterproof itself."""

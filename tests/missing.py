@@ -1,4 +1,4 @@
-"""Says what this machine lacks, and so what a run of all tests will skip."""
+"""Prints what this machine lacks, and thus which tests a full run will skip."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ COUNTERPARTS = sorted(file.parent.name for file in Path(installed.__file__).pare
 
 
 def missing() -> list[str]:
-    """Each thing once, with what brings it."""
+    """Each missing thing once, with how to install it."""
     marks = [mark for name, mark in vars(needs).items() if name.startswith("needs_")]
     return reasons([*marks, *map(installed.needs, COUNTERPARTS)])
 
 
 def reasons(marks: list[pytest.MarkDecorator]) -> list[str]:
-    """Why those of the marks skip that do, each reason once."""
+    """The reasons of the marks that skip here, each reason once."""
     return list(dict.fromkeys(str(mark.kwargs["reason"]) for mark in marks if mark.args[0]))
 
 

@@ -1,4 +1,4 @@
-"""Which tests run: all but for cases that take turns, the quick ones, or those that meet the operating system."""
+"""Selects the tests to run: by default one case of those that take turns; `--quick`, `--system`, `--all` change it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from hypothesis import settings
 
 TESTS = Path(__file__).parent
 PRODUCT = TESTS.parent / "clusterproof"
-ROOMS = frozenset({"aws", "counterparts"})  # a server of AWS's interfaces, and the programs of others
+LONG_FOLDERS = frozenset({"aws", "counterparts"})  # a fake AWS server, and third-party programs
 PROGRAMS = frozenset(
     {"bed", "installed", "moto", "pytester", "run", "runs", "stand", "wheel"}
-)  # fixtures that start them
-_SAID: pytest.StashKey[list[str]] = pytest.StashKey()  # how much is left out
-FEW = 5  # cases of a test that `--quick` has
-FEW_LONG = 3  # cases of a long test, where there is no `--all`
-STARTING = frozenset({"packaging", "scripts", "untrusted"})  # folders of tests that have no package of their own
+)  # fixtures that start programs
+_SUMMARY_LINES: pytest.StashKey[list[str]] = pytest.StashKey()  # how many tests were left out, and why
+FEW = 3  # cases of each long test without `--all`, and of each test with `--quick`
+STARTING = frozenset({"packaging", "scripts", "untrusted"})  # test folders without a package of their own
 MEETS_SYSTEM = re.compile(
     r"^\s*(?:import|from) (?:ctypes|fcntl|grp|mmap|pwd|resource|select|signal|socket|subprocess|tarfile)\b"
     r"|\bos\.(?:open|access|fork|kill|killpg|umask|chown|f?chmod|gete?[ug]id|set\w+)\(",
@@ -32,7 +31,7 @@ MEETS_SYSTEM = re.compile(
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the options that choose among these tests."""
+    """Declare the options that select tests."""
     group = parser.getgroup("tiers")
     group.addoption(
         "--quick",
@@ -53,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marks that the choice reads."""
+    """Register the marks that the selection reads."""
     config.addinivalue_line("markers", "long: takes a tenth of a second or more, and `--quick` leaves it out")
     config.addinivalue_line(
         "markers",
@@ -66,9 +65,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Generator[None, bool | None, bool | None]:
-    """Do not even read what an option leaves out as a whole."""
+    """Do not collect folders that an option leaves out entirely."""
     ignored = yield
-    if config.getoption("--quick") and collection_path.name in ROOMS:
+    if config.getoption("--quick") and collection_path.name in LONG_FOLDERS:
         return True
     if config.getoption("--system") and collection_path.suffix == ".py" and TESTS in collection_path.parents:
         return ignored if meets_system(collection_path.parent) else True
@@ -76,71 +75,69 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Gener
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is not chosen, and begin with files of long tests, so that no worker ends with one."""
+    """Deselect tests, and run files with long tests first so that no worker is left with one at the end."""
     long = [item for item in items if is_long(item)]
     left_out = set(long) if config.getoption("--quick") else set()
-    said = []
+    lines = []
     if not config.getoption("--all"):
         waiting = set(out_of_turn(items))
         left_out |= waiting
         in_turn = sum(item.get_closest_marker("in_turn") is not None for item in items)
-        said += [f"of {in_turn} cases that take turns {in_turn - len(waiting)} had theirs; --all runs each"] * bool(
-            in_turn
-        )
+        if in_turn:
+            lines.append(f"{in_turn - len(waiting)} of {in_turn} cases that take turns ran; --all runs each")
         running = (item for item in long if item not in left_out and not is_skipped(item))
-        beyond = set(beyond_a_few(running, FEW_LONG))
+        beyond = set(beyond_a_few(running, FEW))
         left_out |= beyond
-        said += [f"{len(beyond)} cases of long tests that have more than {FEW_LONG} ran not; --all runs each"] * bool(
-            beyond
-        )
+        if beyond:
+            lines.append(f"{len(beyond)} cases of long tests that have more than {FEW} did not run; --all runs each")
     if config.getoption("--system"):
         same = {item for item in items if item.get_closest_marker("any_user")}
         left_out |= same
-        said += [f"{len(same)} tests of which another user changes nothing ran not; without --system they do"] * bool(
-            same
-        )
+        if same:
+            lines.append(f"{len(same)} tests that another user cannot affect did not run; without --system they do")
     if config.getoption("--quick"):
         further = set(beyond_a_few((item for item in items if item not in left_out), FEW))
         left_out |= further
-        said += [f"{len(further)} cases of tests that have more than {FEW} ran not; without --quick they do"]
-    _say_at_the_end(config, said)
+        lines.append(f"{len(further)} cases of tests that have more than {FEW} did not run; without --quick they do")
+    _keep_for_summary(config, lines)
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
     files = {item.path for item in long}
     items.sort(key=lambda item: item.path not in files)
 
 
-def _say_at_the_end(config: pytest.Config, lines: list[str]) -> None:
-    config.stash[_SAID] = lines
+def _keep_for_summary(config: pytest.Config, lines: list[str]) -> None:
+    config.stash[_SUMMARY_LINES] = lines
     if hasattr(config, "workeroutput"):
         config.workeroutput["left out"] = lines
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Learn of a worker of xdist what it has left out: each leaves out the same."""
-    node.config.stash[_SAID] = getattr(node, "workeroutput", {}).get("left out") or node.config.stash.get(_SAID, [])
+    """Keep what an xdist worker left out; every worker leaves out the same."""
+    lines = getattr(node, "workeroutput", {}).get("left out")
+    node.config.stash[_SUMMARY_LINES] = lines or node.config.stash.get(_SUMMARY_LINES, [])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say how much was left out."""
-    for line in config.stash.get(_SAID, []):
+    """Report how many tests were left out."""
+    for line in config.stash.get(_SUMMARY_LINES, []):
         terminalreporter.line(line)
 
 
 def is_long(item: pytest.Item) -> bool:
-    """Whether a test is marked so, or needs a program of others, root, a testbed or a run of pytest."""
+    """Whether a test is marked long, or needs a third-party program, root, a testbed or a run of pytest."""
     if item.get_closest_marker("long"):
         return True
     needs = any(True for _ in item.iter_markers("skipif"))
-    return needs or not ROOMS.isdisjoint(item.path.parts) or not PROGRAMS.isdisjoint(item.fixturenames)  # type: ignore[attr-defined]
+    return needs or not LONG_FOLDERS.isdisjoint(item.path.parts) or not PROGRAMS.isdisjoint(item.fixturenames)  # type: ignore[attr-defined]
 
 
 @functools.cache
 def meets_system(folder: Path) -> bool:
-    """Whether the package whose tests these are starts programs, signals them, opens sockets, or locks or guards files.
+    """Whether the package tested in this folder starts programs, signals them, opens sockets, or locks or guards files.
 
-    What lies deeper and has tests of its own answers for itself.
+    Subpackages with a test folder of their own are judged separately.
     """
     path = folder.relative_to(TESTS)
     if path.parts and path.parts[0] in STARTING:
@@ -159,7 +156,7 @@ def _has_tests_of_its_own(inner: Path, package: Path, folder: Path) -> bool:
 
 
 def out_of_turn(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
-    """What would be repeated with others of the names that take turns; none is chosen that would skip."""
+    """The cases that would repeat a test under another name; a name whose cases would all skip is never chosen."""
     groups: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     for item in items:
         if mark := item.get_closest_marker("in_turn"):
@@ -172,7 +169,7 @@ def out_of_turn(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
 
 
 def beyond_a_few(items: Iterable[pytest.Item], few: int) -> Iterator[pytest.Item]:
-    """The cases of tests that have more, but for a few that lie evenly among them."""
+    """The cases beyond `few` of each test; those kept are spread evenly."""
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         tests[item.nodeid.partition("[")[0]].append(item)
@@ -182,7 +179,7 @@ def beyond_a_few(items: Iterable[pytest.Item], few: int) -> Iterator[pytest.Item
 
 
 def each_with_some(rows: Sequence[object], columns: Sequence[object]) -> list[ParameterSet]:
-    """Every row with every column, by turns: a test has each row with one of the columns, with `--all` with each."""
+    """Every row with every column, in turn: a test runs each row with one column, or with `--all` with each."""
     return [
         pytest.param(row, column, marks=pytest.mark.in_turn(str((number + at) % len(columns)), by="test"))
         for number, row in enumerate(rows)
@@ -191,5 +188,5 @@ def each_with_some(rows: Sequence[object], columns: Sequence[object]) -> list[Pa
 
 
 def is_skipped(item: pytest.Item) -> bool:
-    """Whether something that the test needs is missing here."""
+    """Whether this machine lacks something that the test needs."""
     return any(mark.args[0] for mark in item.iter_markers("skipif"))

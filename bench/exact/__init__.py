@@ -1,1 +1,1 @@
-"""Faults in exact arithmetic, and none: how many are found."""
+"""How many faults exact arithmetic finds, and what it reports on correct results."""

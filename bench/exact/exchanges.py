@@ -1,4 +1,4 @@
-"""Faults in what ranks exchange: real collectives between processes, by gloo or NCCL, with one fault in each round."""
+"""Faults in data that ranks exchange: real collectives between processes over gloo or NCCL, one fault per round."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from clusterproof.plugins.evidence.exact.on_node.products import AS_INTEGERS
 from clusterproof.plugins.evidence.exact.suspects import Ranks, seen, suspects
 
 RANKS, LENGTH, CHUNK = 4, 64, 16
-TYPES = ("float32", "int8")  # of sums
+TYPES = ("float32", "int8")  # for reductions
 WITHIN_S = 3000.0
 SUMS, COPIES = ("all_reduce", "reduce_scatter"), ("all_gather", "all_to_all")
 SENT, RECEIVED = "sent", "received"
@@ -36,7 +36,7 @@ Cell = tuple[str, str, "int | None", int]
 
 
 class Fault(NamedTuple):
-    """What happens in one round, on one rank: to what it sends in an operation, or to what it has received."""
+    """What happens in one round on one rank: to the data it sends, or to the data it received."""
 
     name: str
     rank: int
@@ -46,7 +46,7 @@ class Fault(NamedTuple):
 
 
 def drawn(seed: int, number: int) -> tuple[Fault, Random]:
-    """The fault of a round, the same on all ranks, and what further numbers are drawn with."""
+    """A round's fault, the same on all ranks, and the generator for further random numbers."""
     random = Random(f"{seed} {number}")
     operation = random.choice(SUMS + COPIES)
     kind = random.choice(TYPES) if operation in SUMS else "int32"
@@ -55,7 +55,7 @@ def drawn(seed: int, number: int) -> tuple[Fault, Random]:
 
 
 def one_element(vector: Any, random: Random, side: str) -> None:
-    """A number that is sent is another; a bit of what was received is the other way."""
+    """Change one number that is sent, or flip one bit of what was received."""
     index = random.randrange(vector.numel())
     if side == SENT:
         vector[index] += 1
@@ -71,13 +71,13 @@ def dropped(vector: Any, random: Random, _side: str) -> None:
 
 
 def duplicated(vector: Any, random: Random, _side: str) -> None:
-    """A chunk comes twice: in place of another, too."""
+    """A chunk arrives twice, also in place of another."""
     first, second = (CHUNK * place for place in random.sample(range(vector.numel() // CHUNK), 2))
     vector[first : first + CHUNK] = vector[second : second + CHUNK].clone()
 
 
 def reordered(vector: Any, random: Random, _side: str) -> None:
-    """Two chunks come in place of each other."""
+    """Two chunks are swapped."""
     first, second = (CHUNK * place for place in random.sample(range(vector.numel() // CHUNK), 2))
     before = vector.clone()
     vector[first : first + CHUNK] = before[second : second + CHUNK]
@@ -109,7 +109,7 @@ def altered(way: Collectives, fault: Fault, random: Random) -> Collectives:
 def of_rank(
     rank: int, meeting: str, kinds: list[Kind], faults: int, clean: int, seed: int, device: str
 ) -> dict[str, Any]:
-    """What one rank finds wrong in each round, the clean ones last."""
+    """What one rank finds wrong in each round; clean rounds come last."""
     store = dist.FileStore(meeting, RANKS)
     backend, own = GLOO, device
     if device != "cpu":
@@ -141,7 +141,7 @@ def of_rank(
 
 
 def exchanges(text: str, faults: int, clean: int, seed: int, device: str) -> dict[str, Counter[str]]:
-    """By fault how many there were and were found, and how many named a rank; under "" the clean operations."""
+    """For each fault: how many were injected, found, and attributed to a rank; clean operations under ""."""
     kinds = [kind for kind in of_settings(text) if kind.name in TYPES]
     with tempfile.TemporaryDirectory() as folder:
 

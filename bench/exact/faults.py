@@ -1,6 +1,6 @@
-"""Faults in exact products, under PyTorch: what is put into one product of a batch.
+"""Faults injected into one exact product of a batch under PyTorch.
 
-Into an operand, a partial sum, the result, or the product in float64 that results are held against.
+Into an operand, a partial sum, the result, or the float64 product that results are compared with.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from clusterproof.plugins.evidence.exact.on_node.products import (
 )
 
 SIZE = 32  # rows and columns: a lane is one of 32
-ONE_BY_ONE = ("int8", "float8_e4m3fn", "float8_e5m2")  # PyTorch takes no batch of them
-WIDE = ("float16", "bfloat16")  # … nor of these where results are wider than operands, which GPUs alone make
+ONE_BY_ONE = ("int8", "float8_e4m3fn", "float8_e5m2")  # PyTorch has no batched product for these
+WIDE = ("float16", "bfloat16")  # … nor for these if results are wider than operands, which only GPUs produce
 LANES = 32
 
 
 class Work(NamedTuple):
-    """A batch of products of one data set, and all that they were made of."""
+    """A batch of products of one data set, with its operands and reference."""
 
     kind: Kind
     unit: Unit
@@ -35,19 +35,19 @@ class Work(NamedTuple):
     left: Any
     right: Any
     product: Any
-    integers: Any  # the same in float64, of integers
+    integers: Any  # the same in float64, with integer values
 
 
 Inject = Callable[[Work, torch.Generator], Any]
 
 
 def is_batched(kind: Kind, device: str) -> bool:
-    """Whether PyTorch multiplies a batch of this type there."""
+    """Whether PyTorch multiplies batches of this type on that device."""
     return kind.name not in (ONE_BY_ONE if device == "cpu" else ONE_BY_ONE + WIDE)
 
 
 def multiply(unit: Unit, kind: Kind, left: Any, right: Any) -> Any:
-    """A batch of products."""
+    """Multiply a batch."""
     if is_batched(kind, left.device.type):
         return unit.multiply(left, right)
     return torch.stack([unit.multiply(one, other) for one, other in zip(left, right, strict=True)])
@@ -56,7 +56,7 @@ def multiply(unit: Unit, kind: Kind, left: Any, right: Any) -> Any:
 def work(
     kind: Kind, unit: Unit, operands: Operands, seed: int, complement: bool, size: int, batch: int, device: str
 ) -> Work:
-    """So many products."""
+    """Make this many products."""
     given = pair(operands, size, size, seed, complement, device, (batch,))
     left, right = operands_of(given, operands, kind, unit)
     return Work(
@@ -72,22 +72,22 @@ def work(
 
 
 def draw(most: int, done: Work, random: torch.Generator) -> Any:
-    """A number below `most` for each product."""
+    """A random number below `most` for each product."""
     return torch.randint(most, (done.product.shape[0],), generator=random, device=random.device)
 
 
 def bits_of(matrix: Any) -> Any:
-    """A copy of a matrix as integers of its width."""
+    """A copy of a matrix, viewed as integers of the same width."""
     return matrix.contiguous().view(AS_INTEGERS[matrix.element_size()]).clone()
 
 
 def mask(bit: Any, like: Any) -> Any:
-    """Integers with this bit set."""
+    """Integers with only this bit set."""
     return (torch.ones_like(bit) << bit).to(like.dtype)
 
 
 def flipped(matrix: Any, done: Work, random: torch.Generator, bits: int = 1) -> Any:
-    """A matrix in each of whose products so many bits of one element are the other way."""
+    """Flip this many bits of one element in each product."""
     integers = bits_of(matrix)
     every = torch.arange(integers.shape[0], device=integers.device)
     row, column = draw(integers.shape[1], done, random), draw(integers.shape[2], done, random)
@@ -125,7 +125,7 @@ def bits_of_result(done: Work, random: torch.Generator, bits: int = 1) -> Any:
 
 
 def stuck(done: Work, random: torch.Generator, period: int) -> Any:
-    """A bit of every so many columns is stuck at 1 in half of the products, at 0 in the others."""
+    """Set a bit of every n-th column to 1 in half of the products, to 0 in the others."""
     integers = bits_of(done.product)
     lane, bit = draw(min(period, SIZE), done, random), draw(8 * done.product.element_size(), done, random)
     columns = (torch.arange(SIZE, device=lane.device) % period == lane.unsqueeze(-1)).unsqueeze(1)
@@ -136,7 +136,7 @@ def stuck(done: Work, random: torch.Generator, period: int) -> Any:
 
 
 def exchanged(done: Work, random: torch.Generator, both: bool) -> Any:
-    """A row comes in place of another: twice, or the two exchanged."""
+    """A row appears in place of another: duplicated, or swapped."""
     integers = bits_of(done.product)
     every = torch.arange(integers.shape[0], device=integers.device)
     row = draw(SIZE, done, random)
@@ -176,12 +176,12 @@ IN_RESULTS: dict[str, Inject] = {
 
 
 def reference_bit(done: Work, random: torch.Generator) -> Any:
-    """A bit of the product that results are held against."""
+    """A bit of the product that results are compared with."""
     return flipped(done.integers, done, random)
 
 
 def cancelling(done: Work, random: torch.Generator, in_columns: bool) -> Any:
-    """Two elements of a row are wrong by as much, one up and one down; or four, so that columns agree as well."""
+    """Two elements of a row are off by the same amount, one up, one down; or four, so that column sums agree too."""
     broken = done.integers.clone()
     every = torch.arange(broken.shape[0], device=broken.device)
     row, column = draw(SIZE, done, random), draw(SIZE - 1, done, random)

@@ -1,7 +1,7 @@
-"""Faults in exact products and collectives, and clean ones, under PyTorch: how many are found.
+"""How many faults in exact products and collectives are found under PyTorch, and how many correct results pass.
 
-Runs in a Python that has PyTorch. Each fault is put into one product of a batch, or into one round of collectives.
-What changes no result is absorbed, and counted apart: nobody can see it.
+Runs in a Python that has PyTorch. Each fault goes into one product of a batch, or into one round of collectives. A
+fault that changes no result is absorbed and counted separately: nothing can detect it.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from clusterproof.plugins.evidence.exact.on_node.products import (
 )
 
 CLEAN_SIZE = {"cpu": 16, "cuda": SIZE}  # rows and columns
-LONGEST = 64  # terms of a sum
+LONGEST = 64  # terms in a sum
 BATCH, CLEAN_BATCH = 64, 4096
-LESS = 100  # times fewer clean products of types that come one by one
-TOLERANCE = 1e-2  # of a test by tolerance, for comparison
-EXCHANGED = 10  # one fault of so many is in collectives
+LESS = 100  # how many times fewer clean products, for types without batched products
+TOLERANCE = 1e-2  # of a comparison by tolerance, as a reference
+EXCHANGED = 10  # one fault in this many is in collectives
 CLEAN_A_ROUND = 10_000  # clean products for each clean round of collectives
 
 
 def wrong_products(results: Any) -> Any:
-    """In which products of a batch any element differs."""
+    """Which products of a batch differ in any element."""
     return results.flatten(1).any(1)
 
 
 def expected(done: Work) -> Any:
-    """What the products must be."""
+    """The correct products."""
     return due(done.integers, done.given, done.data, done.kind, done.product.dtype)
 
 
 def inject(done: Work, name: str, random: torch.Generator) -> Counter[str]:
-    """One fault in each product: how many reached a result, were found, and would be found by a tolerance."""
+    """Inject one fault into each product: how many changed a result, were found, and would be found by a tolerance."""
     if name in IN_REFERENCES:
         broken = IN_REFERENCES[name](done, random)
         rows, _ = disagreeing(done.given.left, done.given.right, broken, int(draw(1 << 30, done, random)[0]))
@@ -67,7 +67,7 @@ def inject(done: Work, name: str, random: torch.Generator) -> Counter[str]:
 
 
 def kinds_here(text: str, device: str) -> tuple[list[tuple[Kind, Unit]], list[str]]:
-    """The types that are multiplied here, and why others are not."""
+    """The types that this device multiplies, and why it does not multiply the others."""
     kinds, missing = [], []
     for kind in of_settings(text):
         try:
@@ -78,7 +78,7 @@ def kinds_here(text: str, device: str) -> tuple[list[tuple[Kind, Unit]], list[st
 
 
 def clean(kinds: list[tuple[Kind, Unit]], products: int, seed: int, device: str) -> Counter[str]:
-    """Products without a fault, and how many of them, or of what they are held against, are called wrong."""
+    """Check products without a fault: how many were wrongly reported, or had their reference reported."""
     counts: Counter[str] = Counter()
     many = [(kind, unit) for kind, unit in kinds if is_batched(kind, device)]
     few = [(kind, unit) for kind, unit in kinds if not is_batched(kind, device)]
@@ -98,7 +98,7 @@ def clean(kinds: list[tuple[Kind, Unit]], products: int, seed: int, device: str)
 
 
 def main(text: str, faults: int, products: int, seed: int, device: str) -> None:
-    """Print the tables, and the figures as one JSON object."""
+    """Print the tables and the figures as one JSON object."""
     torch.set_num_threads(1)
     of_ranks = exchanges(text, max(1, faults // EXCHANGED), max(1, products // CLEAN_A_ROUND), seed, device)
     kinds, missing = kinds_here(text, device)  # after the ranks: a process that has used a GPU cannot fork

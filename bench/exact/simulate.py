@@ -1,8 +1,8 @@
-"""Of so many faults put into exact products, how many are found; of so many clean products, how many are called wrong.
+"""Injects faults into exact products: how many are found, and how many correct products are reported?
 
-PyTorch multiplies on the processor, or with --device cuda on a GPU, in every data type that it has there, and four
-ranks exchange by gloo, or NCCL. The last line is one JSON object. A fault
-that changes no result is absorbed: others are put in until enough have changed one.
+PyTorch multiplies on the CPU, or with --device cuda on a GPU, in every data type it supports there, and four ranks
+exchange data over gloo or NCCL. The last line is one JSON object. A fault that changes no result is absorbed: more are
+injected until enough have changed one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def simulate(python: str, faults: int, clean: int, seed: int, device: str) -> tuple[str, Mapping[str, int]]:
-    """What the program of faults prints in that Python, and its figures. Raises subprocess.CalledProcessError."""
+    """Run the fault program in that Python: its output and its figures. Raises subprocess.CalledProcessError."""
     arguments = [exact_kinds_setting(), str(faults), str(clean), str(seed), device]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     ran = subprocess.run(
@@ -40,17 +40,21 @@ def simulate(python: str, faults: int, clean: int, seed: int, device: str) -> tu
 
 
 def is_good(figures: Mapping[str, int]) -> bool:
-    """Whether enough was found, and nothing that is right called wrong."""
+    """Whether enough faults were found and no correct product was reported."""
     return figures["found"] >= LEAST_FOUND * figures["faults"] > 0 and not figures["false"]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the tables and the figures; 0 where they are good."""
+    """Print the tables and the figures; return 0 if they are good."""
     parser = Arguments("scripts/simulate exact", __doc__)
-    parser.add_argument("faults", type=count, nargs="?", default=FAULTS, help=f"how many; {FAULTS} unless given")
-    parser.add_argument("clean", type=count, nargs="?", default=CLEAN, help=f"clean products; {CLEAN} unless given")
-    parser.add_argument("--seed", type=count, default=1, help="of the random numbers; 1 unless given")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="what multiplies; cpu unless given")
+    parser.add_argument("faults", type=count, nargs="?", default=FAULTS, help=f"number of faults (default {FAULTS})")
+    parser.add_argument(
+        "clean", type=count, nargs="?", default=CLEAN, help=f"number of clean products (default {CLEAN})"
+    )
+    parser.add_argument("--seed", type=count, default=1, help="random seed (default 1)")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="the device that multiplies (default cpu)"
+    )
     parser.add_argument("--torch-python", metavar="PATH", help="a Python that has PyTorch")
     option = parser.parse_args(arguments)
     python = torch_python(option.torch_python)

@@ -1,1 +1,1 @@
-"""What is made of the code and kept in the tree; `scripts/generate` runs each."""
+"""Generators of files in the repository that derive from the code; `scripts/generate` runs each."""

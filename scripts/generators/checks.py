@@ -1,6 +1,6 @@
-"""Writes what is said of the checks out of the checks themselves: `scripts/generate`.
+"""Generates the documentation and indexes of the checks from the checks themselves: `scripts/generate`.
 
-That is docs/checks.md and docs/checks/, and what Slurm's scripts load: the index of them, the parsed catalogue.
+Writes docs/checks.md and docs/checks/, and what Slurm's scripts load: the index of checks and the parsed catalogue.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ The numbers that checks compare with, that evidence is read by, and by which a [
 
 
 def documents() -> dict[Path, str]:
-    """The index, and a page for each subsystem, by their paths."""
+    """The index and a page for each subsystem, by path."""
     by_subsystem = {subsystem: _of_subsystem(subsystem) for subsystem in SUBSYSTEMS}
     index = [HEAD, *(line for item in by_subsystem.items() for line in _contents(*item)), *_thresholds()]
     pages = {PATH: "\n".join(index) + "\n"}
@@ -73,7 +73,7 @@ def _title(subsystem: str) -> str:
 
 
 def _contents(subsystem: str, names: Iterable[str]) -> Iterator[str]:
-    """A table of the checks of a subsystem, each with a link to what is said of it."""
+    """A table of a subsystem's checks, each linking to its description."""
     yield from (
         f"## {_title(subsystem)}\n",
         "| check | looks at | runs | owner |",
@@ -94,7 +94,7 @@ def _thresholds() -> Iterator[str]:
 
 
 def in_cell(text: str) -> str:
-    """Text in a cell of a Markdown table."""
+    """Escape text for a cell of a Markdown table."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")
 
 
@@ -103,7 +103,7 @@ def _owner(about: Route) -> str:
 
 
 def about_check(name: str) -> Iterator[str]:
-    """What is said of one check, below its heading."""
+    """The text below one check's heading."""
     check = all_checks()[name]
     about = check.route
     yield f"**{about.title}.** {about.meaning}\n"

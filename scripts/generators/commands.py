@@ -1,4 +1,4 @@
-"""Writes what shells complete, and the man page, out of the command lines: `scripts/generate`."""
+"""Generates shell completions and the man page from the command lines: `scripts/generate`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from clusterproof.plugins.core.kinds import KINDS
 from clusterproof.plugins.evaluation.all_checks import all_checks, marks_of
 
 FOLDER = Path(__file__).parents[2] / "clusterproof" / "plugins" / "command_line" / "shell"
-OF_FILES = ("FILE", "PATH", "X")  # by what a value is called in help: completed as files, or as folders
+OF_FILES = ("FILE", "PATH", "X")  # values completed as files or folders, by their names in --help
 OF_FOLDERS = ("DIR",)
 
 
 def completion(shell: str) -> str:
-    """The script for a shell: commands, options, marks, checks, files."""
+    """One shell's completion script for commands, options, marks, checks and files."""
     parser = whole()
     for action in _actions(parser):
         _complete(action)
@@ -28,11 +28,11 @@ def completion(shell: str) -> str:
 
 
 def man_page() -> str:
-    """The man page, without a date: it is of the version that it comes with."""
+    """The man page; it has no date, as it belongs to a version."""
     page = Manpage(whole(), format="single-commands-section", _data=MAN_DATA)
     page.date = ""
     page.description = "proves a GPU cluster fit for training"
-    return re.sub(r"(?m)^(?='|\./)", r"\\&", str(page))  # which would be a request of roff's
+    return re.sub(r"(?m)^(?='|\./)", r"\\&", str(page))  # roff would read these as requests
 
 
 MAN_DATA = {"project_name": "clusterproof", "manual_section": 1, "manual_title": "clusterproof"}
@@ -63,7 +63,7 @@ def _complete(action: argparse.Action) -> None:
 
 
 def documents() -> dict[str, str]:
-    """Every file by its name."""
+    """Every file by name."""
     return {**{FILES[shell]: completion(shell) for shell in FILES}, MAN_PAGE: man_page()}
 
 

@@ -1,4 +1,4 @@
-"""Records the demo cluster anew, and draws its page: `scripts/generate demo`, as root, over real ssh."""
+"""Records the demo cluster again and takes screenshots of its page: `scripts/generate demo`, as root, over real ssh."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "fixtures" / "demo"
 DOCS = ROOT / "docs"
 WIDTH_PX, TOP_PX = 1280, 860
-PARTS = {  # of the page: where in it, and from which element to the end of which
+PARTS = {  # parts of the page: the section, and its first and last elements
     "report-node.png": ("#node=gpu002", "#node h2", "#node table.readings"),
     "report-history.png": ("", "#trend", "#trend .stories"),
     "report-pairs.png": ("", "#pairs", "#pairs .drawn-pairs"),
 }
 NAMES = [f"gpu{number:03d}" for number in range(1, 17)]
 UNREACHABLE = "gpu005"
-LIMITED = NAMES[7:]  # the nodes that were set up last, and set up wrong: configuration, not hardware
+LIMITED = NAMES[7:]  # the nodes set up last, with wrong configuration and sound hardware
 FAULTS = {
     "gpu002": "an NVLink that is down",
     "gpu006": "a GPU that is lost",
@@ -42,7 +42,7 @@ FAULTS = {
 
 
 def image(name: str) -> NodeImage:
-    """A node of the demo cluster."""
+    """The image of a node of the demo cluster."""
     node = healthy_p5(name)
     if name in FAULTS:
         node = BY_NAME[FAULTS[name]].put(node)
@@ -55,7 +55,7 @@ def image(name: str) -> NodeImage:
 
 
 def record() -> None:
-    """Probe the nodes over ssh and keep what they answered."""
+    """Probe the nodes over ssh and record their answers."""
     shutil.rmtree(DEMO, ignore_errors=True)
     reached = [name for name in NAMES if name != UNREACHABLE]
     with testbed({name: image(name) for name in reached}, refusing=[UNREACHABLE]) as bed:
@@ -69,7 +69,7 @@ def record() -> None:
 
 
 def draw() -> None:
-    """The top of the demo's page, and three of its parts, as pictures for the documentation."""
+    """Save pictures of the top of the demo's page and three of its parts."""
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:
         options = ["--cluster", "demo", "--report", folder, "-q", "-p", "no:cacheprovider"]
         subprocess.run([sys.executable, "-m", "pytest", *options], cwd=ROOT, capture_output=True, check=False)
@@ -89,7 +89,7 @@ def draw() -> None:
 
 
 def save(chromium: Browser, path: Path, top_px: float, height_px: float) -> None:
-    """A stretch of the open page, as wide as it is."""
+    """Save a section of the open page at its full width."""
     clip = {"x": 0, "y": max(0, top_px - 12), "width": WIDTH_PX, "height": height_px + 24, "scale": 1}
     shot = chromium.tell("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
     path.write_bytes(b64decode(shot["data"]))

@@ -1,4 +1,4 @@
-"""Simulates what the page of the demo shows beside its run: runs before it, slow pairs, a slow rank."""
+"""Simulates further data that the demo's page shows: earlier runs, slow pairs, a slow rank."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAST_GB_PER_S, SLOW_GB_PER_S = 399.0, 315.0
 BUSBW = "busbw with partners: all_reduce, 8 GiB"
 SLOW_NODE, SLOW_LINK = "gpu011", ("gpu004", "gpu013")
 RANKS, STEP_COUNT, SLOW_RANK = 32, 24, 19
-# In which of the runs before it a check failed on a node: one flaps, one stays, one was mended, one came with an image.
+# The earlier runs in which a check failed on a node: one flaps, one stays, one was mended, one came with an image.
 FAILED = (
     ("gpu.nvlink_active", ("gpu002",), (5, 8, 9, 12, 15, 16)),
     ("gpu.no_uncorrected_ecc", ("gpu003",), (17, 18, 19)),
@@ -46,7 +46,7 @@ FAILED = (
 
 
 def write_pictures(folder: Path, names: Sequence[str]) -> None:
-    """Write the three files, the same ones each time."""
+    """Write the three files; deterministic."""
     folder.mkdir(exist_ok=True)
     _write_history(folder / HISTORY, names)
     _write_pairs(folder / PAIRS, names)
@@ -70,11 +70,11 @@ def _write_history(path: Path, names: Sequence[str]) -> None:
         run = PastRun("demo", began, began + 9.0, version=__version__)
         write_run(path, run, results, measured=measured)
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        database.execute("PRAGMA journal_mode = DELETE")  # so that reading it makes no file beside it
+        database.execute("PRAGMA journal_mode = DELETE")  # so that reading it creates no file beside it
 
 
 def _write_pairs(path: Path, names: Sequence[str]) -> None:
-    """Four racks; a node is 21 % slow with all others, and a link between two racks 35 %."""
+    """Four racks: one node is 21 % slower with all others, and one link between two racks 35 %."""
     racks = {name: f"rack-{place // RACK + 1}" for place, name in enumerate(names)}
     links: dict[Pair, float] = {pair(*SLOW_LINK): 0.65}
     cluster = Simulated(
@@ -99,7 +99,7 @@ def _rounded(one: Measurement) -> Measurement:
 
 
 def _steps(names: Sequence[str]) -> Iterator[dict[str, object]]:
-    """Each step takes as long as its slowest rank: the others wait for it in their collectives."""
+    """Each step takes as long as its slowest rank, since the others wait for it in collectives."""
     random = Random(3)
     for step in range(1, STEP_COUNT + 1):
         work = [0.82 * random.gauss(1, 0.008) * (1.24 if rank == SLOW_RANK else 1) for rank in range(RANKS)]

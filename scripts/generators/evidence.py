@@ -1,7 +1,7 @@
-"""Writes what docs/evidence.md says of collectors that describe themselves: `scripts/generate`.
+"""Generates the parts of docs/evidence.md that collectors describe themselves: `scripts/generate`.
 
-The docstring of such a collector has what it is, a colon, where it is read; then a paragraph with the JSON it returns.
-A collector that the page describes by hand is left to it.
+Such a collector's docstring says what it is, a colon, and where it is read; then a paragraph with the JSON it returns.
+Collectors that the page describes by hand are left alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEADING = re.compile(r"^### `(\w+)` — ", re.MULTILINE)
 
 
 def document(page: str, descriptions: Mapping[str, str]) -> str:
-    """The page with a section for each collector that it does not describe by hand. Raises ValueError."""
+    """The page, with a section for each collector it does not describe by hand. Raises ValueError."""
     before, begin, written = page.partition(BEGIN)
     _, end, after = written.partition(END)
     if not begin or not end:
@@ -37,7 +37,7 @@ def _section(name: str, text: str) -> str:
 
 
 def descriptions() -> Iterator[tuple[str, str]]:
-    """What each collector says of itself, by its name."""
+    """Each collector's description from its docstring."""
     for name in collector_names():
         yield name, ast.get_docstring(ast.parse(Path(files()[name]).read_text(encoding="utf-8"))) or ""
 

@@ -1,4 +1,4 @@
-"""What `clusterproof explain` gives as an example of each check's finding: of the demo cluster, else of a fault."""
+"""Collects an example of each check's finding for `clusterproof explain`, from the demo cluster or else a fault."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.faults import ALL_FAULTS
 from tests.training_run.faults import FAULTS as RUN_FAULTS
 
 _COMPARED = "; expected as on most nodes of its group"
-FOUND = (Verdict.FAIL, Verdict.CONCERN)  # the better example first
+FOUND = (Verdict.FAIL, Verdict.CONCERN)  # preferred first
 LONGEST = 260  # characters
 ROOT = Path(__file__).parents[2]
 
 
 def document() -> str:
-    """The file: a line for each check that has an example."""
+    """The file, with a line for each check that has an example."""
     known = all_checks()
     found = {**dict(_of_faults()), **dict(_of_demo())}
     data = {name: found[name] for name in sorted(found) if name in known}
@@ -36,7 +36,7 @@ def document() -> str:
 
 
 def _of_faults() -> Iterator[tuple[str, str]]:
-    """Of whole messages alone; a later one of a check stands: that of a fail."""
+    """Only whole messages; a check's later message replaces its earlier one, so that of a fail stands."""
     faults = [*ALL_FAULTS, *RUN_FAULTS, *NODE_FAULTS, *POD_FAULTS, *STORAGE_FAULTS, *SLURM_FAULTS]
     for verdict in reversed(FOUND):
         for fault in reversed(faults):
@@ -47,7 +47,7 @@ def _of_faults() -> Iterator[tuple[str, str]]:
 
 
 def is_whole(name: str, words: str) -> bool:
-    """Whether these are all of a message of the check, and no end of one, as a fault may ask for."""
+    """Whether these words are a complete message of the check, not the end of one, as a fault may require."""
     if "; expected " not in words or len(words) > LONGEST or not (words[0].isalnum() or words[0] == "/"):
         return False
     sentences = [rule.sentence for rule in rules(all_checks()[name].function)] if name in all_checks() else []
@@ -55,7 +55,7 @@ def is_whole(name: str, words: str) -> bool:
 
 
 def _pattern(sentence: str) -> str:
-    """What a sentence of `rules` may read like; a device, a node or a process may stand before it."""
+    """A pattern for a sentence of `rules`, which may begin with a device, a node or a process."""
     if sentence.endswith(_COMPARED):
         return ".+; expected .+ as on [0-9]+ of [0-9]+ nodes"
     return f"(?:.+: )?{'.+' * sentence.startswith('…')}{'.*'.join(map(re.escape, sentence.split('…')))}"
@@ -66,7 +66,7 @@ def _of_demo() -> Iterator[tuple[str, str]]:
         results = Path(folder) / "results.jsonl"
         words = ["-m", "pytest", "--cluster", "demo", "--no-report", "-q", "-p", "no:cacheprovider"]
         command = [sys.executable, *words, "--results", str(results)]
-        subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)  # sick nodes: its exit code is 1
+        subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)  # it exits with 1: nodes are sick
         for verdict in reversed(FOUND):
             for result in reversed(read_results(results)):
                 line = result.message.partition("\n")[0]

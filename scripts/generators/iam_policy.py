@@ -1,4 +1,4 @@
-"""Writes the IAM policy of docs/aws.md out of plugins/catalog/aws_actions.toml: `scripts/generate`."""
+"""Generates the IAM policy of docs/aws.md from plugins/catalog/aws_actions.toml: `scripts/generate`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEGIN, END = "<!-- scripts/generate -->\n", "<!-- end -->"
 
 
 def policy() -> dict[str, Any]:
-    """The policy that allows what the suite may call, and nothing else: a statement for each set of resources."""
+    """A policy that allows only the suite's calls, with a statement for each set of resources."""
     statements: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for row in aws_actions().values():
         statements.setdefault((row.on, row.only_where), []).append(row.action)
@@ -34,14 +34,14 @@ def _condition(only_where: tuple[str, ...]) -> dict[str, Any]:
 
 
 def document() -> str:
-    """The part of the page that is written out of the table."""
+    """The generated part of the page."""
     rows = [f"| `{row.action}` | {row.needed_for} |" for row in aws_actions().values()]
     data = ["```json", json.dumps(policy(), indent=2), "```", "", "| action | needed for |", "|---|---|", *rows]
     return "\n".join(data) + "\n"
 
 
 def in_place(text: str) -> str:
-    """The page with that part made new."""
+    """The page with that part replaced."""
     before, _, rest = text.partition(BEGIN)
     return f"{before}{BEGIN}{document()}{END}{rest.partition(END)[2]}"
 

@@ -1,4 +1,4 @@
-"""The manifests of integrations/kubernetes that kubectl applies: the chart's templates, with its own values."""
+"""Renders integrations/kubernetes's manifests for kubectl from the chart's templates and default values."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.counterparts import installed
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "clusterproof" / "integrations" / "kubernetes"
 NAMES = ("agent", "gate", "confined", "taints")
-ALL = "mode=taint"  # with which every template has something to say
+ALL = "mode=taint"  # enables every template
 IMAGE = "to-be-named"
-CHECKSUM = "        checksum/settings: "  # a chart's; kustomize names settings by their hash
+CHECKSUM = "        checksum/settings: "  # a chart needs it; kustomize puts a hash in the settings' name
 HEADER = "# Made of chart/templates/{name}.yaml by scripts/generate manifests.\n"
 
 
 def main() -> None:
-    """Write them."""
+    """Write the manifests."""
     if not (installed.folder("kubernetes") / "installed").exists():
         sys.exit("helm is not installed; expected it: scripts/counterparts kubernetes")
     for name, text in manifests():
@@ -27,13 +27,13 @@ def main() -> None:
 
 
 def manifests() -> Iterator[tuple[str, str]]:
-    """The name and the text of each."""
+    """Each manifest's name and text."""
     for name in NAMES:
         yield name, HEADER.format(name=name) + _plain(name, rendered(name))
 
 
 def rendered(name: str) -> str:
-    """What helm makes of a template."""
+    """Render a template with helm."""
     words = ["template", "clusterproof", str(FOLDER / "chart"), "--namespace", "clusterproof", "--set", ALL]
     words += ["--set", f"image={IMAGE}", "--show-only", f"templates/{name}.yaml"]
     helm = str(installed.folder("kubernetes") / "helm")
@@ -41,7 +41,7 @@ def rendered(name: str) -> str:
 
 
 def _plain(name: str, text: str) -> str:
-    """The same without what only a chart has, and without an image: the API server takes none until it has a name."""
+    """Remove what only charts have, and the image: the API server accepts none until it has a name."""
     parts = text.split(f"---\n# Source: clusterproof/templates/{name}.yaml\n")
     lines = "---\n".join(parts[1:]).splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith(CHECKSUM)).replace(f'"{IMAGE}"', '""')

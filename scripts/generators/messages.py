@@ -1,4 +1,4 @@
-"""Every message that the suite can print, read off its source: one page, for whoever reads them as a person would."""
+"""Collects every message that the suite can print from its source, into one page for review."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from clusterproof.plugins.evaluation.rules import rules, sentence
 ROOT = Path(__file__).parents[2]
 PATH = ROOT / "docs" / "messages.md"
 SAYS = ("fail", "concern", "incomplete", "not_applicable")
-GOES_ON = ("fail_if", "concern_if")  # behind the condition stands what they say
-SHORTEST = 12  # characters of words: less is no sentence
+GOES_ON = ("fail_if", "concern_if")  # the message follows the condition
+SHORTEST = 12  # letters; anything shorter is no sentence
 HEAD = """# Every message
 
 What the suite can say, read off its source by `scripts/generate`; `…` stands for what differs.
@@ -46,7 +46,7 @@ def _of_rooms() -> Iterator[str]:
 
 
 def said_in(path: Path) -> Iterator[str]:
-    """The words of what is raised, of what a check may call, and of what is printed, in the order of the file."""
+    """The texts of raised errors, findings and printed lines, in source order."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         raised = node.exc if isinstance(node, ast.Raise) else None
         call = raised if isinstance(raised, ast.Call) else node if isinstance(node, ast.Call) and _says(node) else None
@@ -66,7 +66,7 @@ def _says(call: ast.Call) -> bool:
 
 
 def _name(call: ast.Call) -> str:
-    """The last word of what is called: `fail` of `verdict.fail(…)`."""
+    """The last part of the called name: `fail` of `verdict.fail(…)`."""
     return str(getattr(call.func, "id", getattr(call.func, "attr", "")))
 
 

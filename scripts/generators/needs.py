@@ -1,8 +1,8 @@
 """Records what each packaged check reads: `scripts/generate needs [CHECK …]`, after a check reads something new.
 
-Every check is watched on every node of the fault matrix, and on all that the tests of checks evaluate; a check that is
-named, on its own faults and the tests of its folder, which takes seconds. Where a fault cannot be put into a node,
-as without root, and of checks that are not named, what is recorded already stays.
+Watches every check on each node of the fault matrix and on each node that the tests of checks evaluate. Checks that are
+named are watched on their own faults and their folder's tests only, which takes seconds. Existing records stay for
+checks that are not named, and where a fault cannot be injected, as without root.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def recorded(chosen: Collection[str] = ()) -> dict[str, list[str]]:
-    """The collectors that each check reads, and each list of devices; seen on the faults of the chosen, or all."""
+    """The collectors and lists of devices that each check reads, seen on the named checks' faults, or on all."""
     wanted = [fault for fault in ALL_FAULTS if not chosen or not fault.expect.keys().isdisjoint(chosen)]
     with ProcessPoolExecutor(os.cpu_count()) as readers:
-        data = faults.begin(readers, wanted)  # which goes on meanwhile
+        data = faults.begin(readers, wanted)  # it goes on in the background
         is_whole = not chosen and len(data) == len(FAULTS)
         cases = [case for tests in _tests(chosen) for case in evaluated.judged_by(*tests)[1]]
         cases += faults.cases(data, wanted)
@@ -47,7 +47,7 @@ def recorded(chosen: Collection[str] = ()) -> dict[str, list[str]]:
 
 
 def _tests(chosen: Collection[str]) -> list[list[str]]:
-    """The tests that evaluate these checks, as words of command lines."""
+    """The tests that evaluate these checks, as command-line arguments."""
     if chosen:
         folders = {ROOT / "tests" / "checks" / Path(all_checks()[name].path).parent.name for name in chosen}
         return [[str(folder) for folder in sorted(folders) if folder.is_dir()]]
@@ -58,7 +58,7 @@ def _tests(chosen: Collection[str]) -> list[list[str]]:
 
 
 def _seen(cases: Iterable[Case]) -> Mapping[str, frozenset[str]]:
-    """What each check reads, and each list of devices."""
+    """The collectors and lists of devices that each check read."""
     devices: dict[str, set[object]] = {subject: set() for subject in SUBJECTS}
     with watched() as watch:
         for case in cases:
@@ -77,7 +77,7 @@ def _seen(cases: Iterable[Case]) -> Mapping[str, frozenset[str]]:
 def main(words: Sequence[str]) -> None:
     """Write the file."""
     parser = Arguments("scripts/generate needs", __doc__)
-    parser.add_argument("check", nargs="*", metavar="CHECK", help="all checks unless given")
+    parser.add_argument("check", nargs="*", metavar="CHECK", help="all checks by default")
     chosen: list[str] = parser.parse_args(words).check
     for name in chosen:
         if name not in all_checks():

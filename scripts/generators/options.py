@@ -26,7 +26,7 @@ OF_PYTEST = {"collectonly": "bool", "keyword": "str", "markexpr": "str"}
 
 
 def document() -> str:
-    """The module, as it is formatted."""
+    """The module's formatted source."""
     return f"{HEAD}\n{chr(10).join(_lines())}"
 
 

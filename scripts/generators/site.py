@@ -1,4 +1,4 @@
-"""Writes the source of the site into a folder: docs/, and the pages that are made of the code itself.
+"""Writes the source of the documentation site into a folder: docs/, and pages generated from the code.
 
 `python -m scripts.generators.site FOLDER`; scripts/docs builds it.
 """
@@ -21,17 +21,17 @@ from scripts.generators.checks import about_check, in_cell
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 _INSTALL = ("../clusterproof/integrations/slurm/install.md", "slurm-install.md")
-_OF_SUBSYSTEM = re.compile(r"\[`([\w.]+)`\]\(checks/\w+\.md#\w+\)")  # on the site each check has a page of its own
-ORPHAN = "---\norphan: true\n---\n"  # in no menu: with 150 more entries on each page a build takes minutes
+_OF_SUBSYSTEM = re.compile(r"\[`([\w.]+)`\]\(checks/\w+\.md#\w+\)")  # on the site each check has its own page
+ORPHAN = "---\norphan: true\n---\n"  # in no menu: 150 more entries on each page make a build take minutes
 
 
 def write(folder: Path) -> None:
-    """The whole source: pages below `docs`, and beside it what they link to."""
+    """Write the whole source: the pages under `docs`, and the files they link to."""
     shutil.rmtree(folder, ignore_errors=True)
     source = folder / "docs"
     shutil.copytree(DOCS, source, ignore=lambda path, names: names if Path(path) == DOCS / "checks" else ())
     (folder / "clusterproof").symlink_to(ROOT / "clusterproof")
-    for path in source.rglob("*.md"):  # what is a page here, and a file elsewhere in the repository
+    for path in source.rglob("*.md"):  # these are pages of the site, but files elsewhere in the repository
         text = path.read_text(encoding="utf-8").replace(*_INSTALL)
         path.write_text(_OF_SUBSYSTEM.sub(r"[`\1`](checks/\1.md)", text), encoding="utf-8")
     shutil.copy(ROOT / "integrations" / "slurm" / "install.md", source / "slurm-install.md")
@@ -41,7 +41,7 @@ def write(folder: Path) -> None:
 
 
 def pages() -> dict[str, str]:
-    """The pages that are made, by their paths."""
+    """The generated pages, by path."""
     made = {f"checks/{name}.md": "\n".join([ORPHAN, f"# {name}\n", *about_check(name)]) for name in all_checks()}
     return made | {
         "reference/options.md": "\n".join(_options()),

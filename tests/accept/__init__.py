@@ -1,1 +1,1 @@
-"""`clusterproof accept`: its statistics, its order, its journal, and its report."""
+"""`clusterproof accept`: its statistics, stage order, journal and report."""

@@ -1,4 +1,4 @@
-"""Simulated nodes of which the checks themselves say how fast they are."""
+"""Simulated nodes whose speed the checks themselves report."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.accept.simulated import Nodes
 from tests.builders.evaluated import said as evaluated
 from tests.checks.perf.given import bus_of, copying
 
-ONE_FAR = (0, 0, 0, 1)  # the sockets of four GPUs
+ONE_FAR = (0, 0, 0, 1)  # the sockets of four GPUs, one apart
 
 
 @dataclass
 class Judged(Nodes):
-    """Nodes of several GPUs, of which the check itself says how fast they are."""
+    """Nodes with several GPUs whose speed the check reports."""
 
-    models: dict[str, list[str]] = field(default_factory=dict)  # PCI device ids of their GPUs, if the bus says them
+    models: dict[str, list[str]] = field(default_factory=dict)  # PCI device ids of their GPUs, if the bus shows them
     of_run: dict[str, NodeEvidence] = field(default_factory=dict)
 
     def _evidence(self, stage: str, node: str) -> NodeEvidence:
@@ -37,13 +37,13 @@ class Judged(Nodes):
 
 
 def gpus(names: tuple[str, ...], count: int = 8) -> dict[str, list[str]]:
-    """So many GPUs of each node."""
+    """The GPUs of each node."""
     return {node: [f"{node}-{gpu}" for gpu in range(count)] for node in names}
 
 
 @dataclass
 class Copying(Nodes):
-    """Nodes whose GPUs copy, of which the check says how fast; what is different on one of them."""
+    """Nodes whose GPUs copy, with the speeds that the check reports; one of them differs."""
 
     usual: Mapping[str, Any] = field(default_factory=dict)
     unlike: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Steps of `clusterproof return` without nodes: what runs of `clusterproof check` would find."""
+"""Steps of `clusterproof return` without nodes: simulated results of `clusterproof check`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WELL = (result("gpu.no_uncorrected_ecc", PASS), result("gpu.no_xid", PASS))
 
 @dataclass
 class Launched:
-    """Runs that find what is said, by the names of checks; all of them pass but for these."""
+    """Runs in which the checks given by name have these results and all others pass."""
 
     verdicts: Mapping[tuple[str, str], Verdict] = field(default_factory=dict)  # by node and check
     code: int = 0

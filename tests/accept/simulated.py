@@ -1,4 +1,4 @@
-"""Runs of an acceptance without nodes: what `clusterproof check` would leave of simulated ones."""
+"""Runs of an acceptance without nodes: simulated results of `clusterproof check`."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ CHECK = {
     "speed": "gpu.gpu_gemm",
     **dict.fromkeys(("pairs", "groups", "collectives"), "network.straggler"),
 }
-Speed = Callable[[str, int], float]  # of a node, in its so-manieth run: 1.0 is the usual
+Speed = Callable[[str, int], float]  # of a node in its n-th run: 1.0 is normal
 
 
 def cluster_of(names: Sequence[str] = NAMES, groups: Mapping[str, str] | None = None, is_typed: bool = True) -> Cluster:
-    """Nodes by ssh, whose types the inventory says or not."""
+    """Nodes by ssh, with or without types in the inventory."""
     of_type = "p5.48xlarge" if is_typed else ""
     return Cluster(
         "c", "ssh", tuple(Target(one, group=(groups or {}).get(one, ""), instance_type=of_type) for one in names)
@@ -43,7 +43,7 @@ def cluster_of(names: Sequence[str] = NAMES, groups: Mapping[str, str] | None = 
 
 
 def plan(folder: Path, text: str = STAGES, cluster: Cluster | None = None) -> AcceptancePlan:
-    """The plan that says this."""
+    """The plan with this text."""
     path = folder / "plan.toml"
     path.write_text(text, encoding="utf-8")
     return plan_of(path, cluster or cluster_of())
@@ -51,23 +51,23 @@ def plan(folder: Path, text: str = STAGES, cluster: Cluster | None = None) -> Ac
 
 @dataclass
 class Nodes:
-    """Simulated nodes: what their runs leave, and which runs there were."""
+    """Simulated nodes: the results that their runs leave, and the runs made so far."""
 
     speed: Speed = lambda _node, _run: 1.0
     verdicts: Mapping[tuple[str, str], Verdict] = field(default_factory=dict)  # by stage and node
-    others: dict[str, Verdict] = field(default_factory=dict)  # by a pair, or c for the cluster: in each inventory
+    others: dict[str, Verdict] = field(default_factory=dict)  # by pair, or c for the cluster, in every inventory
     serials: dict[str, str] = field(default_factory=dict)
-    gpus: dict[str, list[str]] = field(default_factory=dict)  # of a node, by their places, if it says them
+    gpus: dict[str, list[str]] = field(default_factory=dict)  # a node's GPUs by position, if it reports them
     gpu_speed: Callable[[str, str], float] = lambda _node, _uuid: 1.0
     message: str = "something; expected nothing"
     silent: dict[str, tuple[str, ...]] = field(default_factory=dict)  # nodes that do not answer, by stage
-    firmware: dict[str, str] = field(default_factory=dict)  # the types that nodes report, of an inventory without any
-    stop_after: int = 10**6  # launches; then a signal, before or behind the end of one
+    firmware: dict[str, str] = field(default_factory=dict)  # the types that nodes report, if the inventory has none
+    stop_after: int = 10**6  # number of launches before a signal arrives, at the start or end of one
     runs: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     measured: dict[str, int] = field(default_factory=dict)
 
     def launch(self, words: Sequence[str], folder: Path, _lock: int) -> int:
-        """As `clusterproof check`. Raises KeyboardInterrupt."""
+        """Run like `clusterproof check`. Raises KeyboardInterrupt."""
         if len(self.runs) >= self.stop_after:
             (folder / RESULTS).write_text('{"half', encoding="utf-8")
             raise KeyboardInterrupt
@@ -117,13 +117,13 @@ class Nodes:
 
 
 def acceptance(folder: Path, nodes: Nodes, text: str = STAGES, cluster: Cluster | None = None) -> Acceptance:
-    """One in that folder, of simulated nodes."""
+    """An acceptance of simulated nodes in that folder."""
     cluster = cluster or cluster_of()
     return Acceptance(cluster, "ssh:n[1-8]", plan(folder, text, cluster), folder / "into", nodes.launch)
 
 
 def said(folder: Path, nodes: Nodes, more: str = "", names: tuple[str, ...] = NAMES) -> dict[str, NodeOutcome]:
-    """What is said of each node in the end."""
+    """The final verdict on each node."""
     made = acceptance(folder, nodes, SPEED + more, cluster_of(names))
     made.go_on((), lambda _words: None)
     assert text(report(made.state, made.ended, made.named, ""))
@@ -131,5 +131,5 @@ def said(folder: Path, nodes: Nodes, more: str = "", names: tuple[str, ...] = NA
 
 
 def verdicts(found: dict[str, NodeOutcome]) -> dict[str, NodeVerdict]:
-    """Of the nodes that are not accepted."""
+    """The verdicts on nodes that are not accepted."""
     return {node: one.said for node, one in found.items() if one.said is not NodeVerdict.ACCEPTED}

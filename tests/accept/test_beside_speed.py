@@ -1,4 +1,4 @@
-"""What checks of speed say besides how fast a node is counts as what any check says: populations decide speed alone."""
+"""What speed checks report apart from speed counts like any check's result; only populations judge speed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FEW_OF_FILES = Finding(
 
 @dataclass
 class Found(Nodes):
-    """Nodes of which n3 has these findings of its speed, in these of its runs."""
+    """Nodes of which n3 has these findings in its speed checks, in these of its runs."""
 
     findings: tuple[Finding, ...] = ()
     in_runs: tuple[int, ...] = (1, 2, 3, 4)
@@ -47,7 +47,7 @@ class Found(Nodes):
 
 
 def outcome(folder: Path, nodes: Nodes) -> tuple[NodeOutcome, str]:
-    """What is said of n3, and the whole screen."""
+    """The verdict on n3, and the whole screen."""
     made = acceptance(folder, nodes)
     made.go_on((), lambda _words: None)
     of_n3 = next(one for one in of_nodes(made.state) if one.node == "n3")
@@ -99,6 +99,7 @@ def test_a_concern_of_one_run_is_said_whatever_other_runs_say(
     assert f"{due} concern" in screen
 
 
+@pytest.mark.long
 def test_what_was_incomplete_in_a_run_is_said_of_a_node_that_other_runs_accept(tmp_path: Path) -> None:
     nodes = Found(findings=(CRASHED,), in_runs=(1,), speed=lambda node, run: 0.9 if (node, run) == ("n3", 2) else 1.0)
     of_n3, screen = outcome(tmp_path, nodes)
@@ -117,7 +118,7 @@ def test_where_nothing_was_measured_nobody_decides_in_the_place_of_the_check(tmp
 
 
 def measured(name: str, tflops: float, fs_gb_per_s: float, busbw: float) -> NodeEvidence:
-    """A node whose one GPU, file system and all-reduce are so fast."""
+    """A node whose GPU, file system and all-reduce have these speeds."""
     gemm = json.dumps({"type": "torch.bfloat16", "size": 8192, "tflops": [[tflops] * 5]})
     files = {way: {"bytes": fs_gb_per_s * 1e10, "seconds": 10.0} for way in ("write", "read")}
     row = f" 8589934592 2147483648 float sum -1 32000.0 268.00 {busbw:.2f} 0 32000.0 268.00 {busbw:.2f} 0\n"
@@ -146,7 +147,7 @@ def test_what_checks_say_of_nodes_beside_each_other_is_known_for_that(check: str
 
 @dataclass
 class Unsaid(Nodes):
-    """Nodes of whose exact arithmetic one run says nothing, as another version of the suite may."""
+    """Nodes whose exact arithmetic one run does not report, as with another version of the suite."""
 
     def _result(self, stage: str, node: str) -> Result:
         made = super()._result(stage, node)

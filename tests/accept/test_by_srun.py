@@ -1,4 +1,4 @@
-"""`clusterproof accept slurm:gpu` on a real Slurm: runs by srun are killed and gone on with as those by ssh."""
+"""`clusterproof accept slurm:gpu` on a real Slurm: runs by srun are killed and resumed like those by ssh."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NAMES = ("gpu001", "gpu002", "gpu003")
 PLAN = 'stages = ["inventory"]\n[bought]\nnodes = 3\nexpect = { gpus = 8 }\n'
 XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=12, name=python, GPU has fallen off the bus."
 CODE = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main(sys.argv[1:]))"
-KILLED = "timeout -s KILL 20 "  # at whatever it is by then
+KILLED = "timeout -s KILL 20 "  # wherever it has got to by then
 
 
 @needs_slurm
 def test_the_broken_node_alone_is_rejected_by_runs_of_srun() -> None:
     images = {name: healthy_p5(name) for name in NAMES}
     images["gpu002"] = with_kernel_line(images["gpu002"], XID)
-    with slurm(images) as bed, TemporaryDirectory(dir="/tmp") as folder:  # which the controller has of this machine
+    with slurm(images) as bed, TemporaryDirectory(dir="/tmp") as folder:  # the controller sees this folder
         (Path(folder) / "plan.toml").write_text(PLAN)
         into = Path(folder) / "into"
         words = f"accept slurm:gpu --plan {folder}/plan.toml --into {into}"

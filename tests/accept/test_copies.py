@@ -1,4 +1,4 @@
-"""Copies between GPUs over PCIe: a GPU is held to those of other nodes that are as near to the others as it is."""
+"""Copies between GPUs over PCIe: a GPU is compared with GPUs of other nodes at the same distance from their peers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.checks.perf.given import FAR, NEAR, copying
 
 @dataclass
 class Copying(Nodes):
-    """Nodes with GPUs at two sockets, between which they copy so fast; on some of them one GPU is slow."""
+    """Nodes with GPUs at two sockets and these speeds of copies between them; on some nodes one GPU is slow."""
 
     far: float = NEAR
     slow: dict[str, int] = field(default_factory=dict)

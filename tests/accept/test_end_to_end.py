@@ -1,4 +1,4 @@
-"""`clusterproof accept ssh:…` as a person types it, on fake nodes with real sshds: killed, gone on with, and signed."""
+"""`clusterproof accept ssh:…` as typed by a user, on fake nodes with real sshds: killed, resumed and signed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def typed(folder: Path, cluster: str = "ssh:gpu[001-004]", *more: str) -> list[s
 
 
 def ended(folder: Path) -> list[str]:
-    """The folders of the runs that ended."""
+    """The folders of finished runs."""
     lines = (folder / "into/journal.jsonl").read_text().splitlines()
     return [data["folder"] for line in lines if "folder" in (data := json.loads(line))]
 
@@ -53,7 +53,7 @@ def ended(folder: Path) -> list[str]:
 def killed(
     bed: Testbed, words: Sequence[str], by: signal.Signals, goes_on: Callable[[], bool], *, with_its_run: bool = False
 ) -> int:
-    """Stop it as soon as that goes on, and the run that it has begun, as a power cut does; its exit code."""
+    """Stop it, and the run it has started, once that is under way, as a power cut would; returns its exit code."""
     environment = {**os.environ, "HOME": str(bed.home)}
     with subprocess.Popen(bed.command(words), env=environment, stderr=subprocess.DEVNULL) as process:
         until = time.monotonic() + LIMIT_S
@@ -69,7 +69,7 @@ def killed(
         return process.wait(LIMIT_S)
 
 
-INTERRUPTIONS = (  # by which signal, in which run, and whether that run is ended too
+INTERRUPTIONS = (  # the signal, the run, and whether that run ends too
     (signal.SIGINT, "0001-inventory", False),
     (signal.SIGKILL, "0002-speed", False),
     (signal.SIGKILL, "0003-speed", True),

@@ -1,4 +1,4 @@
-"""Racks and batches that are slower or faster as a whole: what is said of them, and of the nodes in them."""
+"""Racks and batches that are slower or faster as a whole: the verdicts on them, and on their nodes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ NOISE = 0.02
 
 
 def slow(**by: float) -> dict[str, float]:
-    """The speed of each node where these racks are slower by so much."""
+    """Each node's speed, with these racks slower by this much."""
     return {node: 1 - by.get(LEVELS[node][0].split()[1], 0.0) for node in NODES}
 
 
 def measured(speed: Mapping[str, float], seed: int, floor: float | None = None, runs: int = 12) -> Population:
-    """Nodes of two GPUs in so many runs."""
+    """Nodes with two GPUs in this many runs."""
     random, made = Random(seed), Population(ERRORS, 4, floor, LEVELS)
     for run in range(runs):
         made.add(run, {(n, str(gpu)): log(700 * speed[n]) + random.gauss(0, NOISE) for n in NODES for gpu in range(2)})
@@ -129,7 +129,7 @@ def reported(folder: Path, nodes: Nodes, more: str = "", again: Sequence[str] = 
 
 
 def noisy(**by: float) -> Speed:
-    """How fast each of them is: slower by so much in these racks."""
+    """Each one's noisy speed, slower by this much in these racks."""
     random = Random(8)
     return lambda node, _run: (1 - by.get(GROUPS.get(node, ""), 0.0)) * (1 + random.gauss(0, 0.004))
 
@@ -167,6 +167,7 @@ def test_the_rack_that_a_node_is_held_to_is_not_named_once_redacted(tmp_path: Pa
     assert "% of what is usual elsewhere, in 12 runs" in hidden
 
 
+@pytest.mark.long
 def test_a_rack_that_is_bad_as_a_whole_fails_and_so_do_its_nodes(tmp_path: Path) -> None:
     made = reported(tmp_path, Nodes(noisy(r1=0.08)))
     assert made["outcome"] == "not accepted"
@@ -186,6 +187,7 @@ def test_after_a_rack_was_repaired_it_is_said_how_slow_it_is_now(by: float, now:
     assert found == ([("group r1", "concern", 1)] if now else [])
 
 
+@pytest.mark.long
 def test_a_batch_is_known_by_the_firmware_that_its_nodes_report(tmp_path: Path) -> None:
     speed, old = noisy(), GROUPED[::3]
 
@@ -200,6 +202,7 @@ def test_a_batch_is_known_by_the_firmware_that_its_nodes_report(tmp_path: Path) 
     assert [of["of"] for of in made["of_others"]] == ["BIOS 1.0\\x1b"]
 
 
+@pytest.mark.long
 def test_what_is_usual_of_runs_is_not_taken_for_racks_where_not_all_nodes_run_at_once(tmp_path: Path) -> None:
     speed, state, random = noisy(), [0.0], Random(9)
     seen: dict[str, int] = {}
@@ -215,6 +218,7 @@ def test_what_is_usual_of_runs_is_not_taken_for_racks_where_not_all_nodes_run_at
     assert made["summary"] == {"accepted": 24}
 
 
+@pytest.mark.long
 def test_all_nodes_that_become_slower_are_a_concern_of_the_cluster(tmp_path: Path) -> None:
     speed = noisy()
     made = reported(tmp_path, Nodes(lambda node, run: speed(node, run) * (1 - 0.03 * run)))

@@ -1,4 +1,4 @@
-"""The journal and the folder of an acceptance: what others could have written there, and what a full disk leaves."""
+"""An acceptance's journal and folder: entries that others may have forged, and what a full disk leaves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUN = EndedRun("speed", 0, ("n1",), ("clusterproof", "check"), 0, 5.0, 9.0, 4.0,
 
 
 def written(folder: Path, *lines: str) -> None:
-    """A journal of these lines behind its first."""
+    """A journal with these lines after its first."""
     JournalWriter(folder, "c", "plan").close()
     with (folder / FILE).open("a") as file:
         file.write("".join(f"{line}\n" for line in lines))
@@ -35,7 +35,7 @@ def test_what_was_kept_is_read_as_it_was(tmp_path: Path) -> None:
 
 
 def of_run(**changes: object) -> str:
-    """The line of a run, some of it changed."""
+    """A run's line, with some fields changed."""
     values = {name: getattr(RUN, name) for name in names_of(EndedRun)}
     return json.dumps(values | changes)
 
@@ -86,6 +86,7 @@ EDITS: dict[str, Callable[[list[str]], list[str]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_a_journal_without_each_run_once_in_their_order_is_refused_and_loses_no_evidence(
     edit: Callable[[list[str]], list[str]], tmp_path: Path
@@ -121,7 +122,7 @@ def test_a_full_disk_leaves_no_part_of_a_line(tmp_path: Path, monkeypatch: pytes
     writer.append(RUN)
 
     class Full:
-        """A file of which a disk takes ten bytes."""
+        """A file on a disk with ten free bytes."""
 
         def __init__(self) -> None:
             self.left = 10
@@ -146,13 +147,14 @@ def test_a_full_disk_leaves_no_part_of_a_line(tmp_path: Path, monkeypatch: pytes
 
 
 def typed(folder: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, *more: str) -> tuple[int, str]:
-    """`clusterproof accept` of simulated nodes as a person types it."""
+    """`clusterproof accept` of simulated nodes as typed by a user."""
     monkeypatch.setattr(runner, "launched", nodes.launch)
     (folder / "plan.toml").write_text(STAGES)
     words = ("ssh:n[1-8]", "--plan", str(folder / "plan.toml"), "--into", str(folder / "into"), *more)
     return accept(words)
 
 
+@pytest.mark.long
 def test_who_waits_for_another_acceptance_and_is_interrupted_writes_no_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,7 +184,7 @@ def test_a_report_never_says_accepted_where_a_later_run_broke(tmp_path: Path, mo
     assert typed(tmp_path, Nodes(), monkeypatch)[0] == 0
 
     class Broken(Nodes):
-        """Runs of it end with an error."""
+        """Runs that end with an error."""
 
         def launch(self, _words: object, folder: Path, _lock: int) -> int:
             (folder / "exit").write_text("4\n")

@@ -1,4 +1,4 @@
-"""Nodes that the inventory has no more, or anew, while an acceptance goes on."""
+"""Nodes that disappear from the inventory, or appear in it, during an acceptance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAIRS = 'stages = ["inventory", "pairs"]\n'
 
 
 def gone_on(folder: Path, nodes: Nodes, names: Sequence[str] = NAMES, text: str = STAGES) -> Report:
-    """The report of the acceptance in that folder, gone on with over these nodes."""
+    """The report of the acceptance in that folder, resumed with these nodes."""
     made = acceptance(folder, nodes, text, cluster_of(names))
     assert made.go_on((), lambda _words: None) == ""
     return report(made.state, made.ended, made.named, "")
@@ -37,6 +37,7 @@ def summary(data: Report) -> dict[str, str]:
     return {one["node"]: one["said"] for one in data["nodes"]}
 
 
+@pytest.mark.long
 def test_a_node_that_left_ends_nothing_and_is_said_with_what_was_measured_of_it(tmp_path: Path) -> None:
     nodes = Nodes()
     interrupted(tmp_path, nodes, 3)
@@ -76,7 +77,7 @@ def test_a_node_in_the_place_of_one_that_left_goes_through_all_stages(tmp_path: 
     nodes = Nodes(verdicts={("exact", "n3"): Verdict.FAIL})
     gone_on(tmp_path, nodes)
     before = len(nodes.runs)
-    nodes.serials["n9"] = "S-n3"  # the same machine, under another name
+    nodes.serials["n9"] = "S-n3"  # the same machine under another name
     data = gone_on(tmp_path, nodes, (*OTHERS, "n9"))
     assert summary(data)["n9"] == "accepted"
     assert [stage for stage, of in nodes.runs[before:] if "n9" in of] == ["inventory", *["exact"] * 3, *["speed"] * 3]

@@ -1,4 +1,4 @@
-"""What a repaired or replaced node, or its GPU, has of what was measured before: nothing that was of other hardware."""
+"""A repaired or replaced node or GPU keeps none of the old hardware's measurements."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from tests.accept.simulated import NAMES, SPEED, Nodes, acceptance, cluster_of, 
 def gone_on(
     folder: Path, nodes: Nodes, again: tuple[str, ...] = (), text: str = SPEED, names: Sequence[str] = NAMES
 ) -> dict[str, NodeOutcome]:
-    """What is said of each node in the end."""
+    """The final verdict on each node."""
     made = acceptance(folder, nodes, text, cluster_of(names))
     assert made.go_on(again, lambda _words: None) == ""
     return {one.node: one for one in of_nodes(made.state)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("floor", ["", "[floors]\ngpu_gemm = 690\n"])
 @pytest.mark.parametrize(("before", "after"), [(0.8, 1.0), (1.0, 0.8)])
 def test_nodes_all_of_which_were_repaired_are_as_fast_as_they_are_now(
@@ -41,6 +42,7 @@ def test_nodes_all_of_which_were_repaired_are_as_fast_as_they_are_now(
     assert verdicts(gone_on(tmp_path, nodes, NAMES, SPEED + floor)) == due(after)
 
 
+@pytest.mark.long
 def test_most_nodes_were_repaired_and_what_they_were_is_not_what_their_run_has_in_common(tmp_path: Path) -> None:
     slow, floor = NAMES[:6], "[floors]\ngpu_gemm = 690\n"
     nodes = Nodes(gpus=gpus(NAMES, 2), speed=lambda node, _run: 0.8 if node in slow else 1.0)
@@ -49,6 +51,7 @@ def test_most_nodes_were_repaired_and_what_they_were_is_not_what_their_run_has_i
     assert verdicts(gone_on(tmp_path, nodes, slow, SPEED + floor)) == {}
 
 
+@pytest.mark.long
 def test_after_a_gpu_was_replaced_what_was_measured_between_nodes_stands(tmp_path: Path) -> None:
     names = tuple(f"n{number}" for number in range(1, 21))
     text = 'stages = ["inventory", "speed", "pairs"]\n'
@@ -77,6 +80,7 @@ def test_gpus_in_another_machine_are_another_node(before: NodeIdentity, now: Nod
     assert NodeRun(now, "p5").is_other_than(NodeRun(before, "p5")) is is_other
 
 
+@pytest.mark.long
 def test_a_run_that_ended_while_nobody_looked_is_of_nodes_before_they_were_repaired(tmp_path: Path) -> None:
     nodes = Nodes(verdicts={("inventory", "n5"): Verdict.FAIL})
     made = acceptance(tmp_path, nodes, SPEED)
@@ -95,7 +99,7 @@ def test_a_run_that_ended_while_nobody_looked_is_of_nodes_before_they_were_repai
 
 @dataclass
 class Compared(Nodes):
-    """Nodes whose versions the inventory compares with those of most others of its run."""
+    """Nodes whose versions the inventory compares with the majority of its run."""
 
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -106,6 +110,7 @@ class Compared(Nodes):
         return super()._result(stage, node)
 
 
+@pytest.mark.long
 def test_a_node_that_was_replaced_is_compared_with_all_others_also_in_its_versions(tmp_path: Path) -> None:
     nodes = Compared()
     assert verdicts(gone_on(tmp_path, nodes)) == {}
@@ -118,7 +123,7 @@ def test_a_node_that_was_replaced_is_compared_with_all_others_also_in_its_versio
 
 @dataclass
 class Named(Nodes):
-    """Nodes that say of which model their GPUs are."""
+    """Nodes that report their GPUs' model."""
 
     def _evidence(self, stage: str, node: str) -> NodeEvidence:
         made = super()._evidence(stage, node)
@@ -126,6 +131,7 @@ class Named(Nodes):
         return NodeEvidence(node, collectors={**made.collectors, "nvml": Collected(Status.READ, {"gpus": own})})
 
 
+@pytest.mark.long
 def test_a_node_that_has_a_gpu_of_another_model_now_is_of_another_kind(tmp_path: Path) -> None:
     nodes = Named(gpus={node: [f"H100 {node}-{gpu}" for gpu in range(2)] for node in NAMES})
     gone_on(tmp_path, nodes)

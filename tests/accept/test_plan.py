@@ -1,4 +1,4 @@
-"""The plan: what it says by default, and one clear line for each mistake."""
+"""The plan: its defaults, and one clear line for each mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is usual in a population, and what is said of its units."""
+"""What is normal in a population, and the verdicts on its units."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOISE = 0.01
 
 
 def runs(slow: dict[str, float], count: int, drift: float = 0.0) -> list[dict[Unit, float]]:
-    """So many runs of a device of each node, some of which have another share of the speed."""
+    """Runs of a device of each node; some devices have another share of the speed."""
     random = Random(5)
     found = []
     for _ in range(count):
@@ -27,7 +27,7 @@ def runs(slow: dict[str, float], count: int, drift: float = 0.0) -> list[dict[Un
 
 
 def population(of: list[dict[Unit, float]], floor: float | None = None) -> Population:
-    """All of them taken in."""
+    """A population with all of these."""
     made = Population(ERRORS, 10, floor)
     for number, values in enumerate(of):
         made.add(number, values)

@@ -1,4 +1,4 @@
-"""The report: each node and line of it, the page without a script, and the same without names."""
+"""The report: each node and line of it, the page without a script, and the version without names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOUGHT = f'{STAGES}[bought]\nnodes = 9\ntype = "p5.48xlarge"\n'
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """Of eight nodes, one of which is slow, one wrongly configured, one not proven, and one with a hostile serial."""
+    """Eight nodes: one slow, one wrongly configured, one not proven, one with a hostile serial, four accepted."""
     nodes = Nodes(
         speed=lambda node, _run: 0.9 if node == "n3" else 1.0,
         verdicts={("inventory", "n5"): Verdict.FAIL, ("exact", "n6"): Verdict.INCOMPLETE},
@@ -115,7 +115,7 @@ def test_the_page_has_no_script_and_no_address(data: Report) -> None:
 
 
 def bound_of(folder: Path, again: tuple[str, ...], names: tuple[str, ...] = NAMES) -> bool:
-    """Whether the page of an accepted cluster says how seldom such nodes fail, after six node hours."""
+    """Whether an accepted cluster's page bounds how often such nodes fail, after six node hours."""
     made = acceptance(folder, Nodes(), STAGES, cluster_of(names))
     made.go_on(again, lambda _words: None)
     of = report(made.state, made.ended, made.named, "")
@@ -124,6 +124,7 @@ def bound_of(folder: Path, again: tuple[str, ...], names: tuple[str, ...] = NAME
     return "No accepted node failed: of nodes like these at most" in page({**of, "stages": stages})
 
 
+@pytest.mark.long
 def test_how_seldom_such_nodes_fail_is_said_of_all_that_were_bought_and_of_no_selection(tmp_path: Path) -> None:
     folders = [tmp_path / str(number) for number in range(2)]
     for folder in folders:
@@ -143,7 +144,7 @@ def test_redacted_nothing_names_a_node_or_a_serial(data: Report) -> None:
 FAILED, OPEN, CONCERN = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN
 OF_THE_WHOLE: tuple[
     tuple[dict[str, Verdict], str, int, str], ...
-] = (  # what of a pair or the cluster, what was bought: the exit code, what the first line says
+] = (  # result of a pair or the cluster, what was bought, exit code, beginning of the first line
     ({}, "nodes = 8\n", 0, "accepted: 8 accepted, 4 stages left out"),
     ({"n1~n2": FAILED}, "", 1, "not accepted: 6 accepted, 2 open, 1 failed check of pairs or the cluster"),
     ({"c": FAILED}, "", 1, "not accepted: 8 accepted, 1 failed check of pairs or the cluster"),
@@ -172,10 +173,10 @@ def test_whatever_fails_or_is_missing_keeps_the_cluster_from_being_accepted(
 
 
 OF_TYPES: tuple[tuple[dict[str, str], tuple[str, ...], bool | None, int, str], ...] = (
-    # what firmware says, who is silent: whether the type is as bought, the exit code, where it is not
+    # firmware's types, silent nodes, whether the type is as bought, exit code, node where it is not
     (dict.fromkeys(NAMES, "p5.48xlarge"), (), True, 0, ""),
     (dict.fromkeys(NAMES, "p5.48xlarge"), ("n3",), None, 10, "n3"),
-    (dict.fromkeys(NAMES[:7], "p5.48xlarge"), (), None, 10, "n8"),  # one does not say of which type it is
+    (dict.fromkeys(NAMES[:7], "p5.48xlarge"), (), None, 10, "n8"),  # one does not report its type
     ({**dict.fromkeys(NAMES, "p5.48xlarge"), "n4": "p4d.24xlarge"}, ("n3",), False, 1, "n[3-4]"),
 )
 
@@ -214,7 +215,7 @@ def test_a_node_that_answered_once_is_what_it_was_where_it_does_not_answer_later
         ("trays = 18", "gpu.rack_trays", CONCERN, False),  # there are fewer
         ("trays = 18", "gpu.rack_trays", OPEN, None),
         ("trays = 18", "gpu.rack_trays", Verdict.PASS, True),
-        ("efa = 30", "network.efa_count", CONCERN, True),  # as many as were bought, and fewer than the type can have
+        ("efa = 30", "network.efa_count", CONCERN, True),  # as many as bought, and fewer than the type can have
         ("efa = 32", "network.efa_count", FAILED, False),
     ],
 )

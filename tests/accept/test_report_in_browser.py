@@ -1,4 +1,4 @@
-"""The report to sign, on a screen and as it is printed."""
+"""The report to be signed, on screen and in print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A journal that is read again: whoever goes on with an acceptance says what who was not interrupted says."""
+"""A resumed acceptance reads its journal and reaches the same verdicts as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ REJECTED = dict.fromkeys(SLOW, NodeVerdict.REJECTED)
 
 
 def slow() -> Nodes:
-    """Nodes of which the first two are slow: of the first three most."""
+    """Nodes of which the first two are slow: of the first three, most."""
     return Nodes(speed=lambda node, _run: 0.8 if node in SLOW else 1.0)
 
 
 def gone_on(folder: Path, nodes: Nodes, at_once: int) -> dict[str, NodeOutcome]:
-    """What is said of each node in the end, so many of which are under load at once."""
+    """The final verdict on each node, with this many under load at once."""
     made = acceptance(folder, nodes, f"{SPEED}{ONE_RUN}[limits]\nnodes_at_once = {at_once}\n")
     assert made.go_on((), lambda _words: None) == ""
     return {one.node: one for one in of_nodes(made.state)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at_once", [1, 3, 5])
 def test_who_reads_the_journal_again_says_what_was_said_before(at_once: int, tmp_path: Path) -> None:
     nodes = slow()
@@ -35,6 +36,7 @@ def test_who_reads_the_journal_again_says_what_was_said_before(at_once: int, tmp
     assert (gone_on(tmp_path, nodes, at_once), len(nodes.runs)) == (found, runs)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", range(2, 9))
 def test_whoever_is_interrupted_between_two_batches_learns_of_all_what_is_usual(after: int, tmp_path: Path) -> None:
     nodes = slow()

@@ -1,4 +1,4 @@
-"""`clusterproof return X NODES`: nothing that was found before is taken for gone until a check has seen that it is."""
+"""`clusterproof return X NODES`: an earlier finding counts as gone only once a check has seen that it is."""
 
 from __future__ import annotations
 

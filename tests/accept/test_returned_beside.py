@@ -1,4 +1,4 @@
-"""What `clusterproof return` finds of others than the nodes that it is to return: it is said, and counts."""
+"""Findings of `clusterproof return` on other nodes than those to be returned are reported and count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An acceptance from stage to stage: what is taken out, what is let in again, and what an interruption costs."""
+"""An acceptance from stage to stage: which nodes it removes and readmits, and what an interruption costs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.accept.simulated import NAMES, STAGES, Nodes, acceptance, cluster_of
 
 
 def said(folder: Path, nodes: Nodes, again: tuple[str, ...] = (), text: str = STAGES) -> dict[str, NodeOutcome]:
-    """What is said of each node in the end."""
+    """The final verdict on each node."""
     made = acceptance(folder, nodes, text)
     assert made.go_on(again, lambda _words: None) == ""
     return {one.node: one for one in of_nodes(made.state)}
@@ -95,11 +95,11 @@ def test_a_run_that_ended_while_nobody_looked_counts(tmp_path: Path) -> None:
     said(tmp_path, nodes)
     journal = tmp_path / "into" / FILE
     lines = journal.read_text().splitlines(keepends=True)
-    journal.write_text("".join(lines[:-1]) + lines[-1][:40])  # killed while it wrote the last line
+    journal.write_text("".join(lines[:-1]) + lines[-1][:40])  # killed while writing the last line
     said(tmp_path, nodes)
     assert len(nodes.runs) == 7
     again = [json.loads(line) for line in journal.read_text().splitlines()]
-    took = {"seconds": again[-1].get("seconds")}  # by another clock, as nobody saw its end
+    took = {"seconds": again[-1].get("seconds")}  # from another clock, as nobody saw its end
     assert again == [*map(json.loads, lines[:-1]), json.loads(lines[-1]) | took]
 
 
@@ -184,7 +184,7 @@ def test_a_gpu_that_was_replaced_is_measured_anew_and_what_is_not_of_it_stands(
     [
         (["a", "b", "c"], set()),
         (["a", "new", "c"], {"1"}),
-        (["b", "c"], set()),  # one fell off, and the driver numbers the others anew
+        (["b", "c"], set()),  # one fell off, and the driver renumbers the others
         (["b", "c", "new"], {"2"}),
         (["c", "b", "a"], set()),
     ],

@@ -1,4 +1,4 @@
-"""The stage `speed`, in batches and on unlike machines: which node is slow, and whom that leaves alone."""
+"""The stage `speed`, in batches and on unlike machines: which node is slow, and which nodes that does not affect."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_slow_node_is_rejected_in_whichever_batch_it_was_measured(slow: str, t
 
 @dataclass
 class OtherProducts(Nodes):
-    """Nodes some of whose runs multiply another type than all others: by node, the numbers of these runs."""
+    """Nodes some of whose runs multiply another type than all others: the numbers of these runs, by node."""
 
     other: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
@@ -70,6 +70,7 @@ def test_what_half_of_the_nodes_were_not_measured_by_at_all_they_still_need(tmp_
     assert verdicts(said(tmp_path, nodes)) == dict.fromkeys(NAMES[:3], NodeVerdict.OPEN)
 
 
+@pytest.mark.long
 def test_a_gpu_that_does_nothing_is_rejected(tmp_path: Path) -> None:
     nodes = Judged(gpus=gpus(NAMES), gpu_speed=lambda _node, uuid: 0.0 if uuid == "n3-5" else 1.0)
     found = said(tmp_path, nodes)
@@ -96,12 +97,13 @@ def test_of_few_nodes_with_one_gpu_a_floor_decides(count: int, tmp_path: Path) -
     assert verdicts(said(tmp_path, Judged(gpus=gpus(names, 1)), "[floors]\ngpu_gemm = 600\n", names)) == {}
 
 
-MIXED = {  # the PCI device ids of a node's GPUs, and how fast each is beside the first
+MIXED = {  # PCI device ids of a node's GPUs, and each one's speed relative to the first
     "a workstation with a GPU for its display": {"20b0": 1.0, DISPLAY: 0.02},
     "two models": {"20b0": 1.0, "1eb8": 0.2},
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("slow", ["", "n2-0", "n2-5"])
 @pytest.mark.parametrize("speeds", MIXED.values(), ids=MIXED)
 def test_gpus_of_one_node_are_each_compared_with_those_of_their_model(
@@ -120,7 +122,7 @@ def test_gpus_of_one_node_are_each_compared_with_those_of_their_model(
 
 @dataclass
 class SomeWithPyTorch(Judged):
-    """Nodes some of which have no PyTorch, or do not have it in some of their runs."""
+    """Nodes some of which lack PyTorch, always or in some of their runs."""
 
     without: dict[str, tuple[int, ...]] = field(default_factory=dict)  # the numbers of these runs
 
@@ -133,7 +135,7 @@ class SomeWithPyTorch(Judged):
 
 
 class OwnFolders(Judged):
-    """Nodes two of which have a file system of their own, which was measured too."""
+    """Nodes two of which have their own file system, which was measured too."""
 
     def _evidence(self, stage: str, node: str) -> NodeEvidence:
         made = super()._evidence(stage, node)
@@ -159,6 +161,7 @@ def test_what_too_few_nodes_measured_counts_as_the_check_says(limit: str, tmp_pa
     assert OF_NO_OTHER in found["n1"].reasons[0]
 
 
+@pytest.mark.long
 def test_what_one_node_alone_has_counts_as_the_check_says_whatever_else_was_measured_of_it(tmp_path: Path) -> None:
     usual = ["20b0"] * 4 + ["1eb8"] * 2
     nodes = Judged(
@@ -182,6 +185,7 @@ def test_what_fails_once_beside_its_own_node_where_nobody_else_was_measured_is_s
     assert any(f"failed in 1 of 1 runs: {OF_NO_OTHER}" in reason for reason in found.reasons), found
 
 
+@pytest.mark.long
 def test_what_a_population_decides_on_no_check_rejects_before(tmp_path: Path) -> None:
     nodes = Judged(gpus=gpus(NAMES), gpu_speed=lambda _node, uuid: 0.8 if uuid == "n1-5" else 1.0)
     found = said(tmp_path, nodes, "[limits]\nnodes_at_once = 3\n[errors]\nslower = 0.4\n")
@@ -189,6 +193,7 @@ def test_what_a_population_decides_on_no_check_rejects_before(tmp_path: Path) ->
     assert [words for words in found["n1"].reasons if "80.0% of the usual" not in words] == []
 
 
+@pytest.mark.long
 def test_nobody_is_loaded_again_for_what_too_few_nodes_measured(tmp_path: Path) -> None:
     nodes = OwnFolders(gpus=gpus(NAMES))
     assert verdicts(said(tmp_path, nodes)) == dict.fromkeys(("n1", "n2"), NodeVerdict.OPEN)

@@ -1,4 +1,4 @@
-"""Stages over several nodes, where too few are left to measure: nothing is loaded for nothing, and why is said."""
+"""Stages over several nodes with too few left to measure: nothing is loaded in vain, and the reason is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stage `speed` where a node is built otherwise, or something of how it is built was not read: it is not slow."""
+"""The stage `speed` where a node's hardware differs or was not read completely: the node is not called slow."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from tests.accept.judged import ONE_FAR, Copying, Judged, gpus
 from tests.accept.simulated import NAMES, said, verdicts
 from tests.checks.perf.given import NEAR
 
-HOST = (62, 55, 55, 55)  # GB/s from the host to each of them
+HOST = (62, 55, 55, 55)  # GB/s from the host to each GPU
 
 
 OPEN, REJECTED = NodeVerdict.OPEN, NodeVerdict.REJECTED
 ALIKE = {"sockets": (0,) * 4}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("usual", "n1", "due"),
     [
@@ -47,13 +48,14 @@ def each(of: Any, *names: str) -> dict[str, Any]:
 
 
 UNPLACED, PAIRS = {"is_placed": False}, {"sockets": (0, 0, 1, 1)}
-BESIDE = {"host": (55,) * 4}  # it is measured too, and says nothing of copies between GPUs
+BESIDE = {"host": (55,) * 4}  # measured too, and no evidence about copies between GPUs
 LINKED = {"sockets": (0,) * 8, "nvlinks": (True,) * 8}
 DOWN = {"nvlinks": (*(True,) * 5, False, True, True)} | UNPLACED
 LOST = {"sockets": (0,) * 7, "nvlinks": (True,) * 7, "lost": True}
 SLOW = {"slow": 3}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("count", "usual", "unlike", "due"),
     [
@@ -104,6 +106,7 @@ def test_where_no_place_was_read_on_any_node_none_is_accused(tmp_path: Path) -> 
     assert REJECTED not in verdicts(said(tmp_path, Copying(usual={"is_placed": False}))).values()
 
 
+@pytest.mark.long
 def test_a_node_of_which_nobody_knows_the_models_is_not_slow_where_others_have_several(tmp_path: Path) -> None:
     own = {f"{node}-{gpu}": 0.5 if gpu > 3 else 1.0 for node in NAMES for gpu in range(8)}
     mixed = dict.fromkeys(NAMES[1:], ["20b0"] * 4 + ["1eb8"] * 4)

@@ -1,1 +1,1 @@
-"""The program for nodes: how it is packed, runs, and answers."""
+"""The program for nodes: how it is packed, runs and answers."""

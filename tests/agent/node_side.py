@@ -1,4 +1,4 @@
-"""The files of which the program for a node is made."""
+"""The source files of the program for nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each collector returns what is there, on real nodes made of namespaces: as root or not, and under another root."""
+"""Each collector's values on real nodes made of namespaces: as root or another user, and under another root."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_another_root_gives_the_same(p5: Node) -> None:
     }
     for name in set(collector_names()) - of_the_process:
         assert outside[name].value == inside[name].value, name
-    assert outside["nvml"].value["init"]["error"] == "DRIVER_NOT_LOADED"  # its library, which finds no driver out here
+    assert outside["nvml"].value["init"]["error"] == "DRIVER_NOT_LOADED"  # the library finds no driver outside a node
     for key in ("uptime_s", "boot_id", "kernel", "os", "memory_kib"):
         assert outside["boot"].value[key] == inside["boot"].value[key], key
     assert outside["limits"].value["daemons"] == inside["limits"].value["daemons"]
@@ -127,7 +127,7 @@ def test_tools_of_another_root_are_for_root(p5: Node) -> None:
     collector = probe(["libfabric"], ProbeOptions(host_root=str(p5.root), collector_s=30.0), user=NOBODY).collectors[
         "libfabric"
     ]
-    assert collector.status in (Status.DENIED, Status.ABSENT)  # absent: a root that this user may not even look into
+    assert collector.status in (Status.DENIED, Status.ABSENT)  # absent: this user may not even list that root
 
 
 @needs_nodes

@@ -1,4 +1,4 @@
-"""A node's answer is found in any noise, is whole or is nothing, and is never trusted."""
+"""A node's answer is found among any noise, is complete or rejected, and is never trusted."""
 
 from __future__ import annotations
 

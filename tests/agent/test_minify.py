@@ -1,4 +1,4 @@
-"""What travels computes what its source does, without what only people read."""
+"""The minified program computes what its source does, without what only people read."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def test_what_travels_is_the_program_without_what_only_people_read(file: Path) -
 
 
 def compiled(source: str) -> CodeType:
-    """What is run: no docstrings, no types of functions and names, and nothing imported for these alone."""
+    """The code that runs: without docstrings, annotations of functions and names, and imports only these need."""
     return compile(ast.unparse(for_the_machine(source)), "source", "exec")
 
 
 def differing(short: CodeType, code: CodeType, around: dict[object, object] | None = None) -> list[str]:
-    """The instructions that do not do the same, but for what functions, and those within, call their variables."""
+    """Differing instructions, apart from the variable names of functions and those nested in them."""
     arguments = (
         code.co_argcount
         + code.co_kwonlyargcount
@@ -62,13 +62,13 @@ def differing(short: CodeType, code: CodeType, around: dict[object, object] | No
 
 
 def instructions(code: CodeType) -> list[Any]:
-    """Those that do something; of which variables a closure has come in the order of their names."""
+    """Effective instructions; a closure's variables come in the order of their names."""
     idle = ("CACHE", "EXTENDED_ARG", "NOP", "MAKE_CELL", "LOAD_CLOSURE", "COPY_FREE_VARS")
     return [one for one in dis.get_instructions(code) if one.opname not in idle]
 
 
 class Untyped(ast.NodeTransformer):
-    """Makes `name: type = value` what it does, but in a class, where it may do more."""
+    """Turns `name: type = value` into its effect, except in classes, where it may do more."""
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
         node.body = [line if isinstance(line, ast.AnnAssign) else self.visit(line) for line in node.body]
@@ -97,7 +97,7 @@ def for_the_machine(source: str) -> ast.Module:
 
 
 def imports_idly(line: ast.stmt, used: set[str]) -> bool:
-    """Whether a line imports only what types are said with, and nothing else needs."""
+    """Whether a line imports only names used in annotations."""
     of_types = isinstance(line, ast.ImportFrom) and line.module in ("typing", "collections.abc", "types")
     return of_types and not any(name.name in used for name in line.names)  # type: ignore[attr-defined]
 

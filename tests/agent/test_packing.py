@@ -1,4 +1,4 @@
-"""A program's text comes out on a node as it went in, and passes on its way through what has characters of its own."""
+"""A program's text arrives at a node unchanged, even through programs that treat some characters specially."""
 
 from __future__ import annotations
 

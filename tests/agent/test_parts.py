@@ -1,4 +1,4 @@
-"""A program or an answer that is too long for its connection: how it is divided, what stays, and that it is said."""
+"""A program or answer too long for its connection: how it is divided, what is kept, and that it is reported."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def test_each_collector_travels_once_in_programs_that_are_short_enough(longest: 
     assert len({one.nonce for _, one in found.programs}) == len(found.programs) > 1
 
 
+@pytest.mark.long
 @pytest.mark.any_user
 def test_where_no_collector_is_short_enough_the_node_is_visited_all_the_same(tmp_path: Path) -> None:
     found = parts(["padded"], ProbeOptions(), [padded(tmp_path, 80_000)], longest=60_000)
@@ -58,7 +59,7 @@ def test_where_no_collector_is_short_enough_the_node_is_visited_all_the_same(tmp
 
 
 class Bare(Connection):
-    """A connection that says nothing of programs."""
+    """A connection without a limit on programs."""
 
 
 class Commanding(Bare):
@@ -134,7 +135,7 @@ def test_of_a_program_whose_answer_was_too_long_each_collector_is_too_long() -> 
 
 
 class Closing(Commanding):
-    """A connection that takes one collector a program, and is refused to all after so many."""
+    """A connection that takes one collector per program, and refuses all after a number of programs."""
 
     def __init__(self, answered: int) -> None:
         self.left = answered
@@ -167,19 +168,19 @@ def test_what_came_before_a_connection_was_refused_stays() -> None:
 
 
 def noise(count: int, of: str = "") -> str:
-    """So many characters that become half as many bytes when they are compressed."""
+    """Characters that compress to half as many bytes."""
     return random.Random(f"{of}{count}").randbytes(count // 2).hex()
 
 
 def answer(lines: list[list[Any]], **collectors: object) -> dict[str, Any]:
-    """The answer of a probe: a kernel log of these lines, and these collectors beside it."""
+    """A probe's answer: a kernel log with these lines, and these collectors."""
     values = {**collectors, "kernel_log": {"lines": lines, "truncated": False}}
     data = {name: {"status": "read", "value": value, "seconds": 0.1} for name, value in values.items()}
     return {"probe": {}, "collectors": data}
 
 
 def after(data: dict[str, Any], room_bytes: int) -> dict[str, Any]:
-    """The collectors that come of it."""
+    """The collectors that result."""
     text = fitted(data, room_bytes)
     assert len(zlib.compress(text, 6)) <= room_bytes
     return dict(json.loads(text)["collectors"])
@@ -196,7 +197,7 @@ def test_an_answer_that_fits_stays_as_it_is() -> None:
 
 def test_the_oldest_lines_of_the_longest_class_go_and_are_counted() -> None:
     storm, others = lines_of("LustreError:", 200), lines_of("EDAC MC0:", 20)
-    storm[3].append(40)  # forty lines like it were left out before
+    storm[3].append(40)  # forty similar lines were left out before
     collectors = after(answer(others + storm, boot={"uptime_s": 1}), 12_000)
     log = collectors["kernel_log"]["value"]
     kept = [line for line in log["lines"] if line[1].startswith("Lustre")]

@@ -1,4 +1,4 @@
-"""The program reaches every node: small, through any shell, with any Python, and with all that it needs."""
+"""The program reaches every node: small, through any shell, with any Python, and complete."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TRAVELS = re.compile(r"clusterproof\.plugins\.evidence\.\w+\.collect(_\w+)?")
 
 
 def stand_in(folder: Path, name: str, script: str) -> str:
-    """A program of that name on a PATH that begins with it."""
+    """A program of that name, first on PATH."""
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(f"#!/bin/sh\n{script}\n")
     (folder / name).chmod(0o755)
@@ -169,6 +169,7 @@ def test_every_program_has_a_nonce_of_its_own_and_the_text_is_built_once() -> No
     assert payload.payload(frozenset(["boot"]), PATIENT) is payload.payload(frozenset(["boot"]), PATIENT)
 
 
+@pytest.mark.long
 def test_only_what_is_asked_for_travels() -> None:
     small, large = (len(program(collectors, PATIENT)[0].stdin) for collectors in (["boot"], ["boot", "nvml"]))
     assert small < large / 2
@@ -200,6 +201,7 @@ def part() -> str:
     return minify.reachable(minify.pynvml_source(), wanted)
 
 
+@pytest.mark.long
 def test_the_part_of_pynvml_that_travels_is_a_part_of_it() -> None:
     whole = {ast.dump(statement) for statement in ast.parse(minify.pynvml_source()).body}
     assert {ast.dump(statement) for statement in ast.parse(part()).body} <= whole
@@ -210,7 +212,7 @@ def test_the_part_of_pynvml_has_all_that_it_names_itself() -> None:
     table = symtable.symtable(part(), "pynvml", "exec")
     has = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
     missing = globals_of(table) - has - set(dir(ctypes)) - set(dir(builtins)) - {"__name__"}
-    assert {name for name in missing if not name.startswith("NVMLError_")} == set()  # these are made at run time
+    assert {name for name in missing if not name.startswith("NVMLError_")} == set()  # created at run time
 
 
 def globals_of(table: symtable.SymbolTable) -> set[str]:

@@ -1,4 +1,4 @@
-"""A collector that misbehaves costs its own evidence alone: not the others', not the connection, not the node."""
+"""A misbehaving collector loses only its own evidence, and harms no other collector, the connection or the node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHILD = "pid = os.fork()\nif not pid:\n    os.execvp('sleep', ['sleep', '1000'])
 
 
 def collector_file(folder: Path, body: str, name: str = "odd") -> Path:
-    """A collector of this test's own."""
+    """A collector for this test."""
     lines = "".join(f"    {line}\n" for line in body.splitlines())
     path = folder / f"{name}.py"
     path.write_text(f'{HEADER}\n\ndef read(node: Node) -> object:\n    """Odd."""\n{lines}')
@@ -39,7 +39,7 @@ def collector_file(folder: Path, body: str, name: str = "odd") -> Path:
 
 
 def odd(folder: Path, body: str, options: ProbeOptions = PATIENT) -> Collected:
-    """What became of that collector, beside a healthy one that answered."""
+    """The result of that collector, next to a healthy one that answered."""
     evidence = probe(["odd", "boot"], options, further=[collector_file(folder, body)])
     assert evidence.unreached is None, evidence.detail
     assert evidence.collectors["boot"].status is Status.READ
@@ -230,7 +230,7 @@ def test_the_answer_as_a_whole_has_a_deadline_also_when_nobody_takes_it(tmp_path
         assert shell.stdin
         shell.stdin.write(sent.stdin)
         shell.stdin.close()
-        assert shell.wait(SETTLE_S) == 0  # its pipe is full: it can only give up
+        assert shell.wait(SETTLE_S) == 0  # its pipe is full, so it can only give up
 
 
 def test_many_collectors_cost_the_time_of_the_slowest(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The program that stays on a node: what it samples, what hangs and costs its own values only, and how it ends."""
+"""The program that stays on a node: what it samples, how little a hang costs, and how it ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BOOT_ID = "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16"  # the testbed's
 
 @dataclass
 class Sampling:
-    """A sampler that runs on a node, and what it has sent."""
+    """A sampler running on a node, and what it has sent."""
 
     node: Node
     process: subprocess.Popen[bytes]
@@ -62,7 +62,7 @@ class Sampling:
 
 @contextmanager
 def sampling(image: NodeImage, every_s: float = 0.5, cursor: tuple[str, int, float] = NO_CURSOR) -> Iterator[Sampling]:
-    """A sampler on a node with this image; its input is open for as long as the block runs."""
+    """Run a sampler on a node with this image; its input stays open until the block ends."""
     nonce = new_nonce()
     program = started_by_shell(sampler(every_s, "/"), nonce, sudo=False, on_stdin=True, word=cursor_word(cursor))
     pipe = subprocess.PIPE
@@ -133,7 +133,7 @@ def test_lines_of_the_kernel_log_come_as_they_are_logged_and_a_flood_is_counted(
     with sampling(healthy_p5()) as running:
         running.until_ticks(1)
         log(running.node, "usb 1-1: new high-speed USB device")
-        log(running.node, "NVRM: Xid (PCI:0000:53:00): 79, forged", level=14)  # as a program writes to /dev/kmsg
+        log(running.node, "NVRM: Xid (PCI:0000:53:00): 79, forged", level=14)  # as a program writes it to /dev/kmsg
         for _ in range(50):
             log(running.node, "NVRM: Xid (PCI:0000:53:00): 95, pid='<unknown>', name=<unknown>, Uncontained")
 
@@ -217,7 +217,7 @@ def test_its_text_is_made_once_for_all_nodes(monkeypatch: pytest.MonkeyPatch) ->
     def parse(*_: object, **__: object) -> None:
         raise AssertionError("a program was parsed again; expected that only its last argument differs")
 
-    monkeypatch.setattr(ast, "parse", parse)  # which fails, too, where many threads do it at once
+    monkeypatch.setattr(ast, "parse", parse)  # it also fails where many threads do it at once
     assert sampler(10.0, "/") is first
 
 

@@ -1,4 +1,4 @@
-"""What a source answers after its tick was sent is not lost."""
+"""An answer that a source gives after its tick was sent is not lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clusterproof.plugins.agent.sampler import _Loop
 
 
 class LateSource:
-    """One that answers only after its tick was sent."""
+    """A source that answers only after its tick was sent."""
 
     name, words, pipe, grace_s, is_absent = "gpu", "", -1, 0.0, False
 
@@ -24,7 +24,7 @@ class LateSource:
 
 
 class SentLines:
-    """What a sampler prints."""
+    """The lines that a sampler prints."""
 
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
@@ -34,7 +34,7 @@ class SentLines:
 
 
 class NoLog:
-    """Nothing is logged."""
+    """A kernel log without lines."""
 
     why_not, is_device, file, boot_id, lost = "", False, -1, "", 0
 

@@ -1,4 +1,4 @@
-"""What a collector said of some devices is known, however it ended at the next."""
+"""What a collector reported about some devices is kept, however it fails at the next."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HANGS = "while True: time.sleep(1)"
 
 
 def ended(folder: Path, last: str, options: ProbeOptions = PATIENT, name: str = "odd", first: str = A) -> Collected:
-    """What became of a collector of two devices, a and b, which are read so."""
+    """The result of a collector of two devices, a and b, which are read by these lines."""
     path = folder / f"{name}.py"
     path.write_text(
         "import os, signal, time\nfrom clusterproof.plugins.agent.reading import Broke, Denied, Node, TimedOut\n\n\n"

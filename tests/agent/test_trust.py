@@ -1,4 +1,4 @@
-"""Nothing that another user decides about is run or loaded: neither a program, nor a library, nor an interpreter."""
+"""Nothing that another user controls is run or loaded: no program, library or interpreter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = needs_root
 
 
 def program(file: Path, owner: int = 0, mode: int = 0o755, text: str = '#!/bin/sh\necho "as $(id -u)"\n') -> Path:
-    """A program, with the folder that it is in the same user's."""
+    """A program in a folder of the same user's."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     file.chmod(mode)
@@ -38,15 +38,15 @@ def program(file: Path, owner: int = 0, mode: int = 0o755, text: str = '#!/bin/s
         ("chown 41001 opt/x", "/opt/x belongs to user 41001"),
         ("chmod o+w opt/x", "/opt/x may be written by others"),
         ("chmod o+w opt/x/bin/python3", "/opt/x/bin/python3 may be written by others"),
-        ("chmod 1777 opt", ""),  # sticky: what lies in it is its owner's
+        ("chmod 1777 opt", ""),  # sticky: its files are safe from other users
         ("chmod 1777 opt/x/bin/python3", "/opt/x/bin/python3 may be written by others"),
         ("mv opt/x opt/y; ln -s y opt/x", ""),
         ("mv opt/x opt/y; ln -s y opt/x; chown -h 41001 opt/x", "/opt/x belongs to user 41001"),
         ("mv opt/x home; ln -s ../home/x opt/x; chown 41001 home", "/home belongs to user 41001"),
         ("mv opt/x home; ln -s /home/x opt/x; chmod 777 home", "/home may be written by others"),
-        ("chgrp 50 opt/x; chmod g+w opt/x", ""),  # Debian's staff, of which nobody is a member
+        ("chgrp 50 opt/x; chmod g+w opt/x", ""),  # Debian's group staff, without members
         ("chgrp 60 opt/x; chmod g+w opt/x", "/opt/x may be written by user 41001"),
-        ("chgrp 61 opt/x; chmod g+w opt/x", "/opt/x may be written by others"),  # a group of nobody knows whom
+        ("chgrp 61 opt/x; chmod g+w opt/x", "/opt/x may be written by others"),  # a group with unknown members
     ],
 )
 def test_who_decides_about_a_path_is_told_by_all_that_leads_to_it(tmp_path: Path, prepare: str, why: str) -> None:

@@ -1,1 +1,1 @@
-"""What authors of checks and plugins stand on."""
+"""The API for authors of checks and plugins."""

@@ -1,4 +1,4 @@
-"""What `import clusterproof` offers: documented, typed, loaded when asked for; and what third parties bring."""
+"""The API of `import clusterproof`: documented, typed, loaded lazily; and plugins of third parties."""
 
 from __future__ import annotations
 

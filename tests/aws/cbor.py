@@ -1,4 +1,4 @@
-"""The form in which boto3 talks to CloudWatch, as JSON and back: CBOR, as far as that service uses it."""
+"""The CBOR in which boto3 talks to CloudWatch, to JSON and back, as far as that service uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of what is behind the proxy, for what a test sets up."""
+"""Clients that bypass the proxy, for a test's setup."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.aws.service import Service
 
 
 def client(service: Service, name: str, region: str = "us-west-2") -> Any:
-    """A boto3 client of moto itself: nothing that it does is counted among the calls."""
+    """A boto3 client of moto itself, whose calls are not counted."""
     import boto3
 
     return boto3.client(

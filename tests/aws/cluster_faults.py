@@ -1,4 +1,4 @@
-"""Faults of a HyperPod cluster: what each puts in, which verdicts it changes, and words of what is said."""
+"""Faults of a HyperPod cluster: what each changes, the verdicts that result, and words of their messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.aws.service import Service
 
 
 def described(service: Service, change: Callable[[dict[str, Any]], None]) -> None:
-    """Let DescribeCluster answer with this change."""
+    """Change DescribeCluster's answer."""
     before = service.changes["DescribeCluster"]
 
     def changed(data: dict[str, Any]) -> None:
@@ -24,7 +24,7 @@ def described(service: Service, change: Callable[[dict[str, Any]], None]) -> Non
 
 
 def listed(service: Service, change: Callable[[list[dict[str, Any]]], None]) -> None:
-    """Let ListClusterNodes answer with this change."""
+    """Change ListClusterNodes' answer."""
     before = service.served["ListClusterNodes"]
 
     def changed(asked: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def in_two_zones_of_sagemakers_own(service: Service, vpc: Vpc) -> None:
 
 
 def group_in_another_zone(service: Service, vpc: Vpc) -> None:
-    """Each group in one zone of its own: no job group is spread."""
+    """Each group is in its own single zone: no job group is spread."""
     described(
         service, lambda data: data["InstanceGroups"][0].update(OverrideVpcConfig={**vpc.config, "Subnets": [vpc.far]})
     )
@@ -129,7 +129,7 @@ def in_two_ultraservers(service: Service, vpc: Vpc) -> None:
 
 
 def in_ultraservers_of_two(service: Service, vpc: Vpc) -> None:
-    """Three nodes of 8 GPUs do not go into one UltraServer of 16 GPUs: two are as few as can be."""
+    """Three nodes of 8 GPUs do not fit into one UltraServer of 16 GPUs: two is the minimum."""
 
     def change(rows: list[dict[str, Any]]) -> None:
         for row, name in zip(rows, ("us-a", "us-a", "us-b"), strict=True):
@@ -203,7 +203,7 @@ def without_internet(service: Service, vpc: Vpc) -> None:
 
 
 def few_interfaces(service: Service, vpc: Vpc) -> None:
-    with_quotas(service, ["ml.p5.48xlarge"], Network=95)  # 3 nodes of 32 EFA devices take 96
+    with_quotas(service, ["ml.p5.48xlarge"], Network=95)  # 3 nodes with 32 EFA devices need 96
 
 
 def few_of_the_type(service: Service, vpc: Vpc) -> None:

@@ -1,4 +1,4 @@
-"""Runs of the checks of the cluster itself over a cluster in moto."""
+"""Runs of the cluster's own checks over a cluster in moto."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ FOUND = (Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE)
 
 
 def verdicts(runs: Runs) -> dict[str, Verdict]:
-    """The verdict of each check of the cluster."""
+    """The verdict of each cluster check."""
     return {result.check: result.verdict for result in runs.results}
 
 
 def found(runs: Runs) -> dict[str, Verdict]:
-    """Those that are neither a pass nor not applicable, by the name without its subsystem."""
+    """Verdicts other than pass and not applicable, by name without the subsystem."""
     return {name.partition(".")[2]: verdict for name, verdict in verdicts(runs).items() if verdict in FOUND}
 
 

@@ -1,4 +1,4 @@
-"""HyperPod clusters in moto, described as SageMaker itself describes them."""
+"""HyperPod clusters in moto, described as SageMaker describes real ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ARN = f"arn:aws:sagemaker:us-west-2:123456789012:cluster/{ID}"
 
 
 def with_cluster(service: Service, groups: Mapping[str, tuple[str, int]], name: str = NAME) -> Vpc:
-    """A cluster with these instance groups: type and number of nodes, by name; the VPC that it is in."""
+    """A cluster with these instance groups (type and number of nodes, by name); returns its VPC."""
     vpc = with_vpc(service, f"10.{_second_number(next(iter(groups)))}")
     with_quotas(service, {instance_type for instance_type, _ in groups.values()})
     client(service, "sagemaker").create_cluster(
@@ -45,7 +45,7 @@ def with_cluster(service: Service, groups: Mapping[str, tuple[str, int]], name: 
 
 
 def placed(service: Service, zones: Mapping[str, str | None]) -> None:
-    """Let DescribeClusterNode return these zones by instance id, none where one is None, us-west-2a for the others."""
+    """Have DescribeClusterNode return these zones by instance id, none for None, and us-west-2a for other ids."""
 
     def answer(asked: dict[str, Any]) -> dict[str, Any]:
         zone = zones.get(asked["NodeId"], "us-west-2a")
@@ -56,24 +56,24 @@ def placed(service: Service, zones: Mapping[str, str | None]) -> None:
 
 
 def instance_id(node: str) -> str:
-    """The instance id that a node of moto's (`workers-7`) has here."""
+    """The instance id here of a moto node (`workers-7`)."""
     group, _, number = node.rpartition("-")
     return f"i-{sum(map(ord, group)):05x}{int(number):012x}"
 
 
 def private_name(node: str) -> str:
-    """Its private DNS name."""
+    """The node's private DNS name."""
     group, _, number = node.rpartition("-")
     return f"ip-10-{_second_number(group)}-{int(number) // 250}-{int(number) % 250 + 1}.us-west-2.compute.internal"
 
 
 def _second_number(group: str) -> int:
-    """The second number of the addresses of a group's nodes."""
+    """The second number in the addresses of a group's nodes."""
     return sum(map(ord, group)) % 200
 
 
 def _as_described(vpc: Vpc) -> Callable[[dict[str, Any]], None]:
-    """What moto omits from an answer."""
+    """Add what moto omits from an answer."""
 
     def change(data: dict[str, Any]) -> None:
         data["ClusterArn"] = ARN
@@ -88,7 +88,7 @@ def _as_described(vpc: Vpc) -> Callable[[dict[str, Any]], None]:
 
 
 def _by_name(name: str) -> Callable[[dict[str, Any]], None]:
-    """Moto knows no ids of clusters: whoever asks by ARN is given the name."""
+    """Moto knows no cluster ids: replace an ARN by the cluster's name."""
 
     def change(asked: dict[str, Any]) -> None:
         if asked["ClusterName"] == ARN:
@@ -111,7 +111,7 @@ def _node(group: str, instance_type: str, number: int) -> dict[str, Any]:
 
 
 def _page(asked: dict[str, Any], nodes: list[dict[str, Any]]) -> dict[str, Any]:
-    """One page of a listing, as long as was asked for and never longer than 100."""
+    """One page of a listing, of the requested length but at most 100."""
     first = int(asked.get("NextToken") or 0)
     after = first + min(int(asked.get("MaxResults", 100)), 100)
     more = {"NextToken": str(after)} if after < len(nodes) else {}

@@ -1,4 +1,4 @@
-"""A stand-in for the `aws` command: its words, held against AWS's own models, answered by the test's service."""
+"""A stand-in for the `aws` command: it checks arguments against AWS's models, and the test's service answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import boto3
 import jmespath
 from botocore.exceptions import BotoCoreError, ClientError
 
-# Small, as each start of boto3 would cost half a second: the test's own process answers.
+# Small, because each start of boto3 would take half a second: the test's own process answers.
 SCRIPT = """#!{python} -IS
 import json, os, socket, sys
 words = [open(word[7:]).read() if word.startswith("file://") else word for word in sys.argv[1:]]
@@ -29,7 +29,7 @@ sys.exit(result["exit"])
 
 
 class Result(NamedTuple):
-    """What a command prints, and how it ends."""
+    """A command's output and exit code."""
 
     said: str = ""
     wrong: str = ""
@@ -38,7 +38,7 @@ class Result(NamedTuple):
 
 @contextmanager
 def aws_in(folder: Path) -> Iterator[None]:
-    """`aws` in a folder that is on PATH."""
+    """Put `aws` into a folder on PATH."""
     clients: dict[str, Any] = {}
 
     class Asked(StreamRequestHandler):
@@ -65,7 +65,7 @@ def _answer(words: list[str], clients: dict[str, Any]) -> Result:
 
 
 def _said(words: list[str], clients: dict[str, Any]) -> str:
-    """`aws SERVICE OPERATION --option value … [--query JMESPATH] [--output text]`; any other option is refused."""
+    """Answer `aws SERVICE OPERATION --option value … [--query JMESPATH] [--output text]`; refuse any other option."""
     service, operation, *rest = words
     if service not in clients:
         clients[service] = boto3.client(service)
@@ -84,7 +84,7 @@ def _said(words: list[str], clients: dict[str, Any]) -> str:
     model = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[method]).input_shape
     asked: dict[str, Any] = {}
     count = options.pop("count", None)
-    if count:  # the command's own word, which the API does not have
+    if count:  # the command's own option, which the API lacks
         asked |= {"MinCount": int(count[0]), "MaxCount": int(count[0])}
     for name, values in options.items():
         member = next(key for key in model.members if _kebab(key) == name)
@@ -121,7 +121,7 @@ def _value(shape: object, values: list[str]) -> object:
 
 
 def _shorthand(shape: object, text: str) -> object:
-    """AWS's shorthand, as far as it is used here: `Key=a,Values=b,c` and `Tags=[{Key=a,Value=b},{…}]`."""
+    """Parse AWS's shorthand as far as it is used here: `Key=a,Values=b,c` and `Tags=[{Key=a,Value=b},{…}]`."""
     members = shape.members  # type: ignore[attr-defined]
     data: dict[str, object] = {}
     key = ""
@@ -142,7 +142,7 @@ def _shorthand(shape: object, text: str) -> object:
 
 
 def _split(text: str) -> list[str]:
-    """At its commas, those in brackets apart."""
+    """Split at commas outside brackets."""
     parts, depth = [""], 0
     for char in text:
         depth += (char in "[{") - (char in "]}")

@@ -1,4 +1,4 @@
-"""One moto server for all tests of AWS; a clean one, behind a proxy, for each."""
+"""One moto server for all AWS tests, and for each test an empty one behind a proxy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.aws.systems_manager import DOUBLE, SystemsManager, folder_of_plugin, 
 
 @pytest.fixture(scope="session", autouse=True)
 def loaded() -> Iterator[None]:
-    """Load boto3 and what it knows of each service once: pytester forgets modules, and each session reads it anew."""
+    """Load boto3 and its service models once: pytester forgets modules, and each session would read them again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(JSONFileLoader, "load_file", staticmethod(functools.cache(JSONFileLoader().load_file)))
         yield
@@ -28,31 +28,31 @@ def loaded() -> Iterator[None]:
 
 @pytest.fixture(scope="package")
 def moto_url() -> Iterator[str]:
-    """Where moto's server listens."""
+    """The URL of moto's server."""
     with moto() as url:
         yield url
 
 
 @pytest.fixture
 def service(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    """AWS, empty; boto3 finds it."""
+    """An empty AWS that boto3 finds."""
     with service_before(moto_url) as service:
         for name, value in environment(service).items():
             monkeypatch.setenv(name, value)
         monkeypatch.delenv("AWS_PROFILE", raising=False)
-        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it would keep the credentials of the test before
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it would keep the previous test's credentials
         yield service
 
 
 @pytest.fixture
 def plugin(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The folder of the session-manager-plugin: of the double, where a test does not ask for PLUGINS."""
+    """The folder of the session-manager-plugin; the double's, unless a test asks for PLUGINS."""
     return folder_of_plugin(getattr(request, "param", DOUBLE), tmp_path)
 
 
 @pytest.fixture
 def manager(service: Service, plugin: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SystemsManager]:
-    """Systems Manager, which runs commands on this machine, and a session-manager-plugin on PATH."""
+    """A Systems Manager that runs commands on this machine, and a session-manager-plugin on PATH."""
     monkeypatch.setenv("PATH", f"{plugin}:{os.environ['PATH']}")
     with systems_manager(service) as manager:
         yield manager
@@ -60,7 +60,7 @@ def manager(service: Service, plugin: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def watch(service: Service) -> CloudWatch:
-    """CloudWatch, which knows nothing yet."""
+    """An empty CloudWatch."""
     watch = CloudWatch()
     watch.serve(service)
     return watch
@@ -68,7 +68,7 @@ def watch(service: Service) -> CloudWatch:
 
 @pytest.fixture
 def system(service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A quiet Lustre file system that three nodes mount."""
+    """A quiet Lustre file system mounted by three nodes."""
     name = lustre(service)
     quiet_lustre(watch, name)
     nodes_that_mount(service, monkeypatch, LUSTRE_MOUNT)

@@ -1,4 +1,4 @@
-"""The node's end of a session: shakes hands as SSM's agent does, sends what the command prints, closes the channel."""
+"""The node's end of a session: shakes hands like SSM's agent, sends the command's output, closes the channel."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.aws.messages import (
 )
 
 PAYLOAD = 1024  # bytes that SSM's agent puts into one message
-RESEND_S = 0.05  # what is not acknowledged is sent again: the plugin drops what comes before it is ready
+RESEND_S = 0.05  # unacknowledged messages are sent again: the plugin drops those that come before it is ready
 AGENT = "3.3.3050.0"
-Output = Callable[[str], bytes]  # a session: what its command prints, once it has ended
+Output = Callable[[str], bytes]  # a session's output, once its command has ended
 
 
 class DataChannels:
-    """Where plugins connect to: `ws://…/SESSION`, with the token `token-of-SESSION`."""
+    """Where plugins connect: `ws://…/SESSION`, with the token `token-of-SESSION`."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -40,12 +40,12 @@ class DataChannels:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
-        """Take no further plugin."""
+        """Accept no more plugins."""
         self._server.shutdown()
 
     def _served(self, connection: ServerConnection) -> None:
         session = connection.request.path.strip("/") if connection.request else ""
-        with suppress(ConnectionClosed):  # the plugin was ended
+        with suppress(ConnectionClosed):  # the plugin has ended
             opened = json.loads(connection.recv())
             if opened["TokenValue"] != f"token-of-{session}":
                 connection.close(1008, "the token is of another session")
@@ -57,7 +57,7 @@ class DataChannels:
 
 
 class Agent:
-    """One session as SSM's agent has it: each message is sent again until it is acknowledged."""
+    """One session as SSM's agent runs it: each message is sent again until it is acknowledged."""
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
@@ -65,7 +65,7 @@ class Agent:
         self._answers: list[Message] = []
 
     def shake_hands(self) -> None:
-        """Agree with the plugin that a command is run without a terminal."""
+        """Agree with the plugin to run a command without a terminal."""
         kind = {"SessionType": "NonInteractiveCommands", "Properties": {}}
         asked = {
             "AgentVersion": AGENT,
@@ -78,12 +78,12 @@ class Agent:
         self._send(json.dumps(said).encode(), HANDSHAKE_COMPLETE)
 
     def send_output(self, printed: bytes) -> None:
-        """Send what a command has printed."""
+        """Send a command's output."""
         for start in range(0, len(printed), PAYLOAD):
             self._send(printed[start : start + PAYLOAD], PRINTED)
 
     def close(self, session: str) -> None:
-        """End the session, and wait until the plugin is gone."""
+        """End the session, and wait until the plugin has gone."""
         said = {"MessageType": CLOSED, "SessionId": session, "SchemaVersion": 1, "Output": ""}
         self._connection.send(Message(CLOSED, json.dumps(said).encode()).packed())
         while True:
@@ -106,7 +106,7 @@ class Agent:
         return False
 
     def _receive(self, timeout_s: float | None) -> Message:
-        """The next message; what the plugin puts in is acknowledged. Raises TimeoutError, ConnectionClosed."""
+        """The next message; acknowledges the plugin's input. Raises TimeoutError, ConnectionClosed."""
         data = self._connection.recv(timeout_s)
         message = read(data if isinstance(data, bytes) else data.encode())
         if message.type == INPUT:

@@ -1,4 +1,4 @@
-"""EC2 in moto: instances and the network nodes that EC2 reports for them; the VPC of a cluster, as it should be."""
+"""EC2 in moto: instances, the network nodes that EC2 reports for them, and a cluster's VPC as it should be."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AMI, OTHER_AMI = "ami-12345678", "ami-87654321"
 def with_instances(
     service: Service, count: int = 3, far: int = 0, others: int = 0, instance_type: str = TYPE
 ) -> tuple[Vpc, list[str]]:
-    """Running instances of one team: their VPC and their ids. `far` more in another zone, `others` of another image."""
+    """Running instances of one team: their VPC and ids. `far` more in another zone, `others` with another image."""
     vpc = with_vpc(service, "10.9")
     with_quotas(service, [])
     ids = [one for subnet, number, ami in ((vpc.near, count, AMI), (vpc.far, far, AMI), (vpc.near, others, OTHER_AMI))
@@ -29,7 +29,7 @@ def with_instances(
 def with_topology(
     service: Service, layers: Mapping[str, Sequence[str]], ultraservers: Mapping[str, str] | None = None
 ) -> None:
-    """What DescribeInstanceTopology returns: the network nodes above each instance, and its UltraServer's block."""
+    """Set DescribeInstanceTopology's answer: the network nodes above each instance, and its UltraServer's block."""
 
     def answer(asked: Mapping[str, str]) -> str:
         wanted = [value for key, value in asked.items() if key.startswith("InstanceId.")]
@@ -51,7 +51,7 @@ def _item(instance: str, layers: Sequence[str], block: str) -> str:
 def launched(
     service: Service, subnet: str, group: str, count: int, image: str = AMI, instance_type: str = TYPE
 ) -> list[str]:
-    """The ids of so many new instances."""
+    """The ids of new instances."""
     if not count:
         return []
     data = client(service, "ec2").run_instances(
@@ -81,13 +81,13 @@ QUOTAS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Vpc:
-    """The ids of what was made: two subnets, of which only the first is a cluster's, in two zones."""
+    """The ids of what was created: two subnets in two zones, of which only the first is the cluster's."""
 
     id: str
     near: str
     far: str
     security_group: str
-    private: str  # the route table of both subnets
+    private: str  # route table of both subnets
     endpoint: str
 
     @property
@@ -97,7 +97,7 @@ class Vpc:
 
 
 def with_vpc(service: Service, block: str) -> Vpc:
-    """A VPC of the block `10.1`; a node's address `10.1.0.x` is in the near subnet, `10.1.1.x` in the far one."""
+    """A VPC with the block `10.1`; node addresses `10.1.0.x` are in the near subnet, `10.1.1.x` in the far one."""
     ec2 = client(service, "ec2")
     vpc = ec2.create_vpc(CidrBlock=f"{block}.0.0/16")["Vpc"]["VpcId"]
     near, far = (
@@ -121,7 +121,7 @@ def with_vpc(service: Service, block: str) -> Vpc:
 
 
 def with_quotas(service: Service, types: Iterable[str], defaults: Iterable[str] = (), **values: float) -> None:
-    """Quotas that are high enough, but those of `values`, by their names' first words; `defaults` nobody raised."""
+    """Quotas that are high enough, except `values`, by the first words of their names; `defaults` were never raised."""
     names = {**QUOTAS, "sagemaker": (*QUOTAS["sagemaker"], *(f"{one} for cluster usage" for one in types))}
 
     def listed(is_default: bool) -> Any:
@@ -144,7 +144,7 @@ def with_quotas(service: Service, types: Iterable[str], defaults: Iterable[str] 
 
 
 def open_to_internet(service: Service, vpc: Vpc) -> None:
-    """Let the subnets' default route lead to an internet gateway."""
+    """Route the subnets' default to an internet gateway."""
     ec2 = client(service, "ec2")
     gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
     ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc.id)

@@ -1,4 +1,4 @@
-"""Clusters that were named without AWS: what their nodes say of themselves, and runs over them."""
+"""Clusters given without AWS: what their nodes report of themselves, and runs over them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOWHERE = "no node of it is an EC2 instance"
 
 
 def on_ec2(name: str, instance: str, zone: str = "us-west-2a", **collectors: object) -> NodeEvidence:
-    """A node that says which instance it is."""
+    """A node that reports which instance it is."""
     identity = {"instance_id": instance, "instance_type": "p5.48xlarge", "availability_zone": zone}
     data: dict[str, object] = {
         "boot": boot(hostname=name),
@@ -41,7 +41,7 @@ def on_ec2(name: str, instance: str, zone: str = "us-west-2a", **collectors: obj
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *nodes: NodeEvidence) -> None:
-    """Let the nodes of an ssh cluster answer with this."""
+    """Have the nodes of an ssh cluster answer with this."""
 
     def answer(_cluster: Cluster, *arguments: Any) -> None:
         for evidence in nodes:
@@ -51,7 +51,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, *nodes: NodeEvidence) -> None:
 
 
 def ran(runs: Runs, *arguments: str, cluster: str = SSH) -> dict[str, tuple[Verdict, str]]:
-    """Verdict and words of each check that asks EC2 or FSx, by its name."""
+    """Verdict and message of each check that asks EC2 or FSx, by name."""
     runs.run("--cluster", cluster, "--results", str(runs.results_file), *CHECKS, *OF_NODES, *arguments)
     found = {result.check.partition(".")[2]: (result.verdict, result.message) for result in runs.results}
     return {name: one for name, one in found.items() if not OF_ANOTHER.search(one[1])}

@@ -1,4 +1,4 @@
-"""The messages of a session's data channel, in the form that SSM's agent and AWS's plugin give them."""
+"""The messages of a session's data channel, in the format of SSM's agent and AWS's plugin."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ HEAD = struct.Struct(">I32sIQqQ16s32sI")
 LENGTH = struct.Struct(">I")
 
 OUTPUT, INPUT, ACKNOWLEDGE, CLOSED = "output_stream_data", "input_stream_data", "acknowledge", "channel_closed"
-PRINTED, HANDSHAKE_REQUEST, HANDSHAKE_RESPONSE, HANDSHAKE_COMPLETE = 1, 5, 6, 7  # kinds of payloads
-OUT_OF_SEQUENCE = 3  # the flags of an acknowledgement: the first and the last of its stream
+PRINTED, HANDSHAKE_REQUEST, HANDSHAKE_RESPONSE, HANDSHAKE_COMPLETE = 1, 5, 6, 7  # kinds of payload
+OUT_OF_SEQUENCE = 3  # an acknowledgement's flags: first and last of its stream
 
 
 @dataclass(frozen=True)
 class Message:
-    """One message; `sequence` counts those of a stream."""
+    """One message; `sequence` numbers those of a stream."""
 
     type: str
     payload: bytes = b""
@@ -31,11 +31,11 @@ class Message:
 
     @property
     def data(self) -> dict[str, object]:
-        """The payload of one that carries JSON."""
+        """A JSON payload."""
         return dict(json.loads(self.payload))
 
     def packed(self) -> bytes:
-        """As it is sent."""
+        """The message as sent."""
         head = HEAD.pack(
             HEAD.size,
             self.type.encode().ljust(32),
@@ -51,7 +51,7 @@ class Message:
 
 
 def read(packed: bytes) -> Message:
-    """One message as it came. Raises ValueError for one whose digest does not fit."""
+    """Parse a message. Raises ValueError if its digest does not match."""
     length, kind, _, _, sequence, flags, number, digest, payload_kind = HEAD.unpack_from(packed)
     payload = packed[length + LENGTH.size :]
     if hashlib.sha256(payload).digest() != digest:
@@ -61,7 +61,7 @@ def read(packed: bytes) -> Message:
 
 
 def acknowledging(message: Message) -> Message:
-    """The message that says that another has come."""
+    """The message that acknowledges another."""
     data = {
         "AcknowledgedMessageType": message.type,
         "AcknowledgedMessageId": str(message.id),
@@ -72,5 +72,5 @@ def acknowledging(message: Message) -> Message:
 
 
 def _swapped(number: bytes) -> bytes:
-    """The halves of an id the other way round, as both sides send it."""
+    """An id with its halves swapped, as both sides send it."""
     return number[8:] + number[:8]

@@ -1,4 +1,4 @@
-"""Runs moto's server, and in front of it a proxy that answers for it where a test says so."""
+"""Runs moto's server behind a proxy that answers in its place when a test says so."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.transport.loopback import free_port
 START_S = 600.0
 JSON = "application/x-amz-json-1.1"
 XML = "text/xml"
-Response = tuple[int, bytes, str]  # a status, a body and its type
+Response = tuple[int, bytes, str]  # status, body and content type
 Change = Callable[[dict[str, Any]], None]
-Serve = Callable[[dict[str, Any]], "dict[str, Any] | Answer | str"]  # text is the XML of a service that speaks it
+Serve = Callable[[dict[str, Any]], "dict[str, Any] | Answer | str"]  # text is the XML of a service that uses it
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the proxy says in place of the service."""
+    """The proxy's answer in place of the service's."""
 
     status: int
     code: str = ""
@@ -44,7 +44,7 @@ THROTTLED = Answer(400, "ThrottlingException", "Rate exceeded")
 
 @dataclass
 class Service:
-    """AWS as a test has it: `calls` are the actions that were asked for, in order; `signed` with the service's name."""
+    """AWS in a test: `calls` are the requested actions, in order; `signed` has the service's name too."""
 
     url: str
     moto_url: str
@@ -55,18 +55,18 @@ class Service:
     requests: dict[str, Change] = field(default_factory=dict)
     served: dict[str, Serve] = field(default_factory=dict)
     delay_s: dict[str, float] = field(default_factory=dict)
-    allows_first: dict[str, int] = field(default_factory=dict)  # calls before `answers` begin
+    allows_first: dict[str, int] = field(default_factory=dict)  # calls before `answers` apply
 
     def says(self, action: str, *answers: Answer) -> None:
-        """The next calls of an action get these answers; the last one stays where it is denied."""
+        """Give these answers to an action's next calls; the last one repeats if it is a denial."""
         self.answers[action] = list(answers)
 
     def serves(self, action: str, serve: Serve) -> None:
-        """An action is answered by `serve`, from what was asked; moto is not."""
+        """Have `serve` answer an action instead of moto, given the request."""
         self.served[action] = serve
 
     def rewrites(self, action: str, change: Change) -> None:
-        """Every answer of an action passes through `change` first."""
+        """Pass every answer to an action through `change`."""
         self.changes[action] = change
 
 
@@ -86,7 +86,7 @@ def environment(service: Service, region: str = "us-west-2") -> dict[str, str]:
 
 @contextmanager
 def moto() -> Iterator[str]:
-    """A running moto server; its URL."""
+    """Run a moto server; yields its URL."""
     port = free_port()
     words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -94,13 +94,13 @@ def moto() -> Iterator[str]:
         _wait_for(port, server)
         yield f"http://127.0.0.1:{port}"
     finally:
-        server.kill()  # it keeps nothing, and on SIGTERM it would finish its requests first
+        server.kill()  # it stores nothing, and on SIGTERM would finish its requests first
         server.wait()
 
 
 @contextmanager
 def service_before(moto_url: str) -> Iterator[Service]:
-    """The proxy before a moto server, with a clean slate behind it."""
+    """Run the proxy in front of a moto server that has been reset."""
     urllib.request.urlopen(urllib.request.Request(f"{moto_url}/moto-api/reset", method="POST")).close()
     service = Service("", moto_url)
 
@@ -157,7 +157,7 @@ def _proxy(moto_url: str, service: Service) -> type[BaseHTTPRequestHandler]:
 
 
 def _said(service: Service, action: str, body: bytes) -> Response | None:
-    """What a test answers in place of moto, if it does."""
+    """The test's answer in place of moto's, if there is one."""
     waiting = service.answers.get(action)
     if service.allows_first.get(action, 0) >= service.calls.count(action):
         waiting = None
@@ -207,7 +207,7 @@ def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
 
 
 def _action(headers: dict[str, str], body: bytes) -> str:
-    """The operation that a request asks for: in a header, or in a form."""
+    """The operation that a request names, in a header or a form."""
     target = next((value for key, value in headers.items() if key.lower() == "x-amz-target"), "")
     found = re.search(rb"(?:^|&)Action=(\w+)", body)
     return target.rpartition(".")[2] or (found[1].decode() if found else "")

@@ -1,4 +1,4 @@
-"""The double of AWS's session-manager-plugin: its command line, what it prints, and that it reads standard input."""
+"""A double of AWS's session-manager-plugin: its command line, its output, and its reading of standard input."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.aws.messages import (
 )
 
 VERSION = "1.3.0.0"
-RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"  # what the name of a variable that holds it begins with
+RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"  # prefix of the variable that holds it
 
 
 def main(words: list[str], version: str = VERSION) -> None:
-    """Do as the plugin does for these words. Ends the process where a session was started."""
+    """Do what the plugin does with these arguments. Ends the process if a session was started."""
     if words == ["--version"]:
         _say(f"{version}\n")
         return
@@ -48,7 +48,7 @@ def main(words: list[str], version: str = VERSION) -> None:
 
 
 def _follow(connection: ClientConnection, session: str) -> None:
-    """Print what is sent, each message once, until the channel is closed."""
+    """Print each message sent, once, until the channel is closed."""
     expected = 0
     for data in connection:
         message = read(data if isinstance(data, bytes) else data.encode())

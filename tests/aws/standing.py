@@ -1,4 +1,4 @@
-"""HyperPod nodes that say where they stand: this machine plays each, below a host root that holds its files."""
+"""HyperPod nodes that report their network position: this machine plays each, under a host root with its files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TAG = "sys/class/dmi/id/board_asset_tag"
 
 
 def config_of(layers: Mapping[str, Sequence[str]], group: str = "workers") -> str:
-    """HyperPod's file: every instance by its id, with the network nodes above it."""
+    """HyperPod's file: every instance by id, with the network nodes above it."""
     instances = [
         {
             "InstanceName": node,
@@ -29,7 +29,7 @@ def config_of(layers: Mapping[str, Sequence[str]], group: str = "workers") -> st
 
 
 def with_nodes(manager: SystemsManager, root: Path, config: str | None) -> None:
-    """Let every node read its own instance id, and this resource_config.json."""
+    """Have every node read its own instance id, and this resource_config.json."""
     (root / TAG).parent.mkdir(parents=True)
     (root / CONFIG).parent.mkdir(parents=True)
     if config is not None:

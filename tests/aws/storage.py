@@ -1,4 +1,4 @@
-"""File systems of FSx in moto, CloudWatch with their metrics, and nodes that mount them."""
+"""FSx file systems in moto, CloudWatch with their metrics, and nodes that mount them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.aws.service import Change, Service
 from tests.builders.recordings import boot, node, unreached
 
 SUBNET = "subnet-0123456789abcdef0"
-LUSTRE_MOUNT = ("lustre", "10.1.71.197@tcp:/oyuutbev", "/fsx")  # as a node shows it that has mounted it by DNS name
+LUSTRE_MOUNT = ("lustre", "10.1.71.197@tcp:/oyuutbev", "/fsx")  # as a node shows it after mounting by DNS name
 OST_BYTES = 1200 * 2**30
-PAGE = 700  # points of a page of GetMetricData
-METRICS = 10  # of a page of ListMetrics
+PAGE = 700  # points per page of GetMetricData
+METRICS = 10  # per page of ListMetrics
 Points = Sequence["float | None"]
 Mount = tuple[str, str, str]  # type, source, path
 
@@ -26,19 +26,19 @@ Mount = tuple[str, str, str]  # type, source, path
 def lustre(
     service: Service, name: str = "oyuutbev", capacity_gib: int = 4800, kind: str = "LUSTRE", **configuration: object
 ) -> str:
-    """A Lustre file system that is mounted by `name`; its id. Without more it is made for 240 MB/s."""
+    """Create a Lustre file system mounted by `name`, for 240 MB/s by default; returns its id."""
     data = {"DeploymentType": "PERSISTENT_1", "PerUnitStorageThroughput": 50, **configuration, "MountName": name}
     return _made(service, kind, capacity_gib, LustreConfiguration=data)
 
 
 def openzfs(service: Service, capacity_gib: int = 1000, **configuration: object) -> str:
-    """An OpenZFS file system; its id. Without more it is made for 160 MB/s."""
+    """Create an OpenZFS file system, for 160 MB/s by default; returns its id."""
     data = {"DeploymentType": "SINGLE_AZ_2", "ThroughputCapacity": 160, **configuration}
     return _made(service, "OPENZFS", capacity_gib, OpenZFSConfiguration=data)
 
 
 def _made(service: Service, kind: str, capacity_gib: int, **more: Any) -> str:
-    """A file system in moto, described also with what nobody can ask for when creating one."""
+    """Create a file system in moto, with description fields that no request can set."""
     made = client(service, "fsx").create_file_system(
         FileSystemType=kind, StorageCapacity=capacity_gib, SubnetIds=[SUBNET]
     )
@@ -56,25 +56,25 @@ def _made(service: Service, kind: str, capacity_gib: int, **more: Any) -> str:
 
 
 def dns_name(name: str) -> str:
-    """The DNS name of a file system."""
+    """A file system's DNS name."""
     return f"{name}.fsx.us-west-2.amazonaws.com"
 
 
 @dataclass
 class CloudWatch:
-    """CloudWatch in place of moto's: pages, batches, any order, and points that end where the question ends."""
+    """CloudWatch in place of moto's: pages, batches, any order, and points up to the end of the queried window."""
 
     data: dict[tuple[str, str, tuple[tuple[str, str], ...]], Points] = field(default_factory=dict)
-    codes: dict[str, str] = field(default_factory=dict)  # the status code of a metric's results
+    codes: dict[str, str] = field(default_factory=dict)  # status code of a metric's results
     asked: list[dict[str, Any]] = field(default_factory=list)
 
     def put(self, name: str, metric: str, statistic: str, points: Points, **place: str) -> None:
-        """The points of a metric; the last one is of the last minute asked for."""
+        """Set a metric's points, the last one in the last minute queried."""
         dimensions = (("FileSystemId", name), *((_PLACES[key], value) for key, value in place.items()))
         self.data[metric, statistic, dimensions] = points
 
     def serve(self, service: Service) -> None:
-        """Answer for moto."""
+        """Answer in place of moto."""
         service.serves("ListMetrics", self._listed)
         service.serves("GetMetricData", self._page)
 
@@ -105,7 +105,7 @@ class CloudWatch:
         return {"MetricDataResults": list(results.values()), **more}
 
     def _points(self, query: dict[str, Any], asked: dict[str, Any]) -> list[tuple[float, float]]:
-        """The newest first, as CloudWatch has it."""
+        """Points with the newest first, as CloudWatch returns them."""
         stat = query["MetricStat"]
         assert stat["Period"] == 60
         dimensions = tuple((entry["Name"], entry["Value"]) for entry in stat["Metric"]["Dimensions"])
@@ -123,7 +123,7 @@ def _metric(metric: str, dimensions: tuple[tuple[str, str], ...]) -> dict[str, A
 
 
 def quiet_lustre(watch: CloudWatch, name: str, minutes: int = 180) -> None:
-    """A healthy Lustre file system of 4.8 TiB: a quarter of its throughput, half full, four storage targets."""
+    """A healthy Lustre file system of 4.8 TiB: a quarter of its throughput used, half full, four storage targets."""
     flat = _flat(minutes)
     watch.put(name, "DataReadBytes", "Sum", flat(50e6 * 60))
     watch.put(name, "DataWriteBytes", "Sum", flat(10e6 * 60))
@@ -164,7 +164,7 @@ def _flat(minutes: int) -> Any:
 
 
 def mounting(*mounts: Mount) -> dict[str, object]:
-    """What the collector `mounts` reports for these, beside a root volume."""
+    """The `mounts` collector's report on these, with a root volume."""
     data = [("ext4", "/dev/root", "/"), *mounts]
     entry = {"options": "rw", "alive": "yes", "total_kib": 1, "free_kib": 1, "inodes": 1, "inodes_free": 1}
     return {
@@ -177,7 +177,7 @@ def mounting(*mounts: Mount) -> dict[str, object]:
 def nodes_that_mount(
     service: Service, monkeypatch: pytest.MonkeyPatch, *mounts: Mount, of: Mapping[int, Sequence[Mount] | None] = {}
 ) -> None:
-    """A HyperPod cluster of three nodes that report these mounts; `of` sets those of single nodes, None: unreached."""
+    """A HyperPod cluster of three nodes that report these mounts; `of` sets single nodes', None: unreached."""
     if "ListClusterNodes" not in service.served:
         with_cluster(service, {"workers": ("ml.p5.48xlarge", 3)})
 

@@ -1,4 +1,4 @@
-"""The service end of SSM: opens sessions and takes commands, and really runs them, with the vices of the real one."""
+"""SSM's service end: opens sessions, takes commands and really runs them, with the real one's defects."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tests.counterparts import installed
 from tests.testbed.image import NodeImage
 from tests.testbed.node import Node, with_tool
 
-Run = Callable[[str, Sequence[str]], bytes]  # a target and the words of a command: what that prints
+Run = Callable[[str, Sequence[str]], bytes]  # a target and a command's arguments: the output
 SHOWN = 24_000
 ROOT = Path(__file__).parents[2]
-WORKER = "ssm-document-worker"  # what SSM's agent runs a command by
+WORKER = "ssm-document-worker"  # the process by which SSM's agent runs commands
 DOUBLE = "the double"
 OWN = "AWS's own"
 PLUGINS = [
@@ -48,12 +48,12 @@ def here(_target: str, words: Sequence[str]) -> bytes:
 
 
 def with_agent(image: NodeImage) -> NodeImage:
-    """A node of the testbed on which SSM's agent runs commands."""
+    """A testbed node on which SSM's agent runs commands."""
     return with_tool(image, WORKER, '#!/bin/sh\n"$@"\nexit $?\n')
 
 
 def in_nodes(inside: Mapping[str, Node]) -> Run:
-    """Run a command in the node that a target is, as a child of the agent's worker."""
+    """Run a command in the target node, as a child of the agent's worker."""
 
     def run(target: str, words: Sequence[str]) -> bytes:
         ran = inside[target].run([WORKER, *words], timeout=600)
@@ -64,10 +64,10 @@ def in_nodes(inside: Mapping[str, Node]) -> Run:
 
 @dataclass
 class SystemsManager:
-    """The double. `open` are the sessions that nobody has closed, `most_open` how many there were at once at most.
+    """The double. `open`: sessions not yet closed; `most_open`: their maximum number at a time.
 
-    `vices` are put around each session's output, one after another; each takes the output and returns what is sent.
-    `refuses` are targets that no agent answers for; `fails_first` what the first sessions print in place of a command.
+    Each of `vices` wraps the session's output: it takes the output and returns what is sent. `refuses`: targets without
+    an agent that answers; `fails_first`: what the first sessions print instead of a command's output.
     """
 
     run: Run = here
@@ -83,7 +83,7 @@ class SystemsManager:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def serve(self, service: Service) -> None:
-        """Take the place of SSM in a service."""
+        """Take SSM's place in a service."""
         service.serves("StartSession", self.start_session)
         service.serves("TerminateSession", self.terminate_session)
         service.serves("DescribeInstanceInformation", self.describe_instance_information)
@@ -115,7 +115,7 @@ class SystemsManager:
         return {"SessionId": asked["SessionId"]}
 
     def output(self, session: str) -> bytes:
-        """What the plugin is sent, once the command has ended: all of it, standard error merged."""
+        """What the plugin receives once the command has ended: all its output, with standard error merged."""
         target, command = self.open[session]
         with self.lock:
             failing = self.fails_first.pop(0) if self.fails_first else None
@@ -158,7 +158,7 @@ class SystemsManager:
 
 @contextmanager
 def systems_manager(service: Service) -> Iterator[SystemsManager]:
-    """The double in the place of SSM, with a data channel for each session."""
+    """The double in SSM's place, with a data channel for each session."""
     manager = SystemsManager()
     manager.serve(service)
     channels = DataChannels(manager.output)
@@ -170,7 +170,7 @@ def systems_manager(service: Service) -> Iterator[SystemsManager]:
 
 
 def folder_of_plugin(which: str, temporary: Path) -> Path:
-    """Where one of PLUGINS lies."""
+    """The folder of one of PLUGINS."""
     if which != DOUBLE:
         return installed.folder("session_manager_plugin")
     folder = temporary / "bin"
@@ -180,7 +180,7 @@ def folder_of_plugin(which: str, temporary: Path) -> Path:
 
 
 def install_plugin(folder: Path, version: str = VERSION) -> None:
-    """The double of AWS's session-manager-plugin."""
+    """Install the double of AWS's session-manager-plugin."""
     plugin = folder / "session-manager-plugin"
     plugin.write_text(PLUGIN.format(python=sys.executable, root=str(ROOT), version=version))
     plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)

@@ -1,4 +1,4 @@
-"""Clusters that were named without AWS: what their nodes say of themselves is asked of AWS, where they are EC2's."""
+"""Clusters given without AWS: if nodes report that they are EC2's, AWS is asked about them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MOUNTINFO = """22 1 259:1 / / rw,relatime shared:1 - ext4 /dev/root rw
 
 @contextmanager
 def metadata_of(instance: str) -> Iterator[str]:
-    """An instance metadata service; its URL."""
+    """An instance metadata service; yields its URL."""
     identity = {"instanceId": instance, "instanceType": "p5.48xlarge", "availabilityZone": "us-west-2a"}
 
     class Answering(BaseHTTPRequestHandler):
@@ -63,7 +63,7 @@ def metadata_of(instance: str) -> Iterator[str]:
             self.wfile.write(text.encode())
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -134,9 +134,9 @@ def test_workers_of_xdist_evaluate_what_the_controller_asked(runs: Runs, ids: Se
         ("ssh", {}, True),
         ("srun", {"submit_host": "local"}, True),
         ("local", {}, True),
-        ("replay", {"recording": "x"}, False),  # made before nodes were asked for it
+        ("replay", {"recording": "x"}, False),  # recorded before nodes were asked for it
         ("replay", {"recording": "x", "ec2": "by evidence"}, True),
-        ("replay", {"recording": "x", "region": "us-west-2"}, False),  # of AWS, and known to be
+        ("replay", {"recording": "x", "region": "us-west-2"}, False),  # known to be AWS's
         ("capture", {"capture": "x"}, False),
         ("ssm", {"region": "us-west-2"}, False),
         ("ssh", {"region": "us-west-2"}, False),

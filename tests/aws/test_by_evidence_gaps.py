@@ -1,4 +1,4 @@
-"""Nodes that report little of themselves, and accounts that know nothing of them: what is asked, what is incomplete."""
+"""Nodes that report little about themselves, or that the account does not know: what is asked and incomplete."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.builders.runs import Runs
 
 
 def elsewhere(name: str) -> NodeEvidence:
-    """A node that somebody else made."""
+    """A node of another vendor."""
     imds = Collected(Status.ABSENT, detail="the firmware does not say that this is an EC2 instance")
     platform = {"vendor": "Dell Inc.", "product": "PowerEdge XE9680"}
     return node(name, boot=boot(hostname=name), platform=platform, imds=imds, mounts=mounting(LUSTRE_MOUNT))
@@ -47,7 +47,7 @@ def test_without_credentials_each_check_says_what_it_would_need(
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(variable)
     found = ran(runs)
-    known = {"single_az": PASS}  # an instance knows its zone itself
+    known = {"single_az": PASS}  # an instance knows its own zone
     assert verdicts(found) == dict.fromkeys(ALL, NA) | known
     words = "AWS was not queried: no AWS credentials here; expected some in"
     assert all(words in found[name][1] for name in ALL - known.keys())

@@ -1,4 +1,4 @@
-"""`--cloudwatch`: the metrics of a run, as CloudWatch keeps them, and what becomes of a run that cannot send them."""
+"""`--cloudwatch`: a run's metrics as CloudWatch stores them, and the outcome of a run that cannot send them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMESPACE = "clusterproof"
 
 
 def output_of(name: str, **dimensions: str) -> list[float]:
-    """What CloudWatch has of a metric."""
+    """What CloudWatch has stored of a metric."""
     client: Any = boto3.client("cloudwatch")
     now = datetime.now(timezone.utc)
     answer = client.get_metric_statistics(
@@ -54,7 +54,7 @@ def test_changes_are_counted_where_there_is_a_history(runs: Runs, service: Servi
     assert output_of("New", Cluster="small") == [0]
 
 
-def test_of_a_history_that_cannot_be_read_no_change_is_counted(runs: Runs, service: Service) -> None:
+def test_no_change_is_counted_without_a_readable_history(runs: Runs, service: Service) -> None:
     runs.checks(test_it=LIGHT)
     (runs.folder / "history.sqlite").write_text("no database " * 100)
     runs.over(all_verdicts(), "--cloudwatch", NAMESPACE, "--history=history.sqlite")

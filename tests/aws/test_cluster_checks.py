@@ -1,4 +1,4 @@
-"""Checks of the cluster itself, as a person runs them: pytest, AWS over HTTP, a recording, a replay."""
+"""Checks of the cluster itself as users run them: pytest, AWS over HTTP, a recording, a replay."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.builders.runs import Runs
 
 pytest_plugins = ["pytester"]
 WORKERS = {"workers": ("ml.p5.48xlarge", 3)}
-OF_AWS_ALONE = ("-k", "not network_layers and not slurm and not k8s and not node_health")  # which look at nodes
+OF_AWS_ALONE = ("-k", "not network_layers and not slurm and not k8s and not node_health")  # these look at nodes
 OF_CONTROL_PLANE = [
     name
     for name, check in all_checks().items()
@@ -32,7 +32,7 @@ NOWHERE = {"control_plane.ultraserver_block": Verdict.NOT_APPLICABLE}
 
 
 def ran(runs: Runs, *arguments: str) -> pytest.RunResult:
-    """The checks of the control plane that need AWS alone, over the cluster."""
+    """The control plane checks that only need AWS, run over the cluster."""
     return runs.run("--cluster", NAME, "--results", str(runs.results_file), CHECKS, *OF_AWS_ALONE, *arguments)
 
 
@@ -81,7 +81,7 @@ def test_quotas_that_nobody_raised_are_those_of_aws(runs: Runs, service: Service
     with_quotas(service, ["ml.p5.48xlarge"], defaults=["VPCs per Region"])
     ran(runs)
     assert found(runs) == {}
-    assert service.calls.count("ListAWSDefaultServiceQuotas") == 2  # two pages of the one service that lacks some
+    assert service.calls.count("ListAWSDefaultServiceQuotas") == 2  # two pages for the one service that lacks some
 
 
 def test_groups_without_accelerators_are_no_job_groups(runs: Runs, service: Service) -> None:
@@ -152,7 +152,7 @@ NEEDED_BY: dict[str, tuple[str, set[str]]] = {
 
 
 def denied_after_inventory(service: Service, action: str) -> None:
-    """Deny an action; those of the inventory once it has been made."""
+    """Deny an action; an inventory action once the inventory has been made."""
     if action not in ("DescribeCluster", "ListClusterNodes"):
         service.says(action, DENIED)
     elif action == "DescribeCluster":
@@ -180,7 +180,7 @@ def test_an_answer_that_several_collectors_need_is_asked_once(runs: Runs, servic
     assert {action: service.calls.count(action) for action in NEEDED_BY} == {
         "DescribeCluster": 2,  # once for the inventory
         "ListClusterNodes": 2,
-        "DescribeSubnets": 1,  # whose zone is that of all nodes: none is asked for by itself
+        "DescribeSubnets": 1,  # its zone is that of all nodes, so nothing else is asked
         "DescribeSecurityGroups": 1,
         "DescribeRouteTables": 1,
         "DescribeVpcEndpoints": 1,
@@ -203,7 +203,7 @@ def test_workers_of_xdist_evaluate_the_cluster_by_what_the_controller_asked(runs
 def test_a_recording_without_aws_says_that_aws_was_not_asked(runs: Runs) -> None:
     runs.run("--cluster", "demo", "--results", str(runs.results_file), CHECKS, *OF_AWS_ALONE)
     data = {result.check: (result.verdict, result.message) for result in runs.results}
-    assert data.pop("control_plane.single_az") == (PASSING, "")  # an instance knows its zone itself
+    assert data.pop("control_plane.single_az") == (PASSING, "")  # an instance knows its own zone
     for check, (verdict, message) in data.items():
         is_of_hyperpod = all_checks()[check].control_collectors <= OF_HYPERPOD
         words = " is not a HyperPod cluster" if is_of_hyperpod else "AWS was not queried: "

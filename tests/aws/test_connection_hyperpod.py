@@ -1,4 +1,4 @@
-"""One SSM session for each node, its answer separated from all that comes with it, and the session always closed."""
+"""One SSM session per node: its answer is separated from other output, and the session is always closed."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ LIMITS = Limits(fanout=8, connect_s=ANSWER_S, answer_s=ANSWER_S, settings={"regi
 
 @pytest.fixture(params=PLUGINS)
 def plugin(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The folder of the session-manager-plugin: every test is of both."""
+    """The folder of the session-manager-plugin; every test runs with both."""
     return folder_of_plugin(str(request.param), tmp_path)
 
 
 def targets(count: int = 1) -> list[Target]:
-    """Nodes as the inventory makes them."""
+    """Targets as the inventory creates them."""
     return [
         Target(f"ip-10-0-0-{number}", f"sagemaker-cluster:a1b2c3d4e5f6_workers-i-{number:017x}", group="workers")
         for number in range(count)
@@ -40,7 +40,7 @@ def targets(count: int = 1) -> list[Target]:
 
 
 def asked(count: int = 1, limits: Limits = LIMITS) -> list[NodeEvidence]:
-    """What that many nodes report, in their order."""
+    """The reports of that many nodes, in order."""
     to_run, nonce = program(["boot"], ProbeOptions(), on_stdin=False)
     data: dict[str, NodeEvidence] = {}
 
@@ -125,7 +125,7 @@ def test_nobody_who_lists_processes_sees_the_token(manager: SystemsManager) -> N
 
 
 def _arguments_of_children() -> list[bytes]:
-    """The arguments of the processes that this one has started, which anybody may read."""
+    """The arguments of this process's children, which anybody may read."""
     data = " ".join(file.read_text() for file in Path("/proc/self/task").glob("*/children"))
     return [Path(f"/proc/{child}/cmdline").read_bytes() for child in data.split()]
 

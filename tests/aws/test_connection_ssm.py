@@ -1,4 +1,4 @@
-"""SendCommand to many instances at once, and each answer fetched."""
+"""SendCommand to many instances at once, and fetching each answer."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ LIMITS = Limits(fanout=8, connect_s=ANSWER_S, answer_s=ANSWER_S, settings={"regi
 
 
 def targets(count: int) -> list[Target]:
-    """Instances of EC2."""
+    """EC2 instances."""
     return [Target(f"gpu{number:03d}", f"i-{number:017x}") for number in range(count)]
 
 
 def asked(count: int = 1, limits: Limits = LIMITS) -> list[NodeEvidence]:
-    """What that many instances report, in their order."""
+    """The reports of that many instances, in order."""
     to_run, nonce = program(frozenset({"boot"}), ProbeOptions(), on_stdin=False)
     data: dict[str, NodeEvidence] = {}
 
@@ -66,7 +66,7 @@ def test_a_command_takes_fifty_instances_or_as_many_as_may_be_asked_at_once(
 
 
 def long_report(folder: Path, count: int, characters: int) -> Mapping[str, NodeEvidence]:
-    """What two instances report with so many long collectors."""
+    """Two instances' reports from this many long collectors."""
     return reported("ssm", targets(2), [padded(folder, characters, f"padded_{n}") for n in range(count)], LIMITS)
 
 
@@ -148,7 +148,7 @@ def test_an_answer_whose_rest_is_not_to_be_had_from_s3_keeps_what_ssm_shows(mana
 
 
 def by_s3(manager: SystemsManager, service: Service, stored: Callable[[bytes], bytes]) -> NodeEvidence:
-    """What an instance is found to answer whose output in S3 is this."""
+    """The answer read from an instance whose output in S3 is this."""
     manager.run = lambda _target, words: run_with_noise(words)
     s3 = client(service, "s3", "us-east-1")
     s3.create_bucket(Bucket="answers")
@@ -198,7 +198,7 @@ def test_a_run_that_is_interrupted_waits_for_no_command(manager: SystemsManager)
 @pytest.mark.parametrize(
     "forged",
     [
-        lambda output: re.sub(rb"cp[0-9a-f]{10}", b"cp0123456789", output),  # an answer to another question
+        lambda output: re.sub(rb"cp[0-9a-f]{10}", b"cp0123456789", output),  # the answer to another request
         lambda output: b"x" * (MAX_ANSWER_BYTES + 10) + output,
         lambda _: b"",
     ],
@@ -230,7 +230,7 @@ def test_a_denied_command_names_the_action(manager: SystemsManager, service: Ser
         ("", "hyperpod-node-debugger", "ssh gpu001 true"),
     ],
 )
-def test_who_owns_a_node_that_is_not_reached_speaks_of_the_way_to_it(address: str, owner: str, command: str) -> None:
+def test_the_owner_of_an_unreached_node_explains_how_it_is_reached(address: str, owner: str, command: str) -> None:
     target = Target("gpu001", address)
     lost = NodeEvidence(target.name, unreached=Unreached.NOT_CONNECTED)
     (node,) = nodes(Cluster("one", "ssm", (target,)), {target.name: lost}).values()
@@ -239,5 +239,5 @@ def test_who_owns_a_node_that_is_not_reached_speaks_of_the_way_to_it(address: st
 
 
 def run_with_noise(words: Sequence[str]) -> bytes:
-    """What the command prints, after more than SSM shows."""
+    """A command's output, after more noise than SSM shows."""
     return b"noise\n" * 5000 + here("", words)

@@ -1,7 +1,7 @@
-"""The defects of the script that this replaces (perf-snapshot.sh; D1 to D14): ours has none of them.
+"""The defects of the script that this suite replaces (perf-snapshot.sh; D1 to D14): the suite has none of them.
 
-Not here, for no check of ours looks at it in this way: D2 (iowait out of iostat's text) and D3 (the EFA installer's
-version out of a file's first words).
+Two are missing, as no check works this way: D2 (iowait parsed from iostat's text) and D3 (the EFA installer's version
+parsed from the first words of a file).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""EKS: the token that its API server takes, and a HyperPod cluster that it orchestrates."""
+"""EKS: the token for its API server, and a HyperPod cluster that it orchestrates."""
 
 from __future__ import annotations
 

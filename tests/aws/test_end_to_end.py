@@ -1,4 +1,4 @@
-"""`pytest --cluster NAME` as a person types it: a HyperPod cluster of fake nodes, each with a fault, through SSM."""
+"""`pytest --cluster NAME` as typed by a user: a HyperPod cluster of fake nodes, each with a fault, through SSM."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_hyperpod_cluster_by_name_gives_the_verdicts_that_a_login_would(
     }
     assert data == expected, ran.stdout
     assert set(of_cluster.values()) == {Verdict.PASS, Verdict.NOT_APPLICABLE}
-    assert of_cluster["storage.fsx_capacity"] is Verdict.PASS  # of the file system that the nodes say they mount
+    assert of_cluster["storage.fsx_capacity"] is Verdict.PASS  # for the file system that the nodes report mounting
     assert ran.returncode == 1
-    assert len(manager.started) == len(nodes)  # one session for each node, and no other
+    assert len(manager.started) == len(nodes)  # exactly one session per node
     assert manager.open == {}

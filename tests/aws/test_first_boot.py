@@ -1,4 +1,4 @@
-"""What a node runs at its first boot and while it is idle, as cloud-init and systemd run it."""
+"""What a node runs at first boot and while idle, as cloud-init and systemd run it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_where_python3_is_too_old_the_first_boot_takes_a_newer_one_beside_it(aws
         assert "gpu.gpu_answers" in log
 
 
-# cloud-init's part: the script is run once, and starts a unit.
+# cloud-init's part: the script runs once, and starts a unit.
 SYSTEMD_RUN = """#!/bin/sh
 while :; do case $1 in --setenv=*) export "${1#--setenv=}"; shift ;; --*) shift ;; *) break ;; esac; done
 exec "$@"
@@ -52,7 +52,7 @@ TOPIC = "arn:aws:sns:us-west-2:123456789012:nodes"
 
 @pytest.fixture
 def published(service: Service) -> list[dict[str, Any]]:
-    """What is published to the topic."""
+    """The messages published to the topic."""
     messages: list[dict[str, Any]] = []
 
     def publish(asked: dict[str, Any]) -> str:
@@ -77,7 +77,7 @@ def first_boot(
     image = image if f"{STAND_INS}/python3" in image.files else with_installer(image)
     image = with_tool(image, "systemd-run", SYSTEMD_RUN)
     image = with_file(image, "/var/lib/cloud/instance/user-data.txt", script.read_text())
-    with entered(image, shares_network=True) as node:  # where AWS's interfaces are
+    with entered(image, shares_network=True) as node:  # which has AWS's stand-ins
         data = {**aws, "TOPIC": TOPIC, "PACKAGE": PACKAGE, **further}
         ran = node.run(["sh", "/var/lib/cloud/instance/user-data.txt"], env=data, timeout=600)
         assert (ran.returncode, ran.stdout + ran.stderr) == (0, b"")
@@ -167,7 +167,7 @@ NOTIFIED = "/run/notified"
 
 
 def idle_node(image: NodeImage, status: int) -> NodeImage:
-    """A node whose clusterproof ends so, and that writes down notifications; it has runuser, as this machine does."""
+    """A node whose clusterproof exits like this and logs notifications; it has runuser, as this machine does."""
     stand_in = f'#!/bin/sh\necho FAIL one thing\n: >"$4.new"\nexit {status}\n'
     image = with_file(with_whole_machine(image), f"{HOME}/clusterproof", File(stand_in, 0o755))
     image = with_tool(image, "notify", f'#!/bin/sh\necho "$*" >>{NOTIFIED}\n')
@@ -175,7 +175,7 @@ def idle_node(image: NodeImage, status: int) -> NodeImage:
 
 
 def wake(node: Node) -> str:
-    """Run what the timer runs; what goes to the journal."""
+    """Run what the timer runs; returns the journal's lines."""
     ran = node.run([f"{HOME}/clusterproof-idle"], env={"NOTIFY": "notify", "LOGS_DIRECTORY": "/var/log/clusterproof"})
     assert (ran.returncode, ran.stderr) == (0, b"")
     return ran.stdout.decode().strip()

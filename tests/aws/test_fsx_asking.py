@@ -1,4 +1,4 @@
-"""How AWS is asked for FSx file systems: denied, in pages, for a window, recorded, redacted, by workers."""
+"""Queries to AWS for FSx file systems: denied, paged, for a window, recorded, redacted, by workers."""
 
 from __future__ import annotations
 

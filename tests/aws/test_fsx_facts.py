@@ -1,4 +1,4 @@
-"""What a file system is made for: real answers of DescribeFileSystems, and those that do not say."""
+"""A file system's provisioned limits: real answers of DescribeFileSystems, including incomplete ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.builders.samples import sample
 CHECKS = [check for check in all_checks().values() if check.subject == "file_system"]
 NO_METRICS = Metrics({"begin": 0.0, "minutes": 15, "series": []})
 
-# Where the documentation's own examples are not JSON: what is there, and what is meant.
+# Corrections where the documentation's own examples are not JSON.
 MENDED = {
     "fsx-describe-lustre-doc-BROKEN.json.txt": (
         '10.216.29.176@tcp"\n            }',
@@ -159,7 +159,7 @@ def cluster(systems: object, metrics: object) -> ClusterFacts:
     return ClusterFacts(Cluster("small", "hyperpod", (target,)), aws, {"gpu001": Node(target, data)})
 
 
-FULL = 240e6 * 60  # bytes of a minute at the baseline of LUSTRE
+FULL = 240e6 * 60  # bytes per minute at LUSTRE's baseline
 READ, WRITTEN = ("DataReadBytes", "Sum", ""), ("DataWriteBytes", "Sum", "")
 NETWORK = ("NetworkThroughputUtilization", "Average", "OSS0000")
 OSTS = [("DiskIopsUtilization", "Average", f"OST000{number}") for number in range(4)]
@@ -179,7 +179,7 @@ DARK: list[float | None] = [5.0, 5.0]  # too few minutes to show anything
 
 
 def series(metric: str, statistic: str, place: str, points: object) -> dict[str, object]:
-    """What CloudWatch reports for the file system, or for one of its servers or targets."""
+    """CloudWatch's report for the file system, or for one of its servers or targets."""
     where = {"target" if place[:3] in ("OST", "MDT") else "server": place}
     return {**SERIES, "metric": metric, "statistic": statistic, "values": points, **where}
 

@@ -1,4 +1,4 @@
-"""How loaded FSx file systems are, as a person sees it: the verdicts, and a chart for each percentage on the page."""
+"""How loaded FSx file systems are, as users see it: the verdicts, and a chart for each percentage on the page."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_metric_that_cloudwatch_fails_to_return_is_incomplete(runs: Runs, watc
 
 
 def page(runs: Runs) -> str:
-    """The section on file systems."""
+    """The page's section on file systems."""
     runs.run("--cluster", NAME, CHECKS, "--report", "out")
     text = (runs.folder / "out" / "report.html").read_text(encoding="utf-8")
     return text.partition('<section id="storage"')[2].partition("</section>")[0]

@@ -1,4 +1,4 @@
-"""The gate of a pipeline, as it is: launch, settle, hold against the manifest, terminate whatever happens."""
+"""The gate of an image pipeline, unmodified: launch, settle, compare with the manifest, terminate whatever happens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TAG = "clusterproof-gate"
 
 @pytest.fixture
 def folder(tmp_path: Path, service: Service, manager: SystemsManager) -> Iterator[Path]:
-    """A pipeline's folder, with the manifest; `aws` is on PATH."""
+    """A pipeline's folder with the manifest; `aws` is on PATH."""
     (tmp_path / "golden.toml").write_text(manifest_text(good()))
     with aws_in(tmp_path / "bin"):
         yield tmp_path
@@ -40,13 +40,13 @@ def folder(tmp_path: Path, service: Service, manager: SystemsManager) -> Iterato
 
 @pytest.fixture
 def subnet(service: Service) -> str:
-    """Where instances are launched, with the profile that they have."""
+    """The subnet in which instances are launched, with their instance profile."""
     boto3.client("iam").create_instance_profile(InstanceProfileName="gate")
     return with_vpc(service, "10.9").near
 
 
 def launched_as(manager: SystemsManager, image: NodeImage) -> Iterator[Node]:
-    """Systems Manager's commands run on a fake node."""
+    """Have Systems Manager's commands run on a fake node."""
     with entered(with_agent(image)) as node:
         manager.run = lambda _target, words: in_nodes({"": node})("", words)
         yield node
@@ -135,12 +135,12 @@ def test_the_gate_that_the_wheel_brings_gates_with_what_is_installed(
     assert states(service) == ["terminated"]
 
 
-LITTLE = "8388608"  # bytes that may be locked: what systemd gives its services, SSM's agent among them
+LITTLE = "8388608"  # locked memory in bytes: systemd's limit for services, including SSM's agent
 FOR_LOGINS = "/etc/security/limits.d/01_efa.conf"
 
 
 def without_daemons(image: NodeImage) -> NodeImage:
-    """Nothing that starts jobs runs."""
+    """Run no daemons that start jobs."""
     kept = {name: limit for name, limit in image.daemons.items() if name not in ("slurmd", "containerd")}
     return replace(image, daemons=kept)
 
@@ -178,7 +178,7 @@ def test_the_exit_code_is_clusterproofs(folder: Path, subnet: str, service: Serv
 
 
 def ending(folder: Path, script: str) -> str:
-    """A program in clusterproof's place."""
+    """A program that takes clusterproof's place."""
     (folder / "stand-in").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "stand-in").chmod(0o755)
     return str(folder / "stand-in")
@@ -198,7 +198,7 @@ def test_what_a_killed_pipeline_leaves_its_last_step_terminates(folder: Path, su
     assert states(service) == ["running"]
     last = gate(folder, subnet, "terminate")
     assert (last.returncode, states(service)) == (0, ["terminated"]), last.stderr
-    assert gate(folder, subnet, "terminate").returncode == 0  # nothing is left, and that is well
+    assert gate(folder, subnet, "terminate").returncode == 0  # nothing is left, which is a success
 
 
 def test_an_instance_without_its_agent_is_incomplete(
@@ -238,6 +238,6 @@ def test_its_policy_allows_what_it_calls_and_nothing_that_it_does_not(
     }
     called = {call for call in service.signed if not call.endswith(":")}
     assert called <= allowed, called - allowed
-    unseen = {"ec2:CreateTags", "iam:PassRole"}  # EC2 asks for these while it launches
+    unseen = {"ec2:CreateTags", "iam:PassRole"}  # EC2 needs these while it launches
     assert allowed - called == unseen
     assert not [action for action in allowed if fnmatch.fnmatch(action, "*[*]*")]

@@ -1,4 +1,4 @@
-"""What users copy for their images: linted, and run on fake nodes as Image Builder runs it."""
+"""Files that users copy for their images: linted, and run on fake nodes as Image Builder runs them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ needs_shellcheck = pytest.mark.skipif(
 
 
 def component() -> dict[str, Any]:
-    """The component of Image Builder."""
+    """Image Builder's component."""
     data: dict[str, Any] = yaml.safe_load(COMPONENT.read_text())
     return data
 
 
 def steps(options: str = "-m ami", path: Path = COMPONENT, **further: str) -> list[dict[str, Any]]:
-    """Its steps, with its parameters filled in as Image Builder does."""
+    """The component's steps with parameters filled in, as Image Builder does."""
     text = path.read_text()
     for name, value in {**PARAMETERS, "Options": options, **further}.items():
         text = text.replace(f"{{{{ {name} }}}}", value)
@@ -45,7 +45,7 @@ def steps(options: str = "-m ami", path: Path = COMPONENT, **further: str) -> li
 
 
 def shell_parts() -> dict[str, str]:
-    """Every piece of shell, in scripts and in YAML, by where it stands."""
+    """Every piece of shell in scripts and YAML, by its location."""
     scripts = [*INTEGRATIONS.rglob("*.sh"), IDLE]
     parts = {path.name: path.read_text() for path in scripts}
     for step in steps():
@@ -100,7 +100,7 @@ def test_both_pipelines_terminate_whatever_happens_and_keep_the_reports() -> Non
         (github["timeout-minutes"], github["env"]["LIFETIME_MINUTES"]),
         (int(gitlab["timeout"].split()[0]), gitlab["variables"]["LIFETIME_MINUTES"]),
     ):
-        assert minutes < int(lifetime)  # the instance outlives the pipeline, and not by much
+        assert minutes < int(lifetime)  # the instance outlives the pipeline, but not by much
 
 
 def test_both_pipelines_give_the_gate_what_it_asks_for() -> None:
@@ -117,7 +117,7 @@ PATH = f"{STAND_INS}:{ENVIRONMENT['PATH']}"
 def run_component(
     node: Node, options: str, path: Path = COMPONENT, **further: str
 ) -> dict[str, subprocess.CompletedProcess[bytes]]:
-    """Run its steps; S3's actions move the manifest, and nothing else."""
+    """Run its steps; S3's actions move only the manifest."""
     ended = {}
     for step in steps(options, path, **further):
         if step["action"] == "S3Download":

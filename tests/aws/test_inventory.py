@@ -16,7 +16,7 @@ WORKERS = {"workers": ("ml.p5.48xlarge", 3)}
 
 
 def refused(text: str, **settings: str) -> str:
-    """What is said of an X that is none."""
+    """The error for an invalid X."""
     with pytest.raises(InventoryError) as said:
         resolve(text, settings)
     assert "\n" not in str(said.value)
@@ -162,7 +162,7 @@ def test_the_command_lines_region_outranks_the_environments(service: Service) ->
 
 
 def launched(service: Service, count: int, **tags: str) -> list[str]:
-    """Instances of EC2, running."""
+    """Running EC2 instances."""
     ec2 = client(service, "ec2")
     data = ec2.run_instances(
         ImageId="ami-12345678",

@@ -1,4 +1,4 @@
-"""When a load is sustained, whatever is missing and in whatever units."""
+"""When a load counts as sustained, whatever is missing and in whatever units."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ raw = st.lists(st.integers(0, 120).map(float), min_size=SPAN, max_size=60)
 
 
 def by_hand(values: Sequence[float | None], limit: float) -> bool:
-    """The rule itself, span by span."""
+    """The same rule, computed span by span."""
     spans = [values[first : first + SPAN] for first in range(len(values) - SPAN + 1)]
     return any(sum(value is not None and value >= limit for value in span) >= HOT for span in spans)
 
@@ -93,7 +93,7 @@ def test_a_period_begins_and_ends_hot_and_its_mean_is_above_the_limit(values: li
     ("values", "expected"),
     [
         ([90.0] * 10 + [0.0] * 5, Period(0, 9, 10, 90.0)),
-        ([90.0] * 9 + [0.0] * 30 + [90.0] * 9, None),  # never enough at once
+        ([90.0] * 9 + [0.0] * 30 + [90.0] * 9, None),  # never enough at a time
         ([90.0, 0.0] * 30, None),  # 8 of 15
         ([90.0, 90.0, 0.0] * 10, Period(0, 28, 20, 90.0)),  # 10 of 15, again and again
         ([90.0] * 12 + [0.0] * 40 + [99.0] * 14, Period(52, 65, 14, 99.0)),  # the longer one

@@ -1,4 +1,4 @@
-"""A sick instance has much to say, and SSM shows little of an answer: what counts comes, and what is cut is named."""
+"""A sick instance's output is long, and SSM shows little of it: what counts arrives, and what is cut is named."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LOST = (
 
 
 def in_a_storm(image: NodeImage, *, each: int = 40) -> NodeImage:
-    """An Xid, and after it so many lines of each kind for each of 128 targets of Lustre: every server is lost."""
+    """An Xid, then lines of each kind for each of 128 Lustre targets: every server is lost."""
     image = with_kernel_line(image, XID, at_s=70_000)
     lines = [
         f"3,{500 + n},{70_001_000_000 + n * 1000},-;{text.format(ost=ost, pid=n * 7919 % 99991)}\n"
@@ -55,18 +55,18 @@ def in_a_storm(image: NodeImage, *, each: int = 40) -> NodeImage:
 
 @pytest.fixture
 def sick(manager: SystemsManager) -> Iterator[NodeImage]:
-    """An instance in a storm; SSM's agent runs commands on it."""
+    """An instance with such a log, on which SSM's agent runs commands."""
     image = in_a_storm(healthy_p5())
     with entered(with_agent(image)) as node:
         manager.run = in_nodes({NODE.address: node})
         yield image
 
 
-CUT = frozenset({Verdict.INCOMPLETE})  # besides what was seen, what was not
+CUT = frozenset({Verdict.INCOMPLETE})  # besides the findings, what was not seen
 
 
 def through_ssm(limits: Limits = LIMITS) -> NodeEvidence:
-    """What the instance reports."""
+    """The instance's report."""
     cluster = Cluster("one", "ssm", (NODE,))
     return gather(cluster, Ssm(), collector_names(), PATIENT, limits, lambda _: None)[NODE.name]
 

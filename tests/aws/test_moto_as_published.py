@@ -1,4 +1,4 @@
-"""AWS as moto serves it, without a proxy in front of it and with nothing replaced."""
+"""AWS as moto serves it, without a proxy and with nothing replaced."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.aws.ec2 import Vpc, with_vpc
 from tests.aws.service import Service, environment
 
 NAME = "as-published"
-PAGE = 100  # of ListClusterNodes: moto returns its first page again and again
+PAGE = 100  # for ListClusterNodes: moto returns its first page again and again
 SETTINGS = {"fsx_window_minutes": "180"}
 
 
 @pytest.fixture
 def vpc(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> Vpc:
-    """A network in moto, which boto3 finds."""
+    """A network in moto that boto3 finds."""
     urllib.request.urlopen(urllib.request.Request(f"{moto_url}/moto-api/reset", method="POST")).close()
     published = Service(moto_url, moto_url)
     for name, value in environment(published).items():
@@ -31,7 +31,7 @@ def vpc(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> Vpc:
 
 
 def hyperpod(vpc: Vpc, count: int) -> None:
-    """A HyperPod cluster of so many nodes."""
+    """A HyperPod cluster with this many nodes."""
     workers = {
         "InstanceGroupName": "workers",
         "InstanceType": "ml.p5.48xlarge",
@@ -83,7 +83,7 @@ def test_what_moto_does_not_know_is_one_line(vpc: Vpc, collector: str) -> None:
 
 
 def instances(vpc: Vpc) -> Cluster:
-    """A cluster of two instances of EC2."""
+    """A cluster of two EC2 instances."""
     launched = boto3.client("ec2").run_instances(
         ImageId="ami-12345678",
         MinCount=2,

@@ -1,4 +1,4 @@
-"""Which file system a mount is of: the sources as nodes really show them."""
+"""Which file system a mount belongs to, from mount sources as nodes really show them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OPENZFS = {
 @pytest.mark.parametrize(
     ("kind", "source", "system", "is_its"),
     [
-        ("lustre", "10.1.71.197@tcp:/oyuutbev", LUSTRE, True),  # mounted by DNS name, and shown by address all the same
+        ("lustre", "10.1.71.197@tcp:/oyuutbev", LUSTRE, True),  # mounted by DNS name, yet shown by address
         ("lustre", "10.1.71.197@tcp:/oyuutbev/datasets", LUSTRE, True),
         ("lustre", "10.1.71.197@tcp:10.1.71.198@tcp:/oyuutbev", LUSTRE, True),
         ("lustre", "10.1.71.197@efa:/oyuutbev", LUSTRE, True),

@@ -1,4 +1,4 @@
-"""Where nodes stand: what HyperPod's nodes and EC2 say of it, and what checks and reports make of it."""
+"""Network positions of nodes: what HyperPod's nodes and EC2 report, and how checks and reports use it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LAYERS = {"workers-0": ["nn-1", "nn-2", "nn-3"], "workers-1": ["nn-1", "nn-2", "
 def ran_on_nodes(
     runs: Runs, service: Service, manager: SystemsManager, root: Path, config: str | None, *more: str
 ) -> pytest.RunResult:
-    """The check of network layers over three nodes that have this resource_config.json."""
+    """The check of network layers over three nodes with this resource_config.json."""
     with_cluster(service, WORKERS)
     with_nodes(manager, root, config)
     return runs.run(
@@ -214,7 +214,7 @@ def test_a_denied_action_of_ec2_costs_the_checks_that_need_it_and_is_named(
 
 
 def deny_the_second(service: Service, action: str) -> None:
-    """Let the inventory make its call, and deny the next one."""
+    """Let the inventory's call succeed, and deny the next one."""
     service.allows_first[action] = 1
     service.says(action, DENIED)
 

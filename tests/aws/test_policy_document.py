@@ -1,4 +1,4 @@
-"""The IAM policy of the documentation: that of the table of actions, enough for a whole run, and for reading only."""
+"""The documented IAM policy: it matches the table of actions, suffices for a whole run, and only reads."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.builders.runs import ROOT, Runs
 
 pytest_plugins = ["pytester"]
 READS = re.compile(r"(Describe|List|Get)[A-Z]\w*")
-BESIDES = {"ssm:StartSession", "ssm:TerminateSession", "ssm:SendCommand"}  # how nodes are reached
-IAM_NAME = {"monitoring": "cloudwatch"}  # of a service that signs by another one
-IAM_ACTION = {"ListObjectsV2": "ListBucket"}  # of an operation that is allowed by another name
+BESIDES = {"ssm:StartSession", "ssm:TerminateSession", "ssm:SendCommand"}  # used to reach nodes
+IAM_NAME = {"monitoring": "cloudwatch"}  # services that sign under another name
+IAM_ACTION = {"ListObjectsV2": "ListBucket"}  # operations allowed under another name
 ROWS = [pytest.param(row, id=row.action) for row in aws_actions().values()]
 
 

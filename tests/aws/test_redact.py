@@ -1,4 +1,4 @@
-"""`--redact` of a cluster of AWS's: no name of the account's survives, and no verdict changes."""
+"""`--redact` of a cluster in AWS: no name from the account survives, and no verdict changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAID_NAMES = ("999988887777", "111122223333", "Administrators", "alice", "vpc-0a
 
 
 def ran(runs: Runs, folder: str, *arguments: str) -> dict[str, str]:
-    """All that a run wrote and said, by where; it writes everything that it can, into this folder."""
+    """Run with every possible output into this folder; returns all that was written and printed, by location."""
     into = runs.folder / folder
     into.mkdir()
     data = runs.run(
@@ -87,7 +87,7 @@ def test_no_name_of_a_hyperpod_cluster_survives_and_the_verdicts_stay(
     names += ["ultra-alpha", "ultra-beta", LAYER.format(1), LAYER.format(3)]
     for number in range(3):
         names += [instance_id(f"workers-{number}"), private_name(f"workers-{number}").partition(".")[0]]
-    assert {name for _, name in surviving(plain, names)} == set(names)  # each of them is there to be found
+    assert {name for _, name in surviving(plain, names)} == set(names)  # each of them can be found without --redact
     assert surviving(ran(runs, "redacted", *arguments, "--redact"), names) == []
     ran(runs, "replayed", "--cluster", f"replay:{runs.folder / 'redacted' / 'recorded'}", CHECKS)
     assert verdicts(runs, "redacted") == verdicts(runs, "replayed") == verdicts(runs, "plain")
@@ -116,7 +116,7 @@ def test_a_recording_with_names_is_redacted_when_it_is_replayed(runs: Runs, serv
 
 
 def redacted(detail: str, name: str = "prod-west") -> str:
-    """What is left of AWS's words about a collector."""
+    """What remains of AWS's message about a collector."""
     targets = (Target("gpu001", "sagemaker-cluster:a1b2c3d4e5f6_workers-i-0123456789abcdef0"),)
     settings = {"region": "us-west-2", "arn": "arn:aws:sagemaker:us-west-2:123456789012:cluster/a1b2c3d4e5f6"}
     data = NodeEvidence(name, {"hyperpod": Collected(Status.BROKE, detail=detail)})

@@ -1,4 +1,4 @@
-"""The collector that reads HyperPod's resource_config.json, below a host root."""
+"""The collector that reads HyperPod's resource_config.json under a host root."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def config(*instances: object) -> object:
 
 
 def output_of(root: Path, text: str | bytes, tag: str = OWN, hostname: str = "gpu001") -> Any:
-    """What a node with this file reports."""
+    """The report of a node with this file."""
     for path, content in ((CONFIG, text), (TAG, f"{tag}\n"), ("proc/sys/kernel/hostname", f"{hostname}\n")):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(content if isinstance(content, bytes) else content.encode())

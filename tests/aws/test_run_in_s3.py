@@ -1,4 +1,4 @@
-"""`--run s3://BUCKET/PREFIX`: a training run is read from S3, and nothing of it stays on this disk."""
+"""`--run s3://BUCKET/PREFIX`: a training run is read from S3 and leaves nothing on this disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROW = (
 
 @pytest.fixture
 def bucket(service: Service) -> Service:
-    """A bucket with the folder of a profiler: two nodes, whose GPUs are half used, and another job's."""
+    """A bucket with a profiler's folder: two nodes whose GPUs are half used, and another job's."""
     for node in (1, 2):
         text = "".join(ROW.format(percent=50, node=node, at=1_591_160_000 + 2 * number) for number in range(300))
         put(service, f"job-1/profiler-output/system/incremental/2020060305/1591160000.algo-{node}.json", text)

@@ -85,7 +85,7 @@ def bed(manager: SystemsManager, service: Service) -> Iterator[SlurmBed]:
 
 
 def ran(tmp_path: Path, *arguments: str) -> dict[str, dict[str, Verdict]]:
-    """The verdicts of a run as a person types it, by node."""
+    """The verdicts of a run as typed by a user, by node."""
     written = tmp_path / "results.jsonl"
     words = [sys.executable, "-m", "pytest", "--cluster", NAME, "--region", "us-west-2", "--results", str(written)]
     done = subprocess.run(

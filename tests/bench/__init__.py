@@ -1,1 +1,1 @@
-"""The benches, small."""
+"""Small runs of the benches."""

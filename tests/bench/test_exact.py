@@ -1,4 +1,4 @@
-"""Faults in exact products, a sample with a fixed seed: each that changes a result is found, and no clean one is."""
+"""Faults in exact products, a sample with a fixed seed: every fault that changes a result is found, no clean one is."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ def test_every_fault_that_changes_a_result_is_found_and_no_clean_product_is_call
     assert (figures["found"], figures["false"]) == (figures["faults"], 0), tables
     assert figures["faults"] >= 1_000
     assert figures["clean"] >= 10_000
-    assert figures["found_by_tolerance"] < 0.9 * figures["faults"]  # what this is for
+    assert figures["found_by_tolerance"] < 0.9 * figures["faults"]  # the reason for exact arithmetic

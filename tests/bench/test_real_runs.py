@@ -1,4 +1,4 @@
-"""The real runs that `scripts/simulate real_runs` trains, small ones where PyTorch is, and what is measured."""
+"""Small runs of what `scripts/simulate real_runs` trains, where PyTorch is installed, and the figures they yield."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from bench.runs import cost
 ROUNDS = len(HANGS) * (len(KINDS) + 1)
 
 
-def test_of_nine_runs_one_hangs_and_each_other_has_a_kind_of_its_own(tmp_path: Path) -> None:
+def test_one_of_nine_runs_hangs_and_each_other_has_a_kind_of_its_own(tmp_path: Path) -> None:
     asked = list(plans(ROUNDS, tmp_path))
     kinds = len({plan.fault for plan in asked if not plan.hangs})
-    assert kinds >= len(set(KINDS) - {THROTTLED})  # where no control group can be made none is throttled
+    assert kinds >= len(set(KINDS) - {THROTTLED})  # without control groups, no run is throttled
     assert Counter(plan.hangs for plan in asked)[True] == ROUNDS // (kinds + 1)
 
 
@@ -48,7 +48,7 @@ def test_ranks_that_wait_are_not_taken_for_those_that_are_named() -> None:
 
 @pytest.fixture(scope="module")
 def python() -> str:
-    """A Python that has PyTorch. Skips where none has."""
+    """A Python with PyTorch. Skips if there is none."""
     found = torch_python(None)
     if found is None:
         pytest.skip("no PyTorch here: apt-get install python3-torch")

@@ -1,4 +1,4 @@
-"""Simulation and soak, small: the same each time; no goal is missed, no sick node missed, no healthy one kept."""
+"""Small simulations and soaks: repeatable, goals met, no sick node missed, no healthy node kept drained."""
 
 from __future__ import annotations
 
@@ -82,5 +82,5 @@ def test_a_small_soak_finds_nothing_that_should_not_have_been(version: SlurmVers
         "admin_touched",
     ]
     assert tally.jobs >= JOBS
-    assert tally.faults >= 3  # one of each node's own, and one that is there at the end
+    assert tally.faults >= 3  # one for each node, and one at the end
     assert tally.is_clean, tally

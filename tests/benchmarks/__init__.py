@@ -1,1 +1,1 @@
-"""What loads nodes and wires."""
+"""Benchmarks of nodes and networks."""

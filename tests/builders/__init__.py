@@ -1,1 +1,1 @@
-"""What tests of several rooms are built with: recordings, runs, probes, captures of others, the wheel."""
+"""Builders used in several test folders: recordings, runs, probes, third-party captures, the wheel."""

@@ -1,6 +1,6 @@
-"""Real runs that are cut after a chosen result, and how many nodes each of their reports then calls fit.
+"""Cuts real runs after a chosen result, and reads how many nodes each of their reports then calls fit.
 
-`cuts(command, ways, folder)` yields one for each way, as a law over many runs needs them; `cut_run` is one.
+`cuts(command, ways, folder)` yields one per way, for laws over many runs; `cut_run` makes a single one.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ TEXTS = ("report.html", "summary.md", "summary.txt", "junit.xml", "metrics.prom"
 
 @dataclass(frozen=True)
 class Cut:
-    """How a run is cut, and after which result; of `--maxfail`, after which failure."""
+    """How a run is cut, and after which result (for `--maxfail`: which failure)."""
 
     by: str
     after: int
-    is_large: bool = False  # goes the ways of a run of thousands of results
+    is_large: bool = False  # takes the code paths of a run with thousands of results
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A run that was cut. `fit` has, by form, how many nodes it calls fit; `proven` is how many are."""
+    """A run that was cut. `fit`: how many nodes each report calls fit; `proven`: how many are."""
 
     cut: Cut
     code: int
@@ -49,16 +49,16 @@ class Ran:
     ended: tuple[Result, ...]
     proven: int
     fit: Mapping[str, int]
-    says_so: Mapping[str, bool]  # by form, whether it says that the run was cut
+    says_so: Mapping[str, bool]  # whether each report says that the run was cut
 
     @property
     def called_fit(self) -> int:
-        """How many nodes whose chosen checks did not all end the worst of the forms calls fit."""
+        """The most nodes that any report calls fit although their chosen checks did not all end."""
         return max(0, *(fit - self.proven for fit in self.fit.values()))
 
 
 def cuts(command: Sequence[str], ways: Iterable[Cut], folder: Path, cwd: Path | None = None) -> Iterator[Ran]:
-    """Run the same once whole and then cut in each of these ways; `command` is what follows `pytest`."""
+    """Run once to the end and once cut in each of these ways; `command` is what follows `pytest`."""
     whole, _ = _run(command, None, folder / "whole", cwd)
     chosen = read_results(whole / "results.jsonl")
     for number, cut in enumerate(ways):
@@ -66,7 +66,7 @@ def cuts(command: Sequence[str], ways: Iterable[Cut], folder: Path, cwd: Path | 
 
 
 def cut_run(command: Sequence[str], cut: Cut, chosen: Sequence[Result], folder: Path, cwd: Path | None = None) -> Ran:
-    """One of them; `chosen` are the results of the whole run."""
+    """Run and cut once; `chosen` are the results of the whole run."""
     return _ran(cut, chosen, *_run(command, cut, folder, cwd))
 
 
@@ -112,7 +112,7 @@ def _ran(cut: Cut, chosen: Sequence[Result], report: Path, ran: subprocess.Compl
 
 
 def _proven(chosen: Iterable[Result], ended: Sequence[Result]) -> int:
-    """How many nodes are fit by all that was chosen for them."""
+    """How many nodes are fit by every check chosen for them."""
     of_node = Counter(result.node for result in chosen if result.is_of_node)
     done = Counter(result.node for result in ended if result.is_of_node)
     return _fit(result for result in ended if done[result.node] == of_node[result.node])

@@ -1,4 +1,4 @@
-"""A plugin that ends its own run after so many results, by what ends runs: loaded by `tests.builders.cuts`."""
+"""A plugin that ends its own run after a number of results; `tests.builders.cuts` loads it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 BY, AFTER, DISK, LARGE = "CUT_BY", "CUT_AFTER", "CUT_DISK", "CUT_LARGE"
-if BY in os.environ:  # nohup, and a shell's background, ignore these for all that they start
+if BY in os.environ:  # nohup and a shell's background ignore these signals for all programs they start
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -36,14 +36,14 @@ class OfResults:
     def pytest_cluster_result(self) -> None:
         self.left -= 1
         if self.left == 0 and self.by == "full disk":
-            most = Path(os.environ[DISK]).stat().st_size + 10  # bytes: the next line has no room, nor has a page
+            most = Path(os.environ[DISK]).stat().st_size + 10  # bytes: no room for the next line or for a page
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
         elif self.left == 0:
             os.kill(os.getpid(), signal.Signals[self.by])
 
 
 class OfWorker:
-    """Kills the first worker of xdist that begins so many tests; those that take its place live."""
+    """Kills the first xdist worker that starts this many tests; its replacements live."""
 
     def __init__(self, after: int) -> None:
         self.left = after
@@ -55,7 +55,7 @@ class OfWorker:
 
 
 def _make_large(config: pytest.Config) -> None:
-    """Let a small run go the ways of a large one: past pytest's hooks, with children that examine nodes ahead."""
+    """Have a small run take a large run's code paths: past pytest's hooks, with children that examine nodes ahead."""
     from clusterproof.plugins.suite import outcomes, parallel, run_loop
 
     run_loop.MANY = outcomes.NO_LETTERS_ABOVE = parallel.MIN_ITEMS = 1

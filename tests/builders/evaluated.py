@@ -1,4 +1,4 @@
-"""The verdicts of all checks on a fake node that the real probe has read."""
+"""The verdicts of all checks on a fake node, read by the real probe."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def probed(
     checkpoints: tuple[str, ...] = (),
     loads: Collection[str] = (),
 ) -> NodeEvidence:
-    """What the real probe reports about a fake node: every collector in one run, and those that load it in a second.
+    """The real probe's report on a fake node: every collector in one run, then in a second those that load the node.
 
-    `beside` is a shell script that runs on the node meanwhile; the probe starts when it has printed its first line.
+    `beside` is a shell script that runs on the node during the probe, which starts after the script's first line.
     """
     to_run, nonce = program(collector_names(), ProbeOptions(collector_s=collector_s, checkpoints=checkpoints))
     with entered(image, name) as node:
@@ -65,9 +65,9 @@ def results(
     policy: Policy = NO_POLICY,
     **target: Any,
 ) -> dict[str, Result]:
-    """The result of every check on one node, by the check's id; `peers` are the other nodes of its group.
+    """The result of every check on one node, by check id; `peers` are the other nodes of its group.
 
-    Those that evaluate only load are left out where the node was not loaded, as they are in a run.
+    Checks that only evaluate a load are left out if the node was not loaded, as in a run.
     """
     node = among(evidence, occasion, peers, policy, **target)
     return {name: evaluate(check, node) for name, check in asked_of(evidence).items()}
@@ -82,7 +82,7 @@ def said(
     is_part: bool = False,
     **target: Any,
 ) -> Result:
-    """The result of one check on one node, beside others of its group."""
+    """The result of one check on one node, compared with others of its group."""
     return evaluate(node_checks()[check], among(evidence, occasion, peers, policy, is_part, **target))
 
 
@@ -94,25 +94,25 @@ def among(
     is_part: bool = False,
     **target: Any,
 ) -> FactsOfNode:
-    """The node with this evidence, beside the others of its group; `is_part`: the inventory has more of them."""
+    """A node with this evidence among the others of its group; `is_part`: the inventory has more of them."""
     everyone = {data.node: data for data in (evidence, *peers)}
     cluster = Cluster("fakes", "local", tuple(Target(name, **target) for name in everyone), is_part=is_part)
     return nodes(cluster, everyone, occasion, policy)[evidence.node]
 
 
 def asked_of(evidence: NodeEvidence) -> dict[str, Check]:
-    """The checks that are run on it, by id: those of load only where it was loaded."""
+    """The checks that run on the node, by id: those of load only if it was loaded."""
     is_loaded = not COLLECTORS.isdisjoint(evidence.collectors)
     return {name: check for name, check in node_checks().items() if is_loaded or occasions(check) != ["perf"]}
 
 
 def verdict_of(check: str, count: int = 1, **collectors: Any) -> Result:
-    """The verdict on the first of so many nodes that all report this."""
+    """The verdict on the first of `nodes` identical nodes that report this."""
     data = {name: Collected(Status.READ, value) for name, value in collectors.items()}
     return said(check, *(NodeEvidence(f"node{number}", data) for number in range(count)))
 
 
 def expect(result: Result, verdict: Verdict, words: str) -> None:
-    """It is that verdict, and its message has these words."""
+    """Assert this verdict, and these words in its message."""
     assert result.verdict is verdict, result.message
     assert words in result.message

@@ -1,4 +1,4 @@
-"""How many examples a property is tried with, for properties with expensive examples or rare faults."""
+"""The number of hypothesis examples, for properties with expensive examples or rare faults."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ USUAL = 100
 
 
 def examples(count: int, **more: Any) -> settings:
-    """Settings with so many examples for each 100 that the profile in use has: `--quick` has 10, `explore` 1,000."""
+    """Settings with this many examples per 100 of the active profile: `--quick` has 10, `explore` 1,000."""
     return settings(max_examples=max(1, count * settings().max_examples // USUAL), **more)

@@ -1,7 +1,7 @@
-"""Command lines of `clusterproof`, each in a fork of one Python that has loaded the suite already.
+"""Runs `clusterproof` command lines, each in a fork of one Python that has already loaded the suite.
 
-Half of a short command is the loading of what it needs. A fork has its own folder, environment and streams, and ends as
-the program does; what differs is that its modules were loaded before, in an environment without the caller's variables.
+Loading takes half the time of a short command. A fork has its own folder, environment and streams, and exits as the
+program does; but its modules were loaded earlier, in an environment without the caller's variables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from tests.builders.wheel import Installed, clean_environment
 
-# Neither checks nor the plugins that pytest itself loads: it rewrites the assertions of what it loads first.
+# Neither checks nor plugins that pytest loads itself, since it must rewrite their assertions on first load.
 PARENT = """
 import atexit, gc, json, os, pkgutil, sys
 from importlib import import_module
@@ -68,13 +68,13 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Forked:
-    """The Python that forks, of an installed environment."""
+    """The forking Python of an installed environment."""
 
     installed: Installed
     parent: subprocess.Popen[str]
 
     def run(self, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run `clusterproof` with these words in a folder that is also its user's home, as `Installed.run` does."""
+        """Run `clusterproof` with these arguments in a folder that is also its user's home, as `Installed.run` does."""
         with TemporaryDirectory() as folder:
             streams = ["/dev/null", f"{folder}/stdout", f"{folder}/stderr"]
             asked = (str(cwd), clean_environment(cwd, self.installed), ["clusterproof", *words], streams)
@@ -90,7 +90,7 @@ class Forked:
 
 @contextlib.contextmanager
 def forking(installed: Installed, home: Path) -> Iterator[Forked]:
-    """One that runs for as long as the block."""
+    """Start one that runs until the block ends."""
     words = [str(installed.python), "-c", PARENT]
     with subprocess.Popen(
         words,

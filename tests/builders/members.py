@@ -1,4 +1,4 @@
-"""Results of checks on the nodes of a cluster, as its control plane has them."""
+"""Results of checks on the nodes of a cluster, as its control plane reports them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def of_each(check: Check, facts: ClusterFacts) -> dict[str, Result]:
 
 
 def worst(check: Check, facts: ClusterFacts) -> Result:
-    """The worst result of a check on any node, with all its messages, by node; or its result on the cluster."""
+    """A check's worst result on any node, with all messages by node; or its result on the cluster."""
     if not check.is_of_member:
         return evaluate.evaluate(check, facts)
     results = sorted(of_each(check, facts).values(), key=lambda result: result.verdict.rank)

@@ -1,4 +1,4 @@
-"""Runs the probe as a connection would: through a shell, standard error merged, and decodes what came back."""
+"""Runs the probe as a connection would, through a shell with standard error merged, and decodes its output."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from clusterproof.plugins.transport.gather import gather
 from tests.testbed.image import NodeImage
 from tests.testbed.node import Node, entered
 
-PATIENT = ProbeOptions(collector_s=30.0)  # for tests that do not wait for a deadline: this machine may be busy
+PATIENT = ProbeOptions(collector_s=30.0)  # for tests that expect no deadline to expire, even on a busy machine
 SOON = ProbeOptions(collector_s=1.0)  # for those that do
 ANSWER_S = 300.0
-# A real interpreter first: the shims of a version manager take longer than the whole probe.
+# A real interpreter first: a version manager's shims take longer than the whole probe.
 PATH = f"{Path(sys.executable).resolve().parent}:/usr/local/bin:/usr/bin:/bin"
 
 
 def answer(
     to_run: Program, *, path: str = PATH, shell: Sequence[str] = ("/bin/sh", "-c"), user: int | None = None
 ) -> bytes:
-    """All that the program prints on this machine."""
+    """Everything that the program prints on this machine."""
     ran = subprocess.run(
         [*shell, to_run.command],
         input=to_run.stdin,
@@ -73,7 +73,7 @@ def probe_node(
 
 
 def padded(folder: Path, characters: int, name: str = "padded") -> Path:
-    """A collector whose text is longer by so many characters, which do not compress: it returns how many came."""
+    """A collector that is made longer by incompressible characters, and returns how many arrived."""
     noise = b64encode(Random(name).randbytes(characters)).decode()[:characters]
     file = folder / f"{name}.py"
     file.write_text(f"TEXT = '{noise}'\n\n\ndef read(node):\n    return len(TEXT)\n")
@@ -83,7 +83,7 @@ def padded(folder: Path, characters: int, name: str = "padded") -> Path:
 def reported(
     connection: str, targets: Sequence[Target], further: Sequence[Path], limits: Limits | None = None
 ) -> Mapping[str, NodeEvidence]:
-    """What nodes report over a connection of `boot` and of these collectors; each is taken note of once."""
+    """What nodes report over a connection for `boot` and these collectors; each report is recorded once."""
     noted: list[str] = []
     cluster = Cluster("some", connection, tuple(targets))
     limits = limits or Limits(connect_s=ANSWER_S, answer_s=ANSWER_S)
@@ -94,7 +94,7 @@ def reported(
 
 
 def collect(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Collected:
-    """What one collector reports about a node with this image."""
+    """One collector's report on a node with this image."""
     with entered(image) as node:
         evidence = probe_node(node, [collector], options, user=user)
     assert evidence.unreached is None, evidence.detail
@@ -108,7 +108,7 @@ def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, 
 
 
 def host_root(folder: Path, files: Mapping[str, str | bytes]) -> Path:
-    """A host's root with these files; each process runs the program that it is called by."""
+    """A host's root with these files; each process runs the program that its name calls."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def host_root(folder: Path, files: Mapping[str, str | bytes]) -> Path:
 
 
 def collect_under(folder: Path, collector: str) -> Collected:
-    """What one collector reports about another root."""
+    """One collector's report on another root."""
     return probe([collector], ProbeOptions(host_root=str(folder), collector_s=30.0)).collectors[collector]
 
 

@@ -1,4 +1,4 @@
-"""Which collectors each check reads, seen while it is evaluated."""
+"""Records which collectors each check reads while it is evaluated."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.fact import Fact
 from clusterproof.plugins.evidence.node import Node
 
-FINDS = evaluating._findings  # what a check reads, without what every result says about its node
+FINDS = evaluating._findings  # a check's reads, without those that every result makes about its node
 READS = Fact.__get__
 
 
 class Watch:
-    """What was read, by the id of a check: collectors, and facts, each of which reads what it ever read."""
+    """The collectors and facts read by each check (by id), with everything that each fact ever read."""
 
     def __init__(self) -> None:
         self._by_check: dict[str, set[object]] = {}
         self._by_fact: dict[object, set[object]] = {}
-        self._reading: list[set[object]] = []  # by the check, and by each fact that a fact reads, the innermost last
+        self._reading: list[set[object]] = []  # one set per check and per nested fact, innermost last
 
     @property
     def by_check(self) -> dict[str, frozenset[str]]:
-        """The collectors that each check reads. Of a fact it reads all that this fact reads of any node."""
+        """The collectors that each check reads. For a fact, that includes all the fact reads from any node."""
         return {check: self.collectors(read) for check, read in self._by_check.items()}
 
     def collectors(self, read: set[object]) -> frozenset[str]:
-        """The collectors among what was read, and those of the facts among it."""
+        """The collectors in a set of reads, including those of its facts."""
         whole = read.union(*(self._by_fact.get(one, ()) for one in read))
         return frozenset(one for one in whole if isinstance(one, str))
 
     def note(self, what: object) -> None:
-        """Note for everything that is being read that it reads this."""
+        """Record this read for everything that is being read."""
         for one in self._reading:
             one.add(what)
 
     @contextmanager
     def reading(self) -> Iterator[set[object]]:
-        """What is read meanwhile."""
+        """Collect what is read in the block."""
         own: set[object] = set()
         self._reading.append(own)
         try:
@@ -54,7 +54,7 @@ class Watch:
             self._reading.pop()
 
     def findings(self, check: Check, owner: Any) -> Any:
-        """Evaluate a check; its command by hand and its remedy may depend on the node too."""
+        """Evaluate a check; its remedy and its command to run by hand may depend on the node too."""
         with self.reading() as own:
             found = FINDS(check, owner)
             with suppress(Exception):
@@ -77,7 +77,7 @@ class Watch:
 
 
 class Watched(dict[str, Collected]):
-    """The answers of all collectors, of which those are read that are asked for by name."""
+    """The answers of all collectors; those accessed by name count as read."""
 
     def __init__(self, data: Mapping[str, Collected], watch: Watch) -> None:
         super().__init__(data)
@@ -94,7 +94,7 @@ class Watched(dict[str, Collected]):
 
 @contextmanager
 def watched() -> Iterator[Watch]:
-    """Watch every check that is evaluated meanwhile."""
+    """Watch every check evaluated in the block."""
     watch = Watch()
 
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Recordings that a test writes, of nodes that reported what the test needs."""
+"""Builds recordings of nodes that report what a test needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.recording import write_cluster, write_node
 
 
 def node(name: str, **collectors: object) -> NodeEvidence:
-    """A node whose collectors reported these values; a value that is a Collected is the collector itself."""
+    """A node whose collectors reported these values; a Collected is taken as it is."""
     data = {
         collector: value if isinstance(value, Collected) else Collected(Status.READ, value, seconds=0.01)
         for collector, value in collectors.items()
@@ -26,7 +26,7 @@ def unreached(name: str, why: Unreached = Unreached.REFUSED, detail: str = "") -
 
 
 def boot(kernel: str = "6.8.0-1021-aws", hostname: str = "gpu001", **more: object) -> dict[str, object]:
-    """What the collector `boot` reports on a node that has been up for a day."""
+    """The `boot` collector's report on a node that has been up for a day."""
     return {
         "uptime_s": 86400.5,
         "boot_id": "5f0c8f6e-37f6-4b7e-9f0f-0d4b5f4b8d11",
@@ -42,7 +42,7 @@ def boot(kernel: str = "6.8.0-1021-aws", hostname: str = "gpu001", **more: objec
 
 
 def gpu(index: int, **more: object) -> dict[str, object]:
-    """What NVML reports about a GPU, as far as the tests of reports need it."""
+    """NVML's report on a GPU, as far as tests of reports need it."""
     return {
         "index": index,
         "lost": None,
@@ -55,12 +55,12 @@ def gpu(index: int, **more: object) -> dict[str, object]:
 
 
 def nvml(*gpus: Mapping[str, object], **more: object) -> dict[str, object]:
-    """What the collector `nvml` reports."""
+    """The `nvml` collector's report."""
     return {"init": None, "init_s": 0.2, "driver": "580.126.09", "count": len(gpus), "gpus": list(gpus), **more}
 
 
 def recorded(folder: Path, nodes: Iterable[NodeEvidence], name: str = "small", **target: Any) -> str:
-    """Write a recording; returns its value for `--cluster`. `target` is the same for every node."""
+    """Write a recording and return its `--cluster` value. All nodes have the same `target`."""
     nodes = list(nodes)
     targets = tuple(Target(evidence.node, **target) for evidence in nodes)
     write_cluster(folder, Cluster(name, "ssh", targets))

@@ -1,4 +1,4 @@
-"""Runs of the real plugin over checks whose verdict is what the recorded node asks for."""
+"""Runs the real plugin with checks whose verdicts the recorded nodes dictate."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.builders.wheel import linked_in
 ROOT = Path(__file__).parents[2]
 WITHOUT_HYPOTHESIS = "-p no:hypothesispytest"
 
-# Of a run by itself and one with workers of xdist each test has one, and with `--all` both.
+# Each test runs in one of these ways, alone or with xdist workers; with `--all` in both.
 ALONE_OR_NOT = [
     pytest.param(options, id=name, marks=pytest.mark.in_turn(name, by="test"))
     for name, options in (("alone", []), ("two workers", ["-n2"]))
 ]
 
-# A check reads its verdict from the kernel's name that the node reported.
+# A check reads its verdict from the kernel name that the node reported.
 SAYING = """
     import pytest
     from clusterproof.plugins.evaluation.routing import evidence
@@ -71,7 +71,7 @@ LIGHT = (
 """
 )
 USUAL = LIGHT.replace("def test_word(node):", "def test_word(node, tmp_path):")
-WAYS = pytest.mark.parametrize(  # of which each test has one likewise: test_run_loop sees that they evaluate alike
+WAYS = pytest.mark.parametrize(  # each test has one; test_run_loop proves both alike
     "checks",
     [
         pytest.param(checks, id=name, marks=pytest.mark.in_turn(name, by="test"))
@@ -110,7 +110,7 @@ VERDICTS = {
 
 
 def saying(name: str, *words: str) -> NodeEvidence:
-    """A node that says a word; of several, each GPU says one."""
+    """A node that reports a word; with several words, each GPU reports one."""
     if len(words) == 1:
         return node(name, boot=boot(words[0], hostname=name), nvml=nvml(gpu(0, word=words[0])))
     return node(name, boot=boot(hostname=name), nvml=nvml(*(gpu(index, word=word) for index, word in enumerate(words))))
@@ -122,26 +122,26 @@ def all_verdicts() -> list[NodeEvidence]:
     return sorted([*nodes, unreached("gpu007")], key=lambda evidence: evidence.node)
 
 
-OF_TORCH = "clusterproof.plugins.evidence.exact.on_node."  # which run on nodes, in a Python that has PyTorch
+OF_TORCH = "clusterproof.plugins.evidence.exact.on_node."  # these run on nodes, in a Python with PyTorch
 
 
 def load_suite() -> None:
-    """Load every module of the suite, for as long as this process lasts.
+    """Load every module of the suite for the lifetime of this process.
 
-    pytest's own fixture forgets the modules that a run in this process loads, but the packages they are in go on
-    leading to them: a later run would see two of each, with two sets of keys to what they keep of the run.
+    pytest's own fixture forgets modules that a run in this process loads, but their packages keep pointing to them: a
+    later run would see two of each, with two sets of stash keys.
     """
     for package in (plugins, reports):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.startswith(OF_TORCH):
                 import_module(module.name)
-    for name in ("ClusterShell.NodeSet", "xdist.dsession"):  # which a run loads when it comes to need them
+    for name in ("ClusterShell.NodeSet", "xdist.dsession"):  # loaded only when a run needs them
         import_module(name)
 
 
 @dataclass
 class Runs:
-    """Where the checks and the recording are, and how pytest is run over them."""
+    """A folder with checks and a recording, and ways to run pytest on them."""
 
     pytester: pytest.Pytester
 
@@ -151,7 +151,7 @@ class Runs:
         linked_in(packages)
         monkeypatch.setenv("PYTHONPATH", str(packages))
         monkeypatch.setenv("COLUMNS", "100")
-        monkeypatch.setenv("PYTEST_ADDOPTS", WITHOUT_HYPOTHESIS)  # which pytester removes
+        monkeypatch.setenv("PYTEST_ADDOPTS", WITHOUT_HYPOTHESIS)  # pytester removes it
         pytester.makefile(".toml", pytest='[pytest]\nstrict_markers = true\njunit_family = "xunit2"\n')
         return cls(pytester)
 
@@ -168,22 +168,22 @@ class Runs:
         self.pytester.makepyfile(**files)
 
     def run(self, *arguments: str) -> pytest.RunResult:
-        """Run pytest in this process; it writes only the reports that the test asks for."""
+        """Run pytest in this process, writing only the reports that the test asks for."""
         return self.plain(*_without_reports(arguments))
 
     def plain(self, *arguments: str) -> pytest.RunResult:
-        """Run pytest as a user would, without the plugins that the suite does not use."""
-        loaded = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # the plugin is loaded in this process already
+        """Run pytest as a user would, without plugins that the suite does not use."""
+        loaded = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # this process has already loaded the plugin
         plugins = ("-p", "clusterproof.plugins.cluster")
         return self.pytester.runpytest_inprocess(*plugins, *loaded, *arguments)
 
     def over(self, nodes: Iterable[NodeEvidence], *arguments: str) -> pytest.RunResult:
-        """Record these nodes, and run the checks over them with `--results`, into a new file."""
+        """Record these nodes, and run the checks on them with `--results` into a new file."""
         self.results_file.unlink(missing_ok=True)
         return self.run("--cluster", self.cluster(nodes), "--results", str(self.results_file), *arguments)
 
     def started(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start pytest in a process of its own."""
+        """Start pytest in a separate process."""
         own = ["-p", "clusterproof.plugins.cluster", *_without_reports(arguments)]
         words = [sys.executable, "-m", "pytest", *own]
         return subprocess.Popen(words, cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -198,7 +198,7 @@ class Runs:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Each result with everything that holds for it."""
+        """Each result, with the fields that apply to it."""
         return [result.to_json() for result in self.results]
 
     @property
@@ -212,14 +212,14 @@ def _without_reports(arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def counts(result: pytest.RunResult) -> Counter[str]:
-    """What pytest's last line counts, by its word."""
+    """The counts in pytest's last line, by word."""
     line = next(line for line in reversed(result.outlines) if " in " in line).strip("= ").rpartition(" in ")[0]
     pairs = (part.split(" ", 1) for part in line.split(", "))
     return Counter({word: int(number) for number, word in pairs})
 
 
 def junit_cases(file: Path) -> dict[str, ET.Element]:
-    """The cases of a JUnit file by name, none of them twice."""
+    """The cases of a JUnit file by name, asserting that none occurs twice."""
     cases = list(ET.parse(file).getroot().iter("testcase"))
     named = {case.attrib["name"]: case for case in cases}
     assert len(named) == len(cases)

@@ -1,4 +1,4 @@
-"""The captures of real commands in `../shared/samples`: read there, never copied, skipped where absent."""
+"""Captures of real commands in `../shared/samples`, read in place and never copied; tests skip if they are absent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ABSENT = f"no captures: {FOLDER} is absent"
 
 @dataclass(frozen=True)
 class Sample:
-    """One capture and what MANIFEST.tsv says about it."""
+    """One capture with its entry in MANIFEST.tsv."""
 
     file: str
     topic: str
@@ -48,7 +48,7 @@ class Sample:
 
 @cache
 def manifest() -> tuple[Sample, ...]:
-    """Every capture that MANIFEST.tsv names; none where the folder is absent."""
+    """Every capture in MANIFEST.tsv; empty if the folder is absent."""
     file = FOLDER / "MANIFEST.tsv"
     if not file.is_file():
         return ()
@@ -60,7 +60,7 @@ def manifest() -> tuple[Sample, ...]:
 
 
 def of_topic(topic: str, chosen: Callable[[Sample], bool] = lambda _: True) -> list[Any]:
-    """The captures of a topic as parameters of a test, or one that skips with the reason."""
+    """A topic's captures as test parameters, or one parameter that skips with the reason."""
     found = [sample for sample in manifest() if sample.topic == topic and chosen(sample)]
     if manifest():
         return [pytest.param(sample, id=sample.name) for sample in found]
@@ -68,7 +68,7 @@ def of_topic(topic: str, chosen: Callable[[Sample], bool] = lambda _: True) -> l
 
 
 def sample(file: str) -> Sample:
-    """One capture by its path in the folder. Skips where the folder is absent."""
+    """One capture by its path in the folder. Skips if the folder is absent."""
     if not manifest():
         pytest.skip(ABSENT)
     return next(found for found in manifest() if found.file == file)

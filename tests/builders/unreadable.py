@@ -1,4 +1,4 @@
-"""Folders and files that may not be read, for tests that root runs too, who may read everything."""
+"""Makes paths unreadable even for root, for tests that root runs too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def lock(patch: pytest.MonkeyPatch, *paths: Path) -> None:
-    """Let these be listed by nobody, and say nothing of themselves."""
+    """Let nobody list or stat these."""
     locked = set(map(os.fspath, paths))
 
     def refusing(function: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What users can have logged as often as they like, and the faults that it must not hide."""
+"""Log lines that users can cause without limit, and faults that they must not hide."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ BEGINS = ("", "EXT4-fs (", "NVRM: GPU", "mlx5_core ", "nvidia-nvs", "Out of mem"
 
 
 def names(begin: str, count: int) -> list[str]:
-    """Names of processes that a user chooses, each another."""
+    """Distinct process names, as a user may choose them."""
     ends: Iterator[str] = map("".join, product(ascii_lowercase, repeat=4))
     return [(begin + end)[:COMM_CHARACTERS] for end in islice(ends, count)]
 
 
 def crashes(count: int) -> list[str]:
-    """Crashes of so many processes, each of another name, which begin as the kernel's lines do."""
+    """Crashes of processes with distinct names that begin like kernel lines."""
     each = -(-count // len(BEGINS))
     return [OF_A_PROCESS["a crash"].format(name) for begin in BEGINS for name in names(begin, each)][:count]
 

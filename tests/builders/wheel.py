@@ -1,4 +1,4 @@
-"""The wheel of this checkout, installed in an environment of its own: nothing there leads to the checkout."""
+"""Installs this checkout's wheel in a separate environment with no path back to the checkout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Installed:
-    """An environment with the suite's wheel, and what the suite depends on."""
+    """An environment with the suite's wheel and its dependencies."""
 
     environment: Path
 
@@ -39,19 +39,19 @@ class Installed:
         return self.site / "clusterproof"
 
     def run(self, cwd: Path, *command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run something in a folder that is also its user's home; a first word without `/` is of this environment."""
+        """Run a command in a folder that is also its user's home; a first word without `/` is this environment's."""
         first, *words = map(str, command)
         first = first if "/" in first else str(self.bin / first)
         data = {**clean_environment(cwd, self), **more}
         return subprocess.run([first, *words], cwd=cwd, env=data, capture_output=True, text=True, timeout=600)
 
     def pytest(self, cwd: Path, *words: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run pytest as a user who has installed it, with every plugin that is there."""
+        """Run pytest as a user of the installed wheel would, with every available plugin."""
         return self.run(cwd, "python", "-m", "pytest", "-p", "no:cacheprovider", *words, **more)
 
 
 def clean_environment(home: Path, installed: Installed) -> dict[str, str]:
-    """The variables of a user who knows nothing about this checkout."""
+    """The environment variables of a user without this checkout."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON", "VIRTUAL_ENV"))
     }
@@ -59,12 +59,12 @@ def clean_environment(home: Path, installed: Installed) -> dict[str, str]:
 
 
 def linked_in(folder: Path) -> None:
-    """Link the checkout's package into a folder, and nothing that lies beside it."""
+    """Link the checkout's package into a folder, without its neighbours."""
     (folder / "clusterproof").symlink_to(ROOT / "clusterproof")
 
 
 def clone_of(source: Path, folder: Path) -> Path:
-    """A copy of what git tracks there, without the tests. Skips where this is no checkout."""
+    """A copy of the files that git tracks there, without tests. Skips if this is no checkout."""
     listed = ["git", "-C", str(source), "ls-files", "-co", "--exclude-standard", "-z"]
     tracked = subprocess.run(listed, capture_output=True)
     if tracked.returncode:
@@ -77,7 +77,7 @@ def clone_of(source: Path, folder: Path) -> Path:
 
 
 def wheel_of(source: Path, folder: Path) -> Path:
-    """Build the wheel of a folder, and nothing but the wheel in `folder`."""
+    """Build the wheel of a folder into an otherwise empty `folder`."""
     build = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source))
     _pip(*build)
     (wheel,) = folder.iterdir()
@@ -87,16 +87,16 @@ def wheel_of(source: Path, folder: Path) -> Path:
 def environment_with(
     wheel: Path | str, folder: Path, further: Sequence[Path] = (), *, options: Sequence[str] = ()
 ) -> Installed:
-    """An environment with the wheel, or what pip makes one of, and with what these tests and `further` folders have."""
+    """An environment with the wheel (or what pip installs for it), these tests' packages and `further` folders."""
     made = environment(folder, further)
     _pip("--python", str(made.python), "install", "--quiet", "--no-deps", "--ignore-installed", *options, str(wheel))
     return made
 
 
 def environment(folder: Path, further: Sequence[Path] = ()) -> Installed:
-    """One that has only what the suite depends on."""
+    """An environment with only the suite's dependencies."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    # A .pth in these folders is not read, and so the checkout is not found.
+    # .pth files in these folders are not read, so the checkout is not found.
     borrowed = [*further, Path(sysconfig.get_path("purelib"))]
     (_site_of(folder) / "borrowed.pth").write_text("".join(f"{path}\n" for path in borrowed), encoding="utf-8")
     return Installed(folder)

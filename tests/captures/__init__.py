@@ -1,1 +1,1 @@
-"""What a person collected by hand."""
+"""Evidence collected by hand."""

@@ -1,4 +1,4 @@
-"""Captures as people collect them: files in a folder, and what the checks say of them."""
+"""Captures as users collect them: files in a folder, and the checks' results on them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ILL = f"{WELL}[   13.500000] {XID}\n"
 
 
 def written(folder: Path, *names: str, **contents: str | bytes) -> Path:
-    """A folder with files of these names, and with these contents."""
+    """A folder with these files."""
     for name, content in {**dict.fromkeys(names, "x"), **contents}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ def written(folder: Path, *names: str, **contents: str | bytes) -> Path:
 
 
 def output_of(text: str) -> dict[str, Any]:
-    """What a text has, by collector; everything in it is understood."""
+    """A text's data by collector; all of the text must be recognised."""
     values, problems = read_text(textwrap.dedent(text))
     assert not problems
     return values
@@ -50,7 +50,7 @@ def first_gpu(text: str) -> dict[str, Any]:
 
 
 def of_file(file: Path) -> Understood:
-    """What is understood of one file as a capture of its own."""
+    """What is recognised in one file that is a capture by itself."""
     return understood(layout(file).nodes[0], file.parent, collector_names())
 
 
@@ -60,7 +60,7 @@ def evaluated(file: Path, instance_type: str = "") -> Mapping[str, Result]:
 
 
 def xids(path: Path) -> dict[str, Verdict]:
-    """What the check of Xids says of each node of a capture."""
+    """The Xid check's result on each node of a capture."""
     cluster = resolve(f"capture:{path}")
     captured = read_capture(path, cluster, collector_names())
     known = nodes(cluster, {one.evidence.node: one.evidence for one in captured})

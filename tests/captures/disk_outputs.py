@@ -1,4 +1,4 @@
-"""What programs print about disks and software RAID, with gaps for what is sick."""
+"""Output of programs about disks and software RAID, with placeholders for faults."""
 
 from __future__ import annotations
 

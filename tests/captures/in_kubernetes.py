@@ -1,4 +1,4 @@
-"""What the checks of Kubernetes say of the nodes in a capture."""
+"""Results of the Kubernetes checks on the nodes of a capture."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READY, TAKES, GPUS, EFA = (
 
 
 def results(path: Path) -> Mapping[str, Mapping[str, Result]]:
-    """Of each check of Kubernetes its result on each node of a capture."""
+    """The result of each Kubernetes check on each node of a capture."""
     cluster = resolve(f"capture:{path}")
     captured = read_capture(path, cluster, collector_names())
     known = nodes(cluster, {one.evidence.node: one.evidence for one in captured})

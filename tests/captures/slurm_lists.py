@@ -1,4 +1,4 @@
-"""What Slurm lists of several nodes, and what is said of a capture in which it stands."""
+"""Slurm's listings of several nodes, and the results for captures that contain them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RECORDS = "".join(
 
 
 def results(check: str, path: Path) -> Mapping[str, Result]:
-    """The result of a check on each node of a capture."""
+    """A check's result on each node of a capture."""
     cluster = resolve(f"capture:{path}")
     captured = read_capture(path, cluster, collector_names())
     known = nodes(cluster, {one.evidence.node: one.evidence for one in captured})
@@ -45,17 +45,17 @@ def results(check: str, path: Path) -> Mapping[str, Result]:
 
 
 def found(check: str, text: str, folder: Path, name: str = "x.txt") -> dict[str, Verdict]:
-    """What a check says of each node of a capture that is one file."""
+    """A check's findings on each node of a one-file capture."""
     path = written(folder, **{name: text}) / name
     return {name: result.verdict for name, result in results(check, path).items()}
 
 
 def said(path: Path) -> list[str]:
-    """What is said of a capture that is not understood."""
+    """The messages about a capture that is not recognised."""
     return not_understood(read_capture(path, resolve(f"capture:{path}"), collector_names()))
 
 
 def not_a_row(line: str) -> str:
-    """What is said of a row of sinfo's."""
+    """The message about a row of sinfo that is not recognised."""
     expected = "a state of nodes or a reason, and names such as gpu[001-016,020]"
     return f"sinfo's row {line!r} is not understood; expected {expected}"

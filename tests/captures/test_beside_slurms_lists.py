@@ -1,4 +1,4 @@
-"""What one output of a capture says hides nothing of what Slurm lists in another, and is of no other node."""
+"""One output in a capture hides nothing that Slurm lists in another, and applies to no other node."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_rows_are_expanded_once_and_counted_and_those_of_unknown_states_not_at_a
     assert table.refused.startswith(why)
 
 
-def test_of_a_loop_of_lists_the_last_are_read_and_the_others_named() -> None:
+def test_the_last_lists_of_a_loop_are_read_and_the_others_named() -> None:
     text = "".join(f"$ date\n$ sinfo\nNODELIST STATE REASON\ng[1-3] drain {number}\n" for number in range(5))
     forms = [replace(form, most=8) for form in slurm.FORMS]
     parts, problems = of_text(f"{text}$ sinfo\nNODELIST STATE\ng1 idle\n", forms)
@@ -160,7 +160,7 @@ def test_each_of_very_many_short_lists_is_read(drained: int, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("first", "second"), [("idle", "down*"), ("down*", "idle")])
 @pytest.mark.parametrize("other", ["", "gpu002 mix\n"])
-def test_of_two_lists_the_later_counts(first: str, second: str, other: str, tmp_path: Path) -> None:
+def test_the_later_of_two_lists_counts(first: str, second: str, other: str, tmp_path: Path) -> None:
     text = "".join(f"$ sinfo\nNODELIST STATE\ngpu001 {state}\n{other}" for state in (first, second, first, second))
     assert (found(IN_SLURM, text, tmp_path)["gpu001"] is FAIL) == (second == "down*")
     beside = found(IN_SLURM, f"{text}$ dmesg\n{ILL}", tmp_path, "gpu001.txt")

@@ -1,4 +1,4 @@
-"""Parts of outputs, as people paste them: a section, the middle of a table, columns, quoted messages."""
+"""Parts of outputs as users paste them: a section, the middle of a table, columns, quoted messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEURON = 'FATA[0000] Failed to discover neuron devices error="Unable to read dev
 
 
 def verdict(folder: Path, text: str, check: str) -> Verdict:
-    """What is found, rather than what is missing."""
+    """The worst finding, ignoring missing evidence."""
     result = evaluated(written(folder, part=text) / "part")[check]
     found = {one.verdict for one in result.by_verdict or (result,)}
     return next((one for one in (Verdict.FAIL, Verdict.CONCERN) if one in found), result.verdict)

@@ -1,4 +1,4 @@
-"""What DCGM has watched, in a capture: a warning where it complains, and nothing where it does not."""
+"""DCGM's health watches in a capture: a warning where it complains, and nothing where it does not."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def dmon(xid: object, temperature: object = 36) -> str:
         json.dumps(JSON_HEALTHY),
         dmon(0),
         dmon("N/A"),
-        dmon(43),  # a program was ended
+        dmon(43),  # a program was killed
         dmon(31),  # a program's own page fault
         "$ dcgmi dmon -e 150,230 | grep GPU\nGPU 0  35  0\nGPU 1  79  0\n",
     ],
@@ -141,13 +141,13 @@ def test_watches_that_are_off_are_named() -> None:
 
 
 def links(*gpus: str) -> str:
-    """What `dcgmi nvlink -s` prints."""
+    """The output of `dcgmi nvlink -s`."""
     rows = "".join(f"    gpuId {number}:\n        {states}\n" for number, states in enumerate(gpus))
     return f"GPUs:\n{rows}NvSwitches:\n    No NvSwitches found.\n\nKey: Up=U, Down=D, Disabled=X, Not Supported=_\n"
 
 
 def in_words(folder: Path, *states: str) -> dict[Verdict, str]:
-    """What is said of the links of GPUs, by verdict."""
+    """The messages about GPUs' links, by verdict."""
     result = evaluated(written(folder, links=links(*states)) / "links")["gpu.nvlink_active"]
     return {one.verdict: one.message.partition(": ")[2].partition(";")[0] for one in result.by_verdict or (result,)}
 

@@ -1,4 +1,4 @@
-"""Nodes as `kubectl describe node` prints them: the checks of Kubernetes say what they say of a live cluster."""
+"""Nodes as `kubectl describe node` prints them: the Kubernetes checks give the same results as on a live cluster."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def changed(*changes: tuple[str, str]) -> str:
 
 
 def of_text(folder: Path, text: str) -> dict[str, Result]:
-    """The same of one node."""
+    """The same for one node."""
     found = results(written(folder, describe=text) / "describe")
     return {name: of_nodes[NAME] for name, of_nodes in found.items()}
 

@@ -1,4 +1,4 @@
-"""What df says of space and of inodes, in whichever units it was asked for."""
+"""df's output about space and inodes, in any of its units."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOUNTED = (
 
 
 def said(folder: Path, text: str, check: str = "storage.space") -> list[tuple[Verdict, str]]:
-    """What a check says of df and mount."""
+    """A check's message about df and mount."""
     result = evaluated(written(folder, session=f"$ df\n{text}{MOUNTED}") / "session")[check]
     return [(one.verdict, one.message.partition(";")[0]) for one in result.by_verdict or (result,)]
 

@@ -1,4 +1,4 @@
-"""What disks and software RAID say of themselves, in a capture."""
+"""Disks' and software RAID's own health reports in a capture."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.captures.disk_outputs import (
 
 
 def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
-    """What is found of local disks, and not what is missing."""
+    """Findings about local disks, ignoring missing evidence."""
     result = evaluated(written(folder, disks=text) / "disks")["storage.disk_errors"]
     return [
         (one.verdict, one.message.partition(";")[0])
@@ -55,7 +55,7 @@ def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
         "Personalities : [raid0]\nunused devices: <none>\n",
     ],
 )
-def test_of_healthy_disks_nothing_is_said_and_nothing_is_unknown(text: str, tmp_path: Path) -> None:
+def test_healthy_disks_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -> None:
     assert "nvme" in output_of(text)
     assert found(tmp_path, text) == []
 
@@ -190,7 +190,7 @@ def test_a_self_assessment_that_could_not_be_read_is_no_failure(tmp_path: Path) 
     assert "nvme" not in read_text(SMARTCTL_UNKNOWN)[0]
 
 
-def test_of_several_disks_that_nobody_named_each_counts(tmp_path: Path) -> None:
+def test_each_of_several_disks_that_nobody_named_counts(tmp_path: Path) -> None:
     one = SMARTCTL_SAS.partition("\n")[2]
     disks = f"{one.format(result='OK')}{one.format(result='A FAILURE')}"
     text = f"$ for disk in /dev/sd?; do smartctl -H $disk; done\n{disks}"

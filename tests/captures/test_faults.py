@@ -1,4 +1,4 @@
-"""Each check over captured logs fails on its fault, and on nothing else, through the path of `--cluster capture:`."""
+"""Each check fails on captured logs with its fault and on nothing else, through `--cluster capture:`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files of a capture are of which node."""
+"""Which files of a capture belong to which node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes as `kubectl get nodes` lists them, in a table, as JSON or as YAML."""
+"""Nodes as `kubectl get nodes` lists them, as a table, JSON or YAML."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ip-10-0-1-6  NotReady                   <none>   17h   v1.29.0-eks-5e0fdde   10.
 
 
 def node(name: str, ready: str = "True", gpus: str = "8") -> dict[str, object]:
-    """A node as the API has it."""
+    """A node in the API's format."""
     condition = {"type": "Ready", "status": ready, "lastHeartbeatTime": "2026-11-27T09:05:28Z"}
     status = {
         "conditions": [condition],
@@ -70,7 +70,7 @@ def test_one_node_in_json_is_that_node(tmp_path: Path) -> None:
 
 
 def as_yaml(*nodes: dict[str, object]) -> str:
-    """Nodes as `kubectl get nodes -o yaml` prints them: keys in the order of the alphabet."""
+    """Nodes as `kubectl get nodes -o yaml` prints them, with keys in alphabetical order."""
     info = {"kernelVersion": "6.1.140", "kubeletVersion": "v1.32.3"}
     every = [{**one, "status": {**one["status"], "nodeInfo": info}} for one in nodes]  # type: ignore[dict-item]
     return yaml.safe_dump(every[0] if len(every) == 1 else {"apiVersion": "v1", "items": every, "kind": "List"})
@@ -92,7 +92,7 @@ def test_one_node_in_yaml_is_that_node(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ready", "verdict"), [("True", Verdict.INCOMPLETE), ("False", Verdict.FAIL)])
-def test_of_yaml_that_is_cut_only_what_is_wrong_counts(ready: str, verdict: Verdict, tmp_path: Path) -> None:
+def test_only_faults_count_in_truncated_yaml(ready: str, verdict: Verdict, tmp_path: Path) -> None:
     text = as_yaml(node("a-2", ready)).partition("  nodeInfo:")[0]
     assert verdicts(tmp_path, text, READY)["a-2"][0] is verdict
 

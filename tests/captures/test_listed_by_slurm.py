@@ -1,4 +1,4 @@
-"""Files in which Slurm lists nodes: they are the capture's, and what stands beside them is read as in any file."""
+"""Files with Slurm's listings of nodes concern the whole capture; text beside the listings is read as in any file."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_records_and_tables_of_one_output_are_all_read(tmp_path: Path) -> None:
 
 def test_a_node_without_a_reason_is_named_and_not_accused_though_a_list_of_reasons_has_it(tmp_path: Path) -> None:
     row = "none                 Unknown   Unknown             gpu003"
-    for text in (f"{REASONS}{row}\n", f"{WITHOUT_PROMPT}{REASONS}{row}\n"):  # the titles that sinfo -R has
+    for text in (f"{REASONS}{row}\n", f"{WITHOUT_PROMPT}{REASONS}{row}\n"):  # the headings of sinfo -R
         assert "gpu003" not in found(IN_SLURM, text, tmp_path)
         assert said(tmp_path / "x.txt") == [f"capture: x.txt: {not_a_row(row)}"]
 
@@ -87,6 +87,7 @@ def rows(count: int, state: str = "idle", first: int = 1) -> str:
     return "".join(f"gpu{number:05} 1 gpu {state}\n" for number in range(first, first + count))
 
 
+@pytest.mark.long
 def test_a_long_table_is_read_whole_or_refused(tmp_path: Path) -> None:
     titles = "NODELIST NODES PARTITION STATE\n"
     path = written(tmp_path, **{"x.txt": titles + rows(4095) + rows(1, "down*", 4096)}) / "x.txt"
@@ -117,6 +118,7 @@ def test_a_table_that_is_refused_is_named_though_another_is_read(tmp_path: Path)
 MANY = "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST\n" + "".join(f"a{n} up 1 1 idle g[1-4096]\n" for n in range(99))
 
 
+@pytest.mark.long
 def test_names_that_stand_in_very_many_rows_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="name nodes 250,000 times and more; print one partition"):
         sinfo.read_sinfo(MANY)

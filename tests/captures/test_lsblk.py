@@ -1,4 +1,4 @@
-"""Disks as lsblk lists them, and as `zpool status` and `multipath -ll` show them where they are used together."""
+"""Disks in lsblk's listings, and used together in those of `zpool status` and `multipath -ll`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def disks(text: str) -> dict[str, Any]:
 
 
 def found_in(file: Path) -> list[Verdict]:
-    """What is found of local disks, and not what is missing."""
+    """Findings about local disks, ignoring missing evidence."""
     result = evaluated(file)["storage.nvme_scratch"]
     return [one.verdict for one in result.by_verdict if one.verdict in (Verdict.FAIL, Verdict.CONCERN)]
 
@@ -131,7 +131,7 @@ UP, DOWN = "active ready ", "failed faulty"
 
 
 def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
-    """What is found of disks, and not what is missing."""
+    """Findings about disks, ignoring missing evidence."""
     result = evaluated(written(folder, disks=text) / "disks")["storage.disk_errors"]
     return [
         (one.verdict, one.message.partition(";")[0])
@@ -149,7 +149,7 @@ def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
         MAP.format(name="mpatha (3600144f0c7)", first=UP, second=UP),
     ],
 )
-def test_of_healthy_pools_nothing_is_said_and_nothing_is_unknown(text: str, tmp_path: Path) -> None:
+def test_healthy_pools_have_no_findings_and_no_gaps(text: str, tmp_path: Path) -> None:
     assert "nvme" in output_of(text)
     assert found(tmp_path, text) == []
 

@@ -1,4 +1,4 @@
-"""What mcelog and rasdaemon have counted, in a capture."""
+"""Errors counted by mcelog and rasdaemon, in a capture."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ UC, CE = "bc00004200800090", "8c00004200800090"
 def machine_check(
     kind: str = "Uncorrected_error", status: str = UC, between: str = " ", heading: str = "MCE events:\n"
 ) -> str:
-    """What `ras-mc-ctl --errors` prints of one."""
+    """The output of `ras-mc-ctl --errors` for one."""
     return "No Memory errors.\n\nNo PCIe AER errors.\n\n" * bool(heading) + heading + _ROW.format(**locals())
 
 
 def of_pcie(row: str) -> str:
-    """What `ras-mc-ctl --errors` prints of an error of a PCIe device."""
+    """The output of `ras-mc-ctl --errors` for an error of a PCIe device."""
     return f"No Memory errors.\n\nPCIe AER events:\n1 2023-05-31 10:06:19 -0400 {row}\n\nNo MCE errors.\n"
 
 
@@ -62,7 +62,7 @@ OF_2023 = EVENTS.replace("2026-11-24", "2023-03-01").replace("2026-11-25", "2023
 
 
 def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
-    """What is found, and not what is missing."""
+    """Findings, ignoring missing evidence."""
     result = evaluated(written(folder, errors=text) / "errors")["host.mce_edac"]
     return [
         (one.verdict, one.message.partition(";")[0])

@@ -1,4 +1,4 @@
-"""What several files have of one node, merged."""
+"""Evidence of one node from several files, merged."""
 
 from __future__ import annotations
 

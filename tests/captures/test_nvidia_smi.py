@@ -1,4 +1,4 @@
-"""Real outputs of nvidia-smi as captures: what they are known as, and what the checks say of them."""
+"""Real nvidia-smi outputs as captures: which formats they are recognised as, and the checks' results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORM_OF = {
     "nvidia-smi-table": "nvidia-smi",
     "nvidia-smi-topo": "nvidia-smi topo -m",
 }
-OTHER_FORM = {  # by what its command was, not by its folder
+OTHER_FORM = {  # by the command, not by its folder
     "nvidia-smi-table/azure-bad_nvsmi8_output.txt": "nvidia-smi -q",
     "nvidia-smi-table/azure-orig_nvsmi8_output.txt": "nvidia-smi -q",
     "nvidia-smi-table/h100-version.txt": "nvidia-smi --version",
@@ -30,7 +30,7 @@ OTHER_FORM = {  # by what its command was, not by its folder
     "nvidia-smi-table/rtx4080s-version.txt": "nvidia-smi --version",
 }
 NO_OUTPUT = ["nvidia-smi-query-gpu/h100-help-query-gpu.txt"]  # a manual page
-TYPES = {  # the instance type, where MANIFEST.tsv has it
+TYPES = {  # the instance type, if MANIFEST.tsv has it
     "nvidia-smi-q/gpud-h100x8-535.161.txt": "p5.48xlarge",
     "nvidia-smi-q/gpud-h100x8-535.183.txt": "p5.48xlarge",
     "nvidia-smi-q-xml/h100-hw.xml": "p5.48xlarge",
@@ -41,25 +41,25 @@ TYPES = {  # the instance type, where MANIFEST.tsv has it
     "nvidia-smi-nvlink/azure-good_nvlink_status.txt": "p4de.24xlarge",
     "nvidia-smi-nvlink/h200-s.txt": "p5en.48xlarge",
 }
-# What a check says of captures that MANIFEST.tsv calls healthy, and why it is right.
+# Findings about captures that MANIFEST.tsv calls healthy, and why they are right.
 KNOWN = {
-    "gpu.no_leftover_processes": (  # taken while somebody worked: MANIFEST.tsv says (load), or the processes are there
+    "gpu.no_leftover_processes": (  # taken during work: MANIFEST.tsv says (load), or it lists processes
         "h100-590-load.txt h100-mig-590-load.txt h200-590-load.txt l40s-595-load.txt rtx4080s-595-idle.txt "
         "gpud-4090x8-535.154-a.txt gpud-h100x8-535.183.txt h100-mig-load.txt h200-mig-load.txt l40s-load.txt "
         "telegraf-tesla-t4.xml"
     ),
-    "gpu.persistence_mode": (  # off, on machines that are no cluster's
+    "gpu.persistence_mode": (  # off on machines outside clusters
         "l40s-595-idle.txt l40s-595-load.txt l40s-idle.txt l40s-load.txt l40s-allfields-idle.csv rtx4080s-595-idle.txt "
         "rtx2080s-r610-610-idle.txt gpud-titanv-560.35.txt telegraf-tesla-t4.xml netdata-tesla-p100.xml"
     ),
     "gpu.pcie_link": "telegraf-tesla-t4.xml telegraf-quadro-p2000-v12.xml l40s-hw.xml",  # 8 of 16 lanes are wired
-    # The manifest looked at the fabric: one has all GPUs at 86 MHz by the power brake, the other one GPU slowed down.
+    # The manifest describes the fabric: on one, the power brake holds all GPUs at 86 MHz; the other has one slow GPU.
     "gpu.no_throttle": "gpud-h100x8-535.161.txt gpud-h100x8-535.183.txt",
 }
 
 
 def captures(*, healthy: bool | None = None) -> list[object]:
-    """The captures of nvidia-smi, all or those that MANIFEST.tsv calls healthy or faulty."""
+    """nvidia-smi captures: all, or those that MANIFEST.tsv calls healthy or faulty."""
     chosen = {None: lambda _: True, True: lambda one: one.is_healthy, False: lambda one: one.is_faulty}[healthy]
     found = [param for topic in FORM_OF for param in of_topic(topic, chosen)]
     return found if manifest() else found[:1]
@@ -81,7 +81,7 @@ def test_a_capture_is_understood_as_a_whole(capture: Sample) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("capture", captures(healthy=True))
-def test_of_a_healthy_capture_no_check_complains(capture: Sample) -> None:
+def test_no_check_complains_about_a_healthy_capture(capture: Sample) -> None:
     results = evaluated(FOLDER / capture.file, instance_type=TYPES.get(capture.file, ""))
     known = {check for check, files in KNOWN.items() if capture.name in files.split()}
     complaints = {check for check, result in results.items() if result.verdict in (Verdict.FAIL, Verdict.CONCERN)}
@@ -89,7 +89,7 @@ def test_of_a_healthy_capture_no_check_complains(capture: Sample) -> None:
 
 
 @pytest.mark.parametrize("capture", captures(healthy=False))
-def test_of_a_faulty_capture_a_check_complains(capture: Sample) -> None:
+def test_a_check_complains_about_a_faulty_capture(capture: Sample) -> None:
     verdicts = {result.verdict for result in evaluated(FOLDER / capture.file).values()}
     assert verdicts & {Verdict.FAIL, Verdict.CONCERN}
 
@@ -164,7 +164,7 @@ def test_a_line_of_a_real_capture_that_a_fault_has_changed(
 
 
 def table(gpus: int, shown: str, instead: str) -> str:
-    """The real table of one GPU with so many of it, of which the last shows something instead."""
+    """The real table of one GPU, repeated; in the last copy something is replaced."""
     lines = sample("nvidia-smi-table/h200-idle.txt").text.split("\n")
     blocks = ["\n".join(lines[8:12]).replace("|   0 ", f"|   {number} ") for number in range(gpus)]
     assert shown in blocks[-1]
@@ -214,7 +214,7 @@ NAMED = "".join(
         ),
         ("SYS ", P5EN, "", "GPU 3: 0 NVLinks to GPU 0"),
         ("SYS ", "", NAMED.replace("T1000", "H200"), "GPU 3: 0 NVLinks to GPU 0"),
-        ("SYS ", "", NAMED, ""),  # a card for a display has no NVLink
+        ("SYS ", "", NAMED, ""),  # a display card has no NVLink
         ("NV18", P5EN, NAMED, ""),
     ],
 )

@@ -1,4 +1,4 @@
-"""Several commands' outputs in one file, cut apart."""
+"""Splitting a file with several commands' outputs."""
 
 from __future__ import annotations
 
@@ -171,7 +171,8 @@ def test_an_output_that_is_repeated_is_read_once_and_counts_each_time() -> None:
     assert ([part.collector for part in parts], problems) == (["greeted"] * 1_001, [])
 
 
-def test_of_very_many_short_outputs_the_last_are_read_beside_longer_ones_and_the_others_counted() -> None:
+@pytest.mark.long
+def test_the_last_of_very_many_short_outputs_are_read_beside_longer_ones_and_the_others_counted() -> None:
     asked: list[str] = []
 
     def recognises(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""`pytest --cluster capture:PATH` as a person types it: the summary, what was not understood, records, redaction."""
+"""`pytest --cluster capture:PATH` as typed by a user: summary, unrecognised text, records, redaction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOST = "Unable to determine the device handle for GPU 0000:C8:00.0: GPU is lost.
 
 @pytest.fixture
 def capture(tmp_path: Path) -> Path:
-    """Two nodes: one that says much and needs a look, one that says little, and a file that says nothing."""
+    """Two nodes, one with much evidence and a concern, one with little; and a file without evidence."""
     return written(
         tmp_path / "cap",
         **{
@@ -54,7 +54,7 @@ def test_faults_fail_and_what_is_missing_says_what_to_collect(runs: Runs, captur
     assert "capture: gpu001/notes is none of the known forms" in output
     assert "gpu001: GPU 0: uncorrected ECC errors: 5 in DRAM; expected 0" in output
     assert "gpu002: GPU at 0000:c8:00.0: the driver says GPU_IS_LOST; expected an answer" in output
-    assert "INCOMPLETE gpu[001-002]: evidence was not collected" in output  # one gap, whatever is lacking
+    assert "INCOMPLETE gpu[001-002]: evidence was not collected" in output  # one gap, whatever is missing
     first, second = by_check(runs.results, "gpu001"), by_check(runs.results, "gpu002")
     to_collect = "kernel_log: was not collected (no file of this capture has it; collect: sudo dmesg"
     assert first["gpu.no_xid"].message.startswith(to_collect)

@@ -1,4 +1,4 @@
-"""Real captures through every form of output but nvidia-smi's: each is recognised, and evaluated as what it is."""
+"""Real captures in every format except nvidia-smi's: each is recognised, and evaluated correctly."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ FAMILIES = {
 }
 OTHERS = (storage.FORMS, ec2.FORMS, neuron.FORMS, versions.FORMS, kubernetes.FORMS)
 FORMS = tuple(dict.fromkeys(form for forms in (*FAMILIES.values(), *OTHERS) for form in forms))
-# No collector holds what these say, by a part of their names.
+# Captures whose content no collector holds, by a part of their names.
 OF_NO_COLLECTOR = {
     "hyperpod-efa-loopback": "fi_info -p efa was not run: the bandwidth of a loopback",
     "diskstats": "disk counters since boot",
@@ -117,7 +117,7 @@ TYPES = {
     "gcm-nvlink": "p4d.24xlarge",
     "trn1": "trn1.32xlarge",
 }
-# What checks say of captures that are called healthy, and why that is right.
+# Findings about captures that are called healthy, and why they are right.
 FOUND_IN_HEALTHY = {
     ("insights-mount-L39.txt", "storage.mount_options"): "an office machine's NFS is mounted soft",
     ("jc-centos-7.7-free-h.txt", "host.swap"): "a virtual machine has swap, a training node has none",
@@ -126,7 +126,7 @@ FOUND_IN_HEALTHY = {
     ("jc-ubuntu-18.04-free-h.txt", "host.swap"): "as above",
     ("scky-scontrol_nodes.txt", "control_plane.slurm_nodes"): "two of its nodes are drained for maintenance",
 }
-# Captures that are called faulty, and why no check finds more than nothing, or incomplete.
+# Captures that are called faulty, and why no check finds more than nothing or incomplete.
 NOT_FOUND_IN_FAULTY = {
     "gpud-ibstat.39.0.a100.failed.ibpanic.exit-255.0.txt": "ibstat stopped: what it did not read is incomplete",
     "gpud-ibstat.47.0.h100.some.down.0.txt": "the ports that are down are Disabled: somebody has switched them off",
@@ -148,7 +148,7 @@ def recognised(text: str, forms: tuple[Form, ...] = FORMS) -> list[str]:
 
 
 def evaluated(sample: Sample) -> list[Result]:
-    """What every check says of each node in a capture."""
+    """The result of every check on each node in a capture."""
     raw, _ = read_text(plain(sample.text))
     slurm_nodes = raw.get("slurm_node")
     names = [entry["name"] for entry in slurm_nodes["nodes"]] if isinstance(slurm_nodes, dict) else ["node"]
@@ -180,7 +180,7 @@ def test_no_capture_breaks_a_check(sample: Sample) -> None:
 
 
 def found_in(sample: Sample) -> list[Result]:
-    """What is found in a capture, also beside facts that it does not have."""
+    """Findings in a capture, including those beside missing facts."""
     return [one for result in evaluated(sample) for one in result.by_verdict if one.verdict in FINDINGS]
 
 
@@ -198,7 +198,7 @@ def test_a_faulty_capture_has_a_finding(sample: Sample) -> None:
 
 
 def xids(lines: Iterable[facts.Line]) -> Counter[int]:
-    """How many lines report each Xid, those that were left out included."""
+    """How many lines report each Xid, including lines left out."""
     found: Counter[int] = Counter()
     for event in facts.parse(lines):
         if isinstance(event, facts.XidEvent):
@@ -206,7 +206,7 @@ def xids(lines: Iterable[facts.Line]) -> Counter[int]:
     return found
 
 
-NOT_OF_ONE_LOG = (  # lines out of source code and tables, some of which no kernel writes, and none with a time
+NOT_OF_ONE_LOG = (  # lines from source code and tables; no kernel writes some of them, and none has a time
     "datadog-xid-formats.txt",
     "dcgm-kmsg-tests.txt",
     "nvidia-driver-source-xid-forms.txt",
@@ -232,7 +232,7 @@ def test_a_capture_of_the_kernel_log_loses_no_xid(sample: Sample) -> None:
 
 
 def understood(form: Form, text: str) -> None:
-    """Read what a form may be handed: it gives collectors, or says why it cannot."""
+    """Read any text with a format: it yields collectors, or an error."""
     if not form.recognises(text):
         return
     try:

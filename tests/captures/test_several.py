@@ -1,4 +1,4 @@
-"""Files in which several nodes are shown: each is a node of its own, and nobody's words are another's."""
+"""Files that show several nodes: each is a separate node, and no text is attributed to another."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ PASS, FAIL = Verdict.PASS, Verdict.FAIL
 
 
 def grouped(*groups: tuple[str, str], rule: str = "-" * 15) -> str:
-    """As `clush -b` writes it; dshbak's rule has a hyphen more."""
+    """The format of `clush -b`; dshbak's rule is one hyphen longer."""
     return "".join(f"{rule}\n{names}\n{rule}\n{output}" for names, output in groups)
 
 
 def beside(*outputs: tuple[str, str]) -> str:
-    """As pdsh and clush write lines of nodes that answer at once."""
+    """The lines of pdsh and clush when nodes answer at once."""
     lines = [[f"{name}: {line}\n" for line in output.splitlines()] for name, output in outputs]
     return "".join(line for at_once in itertools.zip_longest(*lines, fillvalue="") for line in at_once)
 

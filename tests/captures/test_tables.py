@@ -1,4 +1,4 @@
-"""Tables of the host that say less than they show, or only with the command above them: free, findmnt, numactl, …."""
+"""Host tables that omit facts, or need the command line above them: free, findmnt, numactl, …."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ LUSTRE = "TARGET SOURCE                 OPTIONS\n/fsx   10.1.2.3@tcp:/abcdefgh r
 
 
 def found(folder: Path, text: str, check: str) -> list[tuple[Verdict, str]]:
-    """What a check finds in a text, and not what it misses."""
+    """A check's findings in a text, ignoring missing evidence."""
     result = evaluated(written(folder, output=text) / "output")[check]
     return [
         (one.verdict, one.message)

@@ -95,7 +95,7 @@ def test_what_html_writes_for_signs_and_newlines_begins_no_line_and_no_field() -
         "me: nvidia-nvswitch0: SXid 79",
     ],
 )
-def test_whoever_speaks_in_the_drivers_words_is_no_node(lines: str) -> None:
+def test_text_in_the_drivers_words_is_no_node(lines: str) -> None:
     assert undecorated(lines) == [lines]
 
 
@@ -107,7 +107,7 @@ def test_bytes_that_are_no_text_do_no_harm_to_the_rest() -> None:
     assert text_of(b"Name: \xff\xfe\x80\nState: Active\n").endswith("\nState: Active\n")
 
 
-def test_of_a_gzip_file_that_is_cut_short_the_beginning_is_read() -> None:
+def test_the_beginning_of_a_truncated_gzip_file_is_read() -> None:
     whole = "\n".join(f"line {number} {number * 7919 % 1000}" for number in range(20_000))
     packed = gzip.compress(whole.encode())
     data = text_of(packed[: len(packed) // 2])
@@ -172,7 +172,7 @@ def test_any_text_is_read_or_refused(form: Form, text: str) -> None:
 
 
 def faulty() -> list[object]:
-    """A capture of each form with a fault, and the check that finds it."""
+    """A capture in each format with a fault, and the check that finds it."""
     chosen = [
         ("nvidia-smi-q/gpud-a10-535.129-remap-pending.txt", "gpu.row_remap"),
         ("nvidia-smi-table/azure-bad_nvsmi8_output.txt", "gpu.row_remap"),

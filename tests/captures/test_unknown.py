@@ -1,4 +1,4 @@
-"""What of a capture no form takes is named; what a tool says in place of its output fails, and passes nothing."""
+"""Text that no format recognises is named; a tool's error in place of its output fails, and passes nothing."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Error: no connection to localhost
 
 
 def unknown(text: str) -> list[str]:
-    """What is said of the outputs in a text that are not understood."""
+    """The messages about unrecognised outputs in a text."""
     return read_text(text)[1]
 
 
-def test_of_a_session_each_output_of_no_known_form_is_named_and_the_others_are_read() -> None:
+def test_each_unknown_output_of_a_session_is_named_and_the_others_are_read() -> None:
     values, said = read_text(SESSION)
     assert values["boot"] == {"uptime_s": 350735.47}
     assert said == [
@@ -64,13 +64,13 @@ def test_where_nothing_was_printed_or_no_command_is_shown_no_output_is_named(tex
     assert unknown(text) == []
 
 
-def test_of_a_bug_report_whose_parts_nobody_chose_none_is_named() -> None:
+def test_no_part_of_a_bug_report_is_named_unless_it_was_chosen() -> None:
     rule = "_" * 44
     head = f"{rule}\n\nStart of NVIDIA bug report log file.  Please include this file\n{rule}\n\n"
     assert unknown(f"{head}*** /proc/uptime\n350735.47 234388.90\n{rule}\n\n*** /proc/pci\nbusy\n") == []
 
 
-def test_of_a_file_that_shows_a_command_what_it_printed_is_said_and_not_the_command(tmp_path: Path) -> None:
+def test_a_file_that_shows_a_command_is_reported_by_its_output_and_not_the_command(tmp_path: Path) -> None:
     file = written(tmp_path, **{"chrony.txt": "# ethtool eth0\nno such device\n"}) / "chrony.txt"
     assert of_file(file).unknown == ("chrony.txt: ethtool eth0 is none of the known forms: no such device",)
 

@@ -1,4 +1,4 @@
-"""Which of several outputs of Slurm's says the state of a node, and which of its lines are of none."""
+"""Which of several Slurm outputs determines a node's state, and which lines belong to no node."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_in_one_file_the_later_output_counts_unless_it_says_less(
         (record("IDLE+FROB"), SAID_IDLE, "IDLE+FROB"),
     ],
 )
-def test_of_several_files_the_worst_state_counts(
+def test_the_worst_state_in_several_files_counts(
     one: str, other: str, words: str, names: tuple[str, str], tmp_path: Path
 ) -> None:
     path = written(tmp_path, **{f"gpu003/{name}": text for name, text in zip(names, (one, other), strict=True)})

@@ -1,4 +1,4 @@
-"""What is done to a job from outside while it runs, and undone once its case has been read."""
+"""Acts on a running job from outside, which are undone once its case has been read."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.case.dying import Act, Submitted
 
-MESSAGE_S = 20.0  # Slurm takes no job for lost that began so shortly before a boot: MessageTimeout and 5 s
-GO = "/run/go"  # a file on the second node, behind whose making its rank goes on
+MESSAGE_S = 20.0  # MessageTimeout and 5 s: Slurm does not call a job lost that started so shortly before a boot
+GO = "/run/go"  # a file on the second node; its rank continues once it exists
 
 
 def _has_begun(job: Submitted) -> None:
@@ -20,14 +20,14 @@ def _has_begun(job: Submitted) -> None:
 
 @contextlib.contextmanager
 def cancelled(job: Submitted) -> Iterator[None]:
-    """By an administrator."""
+    """An administrator cancels the job."""
     _has_begun(job)
     job.bed.output_of("scancel", job.number)
     yield
 
 
 def cancelled_by(user: int) -> Act:
-    """By its own user."""
+    """Its owner cancels the job."""
 
     @contextlib.contextmanager
     def act(job: Submitted) -> Iterator[None]:
@@ -48,7 +48,7 @@ def signalled(job: Submitted) -> Iterator[None]:
 
 @contextlib.contextmanager
 def preempted(job: Submitted) -> Iterator[None]:
-    """By a job of a partition of higher priority."""
+    """A job in a partition of higher priority preempts it."""
     _has_begun(job)
     where = ("-p", "high", "-N3", "-w", ",".join(job.nodes), "--exclusive", "-o", "/dev/null")
     job.bed.output_of("sbatch", *where, "--wrap", "sleep 1")
@@ -57,7 +57,7 @@ def preempted(job: Submitted) -> Iterator[None]:
 
 @contextlib.contextmanager
 def requeued(job: Submitted) -> Iterator[None]:
-    """It runs a second time."""
+    """It is requeued and runs a second time."""
     _has_begun(job)
     job.scontrol("requeue", job.number)
     job.wait(lambda text: "Restarts=1" in text)
@@ -66,7 +66,7 @@ def requeued(job: Submitted) -> Iterator[None]:
 
 @contextlib.contextmanager
 def slurmd_killed(job: Submitted) -> Iterator[None]:
-    """The daemon of the second node, and its steps, vanish as with the node's power."""
+    """The second node's slurmd and steps vanish, as in a power failure."""
     _has_begun(job)
     _on_second(job, "pkill -9 -x slurmstepd; pkill -9 -x slurmd; true")
     yield
@@ -75,7 +75,7 @@ def slurmd_killed(job: Submitted) -> Iterator[None]:
 
 @contextlib.contextmanager
 def frozen(job: Submitted) -> Iterator[None]:
-    """Nothing of the second node goes on, and nothing of it ends."""
+    """Everything on the second node freezes, and nothing of it exits."""
     _has_begun(job)
     _on_second(job, "pkill -STOP -x slurmd; pkill -STOP -x slurmstepd; pkill -STOP -x sleep; true")
     yield
@@ -94,7 +94,7 @@ def cut_off(job: Submitted) -> Iterator[None]:
 
 @contextlib.contextmanager
 def rebooted(job: Submitted) -> Iterator[None]:
-    """The first node, where the job's script runs, comes back and says that it was booted meanwhile."""
+    """The first node, where the job's script runs, returns and reports that it has rebooted."""
     _has_begun(job)
     time.sleep(MESSAGE_S)
     first = job.bed.node(job.nodes[0])
@@ -105,7 +105,7 @@ def rebooted(job: Submitted) -> Iterator[None]:
 
 @contextlib.contextmanager
 def set_down(job: Submitted) -> Iterator[None]:
-    """An administrator takes the second node away at once."""
+    """An administrator sets the second node down."""
     _has_begun(job)
     job.scontrol("update", f"NodeName={job.nodes[1]}", "State=DOWN", "Reason=to be moved to another rack")
     yield
@@ -113,7 +113,7 @@ def set_down(job: Submitted) -> Iterator[None]:
 
 @contextlib.contextmanager
 def drained(job: Submitted) -> Iterator[None]:
-    """An administrator drains the second node, and its job goes on until it dies by itself."""
+    """An administrator drains the second node; its job continues until it dies by itself."""
     _has_begun(job)
     job.scontrol("update", f"NodeName={job.nodes[1]}", "State=DRAIN", "Reason=to be moved to another rack")
     with _going_on(job):
@@ -122,7 +122,7 @@ def drained(job: Submitted) -> Iterator[None]:
 
 @contextlib.contextmanager
 def prolog_failed(job: Submitted) -> Iterator[None]:
-    """The prolog of the first node fails, on which a job's script is started."""
+    """The prolog fails on the first node, where a job's script starts."""
     flag = job.bed.node(job.nodes[0]).root / "run/prolog-fails"
     flag.touch()
     job.scontrol("release", job.number)
@@ -131,7 +131,7 @@ def prolog_failed(job: Submitted) -> Iterator[None]:
 
 
 def logged(*lines: str, node: int = 1, ago_s: float = 0.0) -> Act:
-    """The kernel of one node, the second of the job if no other, logs these lines; then rank 1 goes on."""
+    """A node's kernel (by default the job's second) logs these lines; then rank 1 continues."""
 
     @contextlib.contextmanager
     def act(job: Submitted) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""What Slurm answers of all jobs together and of each, as tests of a time have it."""
+"""Slurm's answers about all jobs and about each, for tests of a period."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def row(number: str, state: str = "FAILED", **more: object) -> str:
 
 
 class Slurm:
-    """Answers for all jobs together and for each; `asked` is what was."""
+    """Answers about all jobs and about each; `asked` keeps the queries."""
 
     def __init__(
         self, rows: Sequence[str], is_accounted: bool = True, outputs: Mapping[str, Path] | None = None
@@ -53,7 +53,7 @@ class Slurm:
 
 
 class Named(Slurm):
-    """The first job has a name with a line break and a record of the owner's own in it; the last is forgotten."""
+    """The first job's name contains a line break and its owner's forged record; Slurm has forgotten the last job."""
 
     def __init__(self, rows: Sequence[str], name: str) -> None:
         super().__init__(rows, is_accounted=False)

@@ -1,4 +1,4 @@
-"""A job that dies on a real Slurm, and what `clusterproof case` says of it."""
+"""A job that dies on a real Slurm, and the conclusion of `clusterproof case`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CODE = "import sys; from clusterproof.plugins.command_line.main import main; sys
 
 @record
 class Submitted:
-    """A job in Slurm's hands; `out` is its output, as the first of its nodes sees it."""
+    """A job submitted to Slurm; `out` is its output's path on the first of its nodes."""
 
     bed: SlurmBed
     number: str
@@ -33,11 +33,11 @@ class Submitted:
     out: str
 
     def scontrol(self, *words: str) -> None:
-        """Raises RuntimeError where Slurm refuses."""
+        """Run scontrol. Raises RuntimeError if Slurm refuses."""
         self.bed.output_of("scontrol", *words)
 
     def wait(self, holds: Callable[[str], bool]) -> None:
-        """Wait until what Slurm says of the job is so. Raises TimeoutError."""
+        """Wait until Slurm's record of the job satisfies a condition. Raises TimeoutError."""
         until = time.monotonic() + ENDED_S
         while not holds(text := self.bed.output_of("scontrol", "show", "job", self.number)):
             if time.monotonic() > until:
@@ -45,7 +45,7 @@ class Submitted:
             time.sleep(LOOK_S)
 
     def wait_for_output(self, text: str) -> None:
-        """Wait until the job has printed it. Raises TimeoutError."""
+        """Wait until the job has printed this. Raises TimeoutError."""
         until = time.monotonic() + ENDED_S
         while text not in self.printed():
             if time.monotonic() > until:
@@ -53,7 +53,7 @@ class Submitted:
             time.sleep(LOOK_S)
 
     def printed(self) -> str:
-        """What the job has printed so far."""
+        """The job's output so far."""
         file = self.bed.node(self.nodes[0]).root / self.out.lstrip("/")
         return file.read_text(errors="replace") if file.exists() else ""
 
@@ -70,8 +70,8 @@ def left_alone(_: Submitted) -> contextlib.AbstractContextManager[None]:
 class DyingJob:
     """What each of its three ranks runs, and what is done to it meanwhile.
 
-    `cause` is the truth of it, as far as anything tells it; `guilty` and `suspects` are places among its nodes: of the
-    one that its own evidence names, and of those that are to be tested. `asks`: they are asked for their kernel logs.
+    `cause` is the truth, as far as anything shows it; `guilty` and `suspects` are indexes of its nodes: of the one that
+    its own evidence blames, and of those to be tested. `asks`: their kernel logs are asked for.
     """
 
     name: str
@@ -88,7 +88,7 @@ class DyingJob:
 
 
 def died(bed: SlurmBed, job: DyingJob, shared: Path, nodes: Sequence[str] = NODES) -> dict[str, Any]:
-    """Run a job on these nodes to its end, and what `clusterproof case` says of it on the controller."""
+    """Run a job on these nodes to its end; returns the conclusion of `clusterproof case` on the controller."""
     submitted = _submit(bed, job, shared, tuple(nodes))
     try:
         with job.act(submitted):
@@ -120,7 +120,7 @@ def _has_ended(text: str) -> bool:
 
 
 def _share(job: Submitted) -> None:
-    """The controller sees what the first node wrote, as on a file system that both have."""
+    """Show the controller what the first node wrote, as a shared file system would."""
     written, seen = (job.bed.node(name).root / job.out.lstrip("/") for name in (job.nodes[0], CONTROLLER))
     if written.exists():
         seen.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def _case(job: Submitted, asks: bool) -> dict[str, Any]:
 
 
 def _return(bed: SlurmBed, name: str) -> None:
-    """A node takes jobs again."""
+    """Let a node take jobs again."""
     if any(word in bed.state(name) for word in ("DRAIN", "DOWN")):
         bed.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
     bed.wait_for(name, "IDLE")

@@ -1,4 +1,4 @@
-"""Small folders of what a job left, as tests write them."""
+"""Small folders of a job's files, as tests write them."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def written(folder: Path, files: Mapping[str, str]) -> Path:
 
 
 def case_of(folder: Path, files: Mapping[str, str]) -> Case:
-    """The case that these files are."""
+    """The case that these files form."""
     return opened_case(collect(written(folder, files)))

@@ -1,7 +1,7 @@
-"""A training of several ranks over gloo, in which one rank does what it is told to: run with Debian's python3-torch.
+"""A training of several ranks over gloo with a fault in one rank; runs with Debian's python3-torch.
 
-`gloo_training.py FAULT RANK`: exception, killed, hung, disk full, nan, loader killed, other collective, or cut off, for
-which it goes on; of srun's environment, and FIRST, its first node.
+`gloo_training.py FAULT RANK`: exception, killed, hung, disk full, nan, loader killed, other collective, or cut off (the
+training continues). Environment: srun's, and FIRST, the first node.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 STEPS, MANY, AT_STEP = 40, 9_000, 6
-TIMEOUT = dt.timedelta(seconds=150)  # a loaded machine loads PyTorch for a minute
+TIMEOUT = dt.timedelta(seconds=150)  # a busy machine takes a minute to load PyTorch
 
 
 class Killed:
-    """Data whose loader is killed, as for lack of memory."""
+    """Data whose loader is killed, as when memory runs out."""
 
     def __len__(self) -> int:
         return 1
@@ -31,7 +31,7 @@ class Killed:
 
 
 def fail(fault: str, loss: float) -> None:
-    """What goes wrong in the rank that it is asked of."""
+    """Cause the fault, in the rank that should have it."""
     if fault == "exception":
         loss += {"caption": 1.0}["image"]
     elif fault == "killed":
@@ -49,7 +49,7 @@ def fail(fault: str, loss: float) -> None:
 
 
 def main() -> None:
-    """Train, if that is the word for it."""
+    """Train with the fault."""
     fault, failing = sys.argv[1], int(sys.argv[2])
     rank, size = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
     dist.init_process_group("gloo", f"tcp://{os.environ['FIRST']}:29500", rank=rank, world_size=size, timeout=TIMEOUT)

@@ -1,4 +1,4 @@
-"""Jobs that die on a real Slurm, each of a cause that is known as it is made."""
+"""Jobs that die on a real Slurm, each of a known cause."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.testbed.image import Content, File, NodeImage
 from tests.testbed.node import healthy_cpu
 from tests.testbed.slurm import SlurmBed
 
-USER = 1000  # that the nodes know
+USER = 1000  # known to the nodes
 FILES: dict[str, Content] = {"/etc/slurm/prolog.sh": File("#!/bin/sh\n[ ! -e /run/prolog-fails ]\n", 0o755)}
 
 
 def images(nodes: Sequence[str] = NODES) -> dict[str, NodeImage]:
-    """Healthy nodes that have been up for as long as this machine: what their kernels log has a true time."""
+    """Healthy nodes with this machine's uptime, so that their kernel logs have true times."""
     image = healthy_cpu()
     return dict.fromkeys(
         nodes, replace(image, proc={name: one for name, one in image.proc.items() if name != "uptime"})
@@ -42,7 +42,7 @@ def settings(nodes: Sequence[str] = NODES) -> tuple[str, ...]:
     )
 
 
-OF_ALL = "{this}; code=$?; sleep 1; exit $code"  # srun cuts off what a step that it kills has not yet sent
+OF_ALL = "{this}; code=$?; sleep 1; exit $code"  # srun drops what a step that it kills has not yet sent
 OF_RANK_1 = f'if [ "$SLURM_PROCID" = 1 ]; then {OF_ALL}; fi; sleep 20'
 ONCE_TOLD = f'if [ "$SLURM_PROCID" = 1 ]; then until [ -e {acts.GO} ]; do sleep 0.2; done; {OF_ALL}; fi; exec sleep 300'
 LIMIT = ("-t", "1")
@@ -68,12 +68,12 @@ NO_SERVER = (
 
 
 def _raised(error: str, message: str) -> str:
-    """A program that ends as PyTorch does which raises this."""
+    """A program that ends as PyTorch does after raising this."""
     return f"python3 -c \"raise type('{error}', (RuntimeError,), {{}})('{message}')\""
 
 
 def _with_mount(mount: str, program: str) -> str:
-    """A program that has a mount of its own."""
+    """A program with its own mount."""
     return f'unshare -m sh -c "{mount}; {program}"'
 
 
@@ -180,7 +180,7 @@ EIGHT = ("--ntasks=8",)
 
 
 def _training(fault: str, rank: int) -> str:
-    """What each of eight ranks runs: a training in which one of them does so."""
+    """What each of eight ranks runs: a training with this fault in one of them."""
     return OF_ALL.format(this=f"/usr/bin/python3 {TRAINING} '{fault}' {rank}")
 
 
@@ -197,7 +197,7 @@ TRAININGS = (
 
 
 def kept_of_rank_1(bed: SlurmBed, shared: Path) -> str:
-    """What rank 1 of a step that is ended at once leaves where each rank's errors have a file of their own."""
+    """What remains of rank 1 of a step that is killed at once, if each rank's errors go to a separate file."""
     script = shared / "kept.sh"
     script.write_text(f'#!/bin/sh\nif [ "$SLURM_PROCID" = 1 ]; then exec {KEY_ERROR}; fi; sleep 300\n')
     script.chmod(0o755)

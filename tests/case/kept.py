@@ -1,4 +1,4 @@
-"""How lines, records of Slurm and kernel logs look, by who wrote them."""
+"""Output lines, Slurm records and kernel logs in the formats of their writers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 from clusterproof.plugins.core.nodeset import fold
 from tests.case.stories import LabelledCase
 
-HEALTHY = (  # what nodes say on a good day: of programs that ended, of ports that nobody uses
+HEALTHY = (  # of healthy nodes: programs that ended, unused ports
     "NVRM: Xid (PCI:0000:07:00): 43, pid=101, name=python, Ch 00000010",
     "nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing",
     "systemd-journald[512]: Sent WATCHDOG=1 notification.",
@@ -25,12 +25,12 @@ def _moment(case: LabelledCase, seconds: float) -> datetime:
 
 
 def behind_s(case: LabelledCase, node: int) -> float:
-    """How far the clock of a node is from the others'."""
+    """How far a node's clock is from the others'."""
     return (-0.9, 0.9, 0.4, -0.5)[node % 4] if case.circumstance.kept == "clocks apart" else 0.0
 
 
 def stamped(case: LabelledCase, seconds: float, rank: int) -> str:
-    """The time at the beginning of a line of output."""
+    """The timestamp at the beginning of an output line."""
     when = _moment(case, seconds + behind_s(case, rank // 2 if rank >= 0 else 0))
     form = {
         "logging": f"{when:%Y-%m-%d %H:%M:%S},{when.microsecond // 1000:03d} INFO ",
@@ -41,7 +41,7 @@ def stamped(case: LabelledCase, seconds: float, rank: int) -> str:
 
 
 def record_of_slurm(case: LabelledCase, here: Path, nodes: tuple[str, ...]) -> None:
-    """What Slurm says of the job: nothing where Kubernetes ran it."""
+    """Slurm's record of the job; none if Kubernetes ran it."""
     if case.story.data.get("pods") or case.circumstance.kept == "no record":
         return
     end = (
@@ -72,7 +72,7 @@ def record_of_slurm(case: LabelledCase, here: Path, nodes: tuple[str, ...]) -> N
 
 
 def logs_of_nodes(case: LabelledCase, here: Path, chance: Random) -> None:
-    """The kernel logs of the nodes of a story, and of some that have nothing to say."""
+    """The kernel logs of a story's nodes, and of some without events."""
     if case.circumstance.kept == "no kernel log":
         return
     lines: dict[str, list[tuple[float, str]]] = {}

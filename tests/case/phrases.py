@@ -1,4 +1,4 @@
-"""Words of PyTorch, NCCL and launchers, in three generations: the oldest first."""
+"""Messages of PyTorch, NCCL and launchers, in three generations: the oldest first."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TOLD = (
 
 
 def filled(text: str, case: LabelledCase, when: str) -> str:
-    """A text of a story with its names, and words of the case's generation."""
+    """A story's text with its names and its generation's messages filled in."""
     generation = case.circumstance.generation
     names = {f"n{number}": case.node(f"n{number}") for number in range(1, 5)}
     words = {"traceback": TRACEBACK, "ib12": IB12[generation], "ib5": IB5[generation], "peer": PEER[generation]}

@@ -1,15 +1,15 @@
-"""Labelled cases: a story says what a job, its scheduler and its nodes wrote; a circumstance, how it was kept.
+"""Labelled cases: a story is what a job, its scheduler and its nodes wrote; a circumstance, how that was kept.
 
-A story is a row of `stories/*.toml`: `label` and `node` are what is known to be right, `source` where it is from. Times
-are in seconds from the first fault on. Ranks are 0 to 7, two on each of n1 to n4; x9 is another node.
+A story is a row of `stories/*.toml`: `label` and `node` are the right answer, `source` is its origin. Times are in
+seconds since the first fault. Ranks are 0 to 7, two on each of n1 to n4; x9 is another node.
 
     output     `RANK +SECONDS TEXT`; the rank may be {all}, {peers} (all but 0), or launcher
-    kernel     `NODE +SECONDS TEXT`: of its kernel log; kernel_undated, without times; messages, of a file of syslog's
+    kernel     `NODE +SECONDS TEXT` in its kernel log; kernel_undated: without times; messages: in a syslog file
     cascade    how the others end: watchdog, watchdog_of_groups, peers, abort, torchrun
-    dies       `RANK CODE`: of whom the launcher tells it
+    dies       `RANK CODE`: reported by the launcher
     confirmed  the cause that somebody confirmed, where the log does not say it
-    late       it was written after the others were drawn, or with the sign that it shows: it is held aside from nothing
-    end        `STATE CODE +SECONDS`: Slurm's record; silent: ranks that say nothing; dumps_without: who leaves no dump
+    late       written after the held-aside set was drawn, or together with the sign it shows: never held aside
+    end        `STATE CODE +SECONDS`: Slurm's record; silent: ranks without output; dumps_without: who leaves no dump
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from clusterproof.plugins.core.record import field, record
 
 STORIES = Path(__file__).parent / "stories"
 SEED = 33
-HELD_ASIDE = 0.4  # of the stories, by this seed: rules are not written by these
-CIRCUMSTANCES = 2  # of each story in which all was kept; in one more, something was not
+HELD_ASIDE = 0.4  # share of the stories, by this seed; rules are not written from these
+CIRCUMSTANCES = 2  # of each story with everything kept; in one more, something was lost
 LAYOUTS = ("files", "labelled", "one")  # a file for each rank, `srun -l`, `[rank3]:` in one file
 STAMPS = ("logging", "iso", "glog", "none")
 KERNELS = ("iso", "ctime", "syslog", "journal")
 RECORDS = ("scontrol", "sacct", "table")
 ALL = "all"
-LOSSES = ("rank 0 alone", "no kernel log", "no record", "clocks apart", "cut")  # what was kept, or how
+LOSSES = ("rank 0 alone", "no kernel log", "no record", "clocks apart", "cut")  # what was lost, or how
 NAMES = ("gpu{:03d}", "ip-10-0-3-{}", "node{}.cluster.example", "jean-zay-iam{}")
 
 
 @record
 class Circumstance:
-    """How what a story has was kept."""
+    """How a story's evidence was kept."""
 
     layout: str
     stamps: str
     kernel: str
     record: str
-    generation: int  # of the words of NCCL and PyTorch: 0 the oldest, 2 the newest
+    generation: int  # of the messages of NCCL and PyTorch: 0 the oldest, 2 the newest
     name: str
     kept: str
-    started: float  # seconds since 1970, of the first fault
+    started: float  # seconds since 1970 at the first fault
 
 
 @record
@@ -61,7 +61,7 @@ class Story:
 
     @property
     def node(self) -> str:
-        """The node that is to be blamed, by its number in the story; empty where none is."""
+        """The number in the story of the node to blame; empty if there is none."""
         return str(self.data.get("node", ""))
 
 
@@ -74,18 +74,18 @@ class LabelledCase:
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """The name of its folder."""
         of = self.circumstance
         kept = of.kept.replace(" ", "_")
         return f"{self.story.name}-{of.layout}-{of.stamps}-{of.kernel}-{of.record}-{of.generation}-{kept}"
 
     def node(self, number: str) -> str:
-        """What n3 of the story is called here."""
+        """The name here of the story's node n3."""
         return self.circumstance.name.format(int(number[1:]))
 
 
 def stories() -> list[Story]:
-    """All of them, by their names."""
+    """All stories, by name."""
     found = []
     toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     for file in sorted(STORIES.glob("*.toml")):
@@ -95,13 +95,13 @@ def stories() -> list[Story]:
 
 
 def held_aside(seed: int = SEED) -> frozenset[str]:
-    """The names of the stories that rules are not written by."""
+    """The names of the stories that rules are not written from."""
     names = [story.name for story in stories() if not story.data.get("late")]
     return frozenset(Random(seed).sample(names, round(len(names) * HELD_ASIDE)))
 
 
 def cases(seed: int = SEED) -> Iterator[LabelledCase]:
-    """Each story in some circumstances, by its own name: a further story changes no other's."""
+    """Each story in some circumstances, seeded by its name: adding a story changes no other's."""
     for story in stories():
         chance = Random(f"{seed} {story.name}")
         drawn: dict[str, LabelledCase] = {}

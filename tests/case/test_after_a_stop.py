@@ -1,4 +1,4 @@
-"""What comes after a job was stopped is of its end, and not why it ended."""
+"""What comes after a job was stopped belongs to its end, and does not explain it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a case blames: a node only by its own evidence, and nobody for the end of others."""
+"""Whom a case blames: a node only by its own evidence, and never for the end of other jobs."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_a_process_is_the_rank_that_its_largest_communicator_has(tmp_path: Path)
     assert [(event.sign, event.rank) for event in case.collected.events] == [("nccl_cuda", 3)]
 
 
-SILENT = (  # what a job says where hardware may have done it, and whose cause is not the code
+SILENT = (  # output where hardware may be the cause and nothing shows that the code is
     "AssertionError: gradient norm is nan",
     "ValueError: Weight checksum mismatch between ranks: rank 3",
     "AssertionError: checksum of gradients differs on rank 3",

@@ -1,4 +1,4 @@
-"""Clocks that are minutes off: told by the steps of ranks, or by asking; times are compared by one."""
+"""Clocks that are minutes off, known from the ranks' steps or by asking; times are compared on one clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEY = "KeyError: 'image'"
 
 
 def rank(number: int, off_s: float = 0.0, said: tuple[float, str] | None = None) -> str:
-    """What a rank on a node of its own prints, whose clock is so far off."""
+    """A rank's output on a node whose clock is this far off."""
     begins = BEGAN + timedelta(seconds=off_s)
     lines = [JOINED.format(node=number + 1, pid=10 + number, rank=number)]
     lines += [STEP.format(at=begins + timedelta(seconds=at), rank=number, number=at) for at in range(40, 50)]
@@ -41,7 +41,7 @@ def rank(number: int, off_s: float = 0.0, said: tuple[float, str] | None = None)
 
 
 def files(off_s: float, of_gpu: float, of_code: float) -> dict[str, str]:
-    """A GPU of gpu003 fails, and rank 1 raises an exception, so many seconds after 8:00."""
+    """A GPU of gpu003 fails, and rank 1 raises an exception, this many seconds after 8:00."""
     at = BEGAN + timedelta(seconds=60 + of_gpu + off_s)
     said = {1: (of_code, KEY), 2: (of_gpu + 1, LAUNCH)}
     ranks = {f"rank_{number}.log": rank(number, off_s * (number == 2), said.get(number)) for number in range(4)}

@@ -1,4 +1,4 @@
-"""`clusterproof case FOLDER`: its forms, its mistakes, and files that are not what they seem."""
+"""`clusterproof case FOLDER`: its formats, its errors, and files that are not what they seem."""
 
 from __future__ import annotations
 
@@ -100,6 +100,7 @@ def test_a_zone_west_of_utc_is_named_as_one_east_of_it_is(tmp_path: Path) -> Non
         assert json.loads(case([folder, "--json", *words])[1])["cause"] == "hardware"
 
 
+@pytest.mark.long
 def test_redacted_the_path_of_a_group_names_no_job_and_no_program(tmp_path: Path) -> None:
     group = "/system.slice/slurmstepd.scope/job_4242"
     log = (

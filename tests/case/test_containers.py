@@ -1,4 +1,4 @@
-"""Output of containers: what their runtimes put before each line hides nothing of it, and dates it."""
+"""Output of containers: the prefixes that runtimes add to lines date them and hide nothing."""
 
 from __future__ import annotations
 

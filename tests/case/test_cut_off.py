@@ -1,4 +1,4 @@
-"""Exceptions that are not told whole: the log ends before their name, or no sign knows it."""
+"""Incomplete exceptions: the log ends before their name, or no sign knows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks that called different collectives: code, unless an error of a GPU or of the network may have led them there."""
+"""Ranks that called different collectives: code, unless a GPU or network error may have caused it."""
 
 from __future__ import annotations
 

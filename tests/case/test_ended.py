@@ -1,4 +1,4 @@
-"""Which jobs ended in a time, and on how many GPUs, by sacct or by scontrol alone: whose text has names of jobs."""
+"""Which jobs ended in a period, and on how many GPUs, from sacct or scontrol alone, whose output includes job names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tracebacks after which a process goes on hide no other behind them: each ends with its own lines."""
+"""Tracebacks that a process survives hide no other after them: each ends with its own lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernel logs as talosctl, dmesg -H, grep and others print them: what each line says, and when it was logged."""
+"""Kernel logs as printed by talosctl, dmesg -H, grep and others: what each line says, and when it was logged."""
 
 from __future__ import annotations
 

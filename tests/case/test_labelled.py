@@ -1,4 +1,4 @@
-"""The labelled cases: where hardware is blamed it was hardware, of that node; other errors are to unknown."""
+"""The labelled cases: hardware is blamed only where it failed, and on that node; other errors tend to unknown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.case.stories import ALL, cases, held_aside, stories
 pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
 PRECISION, RECALL = 0.98, 0.85
-ALLOWED = 0.03  # of all cases: errors that are neither right nor unknown
+ALLOWED = 0.03  # share of all cases: errors that are neither right nor unknown
 
 
 @pytest.fixture(scope="module")

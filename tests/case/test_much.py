@@ -1,4 +1,4 @@
-"""A folder as full as somebody may make it: reading it takes no longer than its length is worth."""
+"""A folder as full as a user can make it: reading time grows no faster than its size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.case.files import SACCT, written
-from tests.fuzz.doors import DOORS
+from tests.fuzz.inputs import INPUTS
 from tests.fuzz.trying import Tried, soon_opened
 
 pytestmark = pytest.mark.any_user
@@ -49,5 +49,5 @@ FOLDERS: Mapping[str, Mapping[str, str]] = {
 @pytest.mark.parametrize("name", FOLDERS)
 def test_much_is_read_in_the_time_of_its_length(name: str, tmp_path: Path) -> None:
     read = Tried()
-    soon_opened(DOORS["cases"], written(tmp_path, FOLDERS[name]), "", read)
+    soon_opened(INPUTS["cases"], written(tmp_path, FOLDERS[name]), "", read)
     assert read.read == 1

@@ -1,4 +1,4 @@
-"""What of a folder is not read, and what is left out of a case, is said; what nobody read is not known to be sound."""
+"""Files not read, and parts left out of a case, are reported; what was not read is not known to be sound."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_file_that_is_not_read_whole_is_said(tmp_path: Path) -> None:
     ("content", "is_read"),
     [
         (b"ERROR: Unexpected bus error encountered in worker.\n\0KeyError: 'image'\n", True),  # PyTorch writes its NUL
-        (b"3: \0" * 4096 + "é".encode() + b"\nKeyError: 'image'\n", True),  # a block that a second writer left
+        (b"3: \0" * 4096 + "é".encode() + b"\nKeyError: 'image'\n", True),  # a block left by a second writer
         (b"PK\3\4\0\0\x08\x08\0\0\xff\xfe", False),
         (b"\x80\4\x95", False),
     ],

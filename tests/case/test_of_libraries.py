@@ -1,4 +1,4 @@
-"""What containers, NVLink, UCX, EFA, Neuron and Slurm's authentication say of the end of a job."""
+"""What containers, NVLink, UCX, EFA, Neuron and Slurm's authentication print when a job ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slurm's EpilogSlurmctld opens a case of each job that did not end well, and of no other."""
+"""Slurm's EpilogSlurmctld opens a case for each job that did not end well, and for no other."""
 
 from __future__ import annotations
 

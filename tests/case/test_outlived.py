@@ -1,4 +1,4 @@
-"""Words after which a job went on, and what befell other jobs and processes: neither hides a cause nor makes one."""
+"""Messages that a job survived, and events of other jobs and processes: neither hides a cause nor makes one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lines of output say: when, of which rank, on which node; and that a job went on."""
+"""What output lines say: when, of which rank, on which node; and that a job continued."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ NO_MODULE = "ModuleNotFoundError: No module named 'apex'\n"
 
 
 def steps(*told: str) -> str:
-    """Lines of steps, each told as `RANK:STEP`, or as `STEP` by nobody in particular."""
+    """Lines of steps, each by a rank as `RANK:STEP`, or unattributed as `STEP`."""
     of_ranks = (one.rpartition(":") for one in told)
     return "".join(f"{f'[rank{rank}]: ' if rank else ''}iteration {step}/90 | loss 2\n" for rank, _, step in of_ranks)
 
@@ -149,9 +149,9 @@ def test_what_looked_like_an_end_was_none_where_the_job_made_further_steps() -> 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (("0:99",), ("0:100", "1:100", "2:100", "4:100")),  # one step, as four ranks tell of it
-        (("3:99",), ("0:100", "0:101", "0:102", "0:103")),  # the rank itself tells no more
-        ((), ("0:100", "0:101", "0:102", "1:100")),  # not all that tell of steps went on
+        (("0:99",), ("0:100", "1:100", "2:100", "4:100")),  # one step, printed by four ranks
+        (("3:99",), ("0:100", "0:101", "0:102", "0:103")),  # the rank itself prints no more
+        ((), ("0:100", "0:101", "0:102", "1:100")),  # not all ranks that print steps continued
         ((), ("100", "100", "100", "100")),
         ((), ("100", "101")),
     ],

@@ -24,7 +24,7 @@ RUN = ("exception", "memory", "killed", "cancelled")  # of JOBS
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Path]:
-    with TemporaryDirectory(dir="/tmp") as folder:  # which all fake nodes have of this machine
+    with TemporaryDirectory(dir="/tmp") as folder:  # all fake nodes see this folder
         Path(folder).chmod(0o755)
         yield Path(folder)
 

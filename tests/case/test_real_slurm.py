@@ -1,4 +1,4 @@
-"""Jobs that die on a real Slurm: is the cause named, and no node blamed."""
+"""Jobs that die on a real Slurm: the cause is named, and no node is blamed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ TURNS = 13
 
 
 def taking_turns(jobs: Sequence[DyingJob]) -> list[ParameterSet]:
-    """One of so many jobs on one of the Slurms, always the same; with `--all` each on both.
+    """One of the jobs on one of the Slurms, always the same; with `--all` each on both.
 
-    The same causes are told of files in test_labelled.
+    test_labelled tests the same causes from files.
     """
     return [
         pytest.param(
@@ -46,7 +46,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Path]:
-    with TemporaryDirectory(dir="/tmp") as folder:  # which all fake nodes have of this machine
+    with TemporaryDirectory(dir="/tmp") as folder:  # all fake nodes see this folder
         Path(folder).chmod(0o1777)
         yield Path(folder)
 

@@ -1,8 +1,8 @@
-"""Jobs that were run on one H200, or one H100, and broken on purpose: what is said of each, beside what was done to it.
+"""Jobs that ran on one H200 or H100 and were broken on purpose: the conclusion on each, beside what was done to it.
 
 Four ranks by torchrun, DDP over NCCL 2.28 of PyTorch 2.11. `gpu_jobs.tar.xz` has the output of ranks and torchrun,
-steps, dumps of the Flight Recorder, and the node's kernel log, whose UUIDs and serial numbers are blank. Of the healthy
-ones the traces are left out.
+steps, dumps of the Flight Recorder, and the node's kernel log, whose UUIDs and serial numbers are blanked. The healthy
+jobs' traces are left out.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ WAITED = "did not come to all_reduce 29 of default_pg, in which ranks 0, 2, 3 wa
 
 @record
 class Truth:
-    """What is right of a job: the cause and the rank, with the kernel log of its node too; and words that say it."""
+    """The right answer: the cause and the rank, also with the node's kernel log; and words of the conclusion."""
 
     cause: str
     rank: int | None
     words: str
-    with_log: str = ""  # the cause, where that differs
+    with_log: str = ""  # the cause, if that log changes it
     log_words: str = ""
 
 
@@ -58,7 +58,7 @@ TRUTH = {
     "slow": Truth("stopped", None, "torchrun was told to stop by a signal from outside of it"),
     "train": Truth("unknown", None, "nothing that was read is a known sign"),
 }
-ON_H100 = {  # of which no kernel log was kept
+ON_H100 = {  # without kernel logs
     "duplicate": Truth("code", 3, "two ranks were given the same GPU"),
     "ifname": Truth("code", None, "NCCL_SOCKET_IFNAME names one that this node has not"),
     "nodevice": Truth("unknown", 3, "a rank sees no GPU: by CUDA_VISIBLE_DEVICES"),

@@ -1,4 +1,4 @@
-"""Records of Slurm and Kubernetes, kernel logs and results, in the forms in which they are kept."""
+"""Slurm and Kubernetes records, kernel logs and results, in the formats in which they are kept."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ OF_OWNER = f"hello\n{SCONTROL.replace('OUT_OF_MEMORY', 'NODE_FAIL').replace('gpu
     [
         ("my-job.out", OF_OWNER),
         ("my-job.log", OF_OWNER),
-        ("job-77.out", OF_OWNER.partition("\n")[2]),  # all of it: but it is the job's output by its name
+        ("job-77.out", OF_OWNER.partition("\n")[2]),  # all of it, although its name is that of the job's output
         ("sacct.txt", f"{SACCT.format(state='NODE_FAIL')}KeyError: 'image'\n"),
     ],
 )
@@ -262,7 +262,7 @@ def test_a_year_that_is_none_is_no_time(year: str, zone: str, tmp_path: Path) ->
 
 
 def test_a_file_of_a_year_that_no_calendar_has_is_read() -> None:
-    with TemporaryDirectory(dir="/dev/shm") as folder:  # which keeps any time
+    with TemporaryDirectory(dir="/dev/shm") as folder:  # keeps any modification time
         written(Path(folder), {"gpu003-dmesg.txt": f"Mar  1 08:00:00 gpu003 kernel: {XID}\n"})
         os.utime(Path(folder, "gpu003-dmesg.txt"), (2.0**38, 2.0**38))
         assert [fact.node for fact in collect(Path(folder)).facts] == ["gpu003"]

@@ -1,4 +1,4 @@
-"""A case as people read it: days and years of events, Markdown that names its parts, and words without a cause."""
+"""A case as people read it: days and years of events, Markdown that names its parts, and wording without a cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that ran before in the same file, or met their end near a stop: by known times, and else by the lines."""
+"""Jobs that ran before in the same file, or ended near a stop: told apart by times, or else by the lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.case.files import CUDA_OF_3, RUNS_ON, SACCT, STEPS, STOP, XID_79, case_of
 
-STEPPED = STEPS.replace("07:59", "05:59")  # and in the next run it came to none
+STEPPED = STEPS.replace("07:59", "05:59")  # the next run reached no step
 FIRST_RUN = STEPPED + STOP.format(of="JOB 77", why="PREEMPTION", at="06:00:00")
 SECOND_RUN = "2026-03-01 07:00:40,000 loading\n"
 AFTER_ALL = {

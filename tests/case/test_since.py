@@ -1,4 +1,4 @@
-"""`clusterproof case --since 7d`: every job that died in a time, by cause and by node, beside what others published."""
+"""`clusterproof case --since 7d`: every job that died in a period, by cause and by node, beside published figures."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_logs_are_read_for_the_job_whose_number_or_nodes_they_have(tmp_path: Pat
         ("job-71/rank_3.log", {"71"}),
         ("train.job_71.log", {"71"}),
         ("71/rank_3.log", {"71"}),
-        ("71/3.log", {"71"}),  # of rank 3
+        ("71/3.log", {"71"}),  # rank 3's
         ("71/3/out.log", {"71"}),
         ("slurm-71/9999.log", {"71"}),
         ("71.out", {"71"}),
@@ -129,12 +129,12 @@ def test_logs_are_read_for_the_job_whose_number_or_nodes_they_have(tmp_path: Pat
         ("2026/11/27/4711/rank_3.log", {"4711"}),
         ("2026/4711/rank_3.log", {"4711"}),
         ("20261127/4711/3.log", {"4711"}),
-        ("20261127/rank_3.log", {"20261127"}),  # a number that Slurm may have given
+        ("20261127/rank_3.log", {"20261127"}),  # Slurm may have used that number
         ("2026/3.log", {"2026"}),
         ("20261127/3.log", {"20261127"}),
-        ("12345/1764250000.log", {"12345"}),  # by time
-        ("12345/98765.log", {"12345"}),  # by process, as of NCCL
-        ("1002/slurm-71.out", {"71"}),  # below the number of a user
+        ("12345/1764250000.log", {"12345"}),  # a time
+        ("12345/98765.log", {"12345"}),  # a process id, as of NCCL
+        ("1002/slurm-71.out", {"71"}),  # under a user's number
         ("rank_3.log", set()),
         ("task-3.out", set()),
         ("node3/rank_3.log", set()),
@@ -191,7 +191,7 @@ def test_the_output_that_each_record_names_is_read(tmp_path: Path) -> None:
 
 
 def week(folder: Path) -> Path:
-    """A folder of three cases: two of them blame one node, one is code."""
+    """A folder of three cases: two blame one node, one the code."""
     again = {**BROKEN_GPU, "sacct.txt": BROKEN_GPU["sacct.txt"].replace("77", "78")}
     code = {"rank_3.log": STEPS + CUDA_OF_3.replace("CUDA error: unspecified launch failure", "x\nKeyError: 'a'")}
     for name, files in (("77", BROKEN_GPU), ("78", again), ("79", code)):

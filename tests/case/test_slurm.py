@@ -1,4 +1,4 @@
-"""What Slurm answers of a job, and files that its record names: their owner may have chosen one that is not his."""
+"""Slurm's answers about a job, and the files its record names, which its owner may have pointed at another user's."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_job_that_slurm_cancelled_as_a_prolog_failed_was_stopped_by_nobody(tmp
     rows = "gpu001|drained|2026-03-01T08:00:00|Prolog error\ngpu002|idle|Unknown|none\n"
     case = case_of(Answers(record(tmp_path / "none", "CANCELLED"), sinfo=rows))
     assert (case.verdict.cause, case.verdict.nodes, case.verdict.suspects) == ("unknown", (), ("gpu001",))
-    out = tmp_path / "resumed"  # the node is idle again: the job's own output still tells it
+    out = tmp_path / "resumed"  # the node is idle again; only the job's own output shows the cause
     out.write_text("Error running slurm prolog: 1\n")
     case = case_of(Answers(record(out, "CANCELLED")))
     assert (case.verdict.cause, case.verdict.suspects) == ("unknown", ())

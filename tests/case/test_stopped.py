@@ -1,4 +1,4 @@
-"""Jobs that were stopped: by a limit, a scheduler or a person; unless they had hung before."""
+"""Jobs stopped by a limit, a scheduler or a person, unless they had hung before."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ TOLD = f"W0301 08:10:30.000000 1105 {AGENT}Received {{signal}} death signal, shu
 PASSED_ON = "W0301 08:10:30.100000 1105 multiprocessing/api.py:1012] Sending process 1139 closing signal SIGTERM\n"
 RAISED = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 1105 got signal: 15\n"
 FROM_OUTSIDE = "torchrun was told to stop by a signal from outside of it; the log does not say who sent it"
-RECORD = SACCT.format(state="FAILED")  # by which lines have their year
+RECORD = SACCT.format(state="FAILED")  # gives lines their year
 
 
 @pytest.mark.parametrize("signal", ["15", "Signals.SIGTERM", "1", "Signals.SIGHUP", "2"])

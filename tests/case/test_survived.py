@@ -1,4 +1,4 @@
-"""What programs print and survive: it is no cause, and hides none."""
+"""Messages that programs print and survive are no cause, and hide none."""
 
 from __future__ import annotations
 

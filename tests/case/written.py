@@ -15,15 +15,15 @@ from tests.case.stories import LabelledCase
 from tests.training_run.recorded import dump
 
 RANKS, NODES = range(8), ("n1", "n2", "n3", "n4")
-STEPS_S = 20.0  # between lines of steps
+STEPS_S = 20.0  # between logged steps
 LAUNCHER = -1
 STARTS_S = -7200.0
 TIMEOUT_S = 600.0
-Line = tuple[float, int, str]  # seconds from the fault on, the rank, the text
+Line = tuple[float, int, str]  # seconds since the fault, rank, text
 
 
 def write(case: LabelledCase, folder: Path) -> Path:
-    """The folder of a case."""
+    """Write the folder of a case."""
     here = folder / case.name
     here.mkdir(parents=True)
     chance = Random(case.name)
@@ -37,7 +37,7 @@ def write(case: LabelledCase, folder: Path) -> Path:
 
 
 def at(case: LabelledCase, seconds: float) -> datetime:
-    """The time of a moment of the story."""
+    """The time of a moment in the story."""
     return datetime.fromtimestamp(case.circumstance.started + seconds, timezone.utc)
 
 
@@ -58,7 +58,7 @@ def _lines(case: LabelledCase, chance: Random) -> Iterator[Line]:
 
 
 def _steps(case: LabelledCase) -> Iterator[Line]:
-    """What a healthy run says, up to the fault."""
+    """A healthy run's output, up to the fault."""
     for rank in RANKS:
         node = case.node(NODES[rank // 2])
         words = f"{node}:{1000 + rank}:{2000 + rank} [{rank % 2}] NCCL INFO comm 0x55d0{rank} rank {rank} nranks 8"
@@ -88,7 +88,7 @@ def _cascade(case: LabelledCase, chance: Random) -> Iterator[Line]:
 
 
 def _death(case: LabelledCase) -> Iterator[Line]:
-    """What the launcher tells of the rank that died: torchrun's block, or srun's line."""
+    """The launcher's report of the rank that died: torchrun's block, or srun's line."""
     if "dies" not in case.story.data:
         return
     rank, code = map(int, case.story.data["dies"].split())
@@ -130,12 +130,12 @@ def _write_output(case: LabelledCase, here: Path, lines: list[Line]) -> None:
 
 
 def _has_stamp(line: str) -> bool:
-    """Launchers write none of their own, nor does Python before a traceback's lines."""
+    """Launchers' lines have none, nor have a traceback's from Python."""
     return not line.startswith(("srun:", "slurmstepd:", "  ", "[0]:", "Root Cause"))
 
 
 def _place(case: LabelledCase, rank: int) -> tuple[str, str]:
-    """The file that has a rank's lines, and what stands before each."""
+    """The file with a rank's lines, and the prefix of each line."""
     layout = case.circumstance.layout
     if rank == LAUNCHER:
         return ("slurm-77.out" if layout != "files" else "launcher.err"), ""
@@ -151,7 +151,7 @@ def _write_pods(case: LabelledCase, here: Path) -> None:
 
 
 def _pod(case: LabelledCase, text: str) -> dict[str, object]:
-    """`POD NODE REASON CODE +S`; `!REASON` is of the pod, `?REASON` a disruption, `*Job` and `+Event` other objects."""
+    """`POD NODE REASON CODE +S`; `!REASON` is the pod's, `?REASON` a disruption, `*Job` and `+Event` other objects."""
     name, node, what, *rest = text.split(" ", 4)
     if node in ("*Job", "+Event"):
         when = f"{at(case, float(rest[0])):%Y-%m-%dT%H:%M:%SZ}"
@@ -194,7 +194,7 @@ def _write_results(case: LabelledCase, here: Path) -> None:
 
 
 def _write_dumps(case: LabelledCase, here: Path) -> None:
-    """Dumps of four ranks: who left none is waited for."""
+    """Dumps of four ranks, which wait for those that left none."""
     without = case.story.data.get("dumps_without", ())
     for rank in range(4) if without else ():
         if rank not in without:

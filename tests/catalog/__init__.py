@@ -1,1 +1,1 @@
-"""Numbers and words."""
+"""The catalogue's numbers and words."""

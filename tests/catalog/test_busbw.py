@@ -1,4 +1,4 @@
-"""What bandwidth is expected: the catalogue's, of the very key."""
+"""Expected bandwidths: the catalogue's, for exactly this key."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_rows_are_what_the_meter_reads_of_their_own_source(file: str) -> None:
 
 
 def floor_gb_per_s(key: BusbwKey, catalog: Catalog = PACKAGED) -> float | None:
-    """What pairs with this key must reach, where no baseline is given."""
+    """The minimum for pairs with this key, without a baseline."""
     journal = Journal(plan(["a", "b"], {}, 0.05, seed=1), {"key": asdict(key)}, {}, (), "")
     return Campaign(journal, catalog=catalog).floor_gb_per_s
 
@@ -183,8 +183,8 @@ def test_a_reading_is_a_share_of_the_wire_and_says_how_to_take_it(
 @pytest.mark.parametrize(
     "key",
     [
-        replace(P5, nodes=1),  # no wire
-        replace(P5, efa=0),  # Ethernet's part of the cards is not known
+        replace(P5, nodes=1),  # no network
+        replace(P5, efa=0),  # the share of Ethernet on these cards is not known
         replace(P5, instance_type="nobody-knows"),
     ],
 )

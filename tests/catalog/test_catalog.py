@@ -1,4 +1,4 @@
-"""The catalogue's numbers: whole, sourced, and what the suite's rules say."""
+"""The catalogue's numbers: complete, with sources, and consistent with the suite's rules."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_sagemaker_name_is_the_same_type_and_an_unknown_one_is_none() -> None:
         ("p5.4xlarge", False),
         ("trn1.32xlarge", True),
         ("trn2.3xlarge", False),  # Neuron devices and no RDMA
-        ("g7e.48xlarge", False),  # RDMA, and no GPU memory that it reaches
+        ("g7e.48xlarge", False),  # RDMA without access to GPU memory
         ("g5.48xlarge", False),
     ],
 )
@@ -165,7 +165,7 @@ def test_a_type_is_made_for_efa_where_it_reaches_the_memory_of_its_devices(name:
         ("trn1.32xlarge", 16),
         ("DGX H100", 8),
         ("m7i.large", 0),
-        ("p99.large", None),  # of a family that has some
+        ("p99.large", None),  # other types of its family are in the catalogue
         ("ml.trn9.large", None),
         ("own.none", 0),
         ("own.unknown", None),
@@ -232,7 +232,7 @@ def test_a_check_is_routed_to_a_section_that_its_skill_has() -> None:
     ("check", "team"),
     [
         ("gpu.no_xid", "hardware"),
-        ("gpu.persistence_mode", "image"),  # a setting is no fault of the hardware
+        ("gpu.persistence_mode", "image"),  # a setting is no hardware fault
         ("gpu.gpu_exact", "hardware"),
         ("host.memory_size", "hardware"),
         ("host.memory_uniform", "hardware"),

@@ -1,4 +1,4 @@
-"""The signs of causes.toml: what each is worth, and that what proves it is there."""
+"""The signs of causes.toml: how each counts, and that evidence for each exists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = re.findall(r'"([a-z_]+\.[a-z0-9_]+)"', json.dumps(CHECKS))
 
 
 def wrong(sign: causes.Sign) -> str:
-    """What is not right about a sign, else empty."""
+    """What is wrong with a sign, or empty."""
     if sign.role not in ROLES or not sign.says or not set(sign.read_in) <= set(READ_IN):
         return f"{sign.role!r}, read in {', '.join(sign.read_in)}; expected {', '.join(ROLES)} and {', '.join(READ_IN)}"
     if sign.role == causes.CASCADE:

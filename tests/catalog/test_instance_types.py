@@ -1,4 +1,4 @@
-"""EC2's answer on a type, and the catalogue's types; machines outside EC2 are known by firmware and GPUs."""
+"""EC2's answers about types and the catalogue's types; machines outside EC2 are recognised by firmware and GPUs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clusterproof.plugins.suite.refresh_catalog import RefreshError, compare, of
 
 
 class Answers:
-    """Parts of what EC2 answers about one type."""
+    """The relevant parts of EC2's answer about one type."""
 
     plain: ClassVar[dict[str, Any]] = {
         "InstanceType": "c1.large",
@@ -71,7 +71,7 @@ def test_the_host_of_an_instance_type_is_plausible(row: InstanceType) -> None:
         ("NVIDIA", "DGXA100 920-23687-2531-001", "20b2", "DGX A100 80 GB"),
         ("NVIDIA", "DGXH100", "2330", "DGX H100"),
         ("NVIDIA", "NVIDIA DGX H100", "2330", "DGX H100"),
-        ("NVIDIA", "DGXH100", "2335", "DGX H200"),  # as the GPUs have it, whatever the board's firmware says
+        ("NVIDIA", "DGXH100", "2335", "DGX H200"),  # by the GPUs, whatever the board's firmware says
         ("NVIDIA", "DGXH200", "2335", "DGX H200"),
         ("NVIDIA", "DGXB200", "2901", "DGX B200"),
         ("NVIDIA", "DGX Spark", "2e12", ""),
@@ -79,7 +79,7 @@ def test_the_host_of_an_instance_type_is_plausible(row: InstanceType) -> None:
         ("NVIDIA", "DGXH100", "26b9", ""),
         ("Dell Inc.", "PowerEdge XE9680", "2330", "HGX H100"),
         ("Dell Inc.", "PowerEdge XE9680", "2335", "HGX H200"),
-        ("Dell Inc.", "PowerEdge R760", "2330", ""),  # which takes single cards
+        ("Dell Inc.", "PowerEdge R760", "2330", ""),  # takes single cards
         ("Supermicro", "SYS-821GE-TNHR", "2330", "HGX H100"),
         ("Amazon EC2", "DGXH100", "2330", ""),
         ("", "", "2330", ""),

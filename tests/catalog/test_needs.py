@@ -1,4 +1,4 @@
-"""Rows of needs.toml and of kernel_log.toml: of checks, collectors, verdicts, scopes and actions that there are."""
+"""Rows of needs.toml and kernel_log.toml refer to existing checks, collectors, verdicts, scopes and actions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_rows_of_a_check_are_found_by_its_id() -> None:
     assert needs_of("node.reachable") == []
 
 
-DECIDED_ELSEWHERE = "by "  # so begin verdicts that need more than the line
+DECIDED_ELSEWHERE = "by "  # prefix of verdicts that need more than the line
 VERDICTS = ("fail", "concern", "none")
 SCOPES = (
     *("gpu", "nvswitch", "nic", "link", "pcie", "cpu", "memory"),
@@ -68,7 +68,7 @@ SCOPES = (
 
 
 def wrong(form: LogForm) -> str:
-    """What is not right about a form, else empty."""
+    """What is wrong with a row, or empty."""
     if not form.verdict.startswith((*VERDICTS, DECIDED_ELSEWHERE)) or form.scope not in SCOPES:
         return f"{form.verdict!r} of {form.scope!r}; expected one of {', '.join(VERDICTS)} and of {', '.join(SCOPES)}"
     if form.verdict == "fail" and (form.is_of_user or form.action not in ACTIONS):

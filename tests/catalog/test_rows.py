@@ -1,4 +1,4 @@
-"""The catalogue's files: read strictly, once, and from what was parsed before."""
+"""The catalogue's files: read strictly, once, and from the parsed copy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clusterproof.plugins.catalog import (
 )
 from clusterproof.plugins.catalog.rows import build, parse
 
-xids_module: Any = importlib.import_module("clusterproof.plugins.catalog.nvidia")  # a function has its name
+xids_module: Any = importlib.import_module("clusterproof.plugins.catalog.nvidia")  # a function shadows its name
 ROOT = Path(__file__).parents[2]
 
 

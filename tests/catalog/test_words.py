@@ -1,4 +1,4 @@
-"""What drivers say in numbers and bits, in words."""
+"""Drivers' numbers and bits, decoded into words."""
 
 from __future__ import annotations
 

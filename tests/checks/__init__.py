@@ -1,1 +1,1 @@
-"""What checks make of evidence that no fault of the matrix shows; a folder per subsystem."""
+"""Checks on evidence that no fault of the matrix produces; one folder per subsystem."""

@@ -1,4 +1,4 @@
-"""What every check owes its reader, and that a run collects no more from a node than its checks need."""
+"""Requirements on every check, and that a run collects from a node only what its checks need."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_cpu, with_file
 
-# Checks over logs of tests that no probe runs: not applicable where nobody has captured one, nor put it on the node.
+# Checks of test logs that no probe collects: not applicable unless captured or put on the node.
 CAPTURED = {
     "control_plane.slurm_nodes",
     "gpu.dcgm_diag",
-    "host.stress_ng",  # no time was given to it
+    "host.stress_ng",  # it was given no time
     "network.nccl_correct",
     "network.nccl_transport",
     "neuron.nccom",
-    "storage.fs_bandwidth",  # no folder was named to write into
+    "storage.fs_bandwidth",  # it was given no folder
 }
 CHECKS = [pytest.param(check, id=name) for name, check in node_checks().items()]
 
@@ -72,7 +72,7 @@ def test_the_collectors_found_for_a_check_are_all_that_it_reads(check: Check, de
         }
         alone = Node(node.target, replace(node.evidence, collectors=fewer), group=node.group)
         whole, part = evaluate(check, node), evaluate(check, alone)
-        if check.route.check != "node.evidence_complete":  # it looks at whatever collectors there are
+        if check.route.check != "node.evidence_complete":  # it looks at every collector
             assert (part.verdict, part.message) == (whole.verdict, whole.message), name
 
 

@@ -1,4 +1,4 @@
-"""The checks over the kernel log on events that no fault in a whole node produces."""
+"""The kernel log checks on events that no fault in a whole node produces."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ FRESH = "EXT4-fs (nvme1n1p1): mounted filesystem with ordered data mode"
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        ((STOPPED,), Verdict.CONCERN),  # it does not seem to be mounted
+        ((STOPPED,), Verdict.CONCERN),  # it may not be mounted
         ((STOPPED, FRESH), Verdict.PASS),
         ((FRESH, STOPPED), Verdict.CONCERN),
         ((STOPPED, FRESH.replace("nvme1n1p1", "nvme2n1p1")), Verdict.CONCERN),
@@ -227,7 +227,7 @@ def test_a_moment_is_given_by_the_nodes_clock_whatever_the_logs_own(at_s: float)
         ((STARTED_EFA, DEAD_EFA), Verdict.FAIL),
         ((DEAD_EFA, STARTED_EFA.replace("4f", "50")), Verdict.FAIL),
         ((DEAD_EFA, STARTED_EFA.replace(" efa_0", "")), Verdict.PASS),
-        (("infiniband rdmap79s0: Admin queue is closed", STARTED_EFA), Verdict.FAIL),  # nobody knows which one it is
+        (("infiniband rdmap79s0: Admin queue is closed", STARTED_EFA), Verdict.FAIL),  # no line says which one it is
     ],
 )
 def test_what_efas_driver_said_of_a_device_is_over_when_it_has_started_it_again(
@@ -247,7 +247,7 @@ def test_a_node_without_efa_has_no_efa_errors() -> None:
     assert verdict("network.efa_driver_errors", alone) is Verdict.NOT_APPLICABLE
 
 
-STAMP_S = 1731672123.0  # of a log whose lines are dated, as `dmesg --time-format iso` writes them
+STAMP_S = 1731672123.0  # of a log with dates, as `dmesg --time-format iso` writes them
 XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1, name=python3, GPU has fallen off the bus."
 
 

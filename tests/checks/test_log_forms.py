@@ -1,4 +1,4 @@
-"""Each line of the kernel log has the verdict of its form; healthy ones have none, and no user's fails."""
+"""Each kernel log line has its form's verdict; healthy ones have none, and no user's line fails a node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clusterproof.plugins.evidence.node import Node
 from tests.evidence.kernel_log.known_lines import KNOWN_LINES, KnownLine
 from tests.evidence.kernel_log.logged import node, result, verdict
 
-OF_NEURON, OF_MODULES = "neuron.no_hw_error", "gpu.peermem"  # which need more than the log
+OF_NEURON, OF_MODULES = "neuron.no_hw_error", "gpu.peermem"  # these need more than the log
 OVER_THE_LOG = sorted({form.check for form in log_forms().values() if form.check} - {OF_NEURON, OF_MODULES})
 
 

@@ -1,4 +1,4 @@
-"""Real shells complete the words of clusterproof; script and man page are made of the command lines as they are."""
+"""Real shells complete clusterproof's arguments; script and man page match the command lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.command_line.subcommands import FILES, MAN_PAGE
 from scripts.generators import commands
 
-# A shell at a terminal, in which `clusterproof` says with which words it was called.
+# A shell at a terminal in which `clusterproof` prints the arguments it was called with.
 SHELLS = {
     "bash": (["bash", "--norc", "-i"], "PS1='READY''> '; clusterproof() { echo \"RAN <$*>\"; }; . %s"),
     "zsh": (
@@ -26,7 +26,7 @@ SHELLS = {
         "function fish_prompt; echo -n READY'> '; end; function clusterproof; echo \"RAN <$argv>\"; end; source %s",
     ),
 }
-TYPED = (  # what is typed before the key, and what runs then
+TYPED = (  # the text typed before the key, and the command that then runs
     ("doc", "doctor"),
     ("explain gpu.no_unc", "explain gpu.no_uncorrected_ecc"),
     ("checks -m hyperpod_nc", "checks -m hyperpod_nccl"),
@@ -49,7 +49,7 @@ class Terminal:
         os.write(self.end, keys.encode())
 
     def wait_for(self, word: str) -> str:
-        """What it says up to that word. A shell that says no more ends the test by the runner's own limit."""
+        """Its output up to that word. If the shell prints no more, the test runner's own limit ends the test."""
         while word not in self.said:
             try:
                 self.said += os.read(self.end, 65_536).decode(errors="replace")
@@ -116,4 +116,4 @@ def test_the_man_page_is_one_that_man_shows_without_a_warning() -> None:
         "--baseline FILE",
         "exit codes",
     ):
-        assert words_of_it in " ".join(shown.stdout.split())  # lines are filled with spaces
+        assert words_of_it in " ".join(shown.stdout.split())  # man fills lines with spaces

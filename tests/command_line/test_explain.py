@@ -1,4 +1,4 @@
-"""`clusterproof checks` and `clusterproof explain`: what checks are, without a run."""
+"""`clusterproof checks` and `clusterproof explain`: descriptions of checks, without a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clusterproof init --from-nhc`: each line of an nhc.conf is answered, and what a policy can have is taken over."""
+"""`clusterproof init --from-nhc`: each line of an nhc.conf is answered, and what a policy can express is adopted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.command_line.nhc import SETTINGS, comparison, is_covered, policy_of, read_nhc, replacements
 from clusterproof.plugins.evaluation.index import read_index
 from clusterproof.plugins.policy import read_policy
-from tests.fuzz.doors import DOORS
+from tests.fuzz.inputs import INPUTS
 from tests.fuzz.trying import MOST_S, soon_opened
 
 
@@ -141,4 +141,4 @@ def test_what_is_odd_in_a_line_leaves_a_policy_that_can_be_read(line: str, polic
 @pytest.mark.long
 def test_as_many_mounts_as_a_file_may_have_are_read_soon(tmp_path: Path) -> None:
     nhc_conf(tmp_path, *(f"* || check_fs_mount /a{number}" for number in range(30_000)))
-    assert soon_opened(DOORS["nhc"], tmp_path, "nhc.conf") < MOST_S
+    assert soon_opened(INPUTS["nhc"], tmp_path, "nhc.conf") < MOST_S

@@ -1,4 +1,4 @@
-"""`clusterproof gate`: what each of its two halves is told."""
+"""`clusterproof gate`: the arguments of its two parts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_interval_that_is_none_is_one_line_that_names_the_setting(
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Target | str]:
-    """What an agent expects of its node that has these words; where it ends at once, what it says."""
+    """What an agent with these arguments expects of its node, or its error message if it exits."""
     seen: list[Target] = []
 
     def findings_digest(_: object, expected: Target) -> Any:

@@ -94,7 +94,7 @@ def test_help_is_the_short_one_whatever_else_is_said(words: list[str], capsys: p
 
 
 def uncommented(text: str) -> str:
-    """A template with every setting taken out of its comment."""
+    """A template with every setting uncommented."""
     return re.sub(r"^#= ?", "", text, flags=re.MULTILINE)
 
 
@@ -155,7 +155,7 @@ def test_doctor_says_of_each_kind_of_cluster_whether_it_can_be_reached(capsys: p
     assert main(["doctor"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert max(map(len, printed)) <= 80
-    lines = [line for line in printed[2:] if not line.startswith(" ")]  # what is longer goes on under its own column
+    lines = [line for line in printed[2:] if not line.startswith(" ")]  # longer entries continue under their own column
     assert {line[5:17].strip() for line in lines} == {"local", "ssh:", "slurm:", "k8s:", "ec2:, asg:", "HyperPod"}
     assert {line[:4].strip() for line in lines} <= {"ok", "--"}
 
@@ -278,6 +278,7 @@ def test_the_name_of_a_file_that_is_refused_steers_no_terminal(
     assert (out, "\x1b" in said, r"\x1b[31m" in said) == ("", False, True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [["--cluster", f"./{REFUSED}"], ["--cluster", "demo", f"--{REFUSED}"]])
 def test_a_word_that_pytest_itself_refuses_steers_no_terminal(words: list[str], tmp_path: Path) -> None:
     (tmp_path / REFUSED).write_text("no TOML")

@@ -1,4 +1,4 @@
-"""`clusterproof manifest --out FILE`: a manifest that somebody may have edited is not overwritten."""
+"""`clusterproof manifest --out FILE` does not overwrite a manifest, which somebody may have edited."""
 
 from __future__ import annotations
 

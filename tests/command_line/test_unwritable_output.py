@@ -1,4 +1,4 @@
-"""Output that cannot be written, and a working folder that is none: one line or nothing, never a verdict."""
+"""Output that cannot be written, and an invalid working folder: one line or nothing, never a verdict."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ANSWERS: tuple[list[str], ...] = (
 
 
 def ran(shell: str, words: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command, started by a shell that has it in `"$@"`."""
+    """Run the command in a shell that has it in `"$@"`."""
     command = ["/bin/sh", "-c", shell, "sh", *MAIN, *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -46,7 +46,7 @@ def test_an_answer_on_a_full_disk_is_one_line_and_no_verdict(words: list[str], t
 
 
 @pytest.mark.parametrize("words", [*ANSWERS, ["check", "--help-all"]], ids=" ".join)
-def test_who_reads_no_further_is_told_nothing(words: list[str], tmp_path: Path) -> None:
+def test_a_reader_that_stops_is_told_nothing(words: list[str], tmp_path: Path) -> None:
     assert ran('"$@" | true', words, tmp_path).stderr == ""
 
 

@@ -1,1 +1,1 @@
-"""What every room stands on."""
+"""The core that all other packages build on."""

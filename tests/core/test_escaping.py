@@ -1,4 +1,4 @@
-"""The log of a job: what is printed of a node is no command of the CI system, however it is cut into writes."""
+"""A CI job's log: text from a node is never a command to the CI system, however writes split it."""
 
 from __future__ import annotations
 

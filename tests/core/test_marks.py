@@ -1,4 +1,4 @@
-"""Marks that are put on without pytest, and that pytest takes for its own."""
+"""Marks that are set without pytest, and that pytest accepts as its own."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_mark_that_nobody_has_declared_is_an_error_of_collection(pytester: pyt
 
 
 def collected(pytester: pytest.Pytester, *words: str) -> pytest.RunResult:
-    """What pytest would run over the demo's nodes."""
+    """What pytest would run on the demo's nodes."""
     options = ("-p", "clusterproof.plugins.cluster", "--cluster", f"replay:{DEMO}", "--collect-only", "-q")
     return pytester.runpytest_subprocess(*options, "-p", "no:cacheprovider", *words)
 

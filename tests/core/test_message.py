@@ -1,4 +1,4 @@
-"""Numbers that a message sets side by side: where rounding makes them alike, more digits distinguish them."""
+"""Numbers compared in a message get more digits if rounding makes them equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodesets: what may be written, what it stands for, and that nothing is lost in folding."""
+"""Nodesets: syntax, expansion, and folding without loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records are to their users what frozen dataclasses with slots are."""
+"""Records behave like frozen dataclasses with slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check found, grouped and in lines; what a result says of it by verdict; causes that tell results apart."""
+"""A check's findings, grouped and in lines; a result's message by verdict; causes that distinguish results."""
 
 from __future__ import annotations
 

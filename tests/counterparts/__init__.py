@@ -1,1 +1,1 @@
-"""Programs that others wrote, each in the place of a double of ours: one folder a program, `install` and its tests."""
+"""Third-party programs, each in place of one of our doubles: one folder per program, with `install` and its tests."""

@@ -1,4 +1,4 @@
-"""Another system's root folder, in which programs run as on a machine of its own; nothing that they write stays."""
+"""Another system's root folder, in which programs run as on a separate machine; their writes are discarded."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from clusterproof.plugins.transport import Answer, Program
 from clusterproof.plugins.transport.gather import evidence_of
 from tests.testbed.load import OPTIONS
 
-TIMEOUT_S = 600.0  # on a machine that is busy with other things
+TIMEOUT_S = 600.0  # on a busy machine
 PROBE_OPTIONS = ProbeOptions(collector_s=60.0, mount_s=30.0)
 
-# Standard input and the last arguments are the program's; the first names the layers, the topmost first.
+# Standard input and the last arguments are the program's; the first argument names the layers, topmost first.
 ENTER = """set -e
 layers=$1; shift
 mount -t tmpfs -o mode=755 system /mnt
@@ -38,23 +38,23 @@ exec chroot root env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/
 
 @dataclass(frozen=True)
 class System:
-    """A root folder as debootstrap leaves it, and what is laid over it."""
+    """A root folder from debootstrap, and the layers over it."""
 
     root: Path
     over: tuple[Path, ...] = ()
 
     def run(self, *command: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        """Run a program as root, in namespaces of its own; words `NAME=value` before it are its environment."""
+        """Run a program as root in separate namespaces; words `NAME=value` before it are its environment."""
         layers = ":".join(str(path) for path in (*self.over, self.root))
         inside = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "sh", "-c", ENTER, "sh"]
         return subprocess.run([*inside, layers, *command], input=stdin, capture_output=True, timeout=TIMEOUT_S)
 
     def output_of(self) -> NodeEvidence:
-        """What every collector of the probe reports here."""
+        """Every probe collector's report here."""
         return self._answered(*program(collector_names(), PROBE_OPTIONS))
 
     def output_under_load(self) -> NodeEvidence:
-        """What every collector that loads the hardware reports here."""
+        """The reports of every collector that loads the hardware."""
         return self._answered(*load_program(tuple(SECONDS), OPTIONS))
 
     def _answered(self, to_run: Program, nonce: str) -> NodeEvidence:
@@ -63,6 +63,6 @@ class System:
 
 
 def broken(evidence: NodeEvidence) -> dict[str, str]:
-    """The collectors that neither reported anything nor found nothing to report, and what they say instead."""
+    """The collectors that neither reported anything nor found nothing to report, with their messages."""
     whole = (Status.READ, Status.ABSENT)
     return {name: collector.detail for name, collector in evidence.collectors.items() if collector.status not in whole}

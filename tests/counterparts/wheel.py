@@ -1,4 +1,4 @@
-"""The wheel of this checkout beside another system's Python, as a site has it in /opt/clusterproof."""
+"""This checkout's wheel beside another system's Python, as a site has it in /opt/clusterproof."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HOME = "opt/clusterproof"
 
 
 def installed_under(folder: Path, wheel: Path, python: str) -> Path:
-    """A tree to lay over a system whose Python is of that version (`3.13`): the scripts and the packages."""
+    """A tree to overlay on a system whose Python has that version (`3.13`): the scripts and the packages."""
     tree = folder / "tree"
     packages = tree / HOME / "lib" / f"python{python}" / "site-packages"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile"]

@@ -1,4 +1,4 @@
-"""What a prolog runs: the packaged checks by their index, without pytest, with the verdicts of `pytest -m prolog`."""
+"""A prolog runs the packaged checks by their index, without pytest, with the verdicts of `pytest -m prolog`."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ CHECKS = str(Path(__file__).parents[2] / "checks")
 DEMO = Path(__file__).parents[2] / "fixtures" / "demo"
 INDEX = make_index()
 NEEDLESS = ("clusterproof.plugins.benchmarks", "clusterproof.plugins.training_run", "clusterproof.checks.run")
-MOST_IMPORTED = 250  # modules of ours
-OF_THE_RUN = ("duration_s", "instance_type")  # a target of the demo says its type
+MOST_IMPORTED = 250  # the suite's modules
+OF_THE_RUN = ("duration_s", "instance_type")  # the demo's targets have a type
 
 
 @pytest.mark.parametrize("occasions", [("prolog",), ("epilog",), ("prolog", "epilog")], ids=" or ".join)
@@ -73,7 +73,7 @@ def test_a_check_that_is_loaded_by_its_entry_is_the_check() -> None:
 def test_an_index_that_may_be_wrong_is_not_believed(tmp_path: Path, change: tuple[str, str], why: str) -> None:
     file = tmp_path / "checks.json"
     file.write_text(written().replace(*change, 1), encoding="utf-8")
-    os.utime(file, (0, 0))  # older than the checks: they are read
+    os.utime(file, (0, 0))  # older than the checks, so it is read
     with pytest.raises(Stale, match=why):
         read_index(file)
     file.write_text(written(), encoding="utf-8")
@@ -109,7 +109,7 @@ def test_a_rule_for_a_check_that_there_is_not_is_refused(tmp_path: Path) -> None
         policy_of(Settings(policy=str(policy)), lambda: frozenset(INDEX))
 
 
-# What a prolog loads to evaluate: prints what of the costly is there, how many modules, and which compile patterns.
+# What a prolog loads: prints the expensive modules, the number of modules, and those that compile patterns.
 LOADS = """
 import re, sys
 compiled = []
@@ -137,8 +137,8 @@ COSTLY = (
     *("clusterproof.plugins.evidence.perf.facts", "clusterproof.plugins.evidence.kubernetes.facts"),
     *("clusterproof.plugins.evidence.slurm.facts", "clusterproof.plugins.evidence.software.collect_versions"),
 )
-MAX_MODULES = 205  # 202 of Python 3.11, some thirty of them before it does anything
-COMPILES = (  # what every call reads by them
+MAX_MODULES = 205  # 202 for Python 3.11, of which some thirty are loaded at start
+COMPILES = (  # what every call reads with them
     "clusterproof.integrations.slurm.settings clusterproof.plugins.catalog clusterproof.plugins.catalog.log_forms "
     "clusterproof.plugins.core.strict"
 )
@@ -157,7 +157,7 @@ def test_a_prolog_loads_nothing_that_it_does_not_need_and_compiles_no_pattern_be
 
 @pytest.mark.long
 def test_every_check_is_collected_from_the_index_as_from_its_file(tmp_path: Path) -> None:
-    (tmp_path / "other.py").write_text("def pytest_itemcollected(item): item.obj\n")  # it looks: files are imported
+    (tmp_path / "other.py").write_text("def pytest_itemcollected(item): item.obj\n")  # so files are imported
 
     def collected(*arguments: str) -> list[str]:
         ran = subprocess.run(

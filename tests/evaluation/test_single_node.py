@@ -1,4 +1,4 @@
-"""Whether what checks say of a node is as before, and the file by which an agent shows it."""
+"""Whether a node's results are unchanged, and the file in which an agent publishes them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_device_that_is_gone_is_another_where_it_is_known_how_many_there_shoul
 
 
 def _with_infiniband(one: NodeEvidence, count: int) -> NodeEvidence:
-    """A node that is no instance, and has so many ports of InfiniBand."""
+    """A node that is no instance and has this many InfiniBand ports."""
     data = {name: deepcopy(collected) for name, collected in one.collectors.items()}
     data |= dict.fromkeys(("imds", "resource_config"), Collected(Status.ABSENT))
     data["platform"].value.update(vendor="Supermicro", product="SYS-821GE")

@@ -1,4 +1,4 @@
-"""Of a node that was not reached every check says that, and nothing else."""
+"""Every check says of a node that was not reached only that."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""By kind: how it is collected, read out of text, and made into facts."""
+"""Evidence by kind: collecting it, parsing it from text, and deriving facts."""

@@ -1,4 +1,4 @@
-"""What a node may send in place of an answer."""
+"""What a node may send instead of an answer."""
 
 from __future__ import annotations
 

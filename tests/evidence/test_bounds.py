@@ -1,4 +1,4 @@
-"""Lists of devices: of more of a kind than a machine has nothing is known, and work does not grow by their square."""
+"""Lists with more devices of a kind than a machine can have yield no facts, and work does not grow quadratically."""
 
 from __future__ import annotations
 

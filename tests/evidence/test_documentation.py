@@ -1,4 +1,4 @@
-"""The fact that CONTRIBUTING adds, from the command that prints it to the verdict of its check."""
+"""The example fact in CONTRIBUTING, from the command that prints it to its check's verdict."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PACKAGE = "clusterproof.plugins.evidence.tuned"
 
 @pytest.fixture
 def blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """The files of the page by their paths; the folder of evidence lies beside those of the package."""
+    """The page's files by path; the evidence folder is put beside the package's own."""
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     blocks = dict(re.findall(r"```(?:python|toml)\n# (\S+)\n(.*?)```", page, re.DOTALL))
     folder = tmp_path / "evidence" / "tuned"
@@ -48,7 +48,7 @@ def fault_of(blocks: dict[str, str]) -> Any:
 
 
 def collected(blocks: dict[str, str], script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What the collector reads where this is the command."""
+    """The collector's report with this command."""
     program = tmp_path / "tuned-adm"
     program.write_text(script, encoding="utf-8")
     program.chmod(0o755)

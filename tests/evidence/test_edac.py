@@ -1,4 +1,4 @@
-"""What the collector reports about memory controllers."""
+"""The collector's report on memory controllers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODULE = "CPU_SrcID#0_MC#0_Chan#1_DIMM#0"
 
 
 def output_of(root: Path, **files: str | bytes) -> list[dict[str, Any]]:
-    """What the collector reports where these files lie under the root."""
+    """The collector's report with these files under the root."""
     for path, content in files.items():
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -51,6 +51,7 @@ def test_the_rows_of_older_kernels_are_reported(tmp_path: Path) -> None:
     assert controller["modules"] == [{"name": "csrow2", "corrected": 0, "uncorrected": 3}]
 
 
+@pytest.mark.long
 def test_the_last_of_very_many_controllers_and_modules_is_reported(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {}
     for number in range(100):

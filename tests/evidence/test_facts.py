@@ -1,4 +1,4 @@
-"""What a node reported is read strictly: a value of the wrong kind is incomplete, never a number."""
+"""A node's report is read strictly: a value of the wrong kind is incomplete, never a number."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def healthy() -> NodeEvidence:
 
 
 def _spoil(record: dict[str, Any], place: int, put: Any) -> dict[str, Any]:
-    """Put a value in the place of another, somewhere inside the collectors' values."""
+    """Replace a value somewhere inside the collectors' values."""
     places: list[tuple[Any, Any]] = []
 
     def walk(data: Any) -> None:

@@ -1,4 +1,4 @@
-"""EC2's instance metadata service: what a real small server answers, and whom a node believes about its type."""
+"""EC2's instance metadata service: answers of a real small server, and whom a node believes about its type."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HEALTHY: dict[str, tuple[int, bytes]] = {
 
 
 class Service(HTTPServer):
-    """A metadata service that notes who asked for what."""
+    """A metadata service that logs requests."""
 
     answers: Mapping[str, tuple[int, bytes]]
     asked: list[tuple[str, str, bool]]
@@ -53,7 +53,7 @@ class Answering(BaseHTTPRequestHandler):
     do_GET = do_PUT = _answer  # noqa: N815 - the names that http.server calls
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def ec2(tmp_path: Path) -> Node:
 
 
 def output_of(node: Node) -> Any:
-    """What the collector reports."""
+    """The collector's report."""
     return imds.read(node)
 
 
@@ -170,7 +170,7 @@ def node(collectors: Mapping[str, Collected], **target: Any) -> FactsNode:
 
 
 def metadata(**more: object) -> dict[str, Collected]:
-    """An EC2 instance by DMI, of another type by its metadata service."""
+    """An EC2 instance by DMI, with another type in its metadata service."""
     answer = {"token": 200, "without_token": 401, "identity": {"instance_type": "p5e.48xlarge"}, "events": []} | more
     dmi = {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
     return {"platform": Collected(Status.READ, dmi), "imds": Collected(Status.READ, answer)}

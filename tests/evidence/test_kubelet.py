@@ -1,4 +1,4 @@
-"""What the collector reports about a kubelet, by files that are not a kubelet's own."""
+"""The collector's report on a kubelet; files that are not a kubelet's own are not read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KIND = '"kind": "KubeletConfiguration"'
 
 
 def put(root: Path, files: Mapping[str, str]) -> Node:
-    """These files, as they lay there when the kubelet started."""
+    """Write these files with times before the kubelet's start."""
     for path, content in {"/proc/uptime": "1000.0 1.0\n", **files}.items():
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""One request of HTTP: every form in which a server may end an answer, and what is none."""
+"""One HTTP request: every way in which a server may end an answer, and invalid answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENT_S = 30.0
 
 @contextlib.contextmanager
 def answering(answer: bytes, *, closes: bool) -> Iterator[tuple[str, list[bytes]]]:
-    """A server that gives one answer, whatever is asked: its address, and what it was asked."""
+    """A server that gives one answer to any request: its address, and the requests."""
     asked: list[bytes] = []
     done = threading.Event()
 
@@ -84,7 +84,7 @@ def test_a_real_server_understands_what_is_asked() -> None:
             self.wfile.write(data)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Say nothing."""
+            """Log nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Echo) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

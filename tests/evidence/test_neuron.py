@@ -1,4 +1,4 @@
-"""What neuron-ls lists and the kernel logs of Neuron devices is read as it is, and nonsense is nothing."""
+"""neuron-ls's list and the kernel log of Neuron devices are read as they are, and nonsense is ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices as commands list them, read into the collectors of the probe."""
+"""Devices listed by commands, parsed into the probe's collectors."""
 
 from __future__ import annotations
 

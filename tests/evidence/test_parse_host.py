@@ -1,4 +1,4 @@
-"""The host as commands show it, read into the collectors of the probe."""
+"""Command output about the host, parsed into the probe's collectors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_cpus_that_lscpu_calls_offline_are_a_fault_unless_smt_is_off() -> None:
     offline = capture.replace(online[0], listed)
     words = f"CPUs {last} are offline; expected all {last + 1} online"
     assert words in evaluated({"lscpu.txt": offline})["host.cpus_online"].message
-    power = f"Architecture: ppc64le\n{offline}"  # on two of its four threads per core, say
+    power = f"Architecture: ppc64le\n{offline}"  # for example on two of its four threads per core
     assert "offline" not in evaluated({"lscpu.txt": power})["host.cpus_online"].message
     half = offline.replace(listed, f"{online[1]}0-{last // 2}\nOff-line CPU(s) list: {last // 2 + 1}-{last}")
     without_smt = re.sub(r"(Thread\(s\) per core: +)2", r"\g<1>1", half)

@@ -1,4 +1,4 @@
-"""Logs of tests that people ran, read into the collectors that only captures have."""
+"""Logs of tests that users ran, parsed into collectors that only captures have."""
 
 from __future__ import annotations
 

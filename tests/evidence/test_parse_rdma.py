@@ -1,4 +1,4 @@
-"""RDMA devices as ibv_devinfo, ibstat, rdma link and mlxlink show them: the same as sysfs does."""
+"""RDMA devices in the output of ibv_devinfo, ibstat, rdma link and mlxlink: the same as from sysfs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_port_of_ibstat_is_read_in_the_words_of_sysfs() -> None:
     [
         ("efa_0", "Unknown", {"vendor": "1d0f", "device": "efa"}),
         ("rdmap79s0", "Unspecified", {"vendor": "1d0f", "device": "efa"}),
-        ("rdmap79s0", "Ethernet", {}),  # what rdma-core calls an adapter for iWARP
+        ("rdmap79s0", "Ethernet", {}),  # rdma-core's name for an iWARP adapter
     ],
 )
 def test_ibstat_names_no_type_of_an_efa_device(name: str, layer: str, whose: dict[str, str]) -> None:
@@ -205,6 +205,7 @@ def test_mlxlink_of_a_device_that_its_command_does_not_name_is_refused() -> None
     assert "mlxlink does not say of which device" in problems[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [IBSTAT_PORT, MLXLINK.format(device="mlx5_1", state="Active", physical="LinkUp")])
 def test_one_device_that_was_asked_for_does_not_count_the_others(text: str) -> None:
     result = evaluated({"t": text})["network.ib_count"]

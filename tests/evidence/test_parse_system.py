@@ -1,4 +1,4 @@
-"""What commands show of Lustre's clients, services, limits and the machine, read into the collectors of the probe."""
+"""Command output about Lustre clients, services, limits and the machine, parsed into the probe's collectors."""
 
 from __future__ import annotations
 

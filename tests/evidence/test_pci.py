@@ -1,4 +1,4 @@
-"""PCIe errors as the kernel totals them, and unknown where it does not; lanes by `lspci -vv`, in numbers or names."""
+"""PCIe errors as totalled by the kernel, and unknown if it does not; lanes in `lspci -vv`, as numbers or names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GPU = {"vendor": "0x10de\n", "device": "0x2330\n", "class": "0x030200\n"}
 
 
 def output_of(root: Path, **files: str | bytes) -> dict[str, Any]:
-    """What the collector reports about a GPU with these files."""
+    """The collector's report on a GPU with these files."""
     folder = root / "sys/bus/pci/devices/0000:53:00.0"
     folder.mkdir(parents=True)
     for name, content in {**GPU, **files}.items():
@@ -177,7 +177,7 @@ TABLE = """\
 
 
 def lspci(title: str, *lanes: int) -> str:
-    """`lspci -vv` of devices of this title, of 16 lanes each, with links of so many."""
+    """`lspci -vv` of devices with this title and 16 lanes each, with links of these widths."""
     devices = (
         f"{bus:02x}:00.0 {title}\n"
         "\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16, ASPM not supported\n"
@@ -209,6 +209,7 @@ def test_what_nvidia_smi_itself_says_of_the_lanes_is_said_once() -> None:
     assert results["gpu.pcie_lanes"].verdict is Verdict.NOT_APPLICABLE
 
 
+@pytest.mark.long
 def test_a_gpu_with_all_its_lanes_passes() -> None:
     assert said(lspci(SHOWN_GPU, 16, 16))["gpu.pcie_lanes"].verdict is Verdict.PASS
 

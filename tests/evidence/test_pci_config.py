@@ -1,4 +1,4 @@
-"""How PCIe is set on the way from GPUs to network devices: from configuration space, and from lspci -vvv."""
+"""PCIe settings between GPUs and network devices, from configuration space and from lspci -vvv."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PORT, END = "devices/pci0000:44/0000:44:01.0", "devices/pci0000:44/0000:44:01.0/
 
 
 def collected(root: Path, of_gpu: bytes, of_port: bytes = b"", **files: str) -> Any:
-    """What the collector returns of a GPU below one port."""
+    """The collector's report on a GPU below one port."""
     for folder, data in ((PORT, of_port), (END, of_gpu)):
         at = root / "sys" / folder
         (at / "power").mkdir(parents=True)
@@ -86,6 +86,7 @@ def test_a_virtual_machine_is_one_by_its_processor_s_flags(tmp_path: Path, flags
     assert value["is_virtual"] is is_virtual
 
 
+@pytest.mark.long
 def test_a_published_lspci_has_the_same_settings_and_no_access_control_that_redirects() -> None:
     data, _ = read_text("\n".join(sample("lspci/gpud-vvv-part-around-gpu.txt").lines))
     functions: Any = data["pci_config"]

@@ -1,4 +1,4 @@
-"""Devices before which their collector hung: what others said is evaluated, and of these nothing is claimed."""
+"""Devices at which their collector hung: the others' reports are evaluated, and nothing is claimed about these."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ pytestmark = [needs_nodes, pytest.mark.long]
 
 DETAIL = "it: no answer within 5 s"
 HUNG = {"node.evidence_complete", "gpu.driver_answers_in_time"}
-# What holds whatever the devices would have said: how many there are, what the kernel knows of them without asking
-# them, modules and versions of drivers, EFA by its names, the model of GPUs by those that were read.
+# Results that do not depend on the devices' answers: how many there are, what the kernel knows without asking them,
+# modules and driver versions, EFA by name, the model of the GPUs that were read.
 KNOWN = {
     "nvml": {"gpu.fabric_manager", "gpu.gpu_count"},
     "nvml of some": {"gpu.imex", "gpu.imex_domain", "gpu.imex_nodes", "gpu.rack_trays", "gpu.rack_uniform"}
@@ -50,7 +50,7 @@ LISTS |= {"pci_config": ("functions", "address kind model path iommu")}
 
 
 def hung(collector: str, share: float | None, status: Status = Status.TIMED_OUT) -> NodeEvidence:
-    """A healthy node on which that collector came to this share of its devices; None: nothing of it is known."""
+    """A healthy node on which that collector got through this share of its devices; None: through none."""
     data = healthy(healthy_p5)
     value: dict[str, Any] | None = None
     if share is not None:
@@ -65,7 +65,7 @@ def hung(collector: str, share: float | None, status: Status = Status.TIMED_OUT)
 
 
 def accuses(result: Result) -> bool:
-    """Whether any of what it says is a fault."""
+    """Whether any of its messages is about a fault."""
     return not {result.verdict, *(one.verdict for one in result.findings)}.isdisjoint((Verdict.FAIL, Verdict.CONCERN))
 
 

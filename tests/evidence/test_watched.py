@@ -1,4 +1,4 @@
-"""What is sampled of links, mounts and processes: whole, at the first look after it has changed, and not in between."""
+"""Samples of links, mounts and processes: complete at the first tick after a change, and absent in between."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def write(path: Path, text: str) -> None:
 
 
 def facts(sampler: Any, root: Path) -> dict[str, Any]:
-    """What its next sample reports."""
+    """What the next sample reports."""
     found: dict[str, Any] = sampler.sample(Node(str(root))).get("facts", {})
     return found
 
@@ -78,7 +78,7 @@ def test_a_link_that_changes_is_told_by_the_next_sample(root: Path, path: str, t
 
 
 def seen(**values: Any) -> dict[str, Any]:
-    """What the collector `mounts` says of one file system."""
+    """The `mounts` collector's report on one file system."""
     sizes = {"total_kib": 1000, "free_kib": 500, "inodes": 100, "inodes_free": 90, "read_s": 0.001}
     return {"mounts": [{"path": "/fsx", "alive": "yes", **sizes, **values}], "fstab": [], "left_out": 0}
 
@@ -121,7 +121,7 @@ def test_what_is_mounted_otherwise_is_told_between_two_looks_and_no_container(
 
 
 def import_of(root: Path, state: str, name: str = "x-OST0000-osc-ff") -> None:
-    """A connection to a server of Lustre, as the client shows it."""
+    """A connection to a Lustre server, as the client shows it."""
     write(root / f"proc/fs/lustre/osc/{name}/import", f"import:\n    name: {name}\n    state: {state}\n")
 
 
@@ -155,7 +155,7 @@ def test_what_autofs_has_mounted_is_touched_once_and_so_may_expire(root: Path, m
         return [{**UNKNOWN, "alive": answers.get(path, "yes")} for path, _ in mounts]
 
     monkeypatch.setattr(collect_mounts, "touch_all", touch_all)
-    monkeypatch.setattr(mounts, "are_left", lambda: False)  # of a test before, which the kernel has still to end
+    monkeypatch.setattr(mounts, "are_left", lambda: False)  # left by an earlier test; the kernel has yet to end it
     sampler = mounts.Sampler(Node(str(root)))
     for _ in range(3):
         facts(sampler, root)
@@ -163,12 +163,12 @@ def test_what_autofs_has_mounted_is_touched_once_and_so_may_expire(root: Path, m
     (root / "proc/1/mountinfo").write_text(AUTOMATIC.replace("/net/a", "/net/b").replace("60", "62"))
     for _ in range(2):
         facts(sampler, root)
-    assert asked[3:] == [["/fsx", "/net/b"]] * 2  # what does not answer is asked again
+    assert asked[3:] == [["/fsx", "/net/b"]] * 2  # a mount that does not answer is asked again
 
 
 @pytest.fixture
 def hanging() -> Iterator[int]:
-    """A process that the last look has left behind."""
+    """A process that the last sample left behind."""
     pid = os.fork()
     if not pid:
         signal.pause()
@@ -189,7 +189,7 @@ def test_while_a_process_of_the_last_look_hangs_no_other_is_sent_there(
     monkeypatch.setattr(mounts, "look", lambda _, known: touched.append("/fsx" not in known) or seen(alive="hung"))
     sampler = mounts.Sampler(Node(str(root)))
     sampler._text, sampler._facts = MOUNTS, seen(alive="hung")
-    assert facts(sampler, root)["mounts"]["mounts"][0]["alive"] == "hung"  # it is the second look
+    assert facts(sampler, root)["mounts"]["mounts"][0]["alive"] == "hung"  # the second sample
     assert touched == [False]
     for number in range(2 * mounts.MAX_LOOKS):
         (root / "proc/1/mountinfo").write_text(f"{MOUNTS}31 1 0:61 / /data{number} rw - nfs4 10.0.0.7:/x rw\n")
@@ -254,7 +254,7 @@ def test_a_process_is_told_that_waits_at_two_looks_and_that_it_waits_no_more(roo
     assert told == [[], None, None, [42], [42], [], None]
     stat(root, 42, "D", 200)
     assert facts(sampler, root) == {}
-    stat(root, 42, "D", 300)  # another process under the same number
+    stat(root, 42, "D", 300)  # another process with the same number
     assert facts(sampler, root) == {}
 
 

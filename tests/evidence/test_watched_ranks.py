@@ -1,4 +1,4 @@
-"""What is sampled of the processes of ranks: real ones, and files of /proc as a hostile user would have them."""
+"""Samples of rank processes: real ones, and files of /proc as a hostile user would have them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def at_each_tick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def job() -> Iterator[list[int]]:
-    """Three ranks: one sleeps, one computes, one is stopped; each with a loader of data."""
+    """Three ranks: one sleeps, one computes, one is stopped; each has a data loader."""
     started = []
     for rank, program in enumerate(("time.sleep(600)", "while True: pass", "os.kill(os.getpid(), 19)")):
         own = {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(os.getpid())}
@@ -56,7 +56,7 @@ def job() -> Iterator[list[int]]:
 
 
 def rows(sampler: ranks.Sampler, node: Node = THIS) -> dict[int, list[Any]]:
-    """What its next sample has of this job, by rank."""
+    """The next sample's entries for this job, by rank."""
     values: Any = sampler.sample(node).get("values", [])
     return {row[0]: row for row in values if row[2] == JOB}
 
@@ -77,7 +77,7 @@ def test_what_the_main_thread_of_each_rank_does_is_what_the_kernel_says(job: lis
 
 
 def of_proc(root: Path, pid: int, environ: bytes, *, threads: int = 1, state: str = "S", lies_at: str = "7000") -> None:
-    """A process, as /proc has it."""
+    """A process as /proc shows it."""
     fields = [
         str(pid),
         "(x) y)",
@@ -157,9 +157,9 @@ SAID = f"RANK=1\0WORLD_SIZE=2\0MASTER_ADDR=127.0.0.1\0MASTER_PORT={os.getpid()}\
 @pytest.mark.parametrize(
     ("before", "after", "is_rank"),
     [
-        ({"lies_at": "7000"}, {"lies_at": "7000"}, False),  # nothing was run meanwhile
+        ({"lies_at": "7000"}, {"lies_at": "7000"}, False),  # nothing ran meanwhile
         ({"lies_at": "7000"}, {"lies_at": "8000"}, True),
-        ({"lies_at": "0"}, {"lies_at": "0"}, True),  # whether anything was is not to be known
+        ({"lies_at": "0"}, {"lies_at": "0"}, True),  # unknown whether anything ran
         ({"state": "D"}, {}, True),
     ],
 )

@@ -1,6 +1,6 @@
-"""The faults, one file per part of the node. Every file here is found: its `FAULTS`.
+"""The faults, one file per part of the node. The `FAULTS` of every file here are found automatically.
 
-Its `DOES_NOT_APPLY` are checks that say nothing of the healthy node, because it has no such part.
+`DOES_NOT_APPLY` are a file's checks that do not apply to the healthy node, because it has no such part.
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ FAULTS: tuple[Fault, ...] = tuple(each for part in _PARTS for each in part.FAULT
 ALL_FAULTS: tuple[Fault | CapturedFault, ...] = (
     *FAULTS,
     *captured.FAULTS,
-)  # those of live nodes, and those in captures made by hand
+)  # those of live nodes, and those in captures collected by hand
 BY_NAME = {each.name: each for each in FAULTS}
 DOES_NOT_APPLY = fault.DOES_NOT_APPLY.union(*(getattr(part, "DOES_NOT_APPLY", ()) for part in _PARTS))

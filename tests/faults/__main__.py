@@ -1,7 +1,7 @@
-"""The fault matrix: puts every fault into a node, or into a capture of one, and says which check caught it.
+"""The fault matrix: injects every fault into a node, or a capture of one, and reports which check caught it.
 
-Needs root. WORDS chooses the faults whose names have them. What is wrong is said again at the end; the last line is one
-JSON object. What cannot be put into a node on this machine counts as missed.
+Needs root. WORDS select the faults with these words in their names. Failures are repeated at the end; the last line is
+one JSON object. A fault that cannot be injected on this machine counts as missed.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
 
 @dataclass(frozen=True)
 class Proof:
-    """One row of the matrix: the verdict of each check on one fault, where it differs from that on a healthy node."""
+    """One row of the matrix: each check's verdict on one fault, if it differs from that on a healthy node."""
 
     fault: str
     changed: Mapping[str, Verdict]
     expected: Mapping[str, Verdict]
     skipped: str = ""
-    said: str = ""  # by the check that it is for, where that lacks the words that the fault asks for
-    otherwise: tuple[str, ...] = ()  # checks whose verdict differs in a prolog or an epilog of Slurm
-    unrecorded: tuple[str, ...] = ()  # `gpu.no_xid reads nvml`, where the index of what checks read lacks it
+    said: str = ""  # the message of the fault's check, if it lacks the expected words
+    otherwise: tuple[str, ...] = ()  # checks with another verdict in a Slurm prolog or epilog
+    unrecorded: tuple[str, ...] = ()  # `gpu.no_xid reads nvml`, if the index of reads lacks it
 
     @property
     def is_detected(self) -> bool:
@@ -49,7 +49,7 @@ class Proof:
 
     @property
     def false(self) -> dict[str, Verdict]:
-        """Verdicts that nothing in the node gives reason for."""
+        """Verdicts that nothing on the node justifies."""
         return {name: verdict for name, verdict in self.changed.items() if self.expected.get(name) is not verdict}
 
     def in_words(self) -> str:
@@ -73,7 +73,7 @@ def _by_verdict(changed: Mapping[str, Verdict]) -> str:
 
 
 def prove(name: str) -> Proof:
-    """Put one fault into a node, or into a capture of one."""
+    """Inject one fault into a node, or into a capture of one."""
     fault = next(fault for fault in ALL_FAULTS if fault.name == name)
     skipped = "" if isinstance(fault, CapturedFault) else reason_to_skip(fault)
     otherwise: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ def prove(name: str) -> Proof:
 
 
 def _unrecorded(watch: Watch) -> Iterator[str]:
-    """What checks read and their index does not have: a run of those alone would not collect it."""
+    """Reads that the index lacks: a run of only these checks would not collect them."""
     for check, reads in watch.by_check.items():
         missing = reads - recorded().get(check, frozenset())
         if missing:
@@ -100,7 +100,7 @@ def _unrecorded(watch: Watch) -> Iterator[str]:
 
 
 def healthy_findings(faults: Iterable[Fault | CapturedFault]) -> list[str]:
-    """What checks find in the healthy nodes and captures that the faults are put into: there should be nothing."""
+    """Findings on the healthy nodes and captures used for faults: there should be none."""
     found = []
     for base in dict.fromkeys(fault.base for fault in faults if isinstance(fault, Fault)):
         found += [f"{verdict.value} of {name} on a healthy {base.__name__}" for name, verdict in _of_node(base)]
@@ -120,9 +120,9 @@ def _of_files(files: Mapping[str, str]) -> list[tuple[str, Verdict]]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Print the matrix, row by row; 0 where every fault is caught and nothing else is reported."""
+    """Print the matrix row by row; return 0 if every fault is caught and nothing else is reported."""
     parser = Arguments("scripts/faults", __doc__)
-    parser.add_argument("words", nargs="*", metavar="WORDS", help="all faults unless given")
+    parser.add_argument("words", nargs="*", metavar="WORDS", help="all faults by default")
     asked = " ".join(parser.parse_args(words).words)
     names = parser.chosen(asked, [fault.name for fault in ALL_FAULTS], "words of a fault's name, such as ECC")
     chosen = [fault for fault in ALL_FAULTS if fault.name in names]

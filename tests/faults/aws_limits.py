@@ -1,4 +1,4 @@
-"""Limits that AWS puts on an instance: network allowances as ENA's driver counts them, and EBS volumes."""
+"""AWS limits of an instance: network allowances as counted by ENA's driver, and EBS volumes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENA = "0000:00:05.0"
 
 
 def since_boot(image: NodeImage, counter: str, count: int) -> NodeImage:
-    """So many packets have exceeded an allowance since the node's boot, a day ago."""
+    """This many packets exceeded an allowance since the node's boot a day ago."""
     return with_file(image, f"{COUNTERS}/{counter}", f"{count}\n")
 
 
@@ -23,7 +23,7 @@ CONTROLLER = "/sys/class/nvme/nvme0"
 
 
 def with_page(image: NodeImage, page: bytes) -> NodeImage:
-    """The root volume reports this in its log page."""
+    """The root volume's log page reports this."""
     return with_file(image, f"{ioctls.PAGES}/nvme0", page)
 
 

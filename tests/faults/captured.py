@@ -1,4 +1,4 @@
-"""Faults in captures made by hand, with the verdicts that they change."""
+"""Faults in captures collected by hand, with the verdicts that they change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fault in a capture made by hand: files in a healthy capture, evaluated as with `--cluster capture:`."""
+"""A fault in a capture collected by hand: files in a healthy capture, evaluated as with `--cluster capture:`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def evaluated(files: Mapping[str, str]) -> dict[str, Result]:
 
 
 def changes(fault: CapturedFault) -> dict[str, Result]:
-    """The results of those checks whose verdict the fault changes, by the check's id."""
+    """The results of checks whose verdict the fault changes, by check id."""
     before = evaluated(fault.healthy)
     files = {name: text for name, text in {**fault.healthy, **fault.files}.items() if text}
     return {name: result for name, result in evaluated(files).items() if result.verdict is not before[name].verdict}

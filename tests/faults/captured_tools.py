@@ -1,4 +1,4 @@
-"""Faults that tools show in captures made by hand and no collector asks for: SMART, software RAID, daemons, DCGM."""
+"""Faults shown by tools that only captures contain, not collectors: SMART, software RAID, daemons, DCGM."""
 
 from __future__ import annotations
 

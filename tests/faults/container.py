@@ -1,4 +1,4 @@
-"""What a job does not get in its container: device files that do not open, libraries that do not load."""
+"""What a job lacks in its container: device files that do not open, libraries that do not load."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from tests.testbed.software import LIBRARIES, OFI_NCCL, library
 DEVICES, LOADED = "software.container_devices", "software.container_libraries"
 MODULES = "network.efa_modules"
 GPUS = [f"/dev/nvidia{number}" for number in range(8)]
-NO_RIGHT = Link("/proc/1/ns/net")  # opens for nobody: EPERM, as what a device cgroup refuses
-NO_MODE = Link("/proc/sys/kernel/random/uuid")  # EACCES to write, to root as well
-NO_DRIVER = Device(195, 0)  # ENXIO, as a GPU's file whose driver has let go of it
+NO_RIGHT = Link("/proc/1/ns/net")  # opens for nobody: EPERM, as if refused by a device cgroup
+NO_MODE = Link("/proc/sys/kernel/random/uuid")  # EACCES on write, even for root
+NO_DRIVER = Device(195, 0)  # ENXIO, like the file of a GPU that its driver has released
 REGISTERED = "Character devices:\n  1 nvidia-uvm\n195 nvidia\n\nBlock devices:\n259 blkext\n"
 OF_NULL = "Character devices:\n  1 mem\n195 nvidia\n"
 
 
 def with_files(image: NodeImage, entry: Link | Device | Folder, *paths: str) -> NodeImage:
-    """All of these are that."""
+    """Put this content in all of these files."""
     for path in paths:
         image = with_file(image, path, entry)
     return image
 
 
 def without_files(image: NodeImage, *paths: str) -> NodeImage:
-    """None of these is there."""
+    """Remove all of these files."""
     for path in paths:
         image = without_file(image, path)
     return image
 
 
 def verbs(first: int) -> list[str]:
-    """The files of EFA devices from this on."""
+    """The device files of EFA devices from this number on."""
     return [f"/dev/infiniband/uverbs{number}" for number in range(first, 32)]
 
 

@@ -17,17 +17,17 @@ while :; do n=$((n + {step})); echo $n >.next; mv .next {counter}; sleep 0.02; d
 
 
 def counting(counter: str, step: int, folder: str = OF_PORT, start: int = 0) -> str:
-    """A counter that advances by that much fifty times a second."""
+    """A counter that advances by this much fifty times a second."""
     return COUNTING.format(folder=folder, counter=counter, step=step, start=start)
 
 
 def without_peer_memory(image: NodeImage, taint: str) -> NodeImage:
-    """One EFA device has no access to GPU memory; `taint` says which of NVIDIA's modules is loaded."""
+    """One EFA device cannot access GPU memory; `taint` tells which of NVIDIA's modules is loaded."""
     return with_file(with_file(image, f"{DEVICE}/device/p2p", "\n"), TAINT, f"{taint}\n")
 
 
 def without_counters(image: NodeImage) -> NodeImage:
-    """The EFA driver is too old for error counters."""
+    """The EFA driver is too old to have error counters."""
     for name in EFA_NAMES:
         for folder in ("hw_counters", "ports/1/hw_counters"):
             image = without_file(image, f"/sys/class/infiniband/{name}/{folder}")
@@ -35,7 +35,7 @@ def without_counters(image: NodeImage) -> NodeImage:
 
 
 def with_links(image: NodeImage, odd: str, lanes: int) -> NodeImage:
-    """Every EFA device has a PCIe link of 16 lanes, but one."""
+    """Every EFA device but one has a PCIe link of 16 lanes."""
     for name in EFA_NAMES:
         at = f"/sys/class/infiniband/{name}/device"
         for kind, width in (("current", lanes if name == odd else 16), ("max", 16)):

@@ -1,4 +1,4 @@
-"""GPUs, cores and memory that give wrong results without an error, and exact tests that could not be made."""
+"""GPUs, cores and memory that compute wrong results without an error, and exact tests that could not run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLLECTOR = {GPU: "gpu_exact", CPU: "cpu_exact", COLLECTIVE: "exact_collective",
 
 
 def fault(name: str, check: str, verdict: Verdict, words: str, *changes: Change) -> Fault:
-    """One that shows in what exact products print."""
+    """A fault in the output of exact products."""
     loads = (COLLECTOR[check],)
     return Fault(
         f"exact: {name}", with_exact(*changes), {check: verdict}, words, loadable_p5, loads=loads, occasion="perf"

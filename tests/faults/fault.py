@@ -1,4 +1,4 @@
-"""A fault: put into an otherwise healthy node, it changes exactly the verdicts that it names."""
+"""A fault: injected into an otherwise healthy node, it changes exactly the verdicts that it lists."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tests.testbed.node import healthy_p5
 FAIL, CONCERN, INCOMPLETE, NA = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
 PASS = Verdict.PASS
 
-# What does not apply to the healthy p5 below.
+# Checks that do not apply to the healthy p5 below.
 DOES_NOT_APPLY = {
     "network.ib_count",  # its fabric is EFA
     "network.ib_errors",
     "network.ib_link_layer",
     "network.ib_ports",
     "network.roce_settings",
-    "network.nameservers",  # it has none, so that the tests query none of this machine's
-    "network.address_unique",  # nor has its interface any address
+    "network.nameservers",  # it has none, so that tests query none of this machine's
+    "network.address_unique",  # nor do its interfaces have addresses
     "network.link_speed",  # ENA reports none
-    "network.nic_link",  # it is unknown what EC2 reports about the PCIe links of EFA devices
-    "control_plane.slurm_nodes",  # only captures have it, and nobody made one
+    "network.nic_link",  # EC2's report on the PCIe links of EFA devices is unknown
+    "control_plane.slurm_nodes",  # only captures have it, and there is none here
     "gpu.dcgm_diag",
     "gpu.pcie_switches",  # it shows no PCIe switch
     "gpu.pcie_acs",  # it is a virtual machine
     "gpu.pcie_iommu",
-    "gpu.pcie_settings",  # nor does it show how its devices are set
+    "gpu.pcie_settings",  # nor does it show its devices' settings
     "gpu.imex",  # it is not a tray of a rack
     "gpu.imex_domain",
     "gpu.imex_nodes",
@@ -47,7 +47,7 @@ DOES_NOT_APPLY = {
     "neuron.no_leftover_processes",
     "neuron.no_uncorrected_ecc",
     "storage.lustre_striping",  # no policy names a checkpoint folder
-    "host.cpu_governor",  # the kernel sets the frequency only on bare metal
+    "host.cpu_governor",  # the kernel controls the frequency only on bare metal
     "software.drivers_expected",  # no manifest is given
     "software.libraries_expected",
     "software.modules_expected",
@@ -58,13 +58,13 @@ DOES_NOT_APPLY = {
 
 
 def p5() -> NodeImage:
-    """The node that every fault of a p5 is put into."""
+    """The node for every fault of a p5."""
     return healthy_p5()
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault, every verdict that it changes from the healthy node's, and words in the message of the first one."""
+    """One fault, every verdict that changes from the healthy node's, and words of the first one's message."""
 
     name: str
     put: Callable[[NodeImage], NodeImage]
@@ -75,5 +75,5 @@ class Fault:
     occasion: str = "preflight"
     collector_s: float = 5.0
     policy: Policy = NO_POLICY
-    loads: tuple[str, ...] = ()  # what the node is loaded with again; for the rest the healthy node's results stand
+    loads: tuple[str, ...] = ()  # collectors of load that run again; for the rest the healthy node's results stand
     marks: tuple[pytest.MarkDecorator, ...] = field(default=())

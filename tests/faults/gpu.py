@@ -1,4 +1,4 @@
-"""GPUs and their driver: whether they are there and answer."""
+"""GPUs and their driver: presence and response."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.testbed.node import with_file, with_nvml, with_stuck_nvml, without_ef
 from tests.testbed.pci import EFA_NAMES
 from tests.testbed.sysfs import Tree, module
 
-# What is unknown of one GPU that does not answer, or of all while the driver does not.
+# What is unknown of one GPU that does not answer, or of all if the driver does not.
 OF_A_GPU = {
     **{name: INCOMPLETE for name, check in node_checks().items() if check.subject == "gpu"},
     "gpu.fabric_uniform": INCOMPLETE,
@@ -29,7 +29,7 @@ OF_A_HUNG_GPU = {**OF_A_GPU, "gpu.gpu_answers": INCOMPLETE, "host.firmware_unifo
 OF_A_RACK = dict.fromkeys(
     (
         *("gpu.imex", "gpu.imex_domain", "gpu.imex_nodes", "gpu.rack_trays", "gpu.rack_uniform"),
-        "software.container_devices",  # whether an IMEX channel is due
+        "software.container_devices",  # whether an IMEX channel is needed
     ),
     INCOMPLETE,
 )
@@ -51,7 +51,7 @@ def held_by_nouveau(address: str) -> Tree:
 
 
 def dgx_h100() -> NodeImage:
-    """A machine outside EC2 that is recognised by its firmware and its GPUs."""
+    """A machine outside EC2, recognised by its firmware and GPUs."""
     image = healthy_gpu_node("H100")
     for name in EFA_NAMES:
         image = without_efa(image, name)

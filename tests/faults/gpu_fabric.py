@@ -31,7 +31,7 @@ def a100() -> NodeImage:
 
 
 def without_fabric(image: NodeImage) -> NodeImage:
-    """The driver supports the fabric's state on no GPU."""
+    """The driver does not support the fabric's state on any GPU."""
     return replace(image, nvml=(image.nvml or "").replace("fabric_state = 3", f"fabric_state = {NONE}"))
 
 

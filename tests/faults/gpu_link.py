@@ -1,4 +1,4 @@
-"""What connects GPUs: NVLink and PCIe."""
+"""The links of GPUs: NVLink and PCIe."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ GPU_2 = "0000:75:00.0"
 
 
 def b200() -> NodeImage:
-    """A p6-b200.48xlarge: its NVLinks are of version 5."""
+    """A p6-b200.48xlarge with NVLink 5."""
     return healthy_gpu_node("B200")
 
 
 def a100() -> NodeImage:
-    """A p4d.24xlarge: no GPU is registered with a fabric."""
+    """A p4d.24xlarge: no GPU registers with a fabric."""
     return healthy_gpu_node("A100-40")
 
 
@@ -30,19 +30,19 @@ def l40s() -> NodeImage:
 
 
 def a10g() -> NodeImage:
-    """A g5.48xlarge: how many lanes it wires is not in the catalogue."""
+    """A g5.48xlarge: the catalogue lacks its number of wired lanes."""
     return healthy_gpu_node("A10G")
 
 
 def with_aer(image: NodeImage, address: str, *, fatal: int = 0, nonfatal: int = 0, correctable: int = 0) -> NodeImage:
-    """The kernel counts that device's PCIe errors, and has counted these."""
+    """The kernel has counted these PCIe errors of that device."""
     for name, text in aer(correctable, nonfatal, fatal).items():
         image = with_file(image, f"/sys/bus/pci/devices/{address}/{name}", text)
     return image
 
 
 def with_narrow_link(image: NodeImage) -> NodeImage:
-    """The bus shows four lanes of GPU 2, and its driver cannot say how many there are."""
+    """The bus shows four lanes for GPU 2, and its driver does not know its number."""
     image = with_nvml(image, gpu=2, pcie_width="error UNKNOWN")
     return with_file(image, f"/sys/bus/pci/devices/{GPU_2}/current_link_width", "4\n")
 

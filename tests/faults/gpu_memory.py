@@ -1,4 +1,4 @@
-"""GPU memory: its errors, its wear, and who holds it."""
+"""GPU memory: its errors, its wear, and the processes that hold it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def h100_with_mig() -> NodeImage:
 
 
 def without_values(image: NodeImage, *keys: str) -> NodeImage:
-    """The driver supports these values on no GPU."""
+    """The driver does not support these values on any GPU."""
     lines = (image.nvml or "").splitlines()
     return replace(image, nvml="".join(f"{_unsupported(line, keys)}\n" for line in lines))
 

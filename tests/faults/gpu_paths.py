@@ -1,4 +1,4 @@
-"""PCIe between GPUs and network devices: what was lost on the way, and how it is set on bare metal."""
+"""PCIe between GPUs and network devices: what is missing on the way, and its settings on bare metal."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tests.testbed.pci import EFA_BUSES, GPU_BUSES, space, upper_port, with_spac
 
 
 def switched() -> NodeImage:
-    """A p5 whose PCIe switches are to be seen."""
+    """A p5 with visible PCIe switches."""
     return with_switches(healthy_p5())
 
 
 def with_port(image: NodeImage, gpu: int, **files: str) -> NodeImage:
-    """The port that connects a GPU's switch upwards has these files."""
+    """The upstream port above a GPU has these files."""
     at = f"/sys/bus/pci/devices/{upper_port(gpu)}"
     return reduce(lambda made, file: with_file(made, f"{at}/{file[0]}", f"{file[1]}\n"), files.items(), image)
 
 
 def elsewhere(image: NodeImage, address: str) -> NodeImage:
-    """That device is on a bus of its own, in another slot."""
+    """That device is on another bus, in another slot."""
     return replace(image, sys=sysfs.below(image.sys, address, host_bridge="pci0000:f0"))
 
 
@@ -34,12 +34,12 @@ ENDS = tuple(f"0000:{bus:02x}:00.0" for bus in (*GPU_BUSES, *EFA_BUSES))
 
 
 def lower_port(gpu: int) -> str:
-    """The port of a switch that a GPU hangs on."""
+    """The switch port above a GPU."""
     return f"0000:{GPU_BUSES[gpu] - 6:02x}:00.0"
 
 
 def metal() -> NodeImage:
-    """A p5 whose PCIe switches are to be seen, that is no virtual machine: ACS and IOMMU are off."""
+    """A bare metal p5 with visible PCIe switches: ACS and IOMMU are off."""
     image = switched()
     cpuinfo = image.proc["cpuinfo"]
     assert isinstance(cpuinfo, str)
@@ -59,7 +59,7 @@ def in_groups(image: NodeImage, kind: str) -> NodeImage:
 
 
 def for_users(image: NodeImage, address: str) -> NodeImage:
-    """Of that function no more can be read than an ordinary user may: its first 64 bytes."""
+    """Only the first 64 bytes of that function can be read, as by an ordinary user."""
     link = image.sys[f"bus/pci/devices/{address}"]
     assert isinstance(link, Link)
     at = link.target.removeprefix("../../../")

@@ -1,4 +1,4 @@
-"""Trays of an NVLink rack: their domain, and IMEX on them."""
+"""Trays of an NVLink rack: their domain and IMEX."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def listed(image: NodeImage, *addresses: str) -> NodeImage:
 
 
 def with_own_file(image: NodeImage, *addresses: str) -> NodeImage:
-    """The tray's nvidia-imex was started with a file of its own, which has these addresses, as was what asks it."""
+    """The tray's nvidia-imex and nvidia-imex-ctl use a separate file with these addresses."""
     script, config, nodes = "/usr/lib/testbed/imex.sh", "/opt/imex/config.cfg", "/opt/imex/nodes.cfg"
     program_of = f"{LIBRARIES}/nvidia-imex"
     files: dict[str, Content] = {

@@ -19,8 +19,8 @@ from tests.testbed.node import (
     without_tmpfs,
 )
 
-# A process that no signal ends, and that last ran (by /proc) in the machine's first second. That is longer ago than
-# AT_ONCE allows however young this machine is; the default of a minute is not over on one that has just booted.
+# A process that no signal ends, and that (by /proc) last ran in the machine's first second. That is longer ago than
+# AT_ONCE allows, however young this machine is; the default of a minute is not over just after boot.
 AT_ONCE = Policy(thresholds={"processes.d_state_fail_s": 5})
 STUCK_LONG_AGO = """
 sh -c 'echo >/stuck/file' &

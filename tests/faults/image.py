@@ -1,4 +1,4 @@
-"""What an image contains: libraries that load, nothing left behind, complete container runtimes."""
+"""An image's content: libraries that load, no leftovers, complete container runtimes."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def connectx(number: int, bus: int) -> Tree:
 
 
 def infiniband() -> NodeImage:
-    """A GPU-less node with four ConnectX ports."""
+    """A node with four ConnectX ports and no GPU."""
     image = healthy_cpu()
     tree: Tree = {}
     for number, bus in enumerate(BUSES):
@@ -44,7 +44,7 @@ def infiniband() -> NodeImage:
 
 
 def behind_a_port(tree: Tree, bus: int) -> Tree:
-    """The device on that bus is behind a port that can do as much as it can."""
+    """The device on that bus is behind a port as capable as itself."""
     folder, port = "pci0000:00", f"0000:{bus - 1:02x}:01.0"
 
     def moved(path: str) -> str:
@@ -59,14 +59,14 @@ def behind_a_port(tree: Tree, bus: int) -> Tree:
 
 
 def with_slot(image: NodeImage, bus: int, **files: str) -> NodeImage:
-    """The device on that bus shows this in sysfs."""
+    """The device on that bus has these sysfs files."""
     for name, text in files.items():
         image = with_file(image, f"/sys/bus/pci/devices/0000:{bus:02x}:00.0/{name}", f"{text}\n")
     return image
 
 
 def port(number: int) -> str:
-    """Where sysfs has a device's port."""
+    """The sysfs path of a device's port."""
     return f"/sys/class/infiniband/mlx5_{number}/ports/1"
 
 

@@ -15,12 +15,12 @@ UNANSWERED = {"network.imds_v2": INCOMPLETE, "network.scheduled_events": INCOMPL
 
 
 def with_tokens(image: NodeImage, how: str) -> NodeImage:
-    """How the metadata service answers requests without a token."""
+    """Set how the metadata service answers requests without a token."""
     return with_file(image, imds.TOKENS, f"{how}\n")
 
 
 def with_event(image: NodeImage, code: str, state: str = "active") -> NodeImage:
-    """AWS has scheduled that, in the words of EC2's guide."""
+    """AWS has scheduled this event, in the words of EC2's guide."""
     event = {
         "NotBefore": "21 Jan 2026 09:00:43 GMT",
         "Code": code,

@@ -1,4 +1,4 @@
-"""Settings and limits of the kernel and of the system, and what has happened to the kernel."""
+"""Settings and limits of the kernel and of the system, and the kernel's own problems."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def of_100_gbit() -> NodeImage:
 
 
 def setting(name: str, path: str, text: str, words: str) -> Fault:
-    """A setting that is another than on other nodes."""
+    """A setting that differs from other nodes'."""
     return Fault(name, lambda image: with_file(image, path, text), {"host.kernel_settings": CONCERN}, words)
 
 

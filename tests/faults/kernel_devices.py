@@ -1,4 +1,4 @@
-"""What the kernel log reports about devices: on the PCI bus, network adapters, disks, and file servers."""
+"""The kernel log's reports on devices: the PCI bus, network adapters, disks, and file servers."""
 
 from __future__ import annotations
 

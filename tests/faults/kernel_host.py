@@ -1,4 +1,4 @@
-"""What the kernel log reports about the host itself: memory, processors, and the kernel."""
+"""The kernel log's reports on the host itself: memory, processors, and the kernel."""
 
 from __future__ import annotations
 

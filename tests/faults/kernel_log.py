@@ -1,4 +1,4 @@
-"""What the kernel log reports about GPUs and NVSwitches, and a log that cannot be read."""
+"""The kernel log's reports on GPUs and NVSwitches, and a log that cannot be read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RELOAD = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09"
 
 
 def logged(*lines: str) -> Callable[[NodeImage], NodeImage]:
-    """The kernel has logged these lines, a second apart."""
+    """The kernel logs these lines, a second apart."""
     return lambda image: reduce(
         lambda made, line: with_kernel_line(made, line[1], at_s=80_000 + line[0]), enumerate(lines), image
     )
@@ -46,14 +46,14 @@ def xid(text: str, bus: str = "53") -> str:
 
 
 def hours_apart(*lines: str) -> Callable[[NodeImage], NodeImage]:
-    """The kernel has logged these lines, hours apart."""
+    """The kernel logs these lines, hours apart."""
     return lambda image: reduce(
         lambda made, line: with_kernel_line(made, line[1], at_s=60_000 + 7200 * line[0]), enumerate(lines), image
     )
 
 
 def unreadable(image: NodeImage) -> NodeImage:
-    """No source of the kernel log may be read."""
+    """No source of the kernel log is readable."""
     silent = with_tool(with_tool(image, "dmesg", DENIED), "journalctl", "#!/bin/sh\nexit 1\n")
     return without_file(silent, "/dev/kmsg")
 

@@ -32,12 +32,12 @@ HOST_TO_GPU, GPU_TO_GPU = "host_to_device_memcpy_ce", "device_to_device_memcpy_r
 
 
 def slow(*lines: str) -> Callable[[NodeImage], NodeImage]:
-    """The hardware behaves as these lines say."""
+    """Set the hardware's behaviour with these lines."""
     return lambda image: with_speed(image, *lines)
 
 
 def every_gpu(line: str) -> Callable[[NodeImage], NodeImage]:
-    """All GPUs do: `gemm {} 600`."""
+    """The same line for all GPUs: `gemm {} 600`."""
     return slow(*(line.format(gpu) for gpu in range(8)))
 
 
@@ -71,7 +71,7 @@ def fault(
     more: Mapping[str, Verdict] = {},
     base: Callable[[], NodeImage] = loadable_p5,
 ) -> Fault:
-    """One that shows under one load."""
+    """A fault that appears under one load."""
     return Fault(name, put, {check: verdict, **more}, words, base=base, loads=(COLLECTOR[check],), occasion="perf")
 
 

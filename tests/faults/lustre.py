@@ -13,14 +13,14 @@ from tests.testbed.node import with_file, with_tool
 
 
 def without_lustre_files(image: NodeImage) -> NodeImage:
-    """The Lustre file system is mounted, and nothing about its client can be read."""
+    """The Lustre file system is mounted, and its client's state cannot be read."""
     kept = "fs/lustre/version"
     tree = {path: entry for path, entry in image.sys.items() if path == kept or not path.startswith("fs/lustre/")}
     return replace(image, sys=tree)
 
 
 def with_ost_used(image: NodeImage, percent: int, index: int = 2) -> NodeImage:
-    """One OST is that full."""
+    """One OST is this full."""
     total = 1_000_000_000
     free = str(total * (100 - percent) // 100)
     numbers = {"kbytestotal": str(total), "kbytesfree": free, "kbytesavail": free}
@@ -28,7 +28,7 @@ def with_ost_used(image: NodeImage, percent: int, index: int = 2) -> NodeImage:
 
 
 def untuned(image: NodeImage) -> NodeImage:
-    """A Lustre client with its defaults."""
+    """A Lustre client with default settings."""
     defaults = {"max_rpcs_in_flight": "8", "max_dirty_mb": "32"}
     for index in range(4):
         for file, value in defaults.items():

@@ -1,4 +1,4 @@
-"""Images that are not as their golden manifest asks."""
+"""Images that do not match their golden manifest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIBRARIES_EXPECTED, SERVICES, SIZES = (f"software.{what}_expected" for what in (
 
 
 def as_it_is(image: NodeImage) -> NodeImage:
-    """The node, unchanged: it is the manifest that asks for something else."""
+    """The unchanged node; the manifest asks for something else."""
     return image
 
 

@@ -1,4 +1,4 @@
-"""EFA and what it needs of the host."""
+"""EFA and what it needs from the host."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def efa_names(image: NodeImage) -> list[str]:
 
 
 def undriven(image: NodeImage) -> NodeImage:
-    """The driver has given up one EFA device, which the bus still lists."""
+    """The driver has released one EFA device, which the bus still lists."""
     name = efa_names(image)[4]
     address = f"0000:{int(name.removeprefix('rdmap').removesuffix('s0')):02x}:00.0"
     image = without_file(image, f"/sys/class/infiniband/{name}")
     return without_driver(image, address)
 
 
-# What is unknown of EFA devices that are not there.
+# What is unknown of absent EFA devices.
 UNSEEN = dict.fromkeys(
     ("network.efa_port_active", "network.efa_rate", "network.efa_gdr", "network.efa_counters"), INCOMPLETE
 )
 GONE = dict.fromkeys(
     ("gpu.gpu_paths", "host.efa_huge_pages", "network.nic_numa"), NA
-)  # where no device on the bus needs it
+)  # not applicable without a device on the bus that needs it
 
 FAULTS = (
     Fault(

@@ -15,18 +15,18 @@ FATAL = "#!/bin/sh\necho 'level=fatal msg=\"Failed to load MLA system informatio
 
 
 def hbm_error(image: NodeImage) -> NodeImage:
-    """The runtime has had an error of a device's memory written to the log."""
+    """The runtime has logged an error of a device's memory."""
     return with_kernel_line(image, HW_ERR.format("HBM_UNCORRECTABLE_ERROR", "TERMINATE_INSTANCE"))
 
 
 def without_driver(image: NodeImage) -> NodeImage:
-    """The devices are on the bus, and no driver runs them."""
+    """The devices are on the bus without a driver."""
     image = with_tool(without_module(image, "neuron"), LS, FATAL)
     return without_file(image, FOLDER)
 
 
 def counted(image: NodeImage, device: int, counter: str, count: int) -> NodeImage:
-    """One device has counted that many errors."""
+    """One device has counted this many errors."""
     return with_file(image, f"{FOLDER}/neuron{device}/stats/hardware/{counter}", f"{count}\n")
 
 
@@ -44,7 +44,7 @@ FAULTS = (
         {
             "neuron.device_count": FAIL,
             "neuron.no_uncorrected_ecc": INCOMPLETE,
-            "neuron.devices_answer": FAIL,  # neuron-ls says so itself
+            "neuron.devices_answer": FAIL,  # neuron-ls reports it itself
             "neuron.connected": INCOMPLETE,
             "neuron.no_leftover_processes": INCOMPLETE,
         },

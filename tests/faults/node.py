@@ -1,4 +1,4 @@
-"""The node as a whole: it answers, it has settled."""
+"""The node as a whole: it answers, and has settled after boot."""
 
 from __future__ import annotations
 

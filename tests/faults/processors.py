@@ -18,7 +18,7 @@ DRIVES = "/sys/devices/system/cpu/cpu0/cpuidle"
 
 
 def p5_with_cpufreq() -> NodeImage:
-    """A p5 whose kernel sets the frequency of its CPUs."""
+    """A p5 whose kernel controls the CPUs' frequency."""
     return with_frequency_policies(healthy_p5())
 
 

@@ -1,4 +1,4 @@
-"""Puts a fault into a node among healthy ones, and says which verdicts it changes."""
+"""Injects a fault into a node among healthy ones, and reports which verdicts it changes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ NODE, PEERS = "gpu001", ("gpu002", "gpu003", "gpu004")
 
 @cache
 def healthy(base: Callable[[], NodeImage]) -> NodeEvidence:
-    """The evidence of the healthy node that a fault is put into."""
+    """The evidence of the healthy node that a fault is injected into."""
     return probed(base(), NODE, loads=COLLECTORS if base in LOADABLE else ())
 
 
 @cache
 def verdicts_of_healthy(base: Callable[[], NodeImage]) -> dict[str, Verdict]:
-    """Every check's verdict on it, among its peers."""
+    """Every check's verdict on it, compared with its peers."""
     return {name: result.verdict for name, result in results(healthy(base), peers=peers(base)).items()}
 
 
@@ -51,7 +51,7 @@ def peers_of(data: NodeEvidence) -> list[NodeEvidence]:
 
 
 def _with_address(data: NodeEvidence, number: int) -> NodeEvidence:
-    """With an interface whose addresses no other node has."""
+    """Give its interface addresses that no other node has."""
     collector = data.collectors["naming"]
     address = {"name": "ens32", "driver": "ena", "mac": f"0a:53:00:00:00:{number:02x}", "ipv4": f"10.1.2.{number}"}
     return replace(
@@ -61,13 +61,13 @@ def _with_address(data: NodeEvidence, number: int) -> NodeEvidence:
 
 
 def reason_to_skip(fault: Fault) -> str:
-    """Why this machine cannot put that fault into a node, else empty."""
+    """Why this machine cannot inject the fault, or empty."""
     needed = (needs_nodes, *fault.marks)
     return next((mark.kwargs["reason"] for mark in needed if mark.name == "skipif" and mark.args[0]), "")
 
 
 def evidence_of(fault: Fault) -> NodeEvidence:
-    """The evidence of a node that the fault was put into."""
+    """The evidence of a node with the fault."""
     data = probed(fault.put(fault.base()), NODE, fault.collector_s, fault.beside, fault.policy.checkpoints, fault.loads)
     if fault.base not in LOADABLE:
         return data
@@ -76,14 +76,14 @@ def evidence_of(fault: Fault) -> NodeEvidence:
 
 
 def changes(fault: Fault, data: NodeEvidence | None = None) -> dict[str, Result]:
-    """The results of those checks whose verdict the fault changes, by the check's id; `data` is the node's evidence."""
+    """The results of checks whose verdict the fault changes, by check id; `data` is the node's evidence."""
     found = results(data or evidence_of(fault), fault.occasion, peers(fault.base), fault.policy)
     before = verdicts_of_healthy(fault.base)
     return {name: result for name, result in found.items() if result.verdict is not before[name]}
 
 
 def said_otherwise(fault: Fault, data: NodeEvidence) -> tuple[str, ...]:
-    """The ids of the checks where Slurm's scripts, which run them from the index, differ from pytest."""
+    """The ids of checks whose results differ between Slurm's scripts, which run them from the index, and pytest."""
     differing: list[str] = []
     for occasion in ("prolog", "epilog"):
         entries = of_occasions(index(), (occasion,))
@@ -97,5 +97,5 @@ def said_otherwise(fault: Fault, data: NodeEvidence) -> tuple[str, ...]:
 
 @cache
 def index() -> Mapping[str, Entry]:
-    """The index of the checks as they are."""
+    """The checks' current index."""
     return make_index()

@@ -17,7 +17,7 @@ MAPPED = "0000:0000:0000:0000:0000:ffff:0a01:{:04x}\n"
 
 
 def roce() -> NodeImage:
-    """A GPU-less node with four ports of RoCE: addresses of IPv4, ECN on, one traffic class."""
+    """A node without GPUs and with four RoCE ports: IPv4 addresses, ECN on, one traffic class."""
     image = infiniband()
     tree: Tree = {}
     for number in PORTS:
@@ -41,7 +41,7 @@ def roce() -> NodeImage:
 
 
 def on_all(image: NodeImage, file: str, text: str) -> NodeImage:
-    """Every port's device has this in that file of sysfs."""
+    """Every port's device has this content in that sysfs file."""
     return reduce(
         lambda made, number: with_file(made, f"/sys/class/infiniband/mlx5_{number}/{file}", text), PORTS, image
     )

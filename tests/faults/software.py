@@ -1,4 +1,4 @@
-"""What is installed: versions that fit together, that the group has, that the manifest asks for."""
+"""Installed software: versions compatible with each other, with the group and with the manifest."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ CUDA = "/usr/local/cuda-12.9/version.json"
 
 
 def with_package(image: NodeImage, name: str, version: str) -> NodeImage:
-    """That package has that version."""
+    """The package has this version."""
     return with_file(image, DPKG, software.dpkg(software.COMMON | software.OF_GPUS | {name: version}))
 
 
 def with_driver(image: NodeImage, version: str) -> NodeImage:
-    """That driver is installed and loaded, as its files show."""
+    """The driver is installed and loaded, as its files show."""
     loaded = with_file(without_libcuda(image), "/sys/module/nvidia/version", f"{version}\n")
     linked = with_file(loaded, f"{LIBRARIES}/libcuda.so.1", Link(f"libcuda.so.{version}"))
     return with_nvml(with_file(linked, f"{LIBRARIES}/libcuda.so.{version}", software.library), driver=version)
 
 
 def with_cuda(image: NodeImage, version: str) -> NodeImage:
-    """The CUDA toolkit in use says that it is of that version."""
+    """The active CUDA toolkit reports this version."""
     return with_file(image, CUDA, software.CUDA.replace("VERSION", version))
 
 
@@ -42,7 +42,7 @@ def without_libcuda(image: NodeImage) -> NodeImage:
 
 @cache
 def b200() -> NodeImage:
-    """A node with eight B200 and the software for them."""
+    """A node with eight B200 and their software."""
     return healthy_gpu_node("B200")
 
 

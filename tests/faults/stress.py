@@ -12,7 +12,7 @@ CHECK = "host.stress_ng"
 
 
 def fault(name: str, verdict: Verdict, words: str, *lines: str) -> Fault:
-    """One that shows in what stress-ng prints, or the kernel meanwhile."""
+    """A fault in stress-ng's output, or in the kernel log during the run."""
 
     def put(image: NodeImage) -> NodeImage:
         return with_speed(image, *(f"stress {line}" for line in lines))

@@ -1,4 +1,4 @@
-"""The catalogue of faults leaves no check out; `make faults` puts each into a node."""
+"""The catalogue of faults covers every check; `make faults` injects each into a node."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ OF_ALL = (
 
 
 def with_task_prolog(image: NodeImage, script: str) -> NodeImage:
-    """Slurm runs that before each task."""
+    """Slurm runs this before each task."""
     image = with_file(image, "/opt/slurm/etc/slurm.conf", f"ClusterName=train\nTaskProlog={PROLOG}\n")
     return with_file(image, PROLOG, script) if script else image
 

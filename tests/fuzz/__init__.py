@@ -1,1 +1,1 @@
-"""What others send and hand over, altered at random: whatever it becomes, it is read or refused, and soon."""
+"""Random alterations of input from others: whatever results, it is read or refused, and in little time."""

@@ -1,5 +1,5 @@
-"""Alters files of others at random and reads them: none may end in an internal error, or take more than 5 s of a
-processor for a megabyte. The last line is JSON: how many examples, how many were let in, the slowest, what failed.
+"""Alters third-party files at random and reads them: none may end in an internal error, or take more than 5 s of CPU
+per megabyte. The last line is JSON: the number of examples, how many were accepted, the slowest, and failures.
 """
 
 from __future__ import annotations
@@ -11,27 +11,28 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from scripts.arguments import Arguments, count
-from tests.fuzz.doors import DOORS
+from tests.fuzz.inputs import INPUTS
 from tests.fuzz.trying import IDLE_S, tried
 
 
 def main(words: Sequence[str]) -> int:
-    """Try the doors that are asked for; 0 where nothing was found."""
+    """Fuzz the inputs named on the command line; return 0 if nothing was found."""
     parser = Arguments("scripts/fuzz", __doc__)
-    parser.add_argument("--seconds", type=count, default=60, metavar="N", help="for each door (60)")
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the chance (another each time)")
-    parser.add_argument("doors", nargs="*", metavar="DOOR", help=f"{', '.join(DOORS)}; all unless given")
+    parser.add_argument("--seconds", type=count, default=60, metavar="N", help="for each input (default 60)")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="random seed (by default another each time)")
+    parser.add_argument("inputs", nargs="*", metavar="INPUT", help=f"{', '.join(INPUTS)}; all by default")
     asked = parser.parse_args(words)
-    names = [name for word in asked.doors or [""] for name in parser.chosen(word, DOORS, "one of " + ", ".join(DOORS))]
+    expected = "one of " + ", ".join(INPUTS)
+    names = [name for word in asked.inputs or [""] for name in parser.chosen(word, INPUTS, expected)]
     found = {}
     for name in dict.fromkeys(names):
-        one = tried(DOORS[name], asked.seconds, asked.seed, most_s=IDLE_S)
+        one = tried(INPUTS[name], asked.seconds, asked.seed, most_s=IDLE_S)
         found[name] = asdict(one)
         sys.stdout.write(f"{name}: {one.examples} examples, {one.read} read, {one.worst_s:.2f} s at most\n")
         sys.stdout.write("".join(f"FAILED      {failure}\n" for failure in one.failures))
         sys.stdout.flush()
     failed = sum(len(one["failures"]) for one in found.values())
-    sys.stdout.write(f"{json.dumps({'seed': asked.seed, 'failed': failed, 'doors': found})}\n")
+    sys.stdout.write(f"{json.dumps({'seed': asked.seed, 'failed': failed, 'inputs': found})}\n")
     return 1 if failed else 0
 
 

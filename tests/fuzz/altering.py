@@ -1,4 +1,4 @@
-"""Bytes altered: cut, repeated, replaced, and with what readers stumble over put into them."""
+"""Alters bytes: cuts, repeats, replaces and inserts what readers stumble over."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 from hypothesis import strategies as st
 
 MAX_BYTES = 1_000_000
-PARTS = 10_000  # into which a place in a text is divided
+PARTS = 10_000  # number of possible positions in a text
 WORDS = (
     *(b"", b"\0", b"\n", b" ", b",", b":", b'"', b"\\", b"[", b"]", b"{", b"}", b"(", b"#", b"=", b"\t", b"\r\n"),
     *(b"0", b"-1", b"1e999", b"NaN", b"Infinity", b"-Infinity", b"null", b"true", b"[]", b"{}", b'""', b"N/A"),
@@ -24,7 +24,7 @@ WORDS = (
     ),
     *(b"../../etc/passwd", b"/dev/zero", b"<script>", b"a" * 300, b"x = 1", b"[x]", b"rank", b"2026-02-30"),
 )
-OBJECT = re.compile(rb"\{[^{}]*\},?")  # of JSON, without others in it
+OBJECT = re.compile(rb"\{[^{}]*\},?")  # JSON objects without nested ones
 LINE = re.compile(rb"[^\n]+\n?")
 NUMBER = re.compile(rb"\d{1,9}")
 Edit: TypeAlias = tuple[str, int, int, bytes, int]
@@ -63,7 +63,7 @@ def altered(data: bytes, changes: list[Edit]) -> bytes:
 
 
 def multiplied(data: bytes, place: int, times: int) -> bytes:
-    """The bytes with many things like one behind a place, each with other numbers: devices, rows, lines."""
+    """The bytes with many similar items inserted, each with other numbers: devices, rows, lines."""
     thing = OBJECT.search(data, place) or LINE.search(data, place)
     if not thing:
         return data

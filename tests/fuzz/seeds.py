@@ -1,4 +1,4 @@
-"""A small file of each form that a reader of others' files knows, as its writer leaves it."""
+"""A small file in each format that the suite reads from others, as its writer produces it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.case.files import BROKEN_GPU, SCONTROL
 from tests.reports.history.kept import FAIL, PASS, result
 from tests.training_run.recorded import dump, ten_steps, trace
 
-Seeds = Mapping[str, bytes]  # by the name of a file
+Seeds = Mapping[str, bytes]  # by file name
 NONCE = "cp0123456789"
 PLAN = "0" * 64  # its digest
 ANSWER = {
@@ -89,7 +89,7 @@ def _lines(*rows: object) -> bytes:
 
 @cache
 def of_frames() -> Seeds:
-    """An answer of a node; what is packed in it; and the stream of a sampler."""
+    """A node's answer, its packed content, and a sampler's stream."""
     packed = zlib.compress(json.dumps(ANSWER).encode())
     stream = "".join(f"{NONCE} {json.dumps(line)}\n" for line in SAMPLER)
     lines = [sending.begin(NONCE), *sending.lines(packed, NONCE)]
@@ -148,7 +148,7 @@ def of_runs() -> Seeds:
 
 
 def _samples() -> bytes:
-    """What a watch has recorded of one node."""
+    """A watch's record of one node."""
     with TemporaryDirectory() as folder:
         file = SamplesFile(Path(folder, f"gpu001{SUFFIX}"))
         gpu, columns = SampledGpu("GPU-a", 81_559.0, 700.0), columns_for(1)
@@ -162,7 +162,7 @@ def _samples() -> bytes:
 
 @cache
 def of_captures() -> Seeds:
-    """What people collect by hand, of the forms that hold most."""
+    """Captures that people collect by hand, in the formats that hold most."""
     return {
         "nvlink": b"GPU 0: NVIDIA H100 (UUID: GPU-a)\n\t Link 0: Replay Errors: 3\n\t Link 0: CRC Errors: 0\n",
         "edac": b"/sys/devices/system/edac/mc/mc0/ce_count:3\n/sys/devices/system/edac/mc/mc0/ue_count:0\n",
@@ -187,7 +187,7 @@ def of_captures() -> Seeds:
 
 @cache
 def of_recordings() -> Seeds:
-    """The files of a recording of one node; and a campaign of pairs."""
+    """The files of a recording of one node, and a campaign of pairs."""
     cluster = json.loads((DEMO / "cluster.json").read_text("utf-8"))
     node = json.loads((DEMO / "nodes" / "gpu001.json").read_text("utf-8"))
     plan = {
@@ -207,7 +207,7 @@ def of_recordings() -> Seeds:
 
 @cache
 def of_policies() -> Seeds:
-    """The policy and the inventory that `clusterproof init` writes, whole."""
+    """The complete policy and inventory that `clusterproof init` writes."""
     return {name: re.sub(r"(?m)^#= ?", "", template(name)).replace("~/.ssh/", "").encode() for name in TEMPLATES}
 
 
@@ -226,7 +226,7 @@ def of_histories() -> Seeds:
 
 @cache
 def of_cases() -> Seeds:
-    """What a job left: output, records of Slurm and Kubernetes, a kernel log, results of checks, a dump."""
+    """A job's files: output, Slurm and Kubernetes records, a kernel log, check results, a dump."""
     of_node = {"node": "gpu003", "check": "gpu.no_xid", "verdict": "fail", "message": "a", "action": "replace"}
     ended = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": "2026-03-01T08:00:00Z"}}
     pod = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"nodeName": "gpu003"}, "status": {}}
@@ -241,7 +241,7 @@ def of_cases() -> Seeds:
 
 
 def of_nhc() -> Seeds:
-    """A file of NHC's, with a line of each kind."""
+    """An NHC file with a line of each kind."""
     rows: tuple[str, ...] = (
         "check_fs_mount_rw -f /fsx",
         "check_fs_used /tmp 90%",
@@ -254,7 +254,7 @@ def of_nhc() -> Seeds:
 
 
 def of_acceptances() -> Seeds:
-    """A plan that says something in each of its tables, and a journal of a run and a repair."""
+    """A plan that uses each of its tables, and a journal of a run and a repair."""
     plan = (
         'stages = ["inventory", "speed"]\n[bought]\nnodes = 2\ntype = "p5.48xlarge"\nexpect = { gpus = 8 }\n[errors]\n'
     )

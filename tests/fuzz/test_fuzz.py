@@ -1,4 +1,4 @@
-"""A short try of each door, the same each time; `scripts/fuzz` goes on where it ends."""
+"""A short, repeatable fuzzing of each input; `scripts/fuzz` goes on from there."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from clusterproof.plugins.training_run.files import RunFile, head_of
 from clusterproof.plugins.training_run.reading import FORMATS
 from tests.fuzz import seeds
 from tests.fuzz.altering import altered
-from tests.fuzz.doors import DOORS
+from tests.fuzz.inputs import INPUTS
 from tests.fuzz.trying import Tried, opened, tried
 
 pytestmark = pytest.mark.long
 ANY_TIME_S = 1e9
 
 
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", INPUTS)
 def test_nothing_that_is_altered_breaks_what_reads_it(name: str) -> None:
-    assert tried(DOORS[name], ANY_TIME_S, first=1, most=15).failures == []
+    assert tried(INPUTS[name], ANY_TIME_S, first=1, most=15).failures == []
 
 
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", INPUTS)
 def test_every_seed_is_let_in_as_it_is(name: str) -> None:
-    for seed, data in DOORS[name].seeds.items():
+    for seed, data in INPUTS[name].seeds.items():
         one = Tried()
-        opened(DOORS[name], seed, data, one)
+        opened(INPUTS[name], seed, data, one)
         assert one.read == 1, seed
 
 

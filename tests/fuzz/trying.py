@@ -1,4 +1,4 @@
-"""Tries a door with altered seeds: what it raises that it may not, and what takes too long."""
+"""Fuzzes one input with altered seeds: disallowed exceptions, and files that take too long."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.altering import Edit, altered, edits
-from tests.fuzz.doors import Door
+from tests.fuzz.inputs import Input
 
-IDLE_S = 5.0  # of a processor, for a file of a megabyte, where nothing else runs
-MOST_S = 30.0  # … on a machine that is as busy as can be
-AFTER_S = 60.0  # … after which it is interrupted
+IDLE_S = 5.0  # CPU seconds for a file of a megabyte on an idle machine
+MOST_S = 30.0  # … on a machine however busy
+AFTER_S = 60.0  # … before it is interrupted
 AT_ONCE = 200  # examples
 
 
 class TooLong(AssertionError):  # noqa: N818 - what it is
-    """A file that takes more of a processor than it may."""
+    """A file that takes more CPU time than allowed."""
 
 
 @dataclass
 class Tried:
-    """What came of it."""
+    """What fuzzing found."""
 
     examples: int = 0
-    read: int = 0  # of them let in
-    worst_s: float = 0.0  # of a processor, for one file
+    read: int = 0  # how many were accepted
+    worst_s: float = 0.0  # CPU seconds for one file
     failures: list[str] = field(default_factory=list)
 
 
-def tried(door: Door, seconds: float, first: int, most: int = 10**9, most_s: float = MOST_S) -> Tried:
-    """A door tried for so long, or with so many examples, of `most_s` each. `first` seeds the chance."""
+def tried(source: Input, seconds: float, first: int, most: int = 10**9, most_s: float = MOST_S) -> Tried:
+    """Fuzz one input for a time, or with a number of examples, of `most_s` each. `first` seeds the generator."""
     data, until = Tried(), time.monotonic() + seconds
     for number in range(first, first + 10**9):
         if data.examples >= most or time.monotonic() >= until or len(data.failures) >= 5:
             return data
         try:
-            _try_some(door, number, min(AT_ONCE, most - data.examples), until, data, most_s)
+            _try_some(source, number, min(AT_ONCE, most - data.examples), until, data, most_s)
         except Exception as problem:
             data.failures.append(f"{type(problem).__name__}: {problem!s:.400}; {_note(problem)}")
     return data
 
 
-def _try_some(door: Door, number: int, count: int, until: float, data: Tried, most_s: float) -> None:
-    all_seeds = door.seeds
+def _try_some(source: Input, number: int, count: int, until: float, data: Tried, most_s: float) -> None:
+    all_seeds = source.seeds
 
     @seed(number)
     @settings(
@@ -70,7 +70,7 @@ def _try_some(door: Door, number: int, count: int, until: float, data: Tried, mo
         data.examples += 1
         content = altered(all_seeds[name], changes)
         try:
-            data.worst_s = max(data.worst_s, opened(door, name, content, data, most_s))
+            data.worst_s = max(data.worst_s, opened(source, name, content, data, most_s))
         except Exception as problem:
             problem.args = (f"{name} {json.dumps(repr(changes))[:300]}: {problem!s:.200}",)
             raise
@@ -78,22 +78,22 @@ def _try_some(door: Door, number: int, count: int, until: float, data: Tried, mo
     try_one()
 
 
-def opened(door: Door, name: str, content: bytes, data: Tried | None = None, most_s: float = MOST_S) -> float:
-    """The seconds of a processor that a file takes. Raises TooLong, and whatever the door may not."""
+def opened(source: Input, name: str, content: bytes, data: Tried | None = None, most_s: float = MOST_S) -> float:
+    """The CPU seconds that a file takes. Raises TooLong, and whatever the input may not raise."""
     with TemporaryDirectory(prefix="clusterproof-fuzz-") as folder:
         path = Path(folder, name)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
-        return soon_opened(door, Path(folder), name, data, most_s)
+        return soon_opened(source, Path(folder), name, data, most_s)
 
 
-def soon_opened(door: Door, folder: Path, name: str, data: Tried | None = None, most_s: float = MOST_S) -> float:
-    """The same of a file that is there, with what lies beside it."""
+def soon_opened(source: Input, folder: Path, name: str, data: Tried | None = None, most_s: float = MOST_S) -> float:
+    """The same for an existing file, with the files beside it."""
     began = time.process_time()
     with _interrupted(AFTER_S):
         try:
-            door.open(folder, name)
-        except door.refuses:
+            source.open(folder, name)
+        except source.refuses:
             pass
         else:
             if data:
@@ -106,7 +106,7 @@ def soon_opened(door: Door, folder: Path, name: str, data: Tried | None = None, 
 
 @contextmanager
 def _interrupted(seconds: float) -> Iterator[None]:
-    """Interrupt what takes so much of a processor."""
+    """Interrupt what takes this much CPU time."""
 
     def interrupt(*_: object) -> None:
         raise TooLong(f"more than {seconds:g} s of a processor")

@@ -1,1 +1,1 @@
-"""What stands on the suite."""
+"""Integrations built on the suite."""

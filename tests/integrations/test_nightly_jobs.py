@@ -1,4 +1,4 @@
-"""The jobs that prove a cluster every night: each CI's own form, one command in all, and that command runs."""
+"""The nightly jobs that check a cluster: in each CI's own format, with the same command, which runs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_all_of_jenkins_shell_is_seen_and_its_brackets_close() -> None:
 
 
 def ran_in(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
-    """The job's check in a checkout that anybody may write, as GitLab's runner makes it for a container."""
+    """Run the job's check in a world-writable checkout, as GitLab's runner makes it for a container."""
     (command,) = [words for words in COMMANDS[name] if "clusterproof check" in words]
     for file, text in (("cluster.toml", INVENTORY), ("clusterproof.toml", POLICY)):
         (folder / file).write_text(text)

@@ -1,1 +1,1 @@
-"""X becomes a cluster."""
+"""From X to a cluster."""

@@ -1,4 +1,4 @@
-"""What is said of an X that names no cluster."""
+"""The error for an X that names no cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An inventory file: everything that it may say, and where it slips."""
+"""An inventory file: its valid content, and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--cluster X`: what X may be, and what is said of an X that is nothing."""
+"""`--cluster X`: valid forms of X, and the errors for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded clusters: read back as they were written, and broken ones named."""
+"""Recorded clusters: read back as written, and broken ones named."""
 
 from __future__ import annotations
 

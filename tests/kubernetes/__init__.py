@@ -1,1 +1,1 @@
-"""Kubernetes: its API, the clusters that it knows, and nodes reached by pods; against Kubernetes' own programs."""
+"""Kubernetes: its API, its clusters, and nodes reached by pods; with Kubernetes' own programs."""

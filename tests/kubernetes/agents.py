@@ -1,4 +1,4 @@
-"""Agents on nodes without real kubelets: pods of a DaemonSet that the real controller makes, with logs of ours."""
+"""Agents on nodes without real kubelets: pods of a DaemonSet made by the real controller, with the tests' logs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ DAEMON_SETS = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
 
 
 def report(boot: str, began: float = 0.0) -> str:
-    """One as an agent prints it, in which a node says which boot it is in, and when by its clock it began."""
+    """A report as an agent prints it, with the node's boot and the time by its clock."""
     collectors = {"boot": {"status": "read", "value": {"id": boot}, "seconds": 0.1}}
     answer = json.dumps({"probe": {"uid": 0, "began": began, "seconds": 2.0}, "collectors": collectors}).encode()
     return "\n".join([begin(REPORT), *lines(zlib.compress(answer), REPORT)]) + "\n"
 
 
 def ready(since: str, status: str = "True") -> dict[str, str]:
-    """The condition of a pod by which an agent shows that nothing changes, or that something does."""
+    """The pod condition by which an agent shows whether anything changes."""
     return {"type": "Ready", "status": status, "lastTransitionTime": since}
 
 
@@ -38,7 +38,7 @@ SOON, LATER = "2026-01-02T03:04:05Z", "2026-01-02T03:05:05Z"
 
 
 def agent(node: str, *, is_ready: bool = True, since: str = SOON, pod_alone: bool = False) -> Pod:
-    """The pod of an agent that runs; `pod_alone`: what is unready is the pod, as of a node that is gone."""
+    """A running agent's pod; `pod_alone`: only the pod is not ready, as on a node that is gone."""
     state = {"name": "agent", "ready": is_ready or pod_alone, "state": {"running": {}}}
     ready = {"type": "Ready", "status": str(is_ready), "lastTransitionTime": since}
     status = {"phase": "Running", "containerStatuses": [state], "conditions": [ready]}
@@ -58,7 +58,7 @@ def names(count: int) -> list[str]:
 
 @contextlib.contextmanager
 def agents(bed: Bed, state: dict[str, Any], *names: str) -> Iterator[None]:
-    """Nodes with an agent that is in this state."""
+    """Nodes with an agent in this state."""
     status = {"name": "agent", "image": "x", "imageID": "", "ready": True, "restartCount": 0, "state": state}
     ended = {"phase": "Running", "containerStatuses": [status], "conditions": [ready("2026-01-02T03:04:05Z")]}
     with (
@@ -71,7 +71,7 @@ def agents(bed: Bed, state: dict[str, Any], *names: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def daemon_set(plane: ControlPlane, chosen: dict[str, str], names: Sequence[str]) -> Iterator[None]:
-    """The agents' DaemonSet on nodes with these labels, which are called so; its pods are bound as a scheduler does."""
+    """The agents' DaemonSet on named nodes with these labels; its pods are bound as by a scheduler."""
     pod = {"nodeSelector": chosen, "tolerations": [{"operator": "Exists"}]}
     pod["containers"] = [{"name": "agent", "image": "x"}]
     spec = {"selector": {"matchLabels": LABELS}, "template": {"metadata": {"labels": LABELS}, "spec": pod}}

@@ -1,4 +1,4 @@
-"""Nodes and pods that there are only in a real API server, and what the checks say of them."""
+"""Nodes and pods that exist only in a real API server, and the checks' results on them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ASKED = (NODES, PODS, SLICES, QUEUES, STORAGE)
 
 @contextlib.contextmanager
 def p5(kubernetes: Bed, *names: str, **parts: Any) -> Iterator[None]:
-    """Nodes of a group, as a device plugin and a cloud's controller report them."""
+    """Nodes of a group, as a device plugin and a cloud controller report them."""
     with contextlib.ExitStack() as stack:
         for name in names:
             labels = {key: text for key, text in {**LABELS, **parts.get("labels", {})}.items() if text}
@@ -43,7 +43,7 @@ def p5(kubernetes: Bed, *names: str, **parts: Any) -> Iterator[None]:
 
 
 def cluster_facts(policy: Policy = NO_POLICY) -> ClusterFacts:
-    """The cluster of the tests' nodes as its API server shows it; no node was asked."""
+    """The tests' cluster as its API server shows it; no node was asked."""
     cluster = resolve("k8s:bed")
     evidence = {target.name: NodeEvidence(target.name) for target in cluster.targets}
     return ClusterFacts(cluster, NodeEvidence(cluster.name, ask(cluster, ASKED)), nodes(cluster, evidence), policy)

@@ -1,4 +1,4 @@
-"""Jobs that die on a real Kubernetes, each of a cause that is known as it is made."""
+"""Jobs that die on a real Kubernetes, each of a known cause."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.testbed.kubernetes.processes import wait_until
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 OF_HOST = ("bin", "lib", "lib64", "usr")  # of this machine, for a shell
-RAISES = "exec >&2; echo 'step 1'; echo \"[rank3]: KeyError: 'image'\"; exit 1"  # a runtime orders no two streams
+RAISES = "exec >&2; echo 'step 1'; echo \"[rank3]: KeyError: 'image'\"; exit 1"  # a runtime does not order two streams
 SMALL = {"medium": "Memory", "sizeLimit": "64Ki"}
 EATS = """python3 -c "import time; held = b'x' * 300_000_000; time.sleep(60)" """
 
 
 def spec(script: str, restarts: str = "Never") -> dict[str, Any]:
-    """A pod of the real kubelet that runs a script by this machine's own shell."""
+    """A pod of the real kubelet that runs a script in this machine's shell."""
     volumes: list[dict[str, Any]] = [{"name": name, "hostPath": {"path": f"/{name}"}} for name in OF_HOST]
     mounts: list[dict[str, Any]] = [{"name": name, "mountPath": f"/{name}", "readOnly": True} for name in OF_HOST]
     return {
@@ -57,8 +57,8 @@ def containers(kubernetes: Bed) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def job(kubernetes: Bed, name: str, template: Mapping[str, Any], **more: Any) -> Iterator[str]:
-    """A Job of one pod; its path."""
-    restarts = 6 if template["restartPolicy"] == "OnFailure" else 0  # the controller deletes a pod that has more
+    """Create a Job of one pod; returns its path."""
+    restarts = 6 if template["restartPolicy"] == "OnFailure" else 0  # the controller deletes a pod with more restarts
     plan = {"backoffLimit": restarts, "template": {"spec": template}, **more}
     kubernetes.plane.call("POST", JOBS, {"metadata": {"name": name}, "spec": plan})
     try:
@@ -79,7 +79,7 @@ def _nothing(_: Bed) -> None:
 
 
 def _evict(kubernetes: Bed) -> None:
-    """As `kubectl drain` does."""
+    """Evict the pod as `kubectl drain` does."""
     wait_until(lambda: any("running" in one["state"] for one in containers(kubernetes)), "running")
     time.sleep(1)
     (pod,) = kubernetes.plane.items(PODS)
@@ -90,7 +90,7 @@ def _evict(kubernetes: Bed) -> None:
 
 @record
 class DyingPod:
-    """What its one pod runs, and what is done to it meanwhile; `cause` is the truth of it."""
+    """What the job's one pod runs, and what is done to it meanwhile; `cause` is the true cause."""
 
     name: str
     cause: str
@@ -112,12 +112,12 @@ DYING = (
     DyingPod("read-only", "storage", "touch /usr/checkpoint"),
     DyingPod("memory limit", "resources", EATS, container={"resources": {"limits": {"memory": "64Mi"}}}),
     DyingPod("deadline", "stopped", "exec sleep 600", plan={"activeDeadlineSeconds": 5}),
-    DyingPod("drained", "unknown", "exec sleep 600", _evict),  # the pod that says so is gone
+    DyingPod("drained", "unknown", "exec sleep 600", _evict),  # the pod that would show it is gone
 )
 
 
 def died(kubernetes: Bed, dying: DyingPod) -> dict[str, Any]:
-    """Run a Job to its end, and what `clusterproof case` says of it."""
+    """Run a Job to its end; returns the conclusion of `clusterproof case`."""
     template = spec(dying.script)
     template["volumes"][-1]["emptyDir"] = dict(dying.volume)
     template["containers"][0].update(dying.container)

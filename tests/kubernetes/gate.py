@@ -1,4 +1,4 @@
-"""The gate as its manifests install it: its account, its rights, and what it has written to a node."""
+"""The gate as its manifests install it: its account, its rights, and its writes to nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.testbed.kubernetes.processes import wait_until
 
 MANIFESTS = ROOT / "integrations" / "kubernetes"
 ACCOUNT, AGENT = "clusterproof-gate", "clusterproof-agent"
-WITH_GPUS = {"node.kubernetes.io/instance-type": "p5.48xlarge"}  # whose GPUs this machine does not have
+WITH_GPUS = {"node.kubernetes.io/instance-type": "p5.48xlarge"}  # this machine does not have such GPUs
 EVENTS = "/api/v1/namespaces/default/events"
 CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 OVERLAY = """
@@ -41,7 +41,7 @@ patches:
   - target: {kind: DaemonSet}
     patch: |
       - {op: add, path: /spec/template/spec/nodeSelector, value: {nowhere: "yes"}}
-"""  # as an image is named; and nothing runs
+"""  # named like an image; nothing runs
 FIT = Health(TRUE, "ChecksPassed", "63 checks found no fault")
 UNFIT = Health(FALSE, "GpuGpuCount", "gpu.gpu_count: NVML counts 7 GPUs; expected 8")
 UNKNOWN_YET = Health(UNKNOWN, "Incomplete", "gpu.no_xid: the kernel log was not read; expected it")
@@ -49,11 +49,11 @@ UNKNOWN_YET = Health(UNKNOWN, "Incomplete", "gpu.no_xid: the kernel log was not 
 
 @dataclass(frozen=True)
 class GateBed:
-    """A cluster with the gate, of which nothing runs."""
+    """A cluster with the gate installed and no pod of it running."""
 
     bed: Bed
     kubeconfig: Path  # of the gate's own account
-    of_agent: Path  # of its agents'
+    of_agent: Path  # of its agents' account
 
     def write(
         self,
@@ -63,7 +63,7 @@ class GateBed:
         began: float = 0.0,
         api: Api | None = None,
     ) -> WriteOutcome:
-        """What a run writes that found this, by the gate's account or by another's `api`."""
+        """Write what a run with these findings writes, by the gate's account or another's `api`."""
         began = began or time.time() + 60  # nodes of tests are young
         return write(api or api_of(self.kubeconfig), orders or GateSettings(), found, began, now or time.time())
 
@@ -71,27 +71,27 @@ class GateBed:
         return self.bed.plane.call("GET", f"/api/v1/nodes/{name}")
 
     def condition(self, name: str, kind: str = CONDITION) -> dict[str, Any]:
-        """Empty where there is none."""
+        """The node's condition; empty if there is none."""
         found = [one for one in self.node(name)["status"]["conditions"] if one["type"] == kind]
         return dict(found[0]) if found else {}
 
     def taints(self, name: str) -> list[dict[str, Any]]:
-        """Those that were given by somebody: of nodes without a kubelet Kubernetes says so itself."""
+        """Taints set by somebody, without those that Kubernetes sets on nodes without a kubelet."""
         every = self.node(name)["spec"].get("taints", [])
         return [one for one in every if not one["key"].startswith("node.kubernetes.io/")]
 
     def events(self, name: str) -> list[tuple[str, str]]:
-        """Type and message of each that the gate has created, in order."""
+        """Type and message of each event that the gate created, in order."""
         found = [one for one in self.bed.plane.items(EVENTS) if one["involvedObject"]["name"] == name]
         found.sort(key=lambda one: int(one["metadata"]["resourceVersion"]))
         return [(one["type"], one["message"]) for one in found if one["source"].get("component") == "clusterproof"]
 
     def left(self) -> list[str]:
-        """What there is of runs, and of the gate beside its settings."""
+        """What remains of runs, and of the gate beside its settings."""
         return [one for one in self.bed.left() if not one.startswith(f"configmaps/{ACCOUNT}-")]
 
     def refusal(self, path: str, body: object, kind: str = MERGE) -> str:
-        """What the server says to a change by the gate's account; empty where it takes it."""
+        """The server's refusal of a change by the gate's account; empty if it is accepted."""
         try:
             api_of(self.kubeconfig).patch(path, body, kind)
         except KubernetesError as refused:
@@ -101,7 +101,7 @@ class GateBed:
 
 @contextlib.contextmanager
 def as_with_gpus(bed: Bed) -> Iterator[str]:
-    """The node with a kubelet, as one that should have GPUs: its name."""
+    """Make the node with a kubelet one that should have GPUs; yields its name."""
     node = bed.machine
     bed.plane.patch(node.path, {"metadata": {"labels": WITH_GPUS}})
     try:
@@ -117,7 +117,7 @@ def api_of(kubeconfig: Path) -> Api:
 
 
 def rights(kubeconfig: Path, namespace: str) -> set[tuple[str, str]]:
-    """Verb and resource of all that an account may do there, beside what everybody may ask of themselves."""
+    """Verb and resource of everything an account may do there, beyond what everybody may ask about themselves."""
     review = {"spec": {"namespace": namespace}}
     path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
     rules = api_of(kubeconfig).create(path, review)["status"]["resourceRules"]
@@ -126,7 +126,7 @@ def rights(kubeconfig: Path, namespace: str) -> set[tuple[str, str]]:
 
 
 def kubectl(bed: Bed | Nodes, *words: str | Path) -> str:
-    """As an administrator."""
+    """Run kubectl as an administrator."""
     command = [
         installed.folder("kubectl") / "newest" / "bin" / "kubectl",
         "--kubeconfig",
@@ -140,7 +140,7 @@ def kubectl(bed: Bed | Nodes, *words: str | Path) -> str:
 
 @contextlib.contextmanager
 def gate_bed(bed: Bed, folder: Path) -> Iterator[GateBed]:
-    """Apply the manifests as a person does, with the right to change taints; nothing of the gate is left behind."""
+    """Apply the manifests as a user does, with the right to change taints; nothing of the gate remains."""
     copy = folder / "base"
     shutil.copytree(MANIFESTS, copy)
     text = (copy / "kustomization.yaml").read_text()
@@ -164,6 +164,6 @@ def gate_bed(bed: Bed, folder: Path) -> Iterator[GateBed]:
 
 
 def is_confined(gate: GateBed, name: str) -> bool:
-    """Whether the policy holds by now: the API server takes some moments to know it."""
+    """Whether the policy is in force: the API server needs some moments."""
     changed = {"metadata": {"labels": {"tried-at": str(time.monotonic_ns())}}}
     return "ValidatingAdmissionPolicy" in gate.refusal(f"/api/v1/nodes/{name}", changed)

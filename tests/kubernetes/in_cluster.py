@@ -1,4 +1,4 @@
-"""The gate's own pods on a real kubelet: those of its manifests, with this machine's Python and suite for an image."""
+"""The gate's own pods on a real kubelet: from its manifests, with this machine's Python and suite as the image."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 PATHS = {AGENT: f"{APPS}/daemonsets/{AGENT}", ACCOUNT: f"{APPS}/deployments/{ACCOUNT}"}
 COMMAND = Path(sys.executable).parent / "clusterproof"
-HOST = dict.fromkeys(("/bin", "/sbin", "/lib", "/lib64", "/usr", sys.base_prefix, str(ROOT)))  # a Python, and the suite
+HOST = dict.fromkeys(("/bin", "/sbin", "/lib", "/lib64", "/usr", sys.base_prefix, str(ROOT)))  # a Python and the suite
 
 
 @contextlib.contextmanager
 def running(gate: GateBed, every_s: int, *names: str) -> Iterator[None]:
-    """What the manifests have of these names runs, placed by a real scheduler; then it does no more, and is gone."""
+    """Run the manifests' objects of these names with a real scheduler, and remove them."""
     call = gate.bed.plane.call
     with scheduler(gate.bed.plane), contextlib.ExitStack() as stack:
         for name in names:
@@ -53,25 +53,25 @@ def _replace(gate: GateBed, name: str, spec: dict[str, Any]) -> None:
 
 
 def _here(gate: GateBed, spec: dict[str, Any], every_s: int) -> dict[str, Any]:
-    """The same on this machine, with other programs beside it."""
+    """The same pod on this machine, with further programs."""
     spec = json.loads(json.dumps(spec))
     pod = on_this_machine(spec["template"]["spec"], gate.bed.plane.port)
     (container,) = pod["containers"]
-    container["resources"]["requests"] = {"cpu": "800m"}  # other tests, and whoever shares this machine, take the rest
+    container["resources"]["requests"] = {"cpu": "800m"}  # the rest is for other tests and users of this machine
     container["env"].append({"name": "EVERY", "value": str(every_s)})
     return {**spec, **({"replicas": 1} if "replicas" in spec else {})}
 
 
 def on_this_machine(pod: dict[str, Any], port: int) -> dict[str, Any]:
-    """A pod whose network is the node's, and whose image is what lies on this machine; the API server is on `port`."""
+    """A pod on the node's network with this machine as its image; the API server is on `port`."""
     pod |= {"hostNetwork": True, "dnsPolicy": "Default", "nodeSelector": {}}
-    pod["tolerations"] = [{"operator": "Exists"}]  # no cloud has taken note of this machine
+    pod["tolerations"] = [{"operator": "Exists"}]  # no cloud has initialised this node
     for container in (*pod.get("initContainers", ()), *pod["containers"]):
         container["image"] = KUBE_PROXY
         container["env"] = [
             *container.get("env", ()),
             {"name": "PATH", "value": f"{COMMAND.parent}:/usr/sbin:/usr/bin:/sbin:/bin"},
-            {"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"},  # no kube-proxy leads there
+            {"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"},  # there is no kube-proxy
             {"name": "KUBERNETES_SERVICE_PORT", "value": str(port)},
         ]
     for number, folder in enumerate(filter(os.path.isdir, HOST)):

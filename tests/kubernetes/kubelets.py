@@ -1,4 +1,4 @@
-"""Kubelets of nodes that there are not: they end every pod at once, and give a log for it."""
+"""Kubelets of nonexistent nodes: they end every pod at once, and serve a log for it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tests.testbed.kubernetes.bed import Bed
 ENDED = {"terminated": {"exitCode": 0, "reason": "Completed"}}
 CONTAINER = {"name": "probe", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": ENDED}
 SUCCEEDED = {"phase": "Succeeded", "containerStatuses": [CONTAINER]}
-LOG_BYTES = 20_000  # of each answer, as a node with 8 GPUs has it
+LOG_BYTES = 20_000  # of each answer, as from a node with 8 GPUs
 LOOK_S = 0.1
 
 
 class Log(BaseHTTPRequestHandler):
-    """`/containerLogs/NAMESPACE/POD/CONTAINER`, as the API server asks a kubelet for it."""
+    """`/containerLogs/NAMESPACE/POD/CONTAINER`, as the API server requests it from a kubelet."""
 
     protocol_version = "HTTP/1.1"
-    written: ClassVar[bytes] = b""  # what every log is, where it is not one of its own for each pod
-    late: ClassVar[list[int]] = []  # how much of a log there is when it is read for the first time, the second, …
+    written: ClassVar[bytes] = b""  # every pod's log, unless it has its own
+    late: ClassVar[list[int]] = []  # length of a log at its first read, its second, …
 
     def do_GET(self) -> None:
         body = self.path.split("/")[3].encode().ljust(LOG_BYTES, b".") + f"{END}\n".encode()
@@ -37,12 +37,12 @@ class Log(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextlib.contextmanager
 def kubelets(bed: Bed, names: list[str], ended: Mapping[str, Any] = SUCCEEDED) -> Iterator[None]:
-    """Nodes of these names, labelled `many=yes`, with a kubelet for all of them; each pod ends with this status."""
+    """Nodes of these names, labelled `many=yes`, with a common kubelet; each pod ends with this status."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Log)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(bed.plane.ca, bed.plane.ca.with_suffix(".key"))

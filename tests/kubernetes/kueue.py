@@ -1,4 +1,4 @@
-"""Kueue as the API server has it: its kinds, and objects of them; nobody acts on them."""
+"""Kueue's kinds and objects in the API server; no controller acts on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KUEUE = "kueue.x-k8s.io"
 
 @contextlib.contextmanager
 def kueue(kubernetes: Bed, **objects: list[tuple[str, dict[str, Any]]]) -> Iterator[None]:
-    """Kinds of Kueue's, as its custom resources are, and objects of them."""
+    """Kueue's kinds as custom resources, and objects of them."""
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     kinds = {"resourceflavors": "ResourceFlavor", "topologies": "Topology"}

@@ -1,13 +1,14 @@
-"""Nodes with GPUs that there are not, images with what loads them, and runs by pods that ask for these GPUs."""
+"""Nonexistent nodes with GPUs, images of benchmarks, and runs by pods that request these GPUs."""
 
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from clusterproof.plugins.benchmarks.launchers import MeterCampaign
+from clusterproof.plugins.benchmarks.launchers import MeterCampaign, PairOrGroup
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.evidence.pairs import Pair, Reading
@@ -31,6 +32,7 @@ from tests.testbed.load import SPEEDS, tool
 from tests.testbed.ranks import ALL_REDUCE
 
 NAMES = ("gpu001", "gpu002")
+GROUP = (*NAMES, "gpu003")
 GPUS = 8
 GPU = "nvidia.com/gpu"
 DEVICES = [f"nvidia{number}" for number in range(GPUS)]
@@ -41,7 +43,7 @@ PODS_OF_JOBS = "/api/v1/namespaces/default/pods"
 
 
 def give_gpus(bed: Nodes) -> None:
-    """What a device plugin does, as far as the scheduler sees it; a cloud's controller has seen the nodes."""
+    """Do what a device plugin does, as far as the scheduler sees it, and what a cloud controller does."""
     for machine in bed.machines.values():
         bed.plane.patch(f"{machine.path}/status", {"status": {"capacity": {GPU: str(GPUS)}}})
         labels = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
@@ -54,12 +56,17 @@ def free(bed: Nodes, name: str) -> bool:
 
 
 def give_images(bed: Nodes) -> None:
-    """A real MPI with ranks that sum, and the stand-in for nccl-tests on one node: a good one, and one that errs."""
+    """Install a real MPI with ranks that sum, and the nccl-tests stand-in on one node: a good one and a faulty one."""
     with tempfile.TemporaryDirectory() as folder:
         ranks = Path(folder, "all_reduce_perf")
         ranks.write_bytes(program(Path(__file__).parents[1] / "testbed/tools/all_reduce.c", compiler="mpicc"))
         shared = {**python_files(), **shell_files()}
-        mpi = {**open_mpi_files(), **program_files("iperf3"), **with_libraries([ranks]), ALL_REDUCE: ranks}
+        mpi = {
+            **open_mpi_files(),
+            **program_files("iperf3", *(["fi_pingpong"] if shutil.which("fi_pingpong") else [])),
+            **with_libraries([ranks]),
+            ALL_REDUCE: ranks,
+        }
         alone = Path(folder, "tool")
         alone.write_text(tool("all_reduce_perf"))
         images = [archive({**shared, **mpi}, [RANKS])]
@@ -74,7 +81,7 @@ def give_images(bed: Nodes) -> None:
 
 @contextlib.contextmanager
 def job(bed: Nodes, node: str, gpus: int) -> Iterator[str]:
-    """Somebody's pod that has so many GPUs of a node, until the end of the block."""
+    """Another user's pod that holds GPUs of a node until the block ends."""
     requests = {GPU: str(gpus)}
     container = {"name": "train", "image": RANKS, "imagePullPolicy": "Never", "command": ["/usr/bin/sleep", "600"]}
     spec = {
@@ -99,7 +106,7 @@ def limits(answer_s: float = 60, connect_s: float = 60, **settings: str) -> Limi
 
 
 def run(script: str, *names: str, pods: PerfPods | None = None, **options: float | str) -> Mapping[str, Answer]:
-    """What a script of /bin/sh says on each node."""
+    """Run a /bin/sh script on each node; returns the output."""
     answers: dict[str, Answer] = {}
     targets = [Target(name) for name in names or NAMES[:1]]
     timeouts = limits(**options)  # type: ignore[arg-type]
@@ -108,15 +115,17 @@ def run(script: str, *names: str, pods: PerfPods | None = None, **options: float
 
 
 def said(answer: Answer) -> str:
-    """Its output, without the words of its end."""
+    """The output without its end marker."""
     return answer.output.decode().replace(f"{END}\n", "")
 
 
 def campaign(meter: Meter, run_s: float = 60.0, by: str = "kubernetes", **settings: int) -> MeterCampaign:
-    cluster = cluster_of(dict.fromkeys(NAMES, ""), by)
+    cluster = cluster_of(dict.fromkeys(GROUP, ""), by)
     return MeterCampaign(meter, MeterSettings(**settings), cluster, limits(), run_s, connection=PerfPods())  # type: ignore[arg-type]
 
 
-def measurement(meter: Meter, by: str = "kubernetes", **settings: int) -> Reading:
-    with launcher_for(campaign(meter, by=by, **settings)) as launcher:
-        return measured(launcher, [PAIR])[str(PAIR)]
+def measurement(
+    meter: Meter, by: str = "kubernetes", together: PairOrGroup = PAIR, run_s: float = 60.0, **settings: int
+) -> Reading:
+    with launcher_for(campaign(meter, run_s, by, **settings)) as launcher:
+        return measured(launcher, [together])[str(together)]

@@ -1,4 +1,4 @@
-"""Programs for pods that are no probe, and runs with them."""
+"""Programs for pods other than a probe, and runs with them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 
 
 def shell(script: str) -> Program:
-    """A program that runs a script without single quotes, and then says that this is the end."""
+    """A program that runs a script without single quotes, and then prints the end marker."""
     return Program(f"/bin/sh -c '{script} && echo {END}'", nonce=NONCE)
 
 
@@ -35,7 +35,7 @@ def run(
     answer_bytes: int = MAX_ANSWER_BYTES,
     **settings: str,
 ) -> Mapping[str, Answer]:
-    """What each node answers, without the words of its end."""
+    """Each node's answer, without the end marker."""
     answers: dict[str, Answer] = {}
     limits = Limits(connect_s=connect_s, answer_s=answer_s, answer_bytes=answer_bytes, settings=settings)
     targets = [Target(name) for name in names or (NODE,)]
@@ -45,19 +45,19 @@ def run(
 
 
 def answer_of(script: str, **limits: Any) -> Answer:
-    """What the node answers to a script."""
+    """The node's answer to a script."""
     return run(shell(script), **limits)[NODE]
 
 
 def expire_jobs(plane: ControlPlane) -> None:
-    """Let the time to live of all runs' Jobs be over: Kubernetes deletes them, and what they own."""
+    """End the time to live of all runs' Jobs: Kubernetes deletes them with what they own."""
     for name in [one["metadata"]["name"] for one in plane.items(JOBS)]:
         plane.patch(f"{JOBS}/{name}", {"spec": {"ttlSecondsAfterFinished": 1}})
 
 
 @dataclass
 class Meanwhile:
-    """A run in a thread of its own."""
+    """A run in a separate thread."""
 
     bed: Bed
     script: str
@@ -73,7 +73,7 @@ class Meanwhile:
         self.thread.join()
 
     def pod(self) -> str:
-        """The name of its pod, once that runs."""
+        """The name of its pod, once it runs."""
         wait_until(
             lambda: any(one["status"].get("phase") == "Running" for one in self.bed.plane.items(PODS)), "running"
         )

@@ -1,4 +1,4 @@
-"""How an API server is reached by the account of a pod, and how often credentials are asked for."""
+"""How an API server is reached with a pod's account, and how often credentials are requested."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONFIG = {
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, as its last entry."""
+    """The time: the last entry."""
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[-1])
     return now
@@ -68,7 +68,7 @@ def test_what_failed_is_not_kept() -> None:
 
 @pytest.fixture
 def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubernetes_bed: Bed) -> Path:
-    """The folder of a pod's account, in a process that has no client for Kubernetes."""
+    """The folder of a pod's account, in a process without a client for Kubernetes."""
     _, token = kubernetes_bed.granted()
     (tmp_path / "token").write_text(f"{token}\n")
     shutil.copy(kubernetes_bed.plane.ca, tmp_path / "ca.crt")
@@ -111,7 +111,7 @@ def test_outside_of_a_pod_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None
 
 @contextmanager
 def old_cluster(folder: Path) -> Iterator[int]:
-    """The port of a server whose certificates are as those of EKS clusters of some years ago: no key identifiers."""
+    """The port of a server with certificates like those of EKS clusters some years ago: no key identifiers."""
     bare = "subjectKeyIdentifier=none\nauthorityKeyIdentifier=none\n"
     (folder / "ca.conf").write_text(
         f"[req]\ndistinguished_name=name\n[name]\n[ca]\nbasicConstraints=critical,CA:TRUE\n{bare}"
@@ -145,7 +145,7 @@ def old_cluster(folder: Path) -> Iterator[int]:
 
 @pytest.fixture
 def as_of_3_13(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Python 3.13, and urllib3 with it, ask of certificates beside what those before did."""
+    """What Python 3.13, and urllib3 with it, additionally require of certificates."""
     of_python, of_urllib3 = ssl.create_default_context, ssl_.create_urllib3_context
 
     def strict(context: ssl.SSLContext) -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""What does not admit the pod, a policy, a webhook, the namespace: one line in the server's words, and no other try."""
+"""A pod that is not admitted (policy, webhook, namespace): one line in the server's words, and no retry."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_admission_that_denies_the_pod_is_one_line_and_no_other_pod_is_tried(
 
 
 def refusal(**settings: Any) -> str:
-    """Why no node is visited; empty where one answers."""
+    """Why no node is visited; empty if one answers."""
     try:
         run(shell("true"), **settings)
     except Unusable as why:
@@ -122,7 +122,7 @@ def test_what_a_namespace_asks_of_every_pod_is_reported_and_no_label_is_advised(
 
 
 class namespace:  # noqa: N801 - used as a block
-    """A namespace `other`, until the end of the block."""
+    """A namespace `other` for the block."""
 
     def __init__(self, bed: Bed, labels: dict[str, str]) -> None:
         self.bed = bed

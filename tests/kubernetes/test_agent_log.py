@@ -1,4 +1,4 @@
-"""Whose fault it is that the log of a node's agent is not read."""
+"""Who is at fault if the log of a node's agent cannot be read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POOL = HTTPSConnectionPool("10.0.0.1", 443)
 
 
 def reading(send: Callable[..., object]) -> Answer:
-    """What is read of an agent by these answers of an API server."""
+    """The reading of an agent with these answers of an API server."""
     context = ReadContext(Api("https://10.0.0.1:443", send), "clusterproof", 1000, 105, ReportCache(""))
     return AgentVisit(context, agent("gpu701")).make()
 

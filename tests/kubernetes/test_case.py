@@ -1,4 +1,4 @@
-"""`clusterproof case NAMESPACE/NAME`: why a job of Kubernetes ended, by its objects, logs, events and nodes."""
+"""`clusterproof case NAMESPACE/NAME`: why a Kubernetes job ended, from its objects, logs, events and nodes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_jobs_own_words_its_end_and_its_node_are_read(kubernetes: Bed, named: 
     assert "journalctl -k" in text
 
 
-def test_of_a_container_that_began_anew_the_log_of_the_one_before_is_read(kubernetes: Bed) -> None:
+def test_the_previous_log_of_a_restarted_container_is_read(kubernetes: Bed) -> None:
     with job(kubernetes, "train", spec(BEGUN_ANEW, "OnFailure")):
         wait_until(lambda: any(one["restartCount"] for one in containers(kubernetes)), "begun anew")
         found = said("default/train")
@@ -81,7 +81,7 @@ def test_there_is_no_case_of_a_job_that_is_not_there(kubernetes: Bed) -> None:
 
 @contextlib.contextmanager
 def hyperpod(kubernetes: Bed, name: str, node: str, status: dict[str, Any]) -> Iterator[None]:
-    """A job of HyperPod's training operator: its object, by the name and the scope of its definition, and a pod."""
+    """A job of HyperPod's training operator: its object, with the definition's name and scope, and a pod."""
     names = {"plural": "hyperpodpytorchjobs", "singular": "hyperpodpytorchjob", "kind": "HyperPodPyTorchJob"}
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": "v1", "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
@@ -146,8 +146,8 @@ def test_whoever_may_list_nodes_learns_which_of_a_jobs_are_not_ready_or_gone(
     [
         ({"name": "ai-pod-0"}, ["pod"], True),
         ({"name": "ai-worker-12"}, ["head", "worker"], True),
-        ({"name": "ai-pod-pod-0"}, ["pod"], False),  # of the job ai-pod
-        ({"name": "ai-pod-0"}, [], False),  # no job of HyperPod has this name
+        ({"name": "ai-pod-pod-0"}, ["pod"], False),  # a pod of the job ai-pod
+        ({"name": "ai-pod-0"}, [], False),  # no HyperPod job has this name
         ({"name": "ai-pod-x"}, ["pod"], False),
         ({"name": "any", "labels": {"batch.kubernetes.io/job-name": "ai"}}, [], True),
         ({"name": "any", "ownerReferences": [{"kind": "HyperPodPyTorchJob", "name": "ai"}]}, [], True),
@@ -168,7 +168,7 @@ EARLIER, NOW = "2026-01-02T03:04:05Z", "2026-01-02T03:09:05Z"
     [
         (NOW, {"name": "ai", "uid": "new"}, True),
         (NOW, {"name": "ai", "uid": "old"}, False),
-        (EARLIER, {"name": "ai-workers-0", "uid": "any"}, False),  # of a JobSet, whose Jobs have names of their own
+        (EARLIER, {"name": "ai-workers-0", "uid": "any"}, False),  # of a JobSet, whose Jobs have other names
         (NOW, {"name": "ai-workers-0", "uid": "any"}, True),
         ("", {"name": "ai", "uid": "new"}, True),
     ],

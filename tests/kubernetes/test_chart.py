@@ -1,4 +1,4 @@
-"""The chart from its installation to its end, by helm and a real API server."""
+"""The chart from installation to removal, with helm and a real API server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def helm(bed: Bed, *words: object) -> str:
 
 
 def ours(bed: Bed) -> set[str]:
-    """Every object of the cluster whose name is ours, of all kinds but events."""
+    """Every object in the cluster with our name, of all kinds but events."""
     kinds = kubectl(bed, "api-resources", "--verbs=list", "--output=name").split()
     every = ",".join(kind for kind in kinds if not kind.startswith("events"))
     names = kubectl(bed, "get", every, "--all-namespaces", "--output=name", "--ignore-not-found").split()
@@ -51,7 +51,7 @@ def ours(bed: Bed) -> set[str]:
 
 @contextlib.contextmanager
 def released(bed: Bed, *values: str) -> Iterator[set[str]]:
-    """What there was before an installation that there is until the end of the block."""
+    """Check that after the block only objects from before the installation remain."""
     before = ours(bed)
     words = [word for value in (IMAGE, *values) for word in ("--set", value)]
     helm(bed, "install", "clusterproof", CHART, "--create-namespace", *words)
@@ -106,7 +106,7 @@ def test_uninstalling_leaves_nothing_neither_objects_nor_conditions_nor_taints(k
 
 
 def written(bed: Bed) -> list[str]:
-    """Nodes with our condition, or a taint of ours."""
+    """Nodes with our condition or taint."""
     return [
         one["metadata"]["name"]
         for one in bed.plane.items("/api/v1/nodes")
@@ -116,7 +116,7 @@ def written(bed: Bed) -> list[str]:
 
 
 def run_as_its_pod(bed: Bed) -> str:
-    """Do what the pod of the hook is told to, by its own account, and end it; what was said. Its image is nowhere."""
+    """Run what the hook's pod would run, with its account, and end the pod, whose image does not exist."""
     wait_until(lambda: bool(_hooks(bed)), "begun")
     (pod,) = _hooks(bed)
     (container,) = pod["spec"]["containers"]

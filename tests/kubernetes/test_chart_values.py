@@ -21,7 +21,7 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())["properties"]
 
 
 def rendered(*values: str) -> dict[str, Any]:
-    """The pod of each workload by its name, as helm makes it."""
+    """The pod of each workload by name, as helm renders it."""
     command = [str(installed.folder("kubernetes") / "helm"), "template", str(CHART), "--set", "image=x", *values]
     text = subprocess.run(command, capture_output=True, check=True).stdout
     workloads = [one for one in yaml.safe_load_all(text) if one and "template" in one.get("spec", {})]

@@ -1,4 +1,4 @@
-"""What a real API server returns for nodes and pods, and what the checks say of it."""
+"""A real API server's answers about nodes and pods, and the checks' results on them."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_run_evaluates_records_and_replays_what_kubernetes_says(kubernetes: Be
     assert [one for one, *_ in before] == ["control_plane.k8s_gpu_seen", "control_plane.k8s_node_takes_pods"], (
         shown.outlines
     )
-    said, *taints = before[1][2].splitlines()  # nothing initialises the nodes of this bed, which a taint says
+    said, *taints = before[1][2].splitlines()  # nothing initialises the nodes here, which a taint shows
     assert (before[1][1], said) == (Verdict.FAIL, "it is cordoned; expected a node that takes pods")
     assert all(line.startswith("concern: taint node.cloudprovider.kubernetes.io/") for line in taints)
     assert json.loads((recorded / "cluster.json").read_text())["kubernetes"] == {"kubernetes": "context:bed"}

@@ -1,4 +1,4 @@
-"""Jobs that die on a real Kubernetes: is the cause named, and no node blamed."""
+"""Jobs that die on a real Kubernetes: the cause is named, and no node is blamed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--cluster eks:NAME`: endpoint and certificate as EKS returns them, and a token of the user's AWS credentials."""
+"""`--cluster eks:NAME`: endpoint and certificate as EKS returns them, and a token from the user's AWS credentials."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = needs_kubernetes
 
 @pytest.fixture(autouse=True)
 def eks(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """EKS describes the testbed's API server."""
+    """An EKS that describes the testbed's API server."""
     ca = base64.b64encode(kubernetes.plane.ca.read_bytes()).decode()
     described = {"cluster": {"name": "train", "endpoint": kubernetes.plane.url, "certificateAuthority": {"data": ca}}}
 

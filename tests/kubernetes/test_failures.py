@@ -1,4 +1,4 @@
-"""Why a node was not reached by a pod: each its own words, and what is not the node's does not speak against it."""
+"""Why a pod did not reach a node: each reason in its own words, and only the node's own are held against it."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_node_whose_processors_and_memory_jobs_have_requested_is_reached(kuber
 
 
 def test_a_log_that_the_control_plane_cannot_read_is_reported(kubernetes: Bed) -> None:
-    kubernetes.machine.set_address("127.0.0.2")  # where no kubelet listens
+    kubernetes.machine.set_address("127.0.0.2")  # no kubelet listens there
     try:
         answer = answer_of("true")
     finally:
@@ -162,7 +162,7 @@ def test_a_program_that_takes_too_much_memory_is_reported(kubernetes: Bed, monke
     assert "OOMKilled" in answer.detail
 
 
-def test_of_a_log_that_was_rotated_no_answer_is_made(kubernetes: Bed) -> None:
+def test_a_rotated_log_yields_no_answer(kubernetes: Bed) -> None:
     answer = answer_of('echo begin; head -c 3000000 /dev/zero | tr "\\\\0" x | fold -w 1000; sleep 8; echo end')
     assert answer.output.endswith(b"end\n")
     assert b"begin" not in answer.output

@@ -1,4 +1,4 @@
-"""A finding of Kubernetes about a node is that node's: in the first line, on the page, in each file, for exceptions."""
+"""Kubernetes' finding about a node counts as the node's: in the first line, the page, each file, and exceptions."""
 
 from __future__ import annotations
 

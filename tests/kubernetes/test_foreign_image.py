@@ -1,4 +1,4 @@
-"""The image in which a probe runs where none is named: of anybody who may run a pod on the node, under any name."""
+"""The image for a probe if none is given: anybody who may run a pod on the node may have named it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run_in(
     files: Mapping[str, str],
     settings: Mapping[str, object],
 ) -> None:
-    """Let probes run in an image of these files and settings."""
+    """Have probes run in an image with these files and settings."""
     name = f"localhost/theirs:{tmp_path.name.lower()}"
     there = {"/pause": program("pause")}
     for number, (path, text) in enumerate(files.items()):

@@ -1,4 +1,4 @@
-"""The gate in its cluster: agents on a real kubelet report, one pod evaluates it and writes it to the nodes."""
+"""The gate in its cluster: agents on a real kubelet report; one pod evaluates and writes to the nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHECK = ("-m", "prolog or epilog", "--no-report", "-q", "--via", "agents", "--k8
 
 
 def run(gate: GateBed, *words: str) -> tuple[int, str]:
-    """A round by the gate's own account: its exit code, and what it says."""
+    """A round with the gate's own account: its exit code and output."""
     environment = {"KUBECONFIG": str(gate.kubeconfig), "PATH": "/usr/bin:/bin", "HOME": "/tmp"}
     command = [sys.executable, "-c", MAIN, "check", "k8s:bed", *CHECK, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -43,14 +43,14 @@ def log(gate: GateBed, component: str) -> str:
 
 
 def written_since(gate: GateBed, name: str, before: float) -> bool:
-    """Whether a verdict was written, beside that its agent has not reported yet."""
+    """Whether a verdict was written, other than that its agent has not reported yet."""
     condition = gate.condition(name)
     return condition.get("lastHeartbeatTime", "") >= moment(before) and condition["reason"] != "NotReached"
 
 
 @contextlib.contextmanager
 def reporting(gate: GateBed) -> Iterator[None]:
-    """The agent of the node with a kubelet has reported."""
+    """Have the agent of the node with a kubelet report."""
     with running(gate, EVERY_S, AGENT):
         wait_until(lambda: ":end:" in log(gate, "agent"), "reporting")
         yield
@@ -73,7 +73,7 @@ def test_a_round_costs_one_request_for_each_node_and_few_for_all(gate: GateBed) 
         before, condition = len(gate.bed.plane.requests(user)), gate.condition(name)
         status, said = run(gate, "--k8s-gate", "observe")
         made = gate.bed.plane.requests(user)[before:]
-        # A busy machine may report something else within these seconds, which is written.
+        # On a busy machine, something else may be reported within these seconds and written.
         written = int(gate.condition(name) != condition)
     assert status == 1, said
     requests = Counter({one["auditID"]: f"{one['verb']} {one['objectRef']['resource']}" for one in made}.values())

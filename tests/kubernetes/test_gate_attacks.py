@@ -1,4 +1,4 @@
-"""Who has the token of one of the accounts of the gate: what they could do with it, each refused by a real server."""
+"""What a thief of the gate's tokens could try, each refused by a real server."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ BY_WAITING = {
 
 @pytest.fixture(scope="module")
 def of_waiting(gate: GateBed) -> Iterator[Path]:
-    """The way in of a pod in a namespace of `wait.namespaces`, as the chart grants it."""
+    """The access of a pod in a namespace of `wait.namespaces`, as the chart grants it."""
     call = gate.bed.plane.call
     call("POST", "/api/v1/namespaces", {"metadata": {"name": "team-a"}})
     rules = subprocess.run(
@@ -114,7 +114,7 @@ def of_waiting(gate: GateBed) -> Iterator[Path]:
 
 
 def answer(gate: GateBed, account: str, how: str, path: str, body: object) -> KubernetesError | None:
-    """What the server says to a request of an account of the gate's; None where it does as it is asked."""
+    """The server's refusal of a request by a gate account; None if it complies."""
     return answer_to(gate.kubeconfig if account == ACCOUNT else gate.of_agent, how, path, body)
 
 

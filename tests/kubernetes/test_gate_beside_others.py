@@ -1,4 +1,4 @@
-"""The gate beside others who look after nodes: what they read of it, what it leaves to them, and says of theirs."""
+"""The gate beside other programs that look after nodes: what it reads, leaves alone, and reports of theirs."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ FOUND = Health("False", "GpuNoXid", "gpu.no_xid: Xid 79")
 
 
 def condition(kind: str, status: str) -> dict[str, Any]:
-    """One as an agent of others writes it."""
+    """A condition as a third-party agent writes it."""
     words = {"type": kind, "status": status, "reason": "TheirReason", "message": "theirs"}
     return {**words, "lastHeartbeatTime": moment(0), "lastTransitionTime": moment(0)}
 
 
 @contextlib.contextmanager
 def asked(bed: Bed, predicate: str) -> Iterator[None]:
-    """A policy by which the API server's own CEL refuses a change of nodes of which this is true."""
+    """A policy by which the API server's own CEL refuses changes of nodes for which this is true."""
     name = "predicate-of-nvsentinel"
     rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}]
     trial = {"name": "trial", "expression": 'object.metadata.?labels["trial"].hasValue()'}
@@ -74,7 +74,7 @@ def test_nvsentinels_monitor_sees_a_node_that_is_unfit_until_it_is_proven_and_no
             return "the predicate is true" in str(refused)
         return False
 
-    # A predicate that is no longer true makes the monitor report the node as healthy, which ends its cordon.
+    # A predicate that becomes false makes the monitor report the node healthy, which ends its cordon.
     cases = {
         "gpu711": (UNFIT, "", True),
         "gpu712": (FIT, policy["name"], False),

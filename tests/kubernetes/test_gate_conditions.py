@@ -1,4 +1,4 @@
-"""The gate's condition and its events, written to a real API server by the account that the manifests make."""
+"""The gate's condition and events, written to a real API server with the manifests' account."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ spec: {policyName: of-some-nodes, validationActions: [Deny]}
 
 def test_a_policy_of_the_site_over_some_nodes_keeps_no_verdict_from_the_others(gate: GateBed, tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(OF_SOME_NODES)
-    policed = ["gpu1111", "gpu1112", "gpu1113"]  # the first that are written to
+    policed = ["gpu1111", "gpu1112", "gpu1113"]  # the first to be written
     with ExitStack() as stack:
         for name in (*policed, "gpu112"):
             stack.enter_context(gate.bed.node(name))

@@ -1,4 +1,4 @@
-"""A job whose pods wait for their nodes' verdicts, as held-job.yaml has it, on a real kubelet."""
+"""A job whose pods wait for their nodes' verdicts, as in held-job.yaml, on a real kubelet."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ on_kubelet = pytest.mark.skipif(
 
 @contextlib.contextmanager
 def allowed(gate: GateBed) -> Iterator[None]:
-    """What docs/kubernetes-gate.md has of kubectl for it."""
+    """The kubectl command in docs/kubernetes-gate.md that allows it."""
     kubectl(gate.bed, "create", "clusterrole", "clusterproof-wait", "--verb=get", "--resource=nodes")
     words = ("clusterrolebinding", "clusterproof-wait", "--clusterrole=clusterproof-wait", f"--group={GROUP}")
     kubectl(gate.bed, "create", *words)
@@ -39,7 +39,7 @@ def allowed(gate: GateBed) -> Iterator[None]:
 
 @contextlib.contextmanager
 def job(gate: GateBed, timeout_s: int = 600) -> Iterator[None]:
-    """The job of the manifest with this machine for an image, on the node of which nothing is known."""
+    """The manifest's job with this machine as image, on a node without a verdict."""
     whole = yaml.safe_load((MANIFESTS / "held-job.yaml").read_text())
     pod = on_this_machine(whole["spec"]["template"]["spec"], gate.bed.plane.port)
     pod["initContainers"][0]["command"][-1] = str(timeout_s)
@@ -55,14 +55,14 @@ def job(gate: GateBed, timeout_s: int = 600) -> Iterator[None]:
 
 
 def said(gate: GateBed) -> list[tuple[int, str]]:
-    """The exit code and the last words of each pod's wait that has ended."""
+    """The exit code and last words of each pod's wait that has ended."""
     every = [one["status"].get("initContainerStatuses", [{}])[0] for one in gate.bed.plane.items(PODS)]
     ended = [one["state"]["terminated"] for one in every if "terminated" in one.get("state", ())]
     return [(one["exitCode"], one.get("message", "").strip()) for one in ended]
 
 
 def conditions(gate: GateBed) -> dict[str, str]:
-    """The reason of each condition of the job that is true."""
+    """The reason of each true condition of the job."""
     status = gate.bed.plane.call("GET", JOB)["status"]
     return {one["type"]: one.get("reason", "") for one in status.get("conditions", ()) if one["status"] == "True"}
 

@@ -1,4 +1,4 @@
-"""What a gate says of its rounds: a line for each and for each change, and metrics for Prometheus."""
+"""A gate's reports on its rounds: a line for each round and change, and metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def one(problems: tuple[str, ...] = ()) -> Round:
 
 
 def metrics(tally: GateMetrics) -> dict[str, float]:
-    """Each series by its name and labels, without their prefix."""
+    """Each series by name and labels, without their prefix."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(tally)
     lines = generate_latest(registry).decode().splitlines()

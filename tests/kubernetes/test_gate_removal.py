@@ -1,4 +1,4 @@
-"""`clusterproof gate remove X`: what a gate has written is taken from every node, and nothing of others."""
+"""`clusterproof gate remove X`: everything that a gate wrote is removed from every node, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOREIGN = {"key": "example.com/team", "effect": "NoSchedule"}
 
 
 def removed(capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """The exit code of the command by whoever KUBECONFIG names, and what it says."""
+    """The command's exit code and output, as the user in KUBECONFIG."""
     status = main(["gate", "remove", "k8s:bed"])
     said = capsys.readouterr()
     return status, said.out + said.err
@@ -26,7 +26,7 @@ def removed(capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
 def test_its_condition_and_taints_go_from_every_node_and_others_stay(
     gate: GateBed, kubernetes: Bed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    removed(capsys)  # what other tests have left
+    removed(capsys)  # left by other tests
     with (
         kubernetes.node("gpu401", spec={"taints": [FOREIGN]}),
         kubernetes.node("gpu402"),
@@ -57,7 +57,7 @@ def test_the_gates_own_account_may_remove_it_too(gate: GateBed) -> None:
     assert written.problems == ()
 
 
-def test_who_may_not_change_nodes_is_told_which_right_is_missing(
+def test_a_user_who_may_not_change_nodes_is_told_which_right_is_missing(
     gate: GateBed, kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, token = kubernetes.granted()

@@ -1,4 +1,4 @@
-"""What the gate makes of an agent's log: a node's own words, read through a real API server and decoded strictly."""
+"""How the gate reads an agent's log: a node's words, fetched from a real API server and decoded strictly."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_last_whole_report_is_what_a_node_says(
 
 
 def boots(*names: str, keep: Path) -> list[object]:
-    """What each node says of its boot, for a gate that keeps what it read."""
+    """Each node's reported boot, for a gate that keeps what it read."""
     found = read(*names, k8s_keep=str(keep))
     return [found[name].collectors["boot"].value for name in names]
 
@@ -183,7 +183,7 @@ def test_a_pod_that_the_daemon_set_has_not_made_speaks_for_no_node(
     assert found["many009"].detail == "no agent is on it; expected one of its DaemonSet, which has not made imposter"
 
 
-def test_of_two_agents_of_a_node_the_older_speaks_as_a_daemon_set_adopts_what_looks_like_its_own() -> None:
+def test_the_older_of_two_agents_speaks_as_a_daemon_set_adopts_what_looks_like_its_own() -> None:
     one, two = (
         pod_of({"metadata": {"name": name, "creationTimestamp": at}, "spec": {"nodeName": "a"}}) for name, at in TWO
     )
@@ -218,7 +218,7 @@ def test_without_the_agents_daemon_set_nobody_speaks(kubernetes: Bed) -> None:
         read("many001")
 
 
-def test_who_may_not_read_logs_is_told_so_in_one_line(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_who_may_not_read_logs_is_told_so_in_one_line(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     of_apps = {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get"]}
     of_pods, of_nodes = ({"apiGroups": [""], "resources": [kind], "verbs": ["list"]} for kind in ("pods", "nodes"))
     user, token = kubernetes.account([of_apps, of_pods], [of_nodes])

@@ -1,4 +1,4 @@
-"""The gate's rights: what its manifests grant is enough, no more, and what is missing is said in the server's words."""
+"""The gate's rights: the manifests grant enough and no more, and missing rights are reported in the server's words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STARTUP = {"key": "clusterproof.dev/unproven", "effect": "NoSchedule"}
 FOREIGN = {"key": "example.com/team", "effect": "NoSchedule"}
 EVICTING = {"key": "clusterproof.dev/unfit", "effect": "NoExecute"}
 JSON_PATCH = "application/json-patch+json"
-RIGHTS = [  # verb, resource, namespace where it is granted
+RIGHTS = [  # verb, resource, namespace of the grant
     ("list", "nodes", ""),
     ("patch", "nodes/status", ""),
     ("patch", "nodes", ""),
@@ -36,7 +36,7 @@ RIGHTS = [  # verb, resource, namespace where it is granted
 
 
 def person(gate: GateBed, rights: list[tuple[str, str, str]]) -> tuple[str, Api]:
-    """Somebody with these rights alone: their name, and their way in."""
+    """A user with only these rights: name and access."""
     of_cluster = [_rule(verb, resource) for verb, resource, namespace in rights if not namespace]
     user, token = gate.bed.account([], of_cluster)
     name = user.rpartition(":")[2]

@@ -1,4 +1,4 @@
-"""Rounds of a gate: what is evaluated, what stands and is confirmed, and what is neither."""
+"""Rounds of a gate: what is evaluated, what is confirmed, and what is neither."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ REPORTING = EVALUATES.replace("found, {}", "found, dict.fromkeys(found, 1000.0)"
 
 
 class Gate:
-    """A gate whose agents, evaluation and API server are said by a test."""
+    """A gate with agents, evaluation and API server simulated by a test."""
 
     def __init__(self, keep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.agents: Callable[[], Mapping[str, Pod]] = lambda: every(2)
@@ -141,7 +141,7 @@ def test_nodes_whose_evaluation_comes_to_nothing_stop_no_heartbeat_of_others_and
 
 
 @pytest.mark.long
-def test_of_a_node_that_is_gone_nothing_is_said_though_its_last_evaluation_came_to_nothing(
+def test_nothing_is_reported_of_a_node_that_is_gone_though_its_last_evaluation_failed(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = names(MOST + 10)
@@ -218,7 +218,7 @@ def test_a_node_whose_agent_says_that_something_changes_is_not_confirmed_until_i
     gate.agents = lambda: {**every(1), "n0001": agent("n0001", is_ready=False)}
     gate.round()
     gate.round(3 * 60.0)  # evaluated: the same
-    gate.round(2 * 60.0 + 1.0)  # and again, as is written with a process of its own
+    gate.round(2 * 60.0 + 1.0)  # and again, because it is written by a separate process
     gate.round(1.0)
     assert [found for found, _ in gate.written] == [{"n0000": FIT}]
     gate.finds(n0000=FIT, n0001=UNFIT)

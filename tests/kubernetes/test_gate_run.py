@@ -1,4 +1,4 @@
-"""The gate by a run of one's own: the command, by a person who may create pods and write to nodes."""
+"""A gate without an installation: the command, by a user who may create pods and write to nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = ("-m", "prolog or epilog", "--no-report", "-q", "--k8s-gate", "observe")
 
 
 def run(kubeconfig: Path, *words: str) -> tuple[int, str]:
-    """The exit code and what is said."""
+    """The exit code and output."""
     command = [
         sys.executable,
         "-c",
@@ -49,7 +49,7 @@ def test_a_run_that_stops_before_its_end_writes_nothing(gate: GateBed) -> None:
 
 
 def test_where_it_may_not_write_the_exit_code_says_so(gate: GateBed) -> None:
-    _, token = gate.bed.granted()  # a run's rights, and none of the gate's
+    _, token = gate.bed.granted()  # a run's rights without the gate's
     with as_with_gpus(gate.bed) as name:
         before = gate.condition(name)
         status, said = run(gate.bed.plane.kubeconfig(token), *WORDS)

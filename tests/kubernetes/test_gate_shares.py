@@ -24,7 +24,7 @@ def divided(count: int, instance_type: str = "p5.48xlarge") -> Shares:
 
 
 def evaluate(shares: Shares, agents: dict[str, Pod], at: float, found: Health = FIT, *, is_same: bool = False) -> int:
-    """Evaluate what is due at a time; how many shares that were."""
+    """Evaluate what is due at a time; returns the number of shares."""
     due = shares.due(agents, dict.fromkeys(agents, found), at)
     for share in due:
         share.evaluated(agents, at, is_open=False, is_same=is_same)
@@ -58,7 +58,7 @@ def test_what_is_new_is_evaluated_at_once_and_what_stood_of_that_node_stands_no_
 def test_a_change_while_nodes_are_evaluated_is_seen_in_the_next_round() -> None:
     shares, agents = divided(2), every(2)
     (share,) = shares.due(agents, {}, 0.0)
-    share.evaluated(agents, 0.0, is_open=False, is_same=False)  # by the states of before
+    share.evaluated(agents, 0.0, is_open=False, is_same=False)  # by the earlier states
     assert evaluate(shares, {**agents, "n0001": agent("n0001", since=LATER)}, 60.0) == 1
 
 
@@ -96,6 +96,7 @@ def test_a_change_in_a_large_cluster_concerns_one_share() -> None:
     assert evaluate(shares, {**agents, "n0007": agent("n0007", since=LATER)}, 120.0) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("joins", [True, False])
 def test_a_node_that_joins_or_leaves_concerns_one_share(joins: bool) -> None:
     count = 4 * MOST
@@ -114,10 +115,10 @@ def test_nodes_are_asked_for_until_they_have_been_divided_and_again_when_an_agen
     shares.divide([Target(name) for name in agents], agents, 60.0)
     assert not shares.are_unknown(agents, 120.0)
     again = {**agents, "n0007": replace(agents["n0007"], name="another")}
-    assert shares.are_unknown(again, 180.0)  # the node was made anew under its name
+    assert shares.are_unknown(again, 180.0)  # the node was created anew under its name
 
 
-def test_of_a_node_that_has_left_nothing_stands() -> None:
+def test_nothing_stands_of_a_node_that_has_left() -> None:
     count = 2 * MOST
     shares, agents = divided(count), every(count)
     evaluate(shares, agents, 0.0)

@@ -1,4 +1,4 @@
-"""The gate's taint and the one that new nodes begin with: on a real API server, beside those of others."""
+"""The gate's taint and the startup taint of new nodes, on a real API server, beside those of others."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_the_taint_that_new_nodes_begin_with_goes_with_the_first_pass_and_no_oth
         assert gate.taints("gpu214") == [other, STARTUP, FOREIGN]
 
 
-OTHERS = (  # with which nodes begin too, and which their own controllers take away
+OTHERS = (  # other startup taints, which their own controllers remove
     {"key": "karpenter.sh/unregistered", "effect": "NoExecute"},
     {"key": "startup-taint.cluster-autoscaler.kubernetes.io/gpu-driver", "effect": "NoSchedule"},
     {"key": "readiness.k8s.io/network-unready", "effect": "NoSchedule"},

@@ -1,4 +1,4 @@
-"""A gang that is held until its nodes are proven: held-job.yaml on a real kubelet, and what ends the wait."""
+"""A gang held until its nodes are proven: held-job.yaml on a real kubelet, and what ends the wait."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_no_request_lasts_longer_than_there_is_time_to_wait() -> None:
         raise OSError("nobody listens")
 
     api = Api("https://127.0.0.1:1", send)
-    api._has_answered = True  # as after a first look: another request would ask again by itself
+    api._has_answered = True  # as after a first request: it would retry by itself
     health = waited(api, Wait(NODE, patience_s=0.1), lambda _: None, threading.Event())
     assert health.reason == "NoAnswer"
     assert limits
@@ -163,7 +163,7 @@ def test_what_breaks_in_a_wait_does_not_read_as_an_unfit_node(
 
 
 @needs_kubectl
-def test_who_may_read_no_nodes_is_told_at_once(gate: GateBed) -> None:
+def test_a_user_who_may_read_no_nodes_is_told_at_once(gate: GateBed) -> None:
     _, token = gate.bed.account([])
     with pytest.raises(KubernetesDenied, match="expected the right to get nodes"):
         waited(api_of(gate.bed.plane.kubeconfig(token)), Wait(NODE), lambda _: None, threading.Event())

@@ -1,4 +1,4 @@
-"""What the gate makes of verdicts, and how many taints it allows: pure functions."""
+"""How the gate words verdicts, and how many taints it allows: pure functions."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_the_key_of_a_taint_that_may_go_is_this_suites_own() -> None:
             own_key(key)
 
 
-LATER = 4_000_000_000.0  # the node of a test is older
+LATER = 4_000_000_000.0  # nodes of tests are older
 NOBODY = Api("https://api", lambda *_, **__: None)
 
 
@@ -226,7 +226,7 @@ def test_what_went_wrong_alike_for_many_nodes_is_one_line() -> None:
     assert writer.lines() == ["gpu[000-099]: 500: node NODE is ill"]
 
 
-def test_of_many_errors_the_first_are_reported_and_how_many_more_there_are() -> None:
+def test_the_first_of_many_errors_are_reported_and_the_others_counted() -> None:
     writer = ObjectWriter(NOBODY)
     for number in range(12):
         writer.tried(f"gpu{number:03d}", lambda number=number: refuse(f"reason {number}"))  # type: ignore[misc]

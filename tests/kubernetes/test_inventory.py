@@ -1,4 +1,4 @@
-"""`--cluster k8s:…`: which nodes it is, and what is known of them."""
+"""`--cluster k8s:…`: which nodes it selects, and what is known of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def names(text: str) -> list[str]:
         {"capacity": {"nvidia.com/mig-1g.10gb": "7"}},
         {"capacity": {"aws.amazon.com/neuroncore": "32"}},
         {"capacity": {"vpc.amazonaws.com/efa": "32"}},
-        {"labels": {TYPE: "p5.48xlarge"}},  # … and has never lived
+        {"labels": {TYPE: "p5.48xlarge"}},  # … or it never ran
         {"labels": {TYPE: "ml.p5.48xlarge"}},
         {"labels": {"nvidia.com/gpu.present": "true"}},
         {"labels": {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}},

@@ -1,4 +1,4 @@
-"""The commands of kubectl that findings, remedies and documents tell people to type, typed."""
+"""The kubectl commands in findings, remedies and documents, run as typed."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ VERSIONS = sorted(
 OF_REMEDIES = re.compile(r"\((kubectl [^()]+)\)")
 OF_DOCUMENTS = re.compile(r"^ {4,}(?:\$ )?(kubectl .+)$|`(kubectl [^`]+)`", re.MULTILINE)
 DOCUMENTS = ("docs/kubernetes.md", "docs/kubernetes-gate.md")
-# What stands for a name, and what is there.
+# Replacements for placeholders, with names that exist.
 POD, CLAIM, KEY = "asked", "wanted", "site/hold"
 THERE = {"NODE": NODE, "NAMESPACE": NAMESPACE, "POD": POD, "CLAIM": CLAIM, "KEY": KEY, "YOU": "you"}
 THERE |= {"LABELS": "kubernetes.io/os=linux", "gpu003": NODE}
 CHANGES = re.compile(r"^(kubectl (?:create \w+|apply|delete|label|taint|uncordon))\b")
 PROSE = ("kubectl", "kubectl logs")
-# Whose image nobody has, or has named, or which has no tar; and what is there already.
+# Commands with images that do not exist or lack tar, and for objects that exist already.
 NOT_HERE = (
     "kubectl cp",
     "deployment/clusterproof-gate",
@@ -69,7 +69,7 @@ def commands() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def with_names(kubernetes_bed: Bed, gate: GateBed) -> Iterator[Bed]:
-    """What the commands name: a pod that has ended once, a claim, taints, the gate, a schedule and Kueue's kinds."""
+    """The objects that the commands name: a pod that ended once, a claim, taints, the gate, a schedule, Kueue kinds."""
     plane, node = kubernetes_bed.plane, f"/api/v1/nodes/{NODE}"
     claims, pods = (f"/api/v1/namespaces/{NAMESPACE}/{kind}" for kind in ("persistentvolumeclaims", "pods"))
     schedules = f"/apis/batch/v1/namespaces/{NAMESPACE}/cronjobs"

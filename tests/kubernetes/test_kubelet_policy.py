@@ -1,4 +1,4 @@
-"""The policies of a real kubelet, as the collector reads them on its node."""
+"""A real kubelet's policies, as the collector reads them on its node."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def kubelet_of(pid: int) -> Kubelet:
 
 
 def used_by(machine: Machine) -> Mapping[str, str]:
-    """The configuration as the kubelet itself returns it, to who may ask for all that it does."""
-    context = ssl._create_unverified_context()  # of a certificate that it made itself
+    """The configuration as the kubelet itself returns it to a fully authorised client."""
+    context = ssl._create_unverified_context()  # its certificate is self-made
     with urllib.request.urlopen(f"https://127.0.0.1:{machine.kubelet_port}/configz", context=context) as answer:
         found: Mapping[str, str] = json.load(answer)["kubeletconfig"]
     return found
@@ -53,7 +53,7 @@ def test_a_kubelet_that_nobody_configures_keeps_the_defaults(kubernetes: Bed) ->
 
 @pytest.mark.usefixtures("kubernetes")
 def test_a_kubelet_is_found_among_the_processes_of_its_machine() -> None:
-    found = read(Node())  # the first, where tests beside this one have others
+    found = read(Node())  # the first, if parallel tests have others
     assert isinstance(found, dict)
     assert set(found) == {"configured", "changed", "in_force"}
 
@@ -80,7 +80,7 @@ def test_a_file_that_changed_since_is_no_evidence_and_what_the_kubelet_keeps_is(
     file = kubernetes.machine.folder / "kubelet.json"
     with kubernetes.machine.configured() as pid:
         file.write_text(yaml.safe_dump({**OF_A_KUBELET, **STATIC}))
-        soon = file.stat().st_mtime + 60  # later than the kubelet's start, however soon after it that was
+        soon = file.stat().st_mtime + 60  # later than the kubelet's start, however soon after it
         os.utime(file, (soon, soon))
         kubelet = kubelet_of(pid)
     assert list(kubelet.overtaken) == [("cpuManagerPolicy", "none", "static")]

@@ -1,4 +1,4 @@
-"""Measurements on a schedule: what their account may do, what it may not, and that it is enough."""
+"""Measurements on a schedule: what their account may do, what it may not, and that this suffices."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SECRET = {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
 
 
 def rendered(*values: str) -> str:
-    """What helm makes of the chart."""
+    """The chart as helm renders it."""
     command = [
         f"{installed.folder('kubernetes')}/helm",
         "template",
@@ -72,7 +72,7 @@ def granted(bed: Bed | Nodes) -> Iterator[Path]:
 
 
 def refusal(kubeconfig: Path, path: str, body: object) -> str:
-    """What the server says to an object that the account would create; empty where it takes it."""
+    """The server's refusal of an object that the account would create; empty if it is accepted."""
     try:
         api_of(kubeconfig).create(f"{path}?dryRun=All", body)
     except KubernetesError as refused:
@@ -81,7 +81,7 @@ def refusal(kubeconfig: Path, path: str, body: object) -> str:
 
 
 def refused_deletion(kubeconfig: Path, path: str, **query: object) -> str:
-    """What the server says where the account would delete; empty where it lets it."""
+    """The server's refusal of a deletion by the account; empty if it is accepted."""
     try:
         api_of(kubeconfig).delete(path, dryRun="All", **query)
     except KubernetesError as refused:
@@ -91,7 +91,7 @@ def refused_deletion(kubeconfig: Path, path: str, **query: object) -> str:
 
 @contextlib.contextmanager
 def there(bed: Bed, *created: tuple[str, Mapping[str, Any]]) -> Iterator[None]:
-    """An administrator has created these, by the paths of their kinds."""
+    """Create these as an administrator, by the paths of their kinds."""
     with contextlib.ExitStack() as stack:
         for path, body in created:
             bed.plane.call("POST", path, body)

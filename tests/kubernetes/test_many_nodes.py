@@ -1,4 +1,4 @@
-"""Many nodes: a real API server, with kubelets that are none."""
+"""Many nodes: a real API server with simulated kubelets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_each_node_has_its_own_answer_by_two_requests_and_the_run_needs_few(
 def test_a_log_that_its_node_has_not_written_whole_is_read_again(
     kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, late: list[int]
 ) -> None:
-    monkeypatch.setattr(Log, "late", late)  # as containerd has it on a busy disk, when the pod has long Succeeded
+    monkeypatch.setattr(Log, "late", late)  # as containerd behaves on a busy disk, long after the pod Succeeded
     with kubelets(kubernetes, ["many000"]):
         answer = run(shell("true"), "many000")["many000"]
     assert (answer.unreached, len(answer.output), late) == (None, LOG_BYTES, [])

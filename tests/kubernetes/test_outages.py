@@ -1,4 +1,4 @@
-"""An API server that says later, forgets or dies; a node short of disk, or without its device plugin: the real ones."""
+"""A real API server that delays, forgets or dies; a real node short of disk, or without its device plugin."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ pytest_plugins = ["pytester"]
 pytestmark = needs_kubernetes
 FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1"
 THROTTLED = "429: Too many requests, please try again later, by its flow schema {}; expected a smaller --fanout"
-# What it says under pressure; its eviction manager sees no file system in a sandbox.
+# The kubelet's words under pressure; in a sandbox its eviction manager sees no file system.
 DISK_PRESSURE = "Pod was rejected: The node had condition: [DiskPressure]."
 MANY = [f"many{number:02d}" for number in range(16)]
 
 
 @contextlib.contextmanager
 def one_seat(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Of whoever asks here the API server creates one pod at a time, and lets nothing wait; their name."""
+    """Have the API server create one pod at a time for this user, and queue nothing; yields the user."""
     user, token = kubernetes.granted()
     account = {"name": user.rpartition(":")[2], "namespace": NAMESPACE}
     limited = {"nominalConcurrencyShares": 0, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}
@@ -53,7 +53,7 @@ def one_seat(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def too_many(kubernetes: Bed, user: str) -> int:
-    """How often the server has refused this user for there being too many requests."""
+    """How often the server has refused this user's requests as too many."""
     return sum((one.get("responseStatus") or {}).get("code") == 429 for one in kubernetes.plane.requests(user))
 
 
@@ -89,7 +89,7 @@ def test_an_api_server_that_is_started_anew_costs_no_node_its_answer(kubernetes:
 def test_a_watch_from_what_the_server_has_forgotten_is_begun_anew(
     kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kubernetes.plane.restart_apiserver()  # it knows no more of what was before
+    kubernetes.plane.restart_apiserver()  # it forgets all that was before
     watch = Api.watch
     refused: list[KubernetesError] = []
 
@@ -117,7 +117,7 @@ def test_a_node_that_is_short_of_disk_is_busy_in_the_kubelets_words(kubernetes: 
 
 
 def test_a_node_without_device_plugin_and_driver_stays_in_and_both_are_reported(kubernetes: Bed, runs: Runs) -> None:
-    labels = {"node.kubernetes.io/instance-type": "p5.48xlarge"}  # all that still says that it has GPUs
+    labels = {"node.kubernetes.io/instance-type": "p5.48xlarge"}  # the only sign left that it has GPUs
     kubernetes.plane.patch(kubernetes.machine.path, {"metadata": {"labels": labels}})
     try:
         checks = ("-m", "preflight", "-k", "gpu_count or k8s_gpu_allocatable or reachable", str(ROOT / "checks"))

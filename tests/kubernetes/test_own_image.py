@@ -56,7 +56,7 @@ def test_a_watch_stays_in_it_and_reads_the_host(kubernetes: Bed) -> None:
 
 
 def reached(image: str) -> tuple[Unreached | None, str]:
-    """How the probe fares in an image."""
+    """The probe's outcome in an image."""
     to_run, nonce = program({"boot"}, ProbeOptions(), on_stdin=False)
     evidence = evidence_of(Target(NODE), run(to_run, k8s_image=image)[NODE], nonce)
     return evidence.unreached, evidence.detail
@@ -71,7 +71,7 @@ def test_an_image_with_a_shell_and_no_python_is_reported(kubernetes: Bed) -> Non
 
 
 def test_an_image_without_a_shell_is_reported_as_what_it_is(kubernetes: Bed) -> None:
-    unreached, detail = reached(KUBE_PROXY)  # which is nothing but `pause` here
+    unreached, detail = reached(KUBE_PROXY)  # which contains only `pause` here
     assert unreached is Unreached.NO_PYTHON
     assert detail.startswith(f"nothing starts in {KUBE_PROXY}: failed to create containerd task")
     assert detail.endswith("expected --k8s-image with an image that has /bin/sh and Python 3.8 or newer")

@@ -1,4 +1,4 @@
-"""What a pod that loads a node asks for, and who holds a node's devices."""
+"""What a pod that loads a node requests, and which pods hold a node's devices."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_scheduler_places_it_and_it_has_no_privilege_and_nothing_of_the_host
         ),
     ],
 )
-def test_who_holds_devices_is_named(pods: list[Pod], words: str) -> None:
+def test_the_holder_of_devices_is_named(pods: list[Pod], words: str) -> None:
     assert taken(node(P5), pods) == words
 
 

@@ -1,4 +1,4 @@
-"""Pods that load a node: what they ask the scheduler for, and why a node gets none."""
+"""Pods that load a node: what they request from the scheduler, and why a node gets none."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_gpu_that_is_taken_in_the_meantime_is_reported_in_the_schedulers_words
     with job(perf, NODE, 1):
         answer = run("echo done", connect_s=3)[NODE]
     assert answer.unreached is Unreached.BUSY
-    assert answer.detail.startswith(f"{TAKES} 3 s: 0/2 nodes are available: 1 Insufficient {GPU}"), answer.detail
+    assert answer.detail.startswith(f"{TAKES} 3 s: 0/3 nodes are available: 1 Insufficient {GPU}"), answer.detail
     assert perf.left() == []
 
 
@@ -161,7 +161,7 @@ def running(bed: Nodes) -> dict[str, Any]:
 
 
 def in_a_process(script: str) -> subprocess.Popen[bytes]:
-    """A run of its own."""
+    """Run in a separate process."""
     code = f"from tests.kubernetes.perf import *; run({script!r}, answer_s=300, connect_s=600)"
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL)
 
@@ -173,5 +173,5 @@ def end(process: subprocess.Popen[bytes], bed: Nodes) -> None:
 
 
 def granted(bed: Nodes) -> tuple[str, str]:
-    """A user with the rights that the documents ask for."""
+    """A user with the rights that the documents request."""
     return Bed(bed.plane, bed.machines[NODE]).granted()

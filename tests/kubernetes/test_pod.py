@@ -1,4 +1,4 @@
-"""What is put into a cluster, and how: pure functions."""
+"""What is created in a cluster, and how: pure functions."""
 
 from __future__ import annotations
 

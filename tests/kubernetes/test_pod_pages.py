@@ -1,4 +1,4 @@
-"""A listing of pods that is made again: what is as before is decoded once, and no change is missed."""
+"""Repeated listings of pods: unchanged pods are decoded once, and no change is missed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Server:
 
     def send(self, _method: str, address: str, **_: object) -> Any:
         first = int(parse_qs(urlsplit(address).query).get("continue", ["0"])[0])
-        self.version += 1  # a listing has another each time, as etcd has
+        self.version += 1  # each listing has another version, as with etcd
         after = str(first + 2) if first + 2 < len(self.pods) else ""
         page: dict[str, Any] = {
             "kind": "PodList",

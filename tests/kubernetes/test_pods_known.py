@@ -1,4 +1,4 @@
-"""What is known of a run's pods: as much as somebody waits for, however many come and go while a watch lasts."""
+"""What is kept of a run's pods: only as much as somebody waits for, however many come and go during a watch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_container_that_a_webhook_puts_before_the_probe_says_nothing_of_it(end
 
 
 class DeletingServer:
-    """An API server that lists these pods, and then reports that one was deleted."""
+    """An API server that lists these pods, and then reports the deletion of one."""
 
     def __init__(self, *names: str) -> None:
         self.names = list(names)
@@ -64,7 +64,7 @@ def test_a_pod_that_is_forgotten_is_no_longer_kept_and_others_are() -> None:
 
 
 class SilentWatch(DeletingServer):
-    """An API server whose watch says nothing, as one that a load balancer has forgotten."""
+    """An API server whose watch is silent, as after a load balancer has dropped it."""
 
     def watch(self, _path: str, _timeout_s: float, **_query: object) -> Iterator[tuple[str, dict[str, Any]]]:
         return iter(())

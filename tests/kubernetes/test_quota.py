@@ -1,4 +1,4 @@
-"""A quota of pods that is met in the middle of a run: nodes wait for their turn, and what was collected is kept."""
+"""A pod quota reached in the middle of a run: nodes wait for their turn, and collected evidence is kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MANY = [f"many{number:02d}" for number in range(12)]
 
 @contextlib.contextmanager
 def quota(kubernetes: Bed, kind: str, most: int) -> Iterator[None]:
-    """The namespace admits so many pods, until the end of the block."""
+    """Limit the namespace to this many pods for the block."""
     kubernetes.plane.call("POST", QUOTAS, {"metadata": {"name": "few"}, "spec": {"hard": {kind: str(most)}}})
     try:
         wait_until(lambda: "hard" in kubernetes.plane.items(QUOTAS)[0].get("status", {}), "counted")
@@ -58,4 +58,4 @@ def test_what_was_collected_is_kept_where_no_place_comes_back(kubernetes: Bed, m
     left = {answers[name].detail for name in MANY if name not in kept}
     assert 1 <= len(kept) < len(MANY)
     assert {answers[name].unreached for name in MANY if name not in kept} == {Unreached.API}
-    assert [detail for detail in left if "exceeded quota: few" not in detail] == []  # of one attempt, or of two
+    assert [detail for detail in left if "exceeded quota: few" not in detail] == []  # of one attempt or two

@@ -1,4 +1,4 @@
-"""Whose pods count as the system's: any user may call a pod's owner what they like."""
+"""Which pods count as the system's: any user may name a pod's owner anything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.kubernetes.collectors import k8s_pods
 
 
 class OnePod:
-    """An API server with one pod, of a daemon set of NVIDIA's name, in this namespace."""
+    """An API server with one pod in this namespace, of a daemon set named like NVIDIA's."""
 
     def __init__(self, namespace: str) -> None:
         owner = {"kind": "DaemonSet", "name": "nvidia-device-plugin-daemonset", "controller": True}

@@ -1,4 +1,4 @@
-"""Claims that a real controller leaves without a volume, and the CSI drivers that nodes have registered."""
+"""Claims that a real controller leaves without a volume, and the CSI drivers registered on nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GPU = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
 
 @contextlib.contextmanager
 def there_is(kubernetes: Bed, *objects: tuple[str, str, dict[str, Any]]) -> Iterator[None]:
-    """Objects by path and name, until the end of the block."""
+    """Objects by path and name, for the block."""
     with contextlib.ExitStack() as stack:
         for path, name, parts in objects:
             kubernetes.plane.call("POST", path, {"metadata": {"name": name}, **parts})
@@ -37,11 +37,11 @@ def there_is(kubernetes: Bed, *objects: tuple[str, str, dict[str, Any]]) -> Iter
 def _remove(kubernetes: Bed, path: str) -> None:
     with contextlib.suppress(urllib.error.HTTPError):
         kubernetes.plane.call("DELETE", path)
-        kubernetes.plane.patch(path, {"metadata": {"finalizers": None}})  # which wait for who still uses it
+        kubernetes.plane.patch(path, {"metadata": {"finalizers": None}})  # they wait for their users
 
 
 def drivers(node: str, *names: str) -> tuple[str, str, dict[str, Any]]:
-    """What a kubelet writes of the drivers that have registered with it."""
+    """A kubelet's record of the drivers registered with it."""
     return DRIVERS, node, {"spec": {"drivers": [{"name": name, "nodeID": node, "topologyKeys": []} for name in names]}}
 
 
@@ -60,7 +60,7 @@ def volume(name: str, driver: str) -> tuple[str, str, dict[str, Any]]:
 
 
 def with_claim(name: str, claim: str, **spec: Any) -> tuple[str, dict[str, Any], None]:
-    """A pod that mounts it and asks for GPUs; nobody schedules it, unless it is on a node."""
+    """A pod that mounts it and requests GPUs; nobody schedules it, unless it is on a node."""
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
     return name, {"container": GPU, "schedulerName": "nobody", "volumes": volumes, **spec}, None
 

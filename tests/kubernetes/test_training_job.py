@@ -1,4 +1,4 @@
-"""A job of Kubernetes' by its name: its nodes are those of its pods, and a watch of it ends as it does."""
+"""A Kubernetes job by name: its nodes are its pods' nodes, and a watch of it ends with it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 
 def spec(node: str, *, is_on_network: bool = False) -> dict[str, Any]:
-    """A pod that does nothing on this node; where it has a network of its own, no kubelet of the bed's starts it."""
+    """A pod that does nothing on this node; if it has its own network, the bed's kubelet does not start it."""
     container = {"name": "train", "image": SANDBOX, "imagePullPolicy": "Never"}
     ends = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
     return {"nodeName": node, "hostNetwork": not is_on_network, "containers": [container], **ends}
@@ -54,7 +54,7 @@ def phases(kubernetes: Bed) -> list[str]:
 
 @contextlib.contextmanager
 def pod(kubernetes: Bed, name: str, node: str, **labels: str) -> Iterator[None]:
-    """A pod as an operator makes it."""
+    """A pod as an operator creates it."""
     body = {"metadata": {"name": name, "labels": labels}, "spec": spec(node, is_on_network=True)}
     kubernetes.plane.call("POST", PODS_OF_JOBS, body)
     try:

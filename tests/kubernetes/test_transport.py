@@ -1,4 +1,4 @@
-"""Nodes by pods: a real kubelet runs them, on this machine."""
+"""Nodes reached by pods: a real kubelet runs them on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.testbed.needs import needs_kubernetes
 
 pytestmark = needs_kubernetes
 LINUX = "kubernetes.io/os=linux"
-# What other tests do, and whoever shares the machine, may differ from one minute to the next.
+# What other tests and users of this machine may change from one minute to the next.
 OF_THE_MOMENT = {"host.cpu_steal", "host.d_state", "host.iowait", "host.job_leftovers", "host.zombies"}
 
 
@@ -119,7 +119,7 @@ def test_a_program_longer_than_an_argument_reaches_the_node_and_leaves_nothing(
 
 
 def test_an_answer_of_many_lines_comes_whole(kubernetes: Bed) -> None:
-    answer = answer_of("seq 8000; sleep 2")  # a runtime may write the last of it after the container has ended
+    answer = answer_of("seq 8000; sleep 2")  # a runtime may write the last lines after the container has ended
     assert answer.output.decode() == "".join(f"{number}\n" for number in range(1, 8001))
 
 
@@ -155,7 +155,7 @@ def test_after_sigkill_kubernetes_itself_clears_all_away(kubernetes: Bed) -> Non
 
 
 def in_a_process(script: str) -> subprocess.Popen[bytes]:
-    """A client of its own."""
+    """A separate client."""
     code = f"from tests.kubernetes.programs import *; run(shell({script!r}), answer_s=300, connect_s=600)"
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL)
 
@@ -176,7 +176,7 @@ def test_after_a_410_the_watch_is_begun_anew(kubernetes: Bed, monkeypatch: pytes
 
     def expired_once(api: Api, path: str, timeout_s: float, **query: object) -> Iterator[tuple[str, Any]]:
         if not raised:
-            raised.append(410)  # which a server that was started a minute ago never says
+            raised.append(410)  # a server that was just started never says this
             raise KubernetesError("410 Expired: too old resource version: 1 (7)", 410, "Expired")
         yield from watch(api, path, timeout_s, **query)
 

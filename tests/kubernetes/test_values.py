@@ -1,4 +1,4 @@
-"""What is made of the API's JSON, however it is."""
+"""The API's JSON is read, whatever it contains."""
 
 from __future__ import annotations
 

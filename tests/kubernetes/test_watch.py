@@ -1,4 +1,4 @@
-"""A watch of Kubernetes' nodes: a pod on each that samples as long as it lasts, and ends with the watch."""
+"""A watch of Kubernetes nodes: a pod on each samples throughout, and ends with the watch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.testbed.needs import needs_cluster, needs_kubernetes, needs_openmpi
 
 pytestmark = needs_kubernetes
 OOM_KILL = "host.no_oom_kill"
-SHORT_S = 6  # to live for what nobody keeps
+SHORT_S = 6  # lifetime of what nobody renews
 LINES = 16_000
 CHATTY = f"""import sys, time
 for number in range({LINES}):
@@ -40,13 +40,13 @@ for number in range({LINES}):
 
 
 def recorded(folder: Path, node: str) -> list[Any]:
-    """What was recorded of a node's samples, line by line."""
+    """A node's recorded samples, line by line."""
     packed = zstandard.ZstdDecompressor().stream_reader((folder / f"{node}{SUFFIX}").read_bytes(), True)
     return [json.loads(line) for line in io.TextIOWrapper(packed)]
 
 
 def gaps(lines: list[Any]) -> list[str]:
-    """Why another sampler was begun."""
+    """Why another sampler was started."""
     return [str(one["gap"]["why"]) for one in lines if isinstance(one, dict) and "gap" in one]
 
 
@@ -77,7 +77,7 @@ def test_events_are_said_once_and_no_sample_is_lost_while_api_server_and_kubelet
     assert gaps(recorded(kept, first)) == ["its pod was deleted meanwhile, by whom is not known"]
     header, *lines = recorded(kept, second)
     assert HEADER in header
-    assert all(isinstance(one, list) for one in lines if "event" not in one)  # no gap, no other sampler
+    assert all(isinstance(one, list) for one in lines if "event" not in one)  # no gap, and no other sampler
     times = [one[0] for one in lines if isinstance(one, list)]
     assert all(before < after for before, after in pairwise(times))
 
@@ -93,7 +93,7 @@ def test_one_job_owns_all_for_as_long_as_somebody_watches_and_visits_go_on_besid
     seen = tmp_path / "nodes" / f"{NODE}.json"
     with watched([NODE], record=tmp_path, k8s_ttl_s=str(SHORT_S)) as watch:
         watch.until_sampled(NODE)
-        # Once more where this machine was so busy that the visit's Job outlived its short time.
+        # Again, if this machine was so busy that the visit's Job outlived its short time.
         watch.until(lambda: seen.exists() or watch.controller._visit([NODE]), "a visit")
         first = seen.stat().st_mtime_ns
         (job,) = kubernetes.plane.items(JOBS)
@@ -107,7 +107,7 @@ def test_one_job_owns_all_for_as_long_as_somebody_watches_and_visits_go_on_besid
         kubernetes.plane.call("DELETE", f"{JOBS}/{job['metadata']['name']}?propagationPolicy=Background")
         wait_until(lambda: job["metadata"]["uid"] not in uids(kubernetes) and uids(kubernetes), "another Job")
         watch.until_sampled(NODE)
-        # As each hour.
+        # As every hour.
         watch.until(lambda: seen.stat().st_mtime_ns > first or watch.controller._visit([NODE]), "another visit")
     wait_until(lambda: not kubernetes.left(), "clean")
 
@@ -117,12 +117,12 @@ def uids(kubernetes: Bed) -> list[str]:
 
 
 def lives_s(kubernetes: Bed) -> int:
-    """How long the Job lives from its beginning on."""
+    """The Job's lifetime from its start."""
     return max((int(one["spec"]["ttlSecondsAfterFinished"]) for one in kubernetes.plane.items(JOBS)), default=0)
 
 
 def staying(kubernetes: Bed) -> bool:
-    """Whether a pod runs that is no visit's."""
+    """Whether a pod other than a visit's runs."""
     pods = [one for one in kubernetes.plane.items(PODS) if one["spec"]["activeDeadlineSeconds"] > 3600]
     return any(one["status"].get("phase") == "Running" for one in pods)
 
@@ -156,7 +156,7 @@ def test_a_log_that_is_rotated_is_followed_into_its_next_file(kubernetes: Bed) -
 
     def received(piece: bytes) -> None:
         data.extend(piece)
-        with suppress(FileNotFoundError):  # of a pod that has just been removed
+        with suppress(FileNotFoundError):  # the pod has just been removed
             rotated.update((kubernetes.machine.folder / "logs").glob("*/*/*.log.*"))
 
     sessions.open(CHATTY)
@@ -168,8 +168,8 @@ def test_a_log_that_is_rotated_is_followed_into_its_next_file(kubernetes: Bed) -
     numbers = [int(line.split()[0]) for line in data.splitlines()]
     assert numbers == sorted(set(numbers))
     assert (numbers[0], numbers[-1]) == (0, LINES - 1)
-    assert rotated  # the kubelet of the testbed lets a log have 1 MiB
-    assert len(numbers) > 0.9 * LINES  # a kubelet passes over what is written between its last look and a rotation
+    assert rotated  # the testbed's kubelet limits logs to 1 MiB
+    assert len(numbers) > 0.9 * LINES  # a kubelet skips what is written between its last read and a rotation
     assert sum(later - earlier > 1 for earlier, later in pairwise(numbers)) <= len(rotated)
 
 

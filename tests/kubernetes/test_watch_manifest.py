@@ -1,4 +1,4 @@
-"""The Deployment of a watch, by a real API server: it takes all of it, and admits its pod where pods are restricted."""
+"""The Deployment of a watch on a real API server: accepted completely, and its pod admitted where restricted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pytest --cluster k8s:bed -m perf …` as a user types it."""
+"""`pytest --cluster k8s:bed -m perf …` as typed by a user."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LINUX = "k8s:bed/kubernetes.io/os=linux"
 
 @dataclass(frozen=True)
 class Typed:
-    """What a run printed, in one line, and its verdicts by node (or pair) and check."""
+    """A run's output in one line, and its verdicts by node (or pair) and check."""
 
     words: str
     verdicts: Mapping[str, Mapping[str, Verdict]]
 
 
 def typed(folder: Path, *options: str) -> Typed:
-    """Type it in a folder."""
+    """Run it in a folder."""
     results = folder / "results.jsonl"
     results.unlink(missing_ok=True)
     words = ["-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", "--results", str(results), "-m", "perf"]

@@ -1,4 +1,4 @@
-"""Watches of Kubernetes' nodes, and what their samplers leave there."""
+"""Watches of Kubernetes nodes, and what their samplers leave there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys
 
 
 def settings(names: Sequence[str], root: str = "/", **of_cluster: str) -> tuple[Cluster, WatchSettings]:
-    """A watch of these nodes at each second."""
+    """A watch of these nodes every second."""
     ours = {SETTING: "context:bed", **of_cluster}
     cluster = Cluster("k8s:bed", "kubernetes", tuple(map(Target, names)), ours)
     limits = Limits(connect_s=60.0, answer_s=60.0, settings=ours)
@@ -40,13 +40,13 @@ def watched(
     joined: Callable[[], AbstractContextManager[None]] = nullcontext,
     **of_cluster: str,
 ) -> Iterator[RunningHere]:
-    """Watch these nodes for as long as the block runs, and read their hosts under `root`."""
+    """Watch these nodes during the block, and read their hosts under `root`."""
     with watching(*settings(names, str(root), **of_cluster), record, joined) as running:
         yield running
 
 
 def with_log(folder: Path) -> Path:
-    """This machine as seen under a folder, but for its kernel log, which is a file."""
+    """This machine under a folder, with a file as its kernel log."""
     (folder / "dev").mkdir()
     (folder / "dev" / "kmsg").write_text("6,0,0,-;Linux version 6.8.0\n")
     for name in ("etc", "proc", "sys"):
@@ -55,13 +55,13 @@ def with_log(folder: Path) -> Path:
 
 
 def log(root: Path, text: str, number: int) -> None:
-    """The kernel logs this."""
+    """Append to the kernel log."""
     with (root / "dev" / "kmsg").open("a") as file:
         file.write(f"3,{number},{90_000_000_000 + number},-;{text}\n")
 
 
 def samplers(machine: Machine) -> list[str]:
-    """The processes of samplers in the pods of a node, by their command lines."""
+    """The sampler processes in a node's pods, by command line."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -72,7 +72,7 @@ def samplers(machine: Machine) -> list[str]:
 
 
 def command(out: Path, *words: str) -> subprocess.Popen[bytes]:
-    """`clusterproof watch`, at each second, and what it says."""
+    """`clusterproof watch` every second, with its output."""
     with out.open("wb") as file:
         return subprocess.Popen(
             [sys.executable, "-u", "-c", MAIN, "watch", "--every", "1", "--connect-timeout", "60", *words],

@@ -1,1 +1,1 @@
-"""Laws over the whole fault matrix: what was seen is said, whatever else is missing, wrong or in another order."""
+"""Laws over the whole fault matrix: findings are reported whatever else is missing, wrong or reordered."""

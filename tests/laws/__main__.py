@@ -1,6 +1,6 @@
-"""`python -m tests.laws`: are findings said whatever else of the evidence is missing, wrong or in another order?
+"""`python -m tests.laws`: are findings reported whatever other evidence is missing, wrong or reordered?
 
-Needs root. Prints what is hidden; the last line is one JSON object.
+Needs root. Prints hidden findings; the last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tests.laws.options import LAWS, Options, options_of
 from tests.laws.probing import evidence_of
 
 WORKERS = os.cpu_count() or 1
-CASES: list[Case] = []  # in the workers too, which are forked
-PLAIN: list[Case] = []  # those of them that are tried in pairs
+CASES: list[Case] = []  # also in the workers, which are forked
+PLAIN: list[Case] = []  # the cases that are tried in pairs
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Try the laws; 0 where nothing is hidden."""
+    """Try the laws; return 0 if nothing is hidden."""
     options = options_of(arguments)
     of_faults = options.faults if options.laws != ("cut",) else ()
     with ProcessPoolExecutor(WORKERS) as probers:
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _tried(law: str, options: Options) -> Tried:
-    """One law over all that it is tried on, in as many processes as there are processors."""
+    """Try one law on all its cases, in as many processes as there are processors."""
     count = {"pairs": len(PLAIN), "cut": WORKERS}.get(law, len(CASES))
     with ProcessPoolExecutor(WORKERS) as workers:
         return together(workers.map(_on_one, [law] * count, range(count), [options.checks] * count))

@@ -1,4 +1,4 @@
-"""The cases that laws are tried on: each fault's evidence, beside that of the healthy node that it was put into."""
+"""The cases that laws are tried on: each fault's evidence, with that of the healthy node it was injected into."""
 
 from __future__ import annotations
 
@@ -41,31 +41,31 @@ class Case:
 
     @cached_property
     def changed(self) -> Difference:
-        """What the fault changed in the healthy node's evidence, by collector."""
+        """The fault's changes to the healthy node's evidence, by collector."""
         return difference(dict(self.evidence.collectors), dict(self.healthy.collectors))
 
     @cached_property
     def own(self) -> Words:
-        """The words of what the fault changed."""
+        """The words of the fault's changes."""
         return words_of(changed_leaves({**self.evidence.collectors, **_in_words(self.evidence)}, self.changed))
 
     @cached_property
     def context(self) -> Words:
-        """The words of the healthy node's evidence that are not the fault's own."""
+        """The words of the healthy node's evidence other than the fault's own."""
         return words_of(leaves(dict(self.healthy.collectors))) - self.own
 
     @cached_property
     def changed_keys(self) -> frozenset[Path]:
-        """Where the fault changed the healthy node's evidence, as what reads are noted by."""
+        """The keys that the fault changed, in the same form as noted reads."""
         return changed_keys(dict(self.evidence.collectors), dict(self.healthy.collectors))
 
     @cached_property
     def reads(self) -> dict[str, frozenset[Path]]:
-        """What each check reads that names the fault."""
+        """The reads of each check that names the fault."""
         return {check: self.read_by(check)[0] for check in self.named}
 
     def read_by(self, check: str) -> tuple[frozenset[Path], frozenset[Path]]:
-        """What a check reads of the node, and of its peers."""
+        """A check's reads of the node and of its peers."""
         own: set[Path] = set()
         of_peers: set[Path] = set()
         self.says(check, noted(self.evidence, own), [noted(peer, of_peers) for peer in self.peers])
@@ -74,13 +74,13 @@ class Case:
     def says(
         self, check: str, evidence: NodeEvidence | None = None, peers: Sequence[NodeEvidence] | None = None
     ) -> list[Finding]:
-        """What a check says of the node, or of it with other evidence or other peers."""
+        """A check's findings on the node, or on it with other evidence or other peers."""
         node = among(evidence or self.evidence, self.occasion, self.peers if peers is None else peers, self.policy)
         return examine(node_checks()[check], node)[0]
 
     @cached_property
     def named(self) -> dict[str, list[Finding]]:
-        """By check, what names the fault: each fail and concern; where there is none, the first check's incomplete."""
+        """By check, the findings that name the fault: each fail and concern; else the first check's incomplete."""
         said = {check: self.says(check) for check in self.checks}
         found = {check: [one for one in all_said if one.verdict in NAMED] for check, all_said in said.items()}
         if not any(found.values()):
@@ -90,7 +90,7 @@ class Case:
 
 
 def _in_words(evidence: NodeEvidence) -> dict[str, Collected]:
-    """The kernel log with no more of its lines than a finding may say: a level, and that none was left out, is none."""
+    """The kernel log without what a finding may not quote: levels, and a count of zero lines left out."""
     log = evidence.collectors.get(LOG)
     if not log or not isinstance(log.value, dict) or not isinstance(log.value.get("lines"), list):
         return {}
@@ -99,12 +99,12 @@ def _in_words(evidence: NodeEvidence) -> dict[str, Collected]:
 
 
 def healthy_name(fault: Fault) -> str:
-    """Under which name the evidence of the healthy node that a fault is put into is kept."""
+    """The name under which the evidence of a fault's healthy node is kept."""
     return f"healthy {fault.base.__name__}"
 
 
 def case_of(fault: Fault | CapturedFault, evidence: Mapping[str, NodeEvidence]) -> Case:
-    """The case of one fault; `evidence` is by name, of live faults and of the healthy nodes under `healthy_name`."""
+    """The case of one fault; `evidence` has live faults by name, and the healthy nodes under `healthy_name`."""
     if isinstance(fault, CapturedFault):
         files = {name: text for name, text in {**fault.healthy, **fault.files}.items() if text}
         both = captured_fault.read(files)[1], captured_fault.read(fault.healthy)[1]

@@ -1,4 +1,4 @@
-"""Whether a finding is still said, with its values and most of its words; and what no two probes report alike."""
+"""Whether a finding is still reported with its values and most of its words; and what varies between probes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Words = frozenset[str]
 
 _WORD = re.compile(r"[\w./:-]*\w")
 _MOMENT = re.compile(r"(?:at )?(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC|\d+ s after boot)")  # by either clock
-SHARE = 0.5  # of its words without a digit, at least, that a finding keeps: others are what it was seen beside
+SHARE = 0.5  # minimum share of a finding's digitless words to be kept: the others are its context
 
 
 def is_said(finding: Finding, after: Iterable[Finding], excused: Words = frozenset(), or_worse: bool = False) -> bool:
-    """Whether one of the findings says the same; words that are excused may be gone.
+    """Whether one of the findings says the same; excused words may be missing.
 
-    With `or_worse` a concern may have become a failure.
+    With `or_worse`, a concern may have become a failure.
     """
     verdicts = (
         (finding.verdict, Verdict.FAIL) if or_worse and finding.verdict is Verdict.CONCERN else (finding.verdict,)
@@ -39,12 +39,12 @@ def _says(other: Finding, finding: Finding, excused: Words) -> bool:
 
 
 def values(data: Words) -> Words:
-    """The numbers, addresses and names of devices among words: each that has a digit."""
+    """The numbers, addresses and device names in a text: every word with a digit."""
     return frozenset(word for word in data if any(letter.isdigit() for letter in word))
 
 
 def words(text: str) -> Words:
-    """The words of a text, without the moments in it."""
+    """The words of a text, without times."""
     return frozenset(_WORD.findall(_MOMENT.sub("", text).lower()))
 
 
@@ -54,7 +54,7 @@ def words_of(leaves: Iterable[object]) -> Words:
 
 
 def devices(finding: Finding) -> str:
-    """The devices that a finding is of, as it begins."""
+    """The devices that a finding begins with."""
     return ", ".join(finding.devices)
 
 
@@ -63,7 +63,7 @@ def in_line(finding: Finding) -> str:
     return f"{finding.verdict.value} {finding.line}"
 
 
-BY_CHANCE = {  # by key, the largest share of the healthy node's value, or number, by which a value differs by chance
+BY_CHANCE = {  # by key, the largest share of the healthy node's value, or number, of random variation
     "init_s": (0.0, 1.0),
     "read_s": (0.0, 0.4),
     "now": (0.0, 86_400.0),
@@ -71,13 +71,13 @@ BY_CHANCE = {  # by key, the largest share of the healthy node's value, or numbe
     "available_kib": (0.2, 0.0),
     "inodes_free": (0.2, 0.0),
 }
-COUNTED_S = {"efa_counters", "ena_counters"}  # whose `seconds` passed between two looks
-TALLIES = ("read", "cursor")  # of the kernel log: how many records it has
-BUSY = "times"  # of processors, by what they did; they do the same at another pace
+COUNTED_S = {"efa_counters", "ena_counters"}  # their `seconds` passed between two samples
+TALLIES = ("read", "cursor")  # of the kernel log: its number of records
+BUSY = "times"  # the processors' work, which is the same at another pace
 
 
 def without_chance(evidence: NodeEvidence, healthy: NodeEvidence) -> NodeEvidence:
-    """The evidence of a faulty node, with the healthy one's values where they differ by chance."""
+    """The evidence of a faulty node, with the healthy node's values where they vary at random."""
     collectors = {
         name: _collected(name, data, healthy.collectors[name]) if name in healthy.collectors else data
         for name, data in evidence.collectors.items()

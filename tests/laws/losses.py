@@ -1,4 +1,4 @@
-"""What a law finds: how much it tried, the findings that were no longer said, and what a run of laws has to reach."""
+"""A law's results: how much it tried, which findings were lost, and the minimum for a run of laws."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS = ("check", "fault", "beside", "finding", "instead")
 
 @dataclass(frozen=True)
 class Loss:
-    """A finding that is no longer said, beside what it was lost, and what is said instead; `reason` names a row."""
+    """A lost finding, what was removed or added, and the message instead; `reason` names a table row."""
 
     check: str
     fault: str
@@ -28,13 +28,13 @@ class Loss:
 
 @dataclass(frozen=True)
 class Tried:
-    """How much a law tried, and what was lost by it."""
+    """How much a law tried, and what was lost."""
 
     count: int
     losses: tuple[Loss, ...] = ()
 
     def hidden(self) -> list[Loss]:
-        """What no row explains, in the order of checks."""
+        """Losses that no row explains, in the order of checks."""
         found = [loss for loss in self.losses if not loss.reason]
         return sorted(found, key=lambda loss: (loss.check, loss.fault, loss.beside))
 
@@ -49,31 +49,31 @@ class Tried:
 
 
 def together(tried: Iterable[Tried]) -> Tried:
-    """All of them as one."""
+    """All of them merged."""
     tried = list(tried)
     return Tried(sum(one.count for one in tried), tuple(loss for one in tried for loss in one.losses))
 
 
 def instead(after: Iterable[Finding]) -> str:
-    """What is said instead, worst first; at most four lines of it."""
+    """The messages instead, worst first; at most four lines."""
     said = dict.fromkeys(in_line(one) for one in sorted(after, key=lambda one: one.verdict.rank))
     return " | ".join([*said][:4])
 
 
 def write(path: Path, losses: Iterable[Loss]) -> None:
-    """Write them as a table with a tab between its columns."""
+    """Write them as a tab-separated table."""
     rows = [COLUMNS, *((loss.check, loss.fault, loss.beside, loss.finding, loss.instead) for loss in losses)]
     lines = ("\t".join(" ".join(cell.split()) for cell in row) + "\n" for row in rows)
     path.write_text("".join(lines), encoding="utf-8")
 
 
-FLOORS = {"removal": 12_000, "pairs": 45_000, "order": 1_800, "cut": 50}  # of a whole run
+FLOORS = {"removal": 12_000, "pairs": 45_000, "order": 1_800, "cut": 50}  # minimum number of trials of a whole run
 MOST_NEEDED = 0.05
 ROWS = {"removal": needs(), "pairs": taken.ROWS}
 
 
 def wrong(tried: Mapping[str, Tried], is_whole: bool) -> Iterator[str]:
-    """What is wrong besides what is hidden; bars that go by how much was tried are of a whole run."""
+    """Problems other than hidden findings; minimum numbers apply to whole runs."""
     for name, law in tried.items():
         if not law.count or (is_whole and law.count < FLOORS[name]):
             yield f"TOO FEW     {name}: {law.count} were tried; expected at least {FLOORS[name] if is_whole else 1}"

@@ -1,4 +1,4 @@
-"""Two faults in one node: the evidence of both, where they do not change the same value."""
+"""Two faults in one node: the evidence of both, unless they change the same value."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _ended(one: Collected) -> tuple[object, ...]:
 
 
 def _one_of(first: Any, second: Any, healthy: Any) -> Any:
-    """The value that one of them changed. Raises Conflict where both did."""
+    """The value that one of them changed. Raises Conflict if both did."""
     if first in (healthy, second):
         return second
     if second == healthy:
@@ -67,10 +67,10 @@ def _value(first: Any, second: Any, healthy: Any) -> Any:
 
 
 def _list(first: list[Any], second: list[Any], healthy: list[Any]) -> list[Any]:
-    """Entry by entry; where one has more or fewer, what is left of the healthy ones and what each has added."""
+    """Merge entry by entry; if one list is longer or shorter, the remaining healthy entries and both's additions."""
     if len(first) == len(second) == len(healthy):
         return [_value(*entries) for entries in zip(first, second, healthy, strict=True)]
-    is_of_equals = any(healthy.count(entry) > 1 for entry in healthy)  # of which it is unknown which one went
+    is_of_equals = any(healthy.count(entry) > 1 for entry in healthy)  # of equal entries it is unknown which one went
     if is_of_equals or any(entry not in first and entry not in second for entry in healthy):
         raise Conflict
     kept = [entry for entry in healthy if entry in first and entry in second]
@@ -79,13 +79,13 @@ def _list(first: list[Any], second: list[Any], healthy: list[Any]) -> list[Any]:
 
 
 def _in_order(entries: list[Any]) -> list[Any]:
-    """Lines of a log by their time; else as they are."""
+    """Lines of a log by time; otherwise unchanged."""
     is_log = all(isinstance(entry, list) and isinstance(entry[0], int | float) for entry in entries)
     return sorted(entries, key=lambda entry: float(entry[0])) if is_log else entries
 
 
 def changed_keys(value: Any, healthy: Any, path: Path = ()) -> frozenset[Path]:
-    """Where they differ, as what reads are noted by."""
+    """The differing keys, in the same form as noted reads."""
     if isinstance(value, Collected) and isinstance(healthy, Collected) and _ended(value) == _ended(healthy):
         return changed_keys(value.value, healthy.value, path)
     if value == healthy:

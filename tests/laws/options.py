@@ -1,4 +1,4 @@
-"""The options of `scripts/laws`; a word that chooses nothing is an error that names near ones."""
+"""The options of `scripts/laws`; a word that selects nothing is an error that suggests similar names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAWS = ("removal", "pairs", "order", "cut")
 
 @dataclass(frozen=True)
 class Options:
-    """What is tried."""
+    """What to try."""
 
     laws: tuple[str, ...]
     faults: tuple[Fault | CapturedFault, ...]
@@ -34,13 +34,13 @@ class Options:
 
 
 def options_of(arguments: Sequence[str]) -> Options:
-    """The options on a command line; a wrong one ends with a line that says what is right."""
+    """The options on a command line; a wrong one exits with a line that says what is right."""
     parser = Arguments("scripts/laws", "Tries the laws over the fault matrix, as root.")
     parser.add_argument("--law", default=LAWS, type=_laws, metavar="NAME", help=f"one of {', '.join(LAWS)}")
     parser.add_argument("--fault", default=ALL_FAULTS, type=_faults, metavar="WORDS", help="faults with these words")
     parser.add_argument("--check", default=tuple(node_checks()), type=_checks, metavar="ID", help="one, or all of gpu")
-    parser.add_argument("--evidence", type=Path, metavar="FILE", help="where evidence is kept that is not probed again")
-    parser.add_argument("--tsv", type=Path, metavar="FILE", help="write what is hidden as a table")
+    parser.add_argument("--evidence", type=Path, metavar="FILE", help="keeps probed evidence for further runs")
+    parser.add_argument("--tsv", type=Path, metavar="FILE", help="write hidden findings as a table")
     chosen = parser.parse_args(arguments)
     return Options(chosen.law, chosen.fault, chosen.check, chosen.evidence, chosen.tsv)
 

@@ -1,4 +1,4 @@
-"""The law of order and names: what is only listed, named or dated otherwise is found alike."""
+"""The law of order and names: findings do not depend on order, names or dates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.laws.cases import Case
 from tests.laws.findings import in_line, words
 from tests.laws.losses import Loss, Tried, instead
 
-DEVICES = {  # the lists of devices of each collector
+DEVICES = {  # each collector's lists of devices
     "ebs": ("volumes",),
     "edac": ("controllers",),
     "efa_counters": ("devices",),
@@ -39,7 +39,7 @@ Change = Callable[[NodeEvidence], NodeEvidence]
 
 
 def tried(case: Case, checks: Collection[str]) -> Tried:
-    """Every check of the fault, of these checks, on each of the nodes that differ by nothing but order and names."""
+    """Try these checks of the fault on each node that differs only in order and names."""
     losses: list[Loss] = []
     count = 0
     for check in case.named.keys() & set(checks):
@@ -54,7 +54,7 @@ def tried(case: Case, checks: Collection[str]) -> Tried:
 
 
 def _differing(before: Sequence[Finding], after: Sequence[Finding], name: str) -> list[Finding]:
-    """The findings before that are not there after, and those after that were not there before."""
+    """The findings that disappeared, and those that appeared."""
     renamed = OTHER_NAMES if name == "other names" else {}
     said = Counter(_said(one, renamed) for one in before)
     known = Counter(_said(one, {}) for one in after)
@@ -100,7 +100,7 @@ def other_names(evidence: NodeEvidence) -> NodeEvidence:
 
 
 def another_clock(evidence: NodeEvidence) -> NodeEvidence:
-    """The node booted on another day, and its log's lines, from after the boot, came earlier."""
+    """The node booted on another day, and the log lines from after the boot have earlier times."""
     collectors = dict(evidence.collectors)
     boot, log = collectors.get("boot"), collectors.get("kernel_log")
     if boot and isinstance(boot.value, dict) and isinstance(boot.value.get("now"), float):

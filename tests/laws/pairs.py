@@ -1,4 +1,4 @@
-"""The law of pairs: two faults in one node are both named, by the values that each has."""
+"""The law of pairs: two faults in one node are both named, each with its values."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.laws.taken import taken
 
 
 def is_plain(fault: Fault | CapturedFault) -> bool:
-    """Whether it is a fault of the usual node, evaluated as usual."""
+    """Whether it is a fault of the standard node, evaluated in the standard way."""
     if not isinstance(fault, Fault):
         return False
     return fault.base is p5 and fault.occasion == "preflight" and fault.policy is NO_POLICY and not fault.loads
 
 
 def tried(case: Case, others: Sequence[Case], checks: Collection[str]) -> Tried:
-    """Put each of the other faults into the node too, where they do not change the same value."""
+    """Inject each of the other faults as well, unless they change the same value."""
     count = 0
     losses: list[Loss] = []
     for other in others:
@@ -38,10 +38,10 @@ def tried(case: Case, others: Sequence[Case], checks: Collection[str]) -> Tried:
 
 
 def _lost(one: Case, beside: Case, both: NodeEvidence, checks: Collection[str]) -> Iterator[Loss]:
-    """What names one fault and is not said beside the other."""
+    """What names one fault and is not reported beside the other."""
     for check, findings in one.named.items():
         if check not in checks or one.reads[check].isdisjoint(beside.changed_keys):
-            continue  # it reads nothing that is another now, and says the same
+            continue  # none of its reads differs now, so its result is the same
         after = one.says(check, both)
         reason = taken(check, one.name, beside.name)
         for finding in findings:
@@ -50,5 +50,5 @@ def _lost(one: Case, beside: Case, both: NodeEvidence, checks: Collection[str]) 
 
 
 def reckoned(finding: Finding, case: Case) -> Words:
-    """The numbers in a finding that are not the fault's own: they may be others where more is wrong."""
+    """The numbers in a finding that are not the fault's own, and may change with further faults."""
     return values(words(finding.message)) - case.own - words(devices(finding))

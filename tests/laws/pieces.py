@@ -1,4 +1,4 @@
-"""The pieces of evidence: which of them a check reads, which a fault changed, and the evidence without one of them."""
+"""Pieces of evidence: which of them a check reads, which a fault changed, and the evidence without one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import replace
 
-Path = tuple[str, ...]  # a collector, and a key in what it returned; EACH stands for every entry of a list
+Path = tuple[str, ...]  # a collector and keys in its value; EACH stands for every entry of a list
 EACH = "[]"
 WHOLLY = True
-Difference = bool | dict[Any, Any] | None  # WHOLLY, by key or place where it is within, or None where all is the same
+Difference = bool | dict[Any, Any] | None  # WHOLLY, differences by key or index, or None if there is none
 
 
 class _TakenForDict(type):
-    """The class of a class that is taken for `dict`, by those too who compare the type of an object."""
+    """A metaclass that passes for `dict`, even for code that compares an object's type."""
 
     def __eq__(cls, other: object) -> bool:
         return other is dict or other is cls
@@ -25,7 +25,7 @@ class _TakenForDict(type):
 
 
 class Read(dict[str, Any], metaclass=_TakenForDict):
-    """An object of the evidence that notes which of its keys are read."""
+    """An object of the evidence that records which of its keys are read."""
 
     def __init__(self, data: Mapping[str, Any], path: Path, reads: set[Path]) -> None:
         super().__init__({key: noting(value, (*path, key), reads) for key, value in data.items()})
@@ -65,7 +65,7 @@ class Read(dict[str, Any], metaclass=_TakenForDict):
 
 
 def noting(value: Any, path: Path, reads: set[Path]) -> Any:
-    """The same value, whose objects note what is read of them."""
+    """The same value, with objects that record their reads."""
     if isinstance(value, dict):
         return Read(value, path, reads)
     if isinstance(value, list):
@@ -76,7 +76,7 @@ def noting(value: Any, path: Path, reads: set[Path]) -> Any:
 
 
 def noted(evidence: NodeEvidence, reads: set[Path]) -> NodeEvidence:
-    """The same evidence, which notes what is read of it."""
+    """The same evidence, recording its reads."""
     return replace(evidence, collectors=Read(evidence.collectors, (), reads))
 
 
@@ -97,7 +97,7 @@ def difference(value: Any, healthy: Any) -> Difference:
 
 
 def nearest(entry: Any, place: int, healthy: list[Any]) -> Any:
-    """The entry of the healthy list that a faulty one was made of: the same, else the most alike."""
+    """The healthy list's entry that a faulty one derives from: an equal one, or the most similar."""
     if entry in healthy or not healthy:
         return entry if healthy else None
     if not isinstance(entry, dict):
@@ -111,7 +111,7 @@ def _alike(entry: dict[str, Any], other: Any) -> int:
 
 
 def taken_away(evidence: NodeEvidence, path: Path, changed: Difference) -> tuple[NodeEvidence, list[Any]]:
-    """The evidence without what lies at a path, where the fault did not change it, and what was there."""
+    """The evidence without the values at a path, except those the fault changed; also the removed values."""
     gone: list[Any] = []
     if len(path) == 1:
         collector = evidence.collectors[path[0]]
@@ -144,7 +144,7 @@ def _without(value: Any, path: Path, changed: Difference, gone: list[Any]) -> An
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Every value in it that is no object or list, and the names under which they are."""
+    """Every value in it that is no object or list, with its names."""
     if isinstance(value, Collected):
         yield value.detail
         yield from leaves(value.value)
@@ -158,7 +158,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def changed_leaves(value: Any, changed: Difference) -> Iterator[Any]:
-    """Those of them that a fault changed."""
+    """Those leaves that a fault changed."""
     if changed is WHOLLY:
         yield from leaves(value)
     elif isinstance(changed, dict):

@@ -1,4 +1,4 @@
-"""The evidence of faults, each probed once, and kept where it is to be read again."""
+"""Probes each fault's evidence once, and keeps it for further runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.laws.cases import healthy_name
 def evidence_of(
     faults: Iterable[Fault | CapturedFault], workers: Executor, kept: Path | None = None
 ) -> dict[str, NodeEvidence]:
-    """The evidence of live faults, and of the nodes that they are put into, by name.
+    """The evidence of live faults and their healthy nodes, by name.
 
-    Where `kept` is a file, what it has is not probed again, and what it lacks is added to it.
+    If `kept` is a file, its content is not probed again, and missing evidence is added to it.
     """
     known = _read(kept) if kept and kept.exists() else {}
     live = [fault for fault in faults if isinstance(fault, Fault) and not proof.reason_to_skip(fault)]
@@ -33,7 +33,7 @@ def evidence_of(
 
 
 def _probed(fault: str, name: str) -> NodeEvidence:
-    """The evidence of that fault's node, or of the healthy one where another name is asked for."""
+    """The evidence of that fault's node, or of the healthy one if another name is requested."""
     return proof.evidence_of(BY_NAME[fault]) if fault == name else proof.healthy(BY_NAME[fault].base)
 
 

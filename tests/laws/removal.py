@@ -1,4 +1,4 @@
-"""The law of removal: whatever other evidence is taken away, what was named stays named."""
+"""The law of removal: whatever other evidence is removed, faults that were named stay named."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.laws.pieces import Difference, in_words, leaves, taken_away
 
 @dataclass(frozen=True)
 class Removal:
-    """One case without one piece of its evidence, and what that piece was."""
+    """One case without one piece of its evidence, and that piece."""
 
     what: str
     evidence: NodeEvidence
@@ -27,7 +27,7 @@ class Removal:
 
 
 def tried(case: Case, checks: Collection[str]) -> Tried:
-    """Take away each piece that a check reads which names the fault, of these checks."""
+    """Remove in turn each piece read by a check that names the fault, of these checks."""
     count = 0
     losses: list[Loss] = []
     for check, findings in case.named.items():
@@ -43,18 +43,18 @@ def tried(case: Case, checks: Collection[str]) -> Tried:
 
 
 def reason(check: str, fact: str, finding: Finding) -> str:
-    """The name of the row of needs.toml that says why the finding needs the fact, else empty."""
+    """The row of needs.toml that explains why the finding needs the fact, or empty."""
     return next((name for name, row in needs().items() if explains(row, check, fact, finding.message)), "")
 
 
 def explains(need: Need, check: str, fact: str, message: str) -> bool:
-    """Whether a finding of a check may be gone where this fact is."""
+    """Whether a check's finding may disappear with this fact."""
     covers = any(fact == known or fact.startswith((f"{known}.", f"{known}[]")) for known in need.facts)
     return check in need.checks and need.finding in message and covers
 
 
 def removals(case: Case, check: str) -> Iterator[Removal]:
-    """Every piece that the check reads and the fault did not change, taken away in turn."""
+    """Every piece that the check reads and the fault did not change, removed in turn."""
     reads, of_peers = case.read_by(check)
     changed = case.changed
     for path in sorted(reads):
@@ -70,7 +70,7 @@ def removals(case: Case, check: str) -> Iterator[Removal]:
 
 
 def _beginning_of_log(case: Case, changed: Difference) -> Iterator[Removal]:
-    """The kernel log from the fault's first line on; it says that records were lost."""
+    """The kernel log from the fault's first line on, marked as having lost records."""
     log = case.evidence.collectors[LOG]
     within = changed.get(LOG) if isinstance(changed, dict) else None
     places = within.get("lines") if isinstance(within, dict) else None
@@ -84,7 +84,7 @@ def _beginning_of_log(case: Case, changed: Difference) -> Iterator[Removal]:
 
 
 def _files(case: Case) -> Iterator[Removal]:
-    """Each other file of a capture, and what follows the fault's last line in its own."""
+    """Each other file of a capture, and in the fault's own file everything after its last line."""
     for name, text in case.files.items():
         others = {other: data for other, data in case.files.items() if other != name}
         if text == case.healthy_files.get(name):

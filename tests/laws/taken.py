@@ -1,4 +1,4 @@
-"""Faults that take away another's subject: beside them that one cannot be seen."""
+"""Faults that remove another fault's subject, so that the other cannot be seen beside them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Taken:
-    """Why a check does not name a fault whose name has some of these words beside one whose name has some of those."""
+    """Why a check does not name a fault with some of these words in its name beside one with some of those."""
 
     checks: tuple[str, ...]
     faults: tuple[str, ...]
     beside: tuple[str, ...]
 
     def explains(self, check: str, fault: str, beside: str) -> bool:
-        """Whether it is the reason why this fault is not named beside that one."""
+        """Whether it explains why this fault is not named beside that one."""
         return check in self.checks and _has_one(fault, self.faults) and _has_one(beside, self.beside)
 
 
@@ -136,5 +136,5 @@ ROWS: Mapping[str, Taken] = {
 
 
 def taken(check: str, fault: str, beside: str) -> str:
-    """Why one fault is not named beside the other, else empty."""
+    """Why one fault is not named beside the other, or empty."""
     return next((reason for reason, row in ROWS.items() if row.explains(check, fault, beside)), "")

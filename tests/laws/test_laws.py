@@ -1,4 +1,4 @@
-"""The laws, on small evidence that shows each rule of them, and on a seeded sample of the fault matrix."""
+"""The laws, on small evidence for each of their rules, and on a seeded sample of the fault matrix."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from tests.laws.taken import taken
 from tests.testbed.needs import needs_nodes
 
 SEED = 26
-LIVE, CAPTURED = 12, 6  # faults of the sample; twice as many with `--all`
+LIVE, CAPTURED = 12, 6  # faults in the sample; twice as many with `--all`
 HEALTHY = node("gpu001", boot=boot(), nvml=nvml(*(gpu(index, ecc_uncorrected_dram=0) for index in range(3))))
 
 
 def with_errors(errors: int, index: int = 1) -> NodeEvidence:
-    """The healthy node, one of whose GPUs has so many uncorrected errors."""
+    """The healthy node with this many uncorrected errors on one GPU."""
     gpus = [gpu(number, ecc_uncorrected_dram=errors if number == index else 0) for number in range(3)]
     return node("gpu001", boot=boot(), nvml=nvml(*gpus))
 
 
 def value(evidence: NodeEvidence, *path: Any) -> Any:
-    """What lies at a path of a collector's value."""
+    """The value at a path in a collector's value."""
     found: Any = evidence.collectors[path[0]].value
     for key in path[1:]:
         found = found[key]
@@ -129,7 +129,7 @@ def test_the_law_of_removal_counts_what_rows_explain_apart_from_what_is_hidden()
 
 
 def needed(count: int) -> tuple[Loss, ...]:
-    """So many removals that rows explain, each row at least once."""
+    """This many removals that rows explain, each row at least once."""
     rows = [*needs()]
     return tuple(
         Loss("gpu.a", "lost", f"key {number}", "seen", "pass", rows[number % len(rows)]) for number in range(count)

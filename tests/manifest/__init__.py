@@ -1,1 +1,1 @@
-"""Golden manifests: made of a good machine, held against others."""
+"""Golden manifests: made from a good machine, compared with others."""

@@ -1,4 +1,4 @@
-"""Images that deviate from the golden manifest of the good machine in one thing each, and what the gate says of it."""
+"""Images with one deviation each from the good machine's golden manifest, and the gate's findings."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ Put = Callable[[NodeImage], NodeImage]
 
 
 def without_package(image: NodeImage, name: str) -> NodeImage:
-    """That package is not installed."""
+    """The package is not installed."""
     kept = {other: data for other, data in (software.COMMON | software.OF_GPUS).items() if other != name}
     return with_file(image, DPKG, software.dpkg(kept))
 
 
 def with_efa_installer(image: NodeImage, version: str) -> NodeImage:
-    """EFA's installer of that version ran."""
+    """EFA's installer of this version ran."""
     return with_file(image, EFA_RECORD, software.EFA_INSTALLED.replace("1.44.0", version))
 
 
 def with_nccl(image: NodeImage, version: str) -> NodeImage:
-    """That NCCL is the one that the loader finds."""
+    """The loader finds this NCCL."""
     moved = without_file(image, f"{LIBRARIES}/libnccl.so.2.27.7")
     linked = with_file(moved, f"{LIBRARIES}/libnccl.so.2", Link(f"libnccl.so.{version}"))
     return with_file(linked, f"{LIBRARIES}/libnccl.so.{version}", software.LIBRARY)
 
 
 def with_fabric_manager(image: NodeImage, version: str) -> NodeImage:
-    """That fabric manager is installed."""
+    """This fabric manager is installed."""
     return with_tool(image, "nv-fabricmanager", f"#!/bin/sh\necho Fabric Manager version is : {version}\n")
 
 
 def with_unit(
     name: str, *, load: str = "loaded", active: str = "active", sub: str = "running", enabled: str = "enabled"
 ) -> Put:
-    """systemctl says this of that service."""
+    """systemctl's report on that service."""
     return lambda image: with_service(image, name, load=load, active=active, sub=sub, enabled=enabled)
 
 
 def written_before(path: str) -> Put:
-    """That file is a day older than the instance's first boot."""
+    """The file is a day older than the instance's first boot."""
     return lambda image: with_file(image, path, File("of the builder\n", 0o600, software.BOOTED - 86_400))
 
 
 def not_built(name: str) -> Put:
-    """DKMS has not built that module for the kernel that runs, and so it is not loaded."""
+    """DKMS has not built the module for the running kernel, so it is not loaded."""
 
     def put(image: NodeImage) -> NodeImage:
         dep = str(image.files[MODULES_DEP]).replace(f"/{name}.ko", "/other.ko")
@@ -61,7 +61,7 @@ def not_built(name: str) -> Put:
     return put
 
 
-# What is done to the good machine, and every line that the gate then says.
+# The change to the good machine, and every line that the gate then prints.
 DEVIATIONS: dict[str, tuple[Put, list[str]]] = {
     "an older containerd": (
         lambda image: with_package(image, "containerd.io", "1.7.20-1"),
@@ -211,7 +211,7 @@ DEVIATIONS: dict[str, tuple[Put, list[str]]] = {
     ),
 }
 
-# The same of a machine that only builds the image.
+# The same for a machine that only builds the image.
 ON_BUILD_HOST: dict[str, tuple[Put, list[str]]] = {
     "modules that were not built for this kernel": (
         lambda image: with_file(image, MODULES_DEP, "updates/dkms/efa.ko.zst:\n"),

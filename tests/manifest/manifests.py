@@ -1,4 +1,4 @@
-"""Golden manifests for tests: made of a healthy node, read back as a policy, and held against other nodes."""
+"""Golden manifests for tests: made from a healthy node, read back as a policy, and compared with other nodes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tests.testbed import software
 from tests.testbed.healthy import DRIVER, healthy_cpu, healthy_p5
 from tests.testbed.image import NodeImage, Service
 
-WITHOUT_GPU = Service("loaded", "inactive", "dead", "enabled")  # enabled, and its condition finds no GPU
+WITHOUT_GPU = Service("loaded", "inactive", "dead", "enabled")  # enabled, but its condition finds no GPU
 
 
 @cache
 def good() -> NodeEvidence:
-    """What a p5 known to be good reports."""
+    """The report of a p5 known to be good."""
     return probed(healthy_p5())
 
 
 def build_host() -> NodeImage:
-    """The same image on a machine that builds it: no GPU, no EFA, another size."""
+    """The same image on a build machine: no GPU, no EFA, another size."""
     image = healthy_cpu("m5.2xlarge", cpus=8, memory_gib=32)
     services = {"nvidia-fabricmanager": WITHOUT_GPU, "nvidia-dcgm": WITHOUT_GPU}
     services["nvidia-persistenced"] = replace(WITHOUT_GPU, enabled="static")
@@ -43,14 +43,14 @@ def build_host() -> NodeImage:
 
 
 def manifest_text(*machines: NodeEvidence) -> str:
-    """The golden manifest of these machines, as it is written."""
+    """The golden manifest of these machines, as written."""
     cluster = Cluster("good", "replay", tuple(Target(evidence.node) for evidence in machines))
     made = manifest_of(list(nodes(cluster, {evidence.node: evidence for evidence in machines}, "ami").values()))
     return text_of(made, "2026-11-21", "replay:good")
 
 
 def golden(text: str) -> Policy:
-    """The policy that a manifest's text is."""
+    """The policy in a manifest's text."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "golden.toml"
         path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A golden manifest made from one recording, and single deviations from it: each is named, and none is invented."""
+"""A golden manifest from one recording, and single deviations from it: each is named, and none is invented."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ GATE = [*OWN, "software.image_clean"]
 
 
 def gate(data: NodeEvidence, policy: Policy | None = None) -> dict[str, Result]:
-    """What the checks of the gate say of a node beside the good machine's manifest."""
+    """The gate checks' results on a node with the good machine's manifest."""
     found = results(data, "ami", policy=policy or golden_of_good())
     return {name: found[name] for name in GATE}
 
@@ -66,7 +66,7 @@ def test_a_deviation_is_named_and_none_is_invented(put: Put, said: list[str]) ->
 
 
 def folder_of_nccl() -> str:
-    """Where the probe finds NCCL: some systems have /lib as a link to /usr/lib."""
+    """Where the probe finds NCCL: on some systems, /lib is a link to /usr/lib."""
     (library,) = good().collectors["versions"].value["libraries"]["libnccl.so.2"]
     return str(Path(library["path"]).parent)
 
@@ -179,7 +179,7 @@ def test_a_row_that_means_nothing_is_one_clear_line(text: str, words: str) -> No
 
 
 def wrong_image() -> NodeImage:
-    """A machine launched from an image with three things wrong."""
+    """A machine launched from an image with three deviations."""
     image = with_fabric_manager(DEVIATIONS["no enroot"][0](healthy_p5("gpu002")), "570.133.20")
     return DEVIATIONS["a service that is not enabled"][0](image)
 
@@ -192,7 +192,7 @@ def bed() -> Iterator[Testbed]:
 
 
 def typed(bed: Testbed, *words: str) -> tuple[int, str]:
-    """Type a command in the checkout, on the cluster's network: its exit code and what it prints."""
+    """Run a command in the checkout on the cluster's network: its exit code and output."""
     ran = bed.run([sys.executable, "-m", *words], timeout=600)
     return ran.returncode, (ran.stdout + ran.stderr).decode()
 

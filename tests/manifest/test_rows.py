@@ -1,4 +1,4 @@
-"""How single rows of a golden manifest are kept, and which of them cannot be evaluated without their device."""
+"""How single rows of a golden manifest are evaluated, and which need their device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_FOUND = {**DEAD, "load": "not-found", "enabled": ""}
 
 
 def evaluated(table: str, rule: dict[str, str], *efa: dict[str, Any], made_on: str = "", **collectors: Any) -> Result:
-    """What is said of a node without GPUs, with these EFA devices, beside a manifest with this row."""
+    """The results on a node without GPUs, with these EFA devices, and a manifest with this row."""
     data = {"boot": boot(), "platform": {"vendor": "", "product": "", "serial": ""}, "pci": {"devices": []}}
     data |= {"rdma": {"devices": list(efa), "modules": ["loop"]}, "image": {"modules": ["efa"]}, **collectors}
     rules: dict[str, Any] = {table: rule}

@@ -1,1 +1,1 @@
-"""The suite's own tests, held against checks and rules that are wrong in one place."""
+"""The suite's own tests against checks and rules with one mistake each."""

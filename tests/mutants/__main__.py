@@ -1,7 +1,7 @@
-"""Is each mutant of a check, of a rule of the catalogue, or of what a gate keeps, found?
+"""Is each mutant of a check, of a catalogue rule, or of a gate's state found?
 
-Needs root. WORDS chooses the mutants in whose line they are. Prints a line for each that survives; the last line is one
-JSON object. A sample has the mutants of some files of checks, and tries them on the faults and tests of these alone.
+Needs root. WORDS select the mutants with them in their lines. Prints a line for each survivor; the last line is one
+JSON object. A sample has the mutants of some files of checks, and tries only these checks' faults and tests.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from tests.testbed.needs import needs_nodes
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "clusterproof"
 FILES = ("checks/**/test_*.py", "plugins/catalog/*.py", "plugins/transport/kubernetes/report_cache.py")
-LEAST_PERCENT = 95  # of the mutants that are to be found
-LEAST_PERCENT_OF_SAMPLE = 90  # of fewer mutants, on fewer faults and tests
+LEAST_PERCENT = 95  # of the mutants must be found
+LEAST_PERCENT_OF_SAMPLE = 90  # for fewer mutants, on fewer faults and tests
 
 
 def main(words: Sequence[str]) -> int:
-    """Try the mutants that are asked for; 0 where as many are found as should be."""
+    """Try the requested mutants; return 0 if enough of them are found."""
     parser = Arguments("scripts/mutate", __doc__)
-    parser.add_argument("--sample", type=count, metavar="N", help="those of some files of checks, N to twice N")
-    parser.add_argument("--seed", type=int, default=1, help="of the sample; %(default)s unless given")
-    parser.add_argument("words", nargs="*", metavar="WORDS", help="all mutants unless given")
+    parser.add_argument("--sample", type=count, metavar="N", help="N to twice N mutants, from some files of checks")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample (default %(default)s)")
+    parser.add_argument("words", nargs="*", metavar="WORDS", help="all mutants by default")
     asked = parser.parse_args(words)
     mutants = all_mutants()
     lines = set(parser.chosen(" ".join(asked.words), [one.in_words() for one in mutants], "words such as gpu/test_ecc"))
@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def all_mutants() -> list[Mutant]:
-    """Every one, of functions that this process has from now on."""
+    """Every mutant, of functions that this process has from now on."""
     all_checks()
     files = files_of(PACKAGE, FILES)
     for file in files:
@@ -63,7 +63,7 @@ def all_mutants() -> list[Mutant]:
 
 
 def sampled(mutants: Sequence[Mutant], least: int, seed: int) -> list[Mutant]:
-    """The mutants of some files of checks that have faults: at least so many, and at most twice as many."""
+    """The mutants of some files of checks with faults: at least this many, and at most twice as many."""
     by_file: dict[str, list[Mutant]] = {file: [] for file in sorted(set(_files_of_checks().values()))}
     for mutant in mutants:
         by_file.get(mutant.place[0], []).append(mutant)
@@ -77,7 +77,7 @@ def sampled(mutants: Sequence[Mutant], least: int, seed: int) -> list[Mutant]:
 
 
 def _files_of_checks() -> dict[str, str]:
-    """By check of nodes that a fault is for, the file that it is in."""
+    """The file of each node check that faults are for."""
     names = {name for fault in ALL_FAULTS for name in fault.expect}
     return {name: str(Path(check.path).relative_to(PACKAGE)) for name, check in node_checks().items() if name in names}
 
@@ -95,14 +95,14 @@ def _tried_on_faults(mutants: Sequence[Mutant]) -> int:
 
 def _tried_on_all(mutants: Sequence[Mutant]) -> int:
     with ProcessPoolExecutor(os.cpu_count()) as readers:
-        data = faults.begin(readers, ALL_FAULTS)  # which goes on meanwhile
+        data = faults.begin(readers, ALL_FAULTS)  # it goes on in the background
         of_tests = list(evaluated.cases(ROOT))
         cases = [*faults.cases(data, ALL_FAULTS), *of_tests]
     return _result(mutants, cases, LEAST_PERCENT, unit_tests.FILES)
 
 
 def _left_by_cases(mutants: Sequence[Mutant], cases: Sequence[Case]) -> list[Mutant]:
-    """The mutants that no case finds. What a check does not say twice is reported, and left out."""
+    """The mutants that no case finds. A check with differing results in two runs is reported, and left out."""
     for case in cases:
         case.learn(str(PACKAGE))
         for name in sorted(case.checks.keys() - case.ran.keys()):

@@ -1,4 +1,4 @@
-"""Tries mutants on cases, in several processes."""
+"""Tries mutants on cases in several processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FunctionType
 from tests.mutants.cases import Case, forget_catalogue
 from tests.mutants.mutations import Mutant, Place, installed
 
-_benches: list[Bench] = []  # the one that this process's parent works with
+_benches: list[Bench] = []  # the one that this process's parent uses
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Bench:
     live: Mapping[Place, Sequence[FunctionType]]
 
     def killers(self) -> Iterator[str]:
-        """For each mutant the case and the check that distinguish it from its origin; empty where none does."""
+        """For each mutant, a case and check that distinguish it from the original; empty if none does."""
         _benches[:] = [self]
         with multiprocessing.get_context("fork").Pool(os.cpu_count()) as workers:
             yield from workers.imap(_killer, range(len(self.mutants)))

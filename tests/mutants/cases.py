@@ -1,4 +1,4 @@
-"""Cases: what every check says of a faulty or healthy node, or of what a test made, and whether it still says so."""
+"""Cases: every check's results on a faulty or healthy node or on a test's evidence, to compare later results with."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from clusterproof.plugins.evidence.kubernetes.facts_cluster import NodeOfCluster
 from clusterproof.plugins.evidence.node import Node
 from tests.mutants.mutations import Mutant, live_objects
 
-Lines = frozenset[tuple[str, int]]  # a file and a line of it
+Lines = frozenset[tuple[str, int]]  # a file and one of its lines
 PARTS = (
     "checks/",
     "plugins/catalog/",
     "plugins/transport/kubernetes/report_cache.py",
-)  # of the package: where mutants are
-CPU_S = 20.0  # that one case may take: a mutant may well have no end
+)  # in the package: where mutants are
+CPU_S = 20.0  # limit for one case: a mutant may never end
 
 
 class Endless(BaseException):
-    """A mutant that goes on and on."""
+    """A mutant that does not end."""
 
 
 @dataclass
 class Case:
-    """A node, a pair or a cluster, with what each check says of it; of one check, words that it must say."""
+    """A node, pair or cluster with each check's result; for one check, also words of the message."""
 
     name: str
     owner: Any
     checks: Mapping[str, Check]
     words: Mapping[str, str] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
-    ran: dict[str, Lines] = field(default_factory=dict)  # by check, what is run of checks
-    catalogue: Lines = frozenset()  # what is run of the catalogue, by any of them
+    ran: dict[str, Lines] = field(default_factory=dict)  # by check, the lines of checks that run
+    catalogue: Lines = frozenset()  # the lines of the catalogue that any of them runs
 
     def finds(self, mutant: Mutant) -> str:
-        """The check that says something else with the mutant installed, else empty."""
+        """The check with another result under the mutant, or empty."""
         names = self._trials(mutant)
         if names and mutant.is_of_catalogue:
             forget(self.owner)
@@ -64,12 +64,12 @@ class Case:
         forget_groups(self.owner)
         try:
             data = evaluate(self.checks[name], self.owner)
-        except Exception:  # whatever breaks a run is seen
+        except Exception:  # whatever breaks a run is noticed
             return True
         return data.verdict is not self.verdicts[name] or self.words.get(name, "") not in data.message
 
     def learn(self, root: str) -> None:
-        """Note what each check says, twice, and what it runs; forget those that do not say the same again."""
+        """Run each check twice and note its result and lines; drop checks whose results differ."""
         forget(self.owner)
         forget_catalogue()
         with traced(root) as lines:
@@ -82,7 +82,7 @@ class Case:
                 self.ran[name] = frozenset(lines)
 
     def _trials(self, mutant: Mutant) -> list[str]:
-        """The checks that run what the mutant changes, those first that have something to say."""
+        """The checks that run what the mutant changes, those with findings first."""
         touched = {(mutant.place[0], line) for line in mutant.lines}
         if mutant.is_of_catalogue:
             return [*self.ran] if touched & self.catalogue else []
@@ -92,7 +92,7 @@ class Case:
 
 @contextmanager
 def traced(root: str) -> Iterator[set[tuple[str, int]]]:
-    """The lines of checks and of the catalogue that are run meanwhile."""
+    """The lines of checks and catalogue that run in the block."""
     lines: set[tuple[str, int]] = set()
     before = tuple(f"{root}/{part}" for part in PARTS)
 
@@ -113,7 +113,7 @@ def traced(root: str) -> Iterator[set[tuple[str, int]]]:
 
 
 def forget(owner: Any) -> None:
-    """Let an owner's facts be read anew, and those of the nodes beside it."""
+    """Discard an owner's facts, and those of the nodes beside it."""
     for node in _nodes(owner):
         node.facts.clear()
     whole = owner.cluster if isinstance(owner, NodeOfCluster) else owner
@@ -126,7 +126,7 @@ def forget(owner: Any) -> None:
 
 
 def forget_groups(owner: Any) -> None:
-    """Let what is usual in the groups of an owner's nodes be reckoned anew: checks say how."""
+    """Discard the reference values of an owner's groups, which checks compute."""
     for group in {id(group): group for node in _nodes(owner) for group in (node.group, node.run)}.values():
         for kept in (group.common, group.counted, group.measured, group.owners, group.read, group.usuals):
             kept.clear()
@@ -147,7 +147,7 @@ def _campaigns(owner: Any) -> Iterable[Campaign]:
 
 
 def forget_catalogue(with_files: bool = False) -> None:
-    """Let the rows of the catalogue be made anew; what its files hold stays, where that is not asked for too."""
+    """Discard the catalogue's rows; its files' content stays, unless that is included."""
     for one in _kept_by_catalogue():
         if with_files or one.__name__ != "document":
             one.cache_clear()

@@ -1,6 +1,6 @@
-"""The cases of tests that ask AWS or Slurm, or measure pairs, once: what they evaluated is kept to be evaluated again.
+"""Cases from tests that query AWS or Slurm, or measure pairs: run once, with their evaluations kept for reuse.
 
-Those tests compare every verdict with a table, so that one that differs is one that they would find.
+Those tests compare every verdict with a table, so they would notice one that differs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TESTS = (
 
 
 def cases(root: Path) -> Iterable[Case]:
-    """What those tests evaluate, as cases. Raises RuntimeError where they do not pass."""
+    """The evaluations of those tests, as cases. Raises RuntimeError if they do not pass."""
     ended, found = judged_by(*(str(root / test) for test in TESTS))
     if ended is not pytest.ExitCode.OK:
         raise RuntimeError(f"the tests do not pass as they are: {ended!r}")
@@ -35,9 +35,9 @@ def cases(root: Path) -> Iterable[Case]:
 
 
 def judged_by(*words: str) -> tuple[int, list[Case]]:
-    """How the tests end that these words of a command line choose, and what they evaluate."""
+    """The outcome of the tests selected by these arguments, and their evaluations."""
     kept: dict[int, tuple[Any, dict[str, Check]]] = {}
-    findings = evaluating._findings  # by which every verdict comes about, whoever has imported what calls it
+    findings = evaluating._findings  # every verdict passes through it, whoever has imported its callers
 
     def remembered(check: Check, owner: CheckOwner) -> list[Finding]:
         kept.setdefault(id(owner), (owner, {}))[1][check.route.check] = check

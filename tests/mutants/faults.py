@@ -1,4 +1,4 @@
-"""The cases of the fault matrix: every fault, and every node and collection that faults are put into."""
+"""Cases from the fault matrix: every fault, and every node and capture that faults are injected into."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AnyFault: TypeAlias = "Fault | CapturedFault"
 
 
 def begin(executor: Executor, chosen: Iterable[AnyFault]) -> dict[str, Future[NodeEvidence]]:
-    """By fault, the evidence of a node that it was put into: beginning now, in the executor's processes."""
+    """Start collecting each fault's evidence, in the executor's processes."""
     faults = [fault for fault in chosen if isinstance(fault, Fault) and not proof.reason_to_skip(fault)]
     return {fault.name: executor.submit(_evidence_of, fault.name) for fault in faults}
 
@@ -30,7 +30,7 @@ def _evidence_of(name: str) -> NodeEvidence:
 
 
 def cases(data: dict[str, Future[NodeEvidence]], chosen: Sequence[AnyFault]) -> Iterator[Case]:
-    """Those of the chosen faults, from what `begin` began."""
+    """The chosen faults' cases, from what `begin` started."""
     bases: dict[Callable[[], NodeImage], None] = {}
     for fault in chosen:
         if isinstance(fault, CapturedFault):

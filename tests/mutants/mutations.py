@@ -1,8 +1,8 @@
-"""Mutants: functions of checks and of the catalogue with one thing wrong, put into the live ones and taken out again.
+"""Mutants: functions of checks and of the catalogue with one mistake, swapped with the live ones and back again.
 
-Not made, as nothing could distinguish them from their origin: a dropped assert without a message, or of
-`x is not None`, which is there for the type checker alone. Nor is a branch never taken that is but one call: that call
-dropped is the same.
+Omitted because nothing could distinguish them from the original: a dropped assert without a message or with `x is not
+None`, which only serves the type checker; and a branch never taken that is a single call, which equals the dropped
+call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
 Function: TypeAlias = "ast.FunctionDef | ast.Lambda"
-Place: TypeAlias = "tuple[str, str, int]"  # a function's file, its name, and its first line with decorators
+Place: TypeAlias = "tuple[str, str, int]"  # a function's file, name, and first line including decorators
 
 OPPOSITES: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
@@ -38,7 +38,7 @@ OPPOSITES: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
 
 
 def files_of(folder: Path, patterns: Iterable[str]) -> list[Path]:
-    """The files of a folder that any of the patterns names. Raises RuntimeError for one that names none."""
+    """A folder's files that match any pattern. Raises RuntimeError for a pattern without a match."""
     found = {pattern: list(folder.glob(pattern)) for pattern in patterns}
     nothing = [pattern for pattern, files in found.items() if not files]
     if nothing:
@@ -47,7 +47,7 @@ def files_of(folder: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 def without_assert(node: ast.AST) -> ast.AST | None:
-    """An assert dropped."""
+    """Drop an assert."""
     is_for_types = isinstance(node, ast.Assert) and (node.msg is None or _is_narrowing(node.test))
     return ast.Pass() if isinstance(node, ast.Assert) and not is_for_types else None
 
@@ -59,12 +59,12 @@ def _is_narrowing(test: ast.expr) -> bool:
 
 
 def without_call(node: ast.AST) -> ast.AST | None:
-    """A call dropped, of whose value nothing is made."""
+    """Drop a call whose value is unused."""
     return ast.Pass() if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
 
 
 def negated(node: ast.AST) -> ast.AST | None:
-    """A comparison negated."""
+    """Negate a comparison."""
     if not isinstance(node, ast.Compare):
         return None
     if len(node.ops) > 1:
@@ -73,14 +73,14 @@ def negated(node: ast.AST) -> ast.AST | None:
 
 
 def swapped(node: ast.AST) -> ast.AST | None:
-    """`and` for `or`, or the other way round."""
+    """Swap `and` and `or`."""
     if not isinstance(node, ast.BoolOp):
         return None
     return ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
 
 
 def never_taken(node: ast.AST) -> ast.AST | None:
-    """A branch never taken."""
+    """Never take a branch."""
     if not isinstance(node, ast.If) or (not node.orelse and len(node.body) == 1 and without_call(node.body[0])):
         return None
     return ast.If(ast.Constant(value=False), node.body, node.orelse)
@@ -97,7 +97,7 @@ OPERATORS: Mapping[str, Callable[[ast.AST], ast.AST | None]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: in which function, on which lines, what was done to which words; and how its code is made."""
+    """One change: its function, lines, operation and words, and how to create its code."""
 
     place: Place
     lines: range
@@ -107,7 +107,7 @@ class Mutant:
 
     @property
     def is_of_catalogue(self) -> bool:
-        """Whether it changes what the catalogue says, and not a check."""
+        """Whether it changes the catalogue rather than a check."""
         return self.place[0].startswith("plugins/catalog/")
 
     def in_words(self) -> str:
@@ -116,7 +116,7 @@ class Mutant:
 
 
 def mutants_of(file: Path, root: Path) -> Iterator[Mutant]:
-    """Every mutant of the functions of one file, in the order of its lines."""
+    """Every mutant of one file's functions, in line order."""
     source = file.read_text(encoding="utf-8")
     for function in _functions(ast.parse(source)):
         lines = [function.lineno, *(one.lineno for one in getattr(function, "decorator_list", ()))]
@@ -131,7 +131,7 @@ def mutants_of(file: Path, root: Path) -> Iterator[Mutant]:
 
 
 def _functions(tree: ast.AST) -> Iterator[Function]:
-    """Functions, methods and lambdas, but those inside others, which are changed with them."""
+    """Functions, methods and lambdas, except nested ones, which change with them."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, (ast.FunctionDef, ast.Lambda)):
             yield node
@@ -144,7 +144,7 @@ def _at(old: ast.AST, new: ast.AST) -> ast.AST:
 
 
 def _compiled(function: Function, instead: dict[int, ast.AST], place: Place, file: Path) -> CodeType:
-    function = copy.deepcopy(function, dict(instead))  # to which a copy adds what it has met
+    function = copy.deepcopy(function, dict(instead))  # a copy is needed, as deepcopy adds to it
     annotations = ast.ImportFrom("__future__", [ast.alias("annotations")], 0)
     body: list[ast.stmt] = [annotations, function if isinstance(function, ast.FunctionDef) else ast.Expr(function)]
     module = compile(ast.fix_missing_locations(ast.Module(body, [])), str(file), "exec", dont_inherit=True)
@@ -152,7 +152,7 @@ def _compiled(function: Function, instead: dict[int, ast.AST], place: Place, fil
 
 
 def _lines(node: ast.AST) -> range:
-    """The lines of which one at least is run where the change makes a difference."""
+    """The lines of which at least one runs if the change makes a difference."""
     data = node.test if isinstance(node, ast.If) else node
     assert isinstance(data, (ast.expr, ast.stmt))
     return range(data.lineno, (data.end_lineno or data.lineno) + 1)
@@ -164,7 +164,7 @@ def _words(node: ast.AST, source: str) -> str:
 
 
 def live_functions(root: Path) -> Mapping[Place, list[FunctionType]]:
-    """The functions under `root` that this process has, by place; a module that was loaded twice has two of each."""
+    """The functions under `root` in this process, by place; a module loaded twice has two of each."""
     found: dict[Place, list[FunctionType]] = defaultdict(list)
     for one in live_objects(FunctionType):
         code = one.__code__
@@ -174,19 +174,19 @@ def live_functions(root: Path) -> Mapping[Place, list[FunctionType]]:
 
 
 def live_objects(kind: type[T]) -> list[T]:
-    """The objects of a kind that this process has, also those frozen, which `get_objects` leaves out."""
+    """The objects of a kind in this process, including frozen ones, which `get_objects` leaves out."""
     gc.unfreeze()
-    return [one for one in gc.get_objects() if issubclass(type(one), kind)]  # isinstance asks dead weak proxies
+    return [one for one in gc.get_objects() if issubclass(type(one), kind)]  # isinstance would ask dead weak proxies
 
 
 def not_live(mutants: Iterable[Mutant], live: Mapping[Place, Sequence[FunctionType]]) -> list[Mutant]:
-    """The mutants at whose place there is no function that could become them."""
+    """The mutants without a live function at their place."""
     return [mutant for mutant in mutants if not live.get(mutant.place)]
 
 
 @contextmanager
 def installed(mutant: Mutant, live: Mapping[Place, Iterable[FunctionType]]) -> Iterator[None]:
-    """Let the functions at the mutant's place be the mutant."""
+    """Replace the functions at the mutant's place by the mutant."""
     functions = {id(one): (one, one.__code__) for one in live.get(mutant.place, ())}.values()
     if not functions:
         raise LookupError(f"{mutant.in_words()}: no function is there; expected one to change")

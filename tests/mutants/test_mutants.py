@@ -1,4 +1,4 @@
-"""Mutants: each operator changes what it says, and a mutant is found where a case shows it, and only there."""
+"""Mutants: each operator makes its change, and a mutant is found exactly where a case shows it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_kernel(node):
 
 
 def loaded(folder: Path, text: str) -> ModuleType:
-    """The module that a file of checks is, in a checkout of its own."""
+    """The module of a file of checks in a separate checkout."""
     file = folder / "checks" / "test_own.py"
     file.parent.mkdir()
     file.write_text(text)
@@ -58,7 +58,7 @@ def loaded(folder: Path, text: str) -> ModuleType:
 
 
 def case(module: ModuleType, root: Path, kernel: str, words: str = "") -> Case:
-    """What the check says of a node with that kernel."""
+    """The check's results on a node with that kernel."""
     data = node("gpu001", boot=boot(kernel))
     cluster = Cluster("own", "local", (Target("gpu001"),))
     owner = nodes(cluster, {"gpu001": data})["gpu001"]
@@ -68,7 +68,7 @@ def case(module: ModuleType, root: Path, kernel: str, words: str = "") -> Case:
 
 
 def survivors(root: Path, *cases: Case) -> set[str]:
-    """What was changed in the mutants that these cases do not find."""
+    """The changes of the mutants that these cases do not find."""
     mutants = list(mutants_of(root / "checks" / "test_own.py", root))
     bench = Bench(mutants, cases, live_functions(root))
     return {f"{mutant.change}: {mutant.words}" for mutant in mutants if not bench.killer(mutant)}
@@ -102,7 +102,7 @@ def test_an_operator_changes_what_it_says(change: str, before: str, after: str) 
     [
         ("assert dropped", "assert x"),  # for the type checker
         ("assert dropped", "assert x is not None, 'no x'"),
-        ("never taken", "if x:\n    f()"),  # as the call dropped
+        ("never taken", "if x:\n    f()"),  # equals the dropped call
         ("call dropped", "x = f()"),
     ],
 )

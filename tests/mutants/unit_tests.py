@@ -1,6 +1,6 @@
-"""Tries mutants on the tests that run what they change, each in a process of its own.
+"""Tries mutants on the tests that run their lines, each in a separate process.
 
-Left out are tests that start programs: what they see of a check the cases have, too.
+Tests that start programs are left out: the cases cover what they see of a check.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.mutants.cases import Lines, cpu_limit, forget_catalogue, traced
 from tests.mutants.evaluated import TESTS
 from tests.mutants.mutations import Mutant, files_of, installed, live_functions
 
-FILES = (  # of tests of checks, of facts, of the catalogue, and of what a gate keeps
+FILES = (  # tests of checks, facts, the catalogue, and a gate's state
     "aws/test_fsx_facts.py",
     "benchmarks/load/test_stress.py",
     "benchmarks/meters/test_baseline.py",
@@ -47,14 +47,14 @@ FILES = (  # of tests of checks, of facts, of the catalogue, and of what a gate 
 OTHER_PROGRAMS = frozenset(
     {"answered", "bed", "demo", "installed", "pytester", "runs", "service", "wheel"}
 )  # are fixtures
-_started: list[str] = []  # programs, by the tests in this process
-_trials: list[_Trials] = []  # the one that this process's parent works with
+_started: list[str] = []  # programs that tests in this process started
+_trials: list[_Trials] = []  # the one that this process's parent uses
 
 
 def killers(root: Path, package: Path, mutants: Sequence[Mutant], patterns: Iterable[str]) -> tuple[list[str], int]:
-    """For each mutant the first test of some files that fails with it, else empty; and how many tests were tried.
+    """For each mutant, the first test of some files that fails with it, or empty; and how many tests were tried.
 
-    Raises RuntimeError where the tests cannot be tried.
+    Raises RuntimeError if the tests cannot be tried.
     """
     trials = _Trials(package, mutants)
     files = [str(file) for file in _files(root, patterns)]
@@ -69,7 +69,7 @@ def _files(root: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 class _Trials:
-    """A plugin of pytest: in place of one run of the tests there is one for each mutant, of those it can fail."""
+    """A pytest plugin that replaces the run of the tests by one for each mutant, of the tests that can fail for it."""
 
     def __init__(self, package: Path, mutants: Sequence[Mutant]) -> None:
         self.package = package
@@ -78,7 +78,7 @@ class _Trials:
         self.ran: list[tuple[float, pytest.Item, Lines]] = []
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leave out the tests whose fixtures start other programs, and those that try hundreds of examples."""
+        """Leave out tests whose fixtures start other programs, and those with hundreds of examples."""
         items[:] = [
             item
             for item in items
@@ -88,7 +88,7 @@ class _Trials:
         ]
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Note what each test runs that starts no program; then try the mutants, on the quickest first."""
+        """Record the lines of each test that starts no program; then try the mutants, the quickest tests first."""
         if session.testsfailed:
             raise session.Interrupted(f"{session.testsfailed} files of tests cannot be read")
         sys.addaudithook(lambda event, _: _started.append(event) if event == "subprocess.Popen" else None)
@@ -107,7 +107,7 @@ class _Trials:
         return True
 
     def _steady(self) -> list[int]:
-        """Of the tests that ran what mutants change, those that pass once more as they are, quickest first."""
+        """Tests that run mutants' lines and pass once more without a mutant, quickest first."""
         touched = {(mutant.place[0], line) for mutant in self.mutants for line in mutant.lines}
         self.ran = sorted((ran for ran in self.ran if ran[2] & touched), key=lambda ran: ran[0])
         _trials[:] = [self]
@@ -122,7 +122,7 @@ class _Trials:
                 yield _passes(item, following)
 
     def killer(self, mutant: Mutant) -> str:
-        """The first test that fails with the mutant, else empty."""
+        """The first test that fails with the mutant, or empty."""
         touched = {(mutant.place[0], line) for line in mutant.lines}
         items = [item for _, item, lines in self.ran if touched & lines]
         with installed(mutant, self.live):
@@ -132,7 +132,7 @@ class _Trials:
 
 
 def _parameters(item: pytest.Function) -> set[str]:
-    """What is no fixture, though pytest counts it as one."""
+    """Names that are no fixtures, though pytest counts them as such."""
     return set(item.callspec.params) if hasattr(item, "callspec") else set()
 
 

@@ -1,4 +1,4 @@
-"""The types that the suite's options are read as are those that the command line gives them."""
+"""The suite's options are read with the types that the command line gives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of a command line: an option and its path as one or two, and one line of ours for each mistake."""
+"""Command-line arguments: an option and its path as one word or two, and one line for each mistake."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPTIONS = [
 ]
 OF_PATHS = [option for option in OPTIONS if option.more.get("metavar", "").startswith(("FILE", "DIR", "PATH"))]
 FOLDERS = ("--report", "--record", "--run", "--host-root", "--load-path", "--fs-bandwidth")
-IDLE = ("--resume", "--baseline", "--save-baseline", "--bundle")  # want what only a run of pairs makes, or a name
+IDLE = ("--resume", "--baseline", "--save-baseline", "--bundle")  # these need a run of pairs or a name
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.flag)
@@ -65,11 +65,11 @@ def test_a_path_behind_a_switch_or_another_plugins_option_stays_a_test(tmp_path:
 
 
 def existing(option: Option, folder: Path) -> Path:
-    """A path for an option, where something lies already."""
+    """A path for an option where something exists already."""
     path = folder / f"of{option.flag}"
     if option.flag in FOLDERS:
         path.mkdir(parents=True)
-        (path / "hostfile").write_text("gpu001 slots=8\n")  # a run's folder has a file
+        (path / "hostfile").write_text("gpu001 slots=8\n")  # a run's folder contains a file
     elif option.flag == "--history":
         sqlite3.connect(path).close()
     else:
@@ -126,7 +126,7 @@ MISTAKES = [
     (("--policy=",), "ERROR: --policy is empty; expected FILE"),
     (("--notify", ""), "ERROR: --notify is empty; expected URL"),
 ]
-OF_THE_COMMAND = [  # which knows that no other tests are meant
+OF_THE_COMMAND = [  # it knows that no other tests are meant
     (("-n", "gpu"), "ERROR: --numprocesses is 'gpu'; expected a whole number, auto or logical"),
     (
         ("-m", "gpuu", "-n", "2"),
@@ -140,7 +140,7 @@ OF_THE_COMMAND = [  # which knows that no other tests are meant
 
 @pytest.fixture(autouse=True)
 def of_one_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command has pytest load no other plugin: that must not outlive the test in this process."""
+    """Restore plugin autoloading, which the command turns off, after a test that calls it in this process."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 

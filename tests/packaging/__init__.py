@@ -1,1 +1,1 @@
-"""The suite as it is installed, beside what others have installed."""
+"""The installed suite, beside what others have installed."""

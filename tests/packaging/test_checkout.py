@@ -1,4 +1,4 @@
-"""A clone is importable as it lies, by every tool, and one clone's code is never run for another's."""
+"""A clone can be imported in place by every tool, and one clone's code never runs instead of another's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """An environment with what the suite depends on alone: clusterproof's own metadata are hidden from it."""
+    """An environment with only the suite's dependencies, in which clusterproof's metadata are hidden."""
     made = environment(tmp_path_factory.mktemp("bare") / "venv")
     hidden = "from importlib import metadata\n_all = metadata.MetadataPathFinder.find_distributions\n"
     hidden += "metadata.MetadataPathFinder.find_distributions = classmethod(lambda cls, *given: (\n"
@@ -40,7 +40,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 @pytest.fixture(scope="module")
 def editable(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """An environment in which the clone is installed as developers install it."""
+    """An environment with an editable install of the clone."""
     folder = tmp_path_factory.mktemp("editable") / "venv"
     return environment_with(clone, folder, options=("--no-build-isolation", "--editable"))
 
@@ -123,6 +123,6 @@ def test_a_source_archive_has_each_file_once_and_makes_the_same_wheel(
 
 
 def contents(wheel: Path) -> dict[str, int]:
-    """The files of a wheel, each with its checksum."""
+    """A wheel's files, each with its checksum."""
     with zipfile.ZipFile(wheel) as archive:
         return {each.filename: each.CRC for each in archive.infolist() if "dist-info" not in each.filename}

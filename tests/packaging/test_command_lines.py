@@ -1,4 +1,4 @@
-"""What a command line answers, right or wrong: one line that says what was observed, and what to type."""
+"""Answers to right and wrong command lines: one line with what was observed, and what to type."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILES = {
     "pass.toml": "[verdicts.'gpu.no_xid']\nfail = 'pass'\n",
 }
 
-UNSEEN = "x" * 300  # nobody can look at it: a name of this length raises as a folder does that is closed to the caller
+UNSEEN = "x" * 300  # a name too long to stat: it raises like a folder closed to the caller
 WRITTEN = ("--record", "--results", "--report", "--history", "--save-baseline", "--junitxml", "--html")
 READ = ("--policy", "--baseline")
 DEMO = ("check", "demo")
@@ -191,7 +191,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with files that are wrong in one way each."""
+    """A folder with files that each have one defect."""
     made = tmp_path_factory.mktemp("wrong")
     (made / "reports").mkdir()
     (made / "link.tar.zst").symlink_to("nowhere")

@@ -1,4 +1,4 @@
-"""The image of the gate: what travels, what is in it, that it runs as pods run it, who publishes it."""
+"""The gate's image: its build context and content, that it runs as in pods, who publishes it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FOLDER = ROOT / "clusterproof" / "integrations" / "kubernetes"
 INSTRUCTIONS = (FOLDER / "Dockerfile").read_text().replace("\\\n", " ")
 UNNAMED = "the image's name is {!r}; expected the variable IMAGE of this repository, as REGISTRY/clusterproof"
 BASE, IMAGE = "localhost/python:base", "localhost/clusterproof:tried"
-# As of a machine whose control groups are of version 1; with a root that nobody writes to, and no network.
+# As on a machine with control groups of version 1, with a read-only root and no network.
 RUN = f"""
 mount --make-rprivate /
 mount -t cgroup2 none /sys/fs/cgroup
@@ -38,7 +38,7 @@ ON_PYTHON_3_12 = {"python_version": "3.12", "python_full_version": "3.12.9"}
 
 
 def travelling() -> list[str]:
-    """What of a checkout goes to who builds the image."""
+    """The files of a checkout that reach the image's builder."""
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
     assert lines[0] == "*"
     return [line[1:] for line in lines if line.startswith("!")]
@@ -106,8 +106,8 @@ def test_its_base_is_named_once_and_may_be_given_by_its_digest() -> None:
 
 @pytest.fixture(scope="module")
 def run_in_image() -> Iterator[Callable[[str], Completed]]:
-    """Runs the command of the image as pods do, with some arguments."""
-    with tempfile.TemporaryDirectory(prefix="image-") as folder:  # podman takes no path that is longer than 50
+    """Run the image's command as pods do, with some arguments."""
+    with tempfile.TemporaryDirectory(prefix="image-") as folder:  # podman takes no path longer than 50
         podman = ["podman", f"--root={folder}/store", f"--runroot={folder}/run", "--storage-driver=vfs"]
         podman += ["--events-backend=none"]
         succeeds(*podman, "import", "--quiet", str(base_system(Path(folder))), BASE)
@@ -123,7 +123,7 @@ def run_in_image() -> Iterator[Callable[[str], Completed]]:
 
 
 def base_system(folder: Path) -> Path:
-    """An archive of Debian's smallest system with a CPython, whose pip trusts whom this machine's trusts."""
+    """An archive of Debian's smallest system with a CPython, whose pip trusts this machine's certificates."""
     given, root, archive = installed.folder("fresh_nodes"), folder / "root", folder / "base.tar"
     succeeds("cp", "-a", str(given / "bookworm"), str(root))
     (release,) = (given / "given/root/clusterproof").glob("cpython-*.tar.gz")
@@ -172,7 +172,7 @@ def step(key: str, start: str) -> dict[str, Any]:
     [
         ("", 1),
         ("clusterproof", 1),
-        ("somebody/clusterproof", 1),  # whose registry is another matter
+        ("somebody/clusterproof", 1),  # the registry is another matter
         ("example.com/clusterproof:0.1.0", 1),
         ("example.com:5000/team/clusterproof", 0),
         ("example.com/clusterproof", 0),

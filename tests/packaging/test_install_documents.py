@@ -1,4 +1,4 @@
-"""What the documents and the integrations say of how clusterproof comes onto a machine."""
+"""What the documents and integrations say about installing clusterproof on a machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OUR_NAME = re.compile(r"(?<![\w./-])clusterproof(?:\[\w+\])?(?![\w./*-])")
 
 
 def commands() -> list[str]:
-    """Every `pip install …` that a person could copy, or that runs by itself."""
+    """Every `pip install …` that a user could copy, or that runs automatically."""
     listed = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "--", *DOCUMENTS]
     named = subprocess.run(listed, capture_output=True, text=True, check=False)
     if named.returncode:

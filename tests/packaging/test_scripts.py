@@ -1,4 +1,4 @@
-"""The scripts that the wheel installs, named in slurm.conf and in a unit as the documents say, on fake nodes."""
+"""The scripts that the wheel installs, named in slurm.conf and in a unit as documented, on fake nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REASON = "clusterproof: gpu.gpu_answers: GPU 3: the driver says GPU_IS_LOST; exp
 
 
 def lost(name: str) -> NodeImage:
-    """A node of which a GPU is lost."""
+    """A node with a lost GPU."""
     return BY_NAME["a GPU that is lost"].put(healthy_p5(name))
 
 
@@ -48,7 +48,7 @@ def test_slurm_runs_the_prolog_the_epilog_and_the_health_check(installed: Instal
 
 
 def wake(node: Node) -> str:
-    """Run what the timer runs; what goes to the journal."""
+    """Run what the timer runs; returns the journal's lines."""
     ran = node.run([f"{BIN}/clusterproof-idle"], env={"LOGS_DIRECTORY": "/var/log/clusterproof"}, timeout=600)
     assert (ran.returncode, ran.stderr) == (0, b"")
     return ran.stdout.decode().strip()

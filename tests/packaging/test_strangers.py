@@ -1,4 +1,4 @@
-"""Who has the suite installed and asks for no cluster does not notice; who asks for one keeps what is theirs."""
+"""Users who have the suite installed notice nothing unless they name a cluster; if they do, theirs still works."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.builders.runs import ALONE_OR_NOT, LIGHT, VERDICTS, Runs, all_verdict
 from tests.builders.wheel import Installed
 from tests.packaging.their_suite import SUITE, written
 
-# All that a run of pytest may load of the suite where nobody asks for a cluster.
+# All modules of the suite that pytest may load without a cluster.
 LOADED = {
     "clusterproof",
     "clusterproof.plugins",
@@ -37,7 +37,7 @@ LISTING = """
 
 
 def loaded(ran: subprocess.CompletedProcess[str]) -> set[str]:
-    """The modules that a run had loaded at its end."""
+    """The modules loaded at the end of a run."""
     line = next(line for line in ran.stdout.splitlines() if line.startswith("LOADED "))
     return set(json.loads(line.removeprefix("LOADED ")))
 
@@ -143,7 +143,7 @@ def test_a_plugin_that_watches_may_know_an_item_by_the_very_object_that_is_its_i
 
 
 @WORKERS
-def test_who_watches_changes_no_verdict_no_record_and_no_letter(runs: Runs, workers: list[str]) -> None:
+def test_plugins_that_watch_change_no_verdict_no_record_and_no_letter(runs: Runs, workers: list[str]) -> None:
     runs.checks(test_it=LIGHT)
     kept = []
     for conftest in ("", WATCHING):

@@ -1,4 +1,4 @@
-"""Installed as a wheel it is the same suite, from any folder: its checks, ids, verdicts, and one's own checks."""
+"""Installed as a wheel, the suite is the same from any folder: checks, ids, verdicts, and users' own checks."""
 
 from __future__ import annotations
 

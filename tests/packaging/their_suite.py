@@ -1,4 +1,4 @@
-"""A suite of somebody else's, with names like ours."""
+"""Another project's test suite with names like ours."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a site expects, excuses and overrides."""
+"""A site's expectations, exceptions and overrides."""

@@ -1,4 +1,4 @@
-"""A site's policy: read strictly, said in the header, applied to every result."""
+"""A site's policy: read strictly, named in the header, applied to every result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHECKS = Path(__file__).parents[2] / "checks"
 
 
 def policy_of(folder: Path, text: str) -> Policy:
-    """The policy that a text says."""
+    """The policy in a text."""
     (folder / "site.toml").write_text(text)
     return read_policy(folder / "site.toml")
 

@@ -1,4 +1,4 @@
-"""A policy in a run: what it disables, reads otherwise, expects and refuses."""
+"""A policy in a run: what it disables, reinterprets, expects and refuses."""
 
 from __future__ import annotations
 

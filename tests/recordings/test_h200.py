@@ -1,6 +1,6 @@
-"""A virtual machine with one H200 (driver 580.159.04, PyTorch 2.11, NCCL 2.28), as the suite recorded it: what is said.
+"""A virtual machine with one H200 (driver 580.159.04, PyTorch 2.11, NCCL 2.28), recorded by the suite: its results.
 
-Idle; after jobs of which a kernel faulted (Xid 13, 31 and 43) and a process crashed; with a process that holds the GPU;
+Idle; after jobs with a faulting kernel (Xid 13, 31 and 43) and a crashing process; with a process that holds the GPU;
 under load; and as a job sees it. Names were replaced by --redact.
 """
 
@@ -17,7 +17,7 @@ from tests.builders.runs import Runs
 
 CHECKS = ("--pyargs", "clusterproof.checks")
 H200 = Path(__file__).parent / "h200"
-OF_THE_MACHINE = {  # it asks a name server that is not there, and nothing corrects its clock
+OF_THE_MACHINE = {  # its name server is absent, and nothing synchronises its clock
     "network.nameservers": Verdict.FAIL,
     "host.clock_sync": Verdict.CONCERN,
     "host.ulimits": Verdict.CONCERN,
@@ -25,7 +25,7 @@ OF_THE_MACHINE = {  # it asks a name server that is not there, and nothing corre
 
 
 def of_recording(runs: Runs, name: str, *words: str) -> Mapping[str, Result]:
-    """What each check says of a recording."""
+    """Each check's result on a recording."""
     runs.run("--cluster", f"replay:{H200 / name}", *words, "--results", str(runs.results_file), *CHECKS)
     return {result.check: result for result in runs.results}
 
@@ -34,7 +34,7 @@ def findings(said: Mapping[str, Result]) -> dict[str, Verdict]:
     return {name: one.verdict for name, one in said.items() if one.verdict in (Verdict.FAIL, Verdict.CONCERN)}
 
 
-def test_of_an_idle_gpu_nothing_is_said(runs: Runs) -> None:
+def test_nothing_is_reported_of_an_idle_gpu(runs: Runs) -> None:
     said = of_recording(runs, "idle")
     assert findings(said) == OF_THE_MACHINE
     assert len([name for name, one in said.items() if name.startswith("gpu.") and one.verdict is Verdict.PASS]) >= 20

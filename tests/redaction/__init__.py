@@ -1,1 +1,1 @@
-"""What leaves a site."""
+"""Redaction of data that leaves a site."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# By kind: what names somebody or something, in each form in which it stands in a text.
+# By kind: identifying text, in each form in which it occurs.
 PLANTED: dict[str, tuple[str, ...]] = {
     "hosts": ("zephyr-7", "kestrel12", "osprey.zorg.example", "qlogin", "n00417", "rackZ-u07"),
     "ports of hosts": ("filer-a.zorg.example:2049", "[zorg-b]:22"),

@@ -1,4 +1,4 @@
-"""`--redact` keeps what is declared harmless: every value that a node reports is declared, and of what kind."""
+"""`--redact` keeps what is declared harmless: every value that a node reports has a declared kind."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ DECLARE = "declare in redaction.toml beside the collector whether each of these 
 
 
 def gb300() -> NodeImage:
-    """A node of the newest GPUs, at work."""
+    """A node with the newest GPUs, under load."""
     return healthy_gpu_node("GB300", loaded=True)
 
 
 def v100() -> NodeImage:
-    """A node of the oldest."""
+    """A node with the oldest GPUs."""
     return healthy_gpu_node("V100", loaded=True)
 
 
@@ -77,7 +77,7 @@ def test_every_field_that_checks_read_is_declared() -> None:
     read = {
         f"{of_class.__module__}.{of_class.__name__}.{field.key}": field.key
         for found in walk_packages(facts.__path__, f"{facts.__name__}.")
-        if ".on_node." not in found.name  # which import what nodes have
+        if ".on_node." not in found.name  # these import modules that nodes have
         for of_class in vars(import_module(found.name)).values()
         if isinstance(of_class, type)
         for field in vars(of_class).values()

@@ -1,4 +1,4 @@
-"""Names of nodes that are no words, as Name tags of EC2 may be: with blanks, slashes and letters of any language."""
+"""Node names that are no single words, as EC2 Name tags may be: with blanks, slashes and letters of any language."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clusterproof.plugins.redaction.redact import Redaction
     [
         ("lost rack 3/node 7 again", "lost node1 again"),
         ("lost gpu-ü7 again", "lost node2 again"),
-        ("gpu 10_eth0 and gpu 1.", "node4_eth0 and node3."),  # the name of one begins with that of another
+        ("gpu 10_eth0 and gpu 1.", "node4_eth0 and node3."),  # one name begins with the other
     ],
 )
 def test_a_name_that_is_no_word_is_replaced_too(text: str, shown: str) -> None:

@@ -1,4 +1,4 @@
-"""What is redacted: no name survives, each name keeps its word."""
+"""Redaction: no name survives, and each name always gets the same word."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UUID = "6f2c1d7e-8a34-4c1b-9e55-0d9f6c2b7a10"
 
 
 def redacted(names: list[str], *nodes: NodeEvidence, **addresses: str) -> list[dict[str, Any]]:
-    """What is written of these nodes, of a cluster with these names."""
+    """These nodes in redacted form, from a cluster with these names."""
     targets = tuple(Target(name, address=addresses.get(name, "")) for name in names)
     written: list[NodeEvidence] = []
     with Redaction(Cluster("prod", "ssh", targets)).rewriting(written.append) as learn:
@@ -34,7 +34,7 @@ def redacted(names: list[str], *nodes: NodeEvidence, **addresses: str) -> list[d
 
 
 def text_of(data: str, *names: str) -> str:
-    """A line of the kernel log, in a cluster with these nodes."""
+    """A redacted line of the kernel log, in a cluster with these nodes."""
     (record,) = redacted([*names, "gpu999"], node("gpu999", kernel_log={"lines": [[1.0, data]]}))
     return str(record["collectors"]["kernel_log"]["value"]["lines"][0][1])
 
@@ -240,6 +240,7 @@ TEMPLATES = st.sampled_from(
 )
 
 
+@pytest.mark.long
 @given(HOSTS, SECRETS, st.from_regex(r"[1-9][0-9]{8,12}", fullmatch=True), TEMPLATES, TEMPLATES)
 def test_no_planted_secret_survives(host: str, secret: str, serial: str, one: str, two: str) -> None:
     assume(host.rstrip("0123456789-") not in COMMON)
@@ -262,6 +263,7 @@ def test_no_planted_secret_survives(host: str, secret: str, serial: str, one: st
         assert name not in written
 
 
+@pytest.mark.long
 @given(st.lists(HOSTS, min_size=1, max_size=4, unique_by=lambda host: host.split(".")[0]), st.text(max_size=60))
 def test_rewriting_never_raises_and_never_depends_on_the_order_of_nodes(hosts: list[str], text: str) -> None:
     nodes = [node(host, boot=boot(hostname=host), kernel_log={"lines": [[1.0, f"{text} {host}"]]}) for host in hosts]
@@ -272,7 +274,7 @@ def test_rewriting_never_raises_and_never_depends_on_the_order_of_nodes(hosts: l
 # No verdict changes
 
 
-OF_A_SITE = {"rebooted", "lustre_unmounted", "trap"}  # forms with a boot's id, a file system's name, an address
+OF_A_SITE = {"rebooted", "lustre_unmounted", "trap"}  # forms with a boot id, a file system's name, an address
 
 
 @pytest.mark.parametrize("line", KNOWN_LINES, ids=lambda line: line.text[:60])

@@ -1,4 +1,4 @@
-"""`--redact` of whole runs: of the demo cluster, of a replay, of this machine."""
+"""`--redact` on whole runs: of the demo cluster, of a replay, of this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.builders.runs import ALONE_OR_NOT, LIGHT, ROOT, Runs, saying
 
 
 def names_in(folder: Path) -> set[str]:
-    """Everything in a recording that names something, found without the help of what is tested."""
+    """Every name in a recording, found without using the code under test."""
     texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.json")]
     keys = "node|hostname|serial|uuid|boot_id|name|instance_id|image_id"
     found = set(re.findall(rf'"(?:{keys})": "([^"]+)"', "".join(texts)))

@@ -1,4 +1,4 @@
-"""`--redact`, proven by planting: secrets of every kind in recordings, captures, inventory and policy."""
+"""`--redact`, tested by planting secrets of every kind in recordings, captures, inventory and policy."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.builders.runs import ALONE_OR_NOT, ROOT, Runs
 from tests.redaction.planted import SECRETS, SENTENCES
 
 EVERY = [secret for _, secret in SECRETS]
-IN_PLACES = [secret for secret in EVERY if secret != "8.8.4.21"]  # where a version belongs, it is one
+IN_PLACES = [secret for secret in EVERY if secret != "8.8.4.21"]  # where a version is expected, it is one
 
 
 def survivors(written: str, secrets: list[str]) -> list[str]:
-    """The secrets that stand in a text, in letters of either case, or as JSON and URLs write them."""
+    """The secrets in a text, in any case, or as encoded in JSON and URLs."""
     small = written.lower()
     found = [secret for secret in secrets if secret.lower() in small or json.dumps(secret)[1:-1].lower() in small]
     return [*found, *(["zorg"] if "zorg" in small else [])]
@@ -48,7 +48,7 @@ GLUED = (
     *("a{}b", "ip{}", "user@{}", "zalice@{}:22", "ssh://{}", "{}:22", "{}/24", "{}%eth0", "::ffff:{}", "1.2.3+{}"),
     *("1.2.3-{}", "nvme0n1{}", "/dev/{}", "lib{}.so", "é{}", "[{}]", "k={}"),
 )
-SMALL = ("54.23.11.9", "8.8.4.21")  # numbers that a version may have as well
+SMALL = ("54.23.11.9", "8.8.4.21")  # numbers that may also be versions
 
 
 @pytest.mark.parametrize("glued", GLUED)
@@ -89,7 +89,7 @@ def test_two_secrets_stay_two() -> None:
 
 
 def values_of(place: ValueKind, secrets: Iterator[str]) -> object:
-    """A value of a collector that has a secret in every place of which anything is declared, and beside it."""
+    """A collector's value with a secret in every declared place, and beside each."""
     if not place.within:
         return next(secrets)
     within = {key.replace("*", next(secrets)): values_of(entry, secrets) for key, entry in place.within.items()}
@@ -97,7 +97,7 @@ def values_of(place: ValueKind, secrets: Iterator[str]) -> object:
 
 
 def evidence(name: str, secrets: Iterator[str]) -> NodeEvidence:
-    """The evidence of a node that has a secret in every place."""
+    """The evidence of a node with a secret in every place."""
     data = {
         collector: Collected(Status.READ, values_of(schema_of(collector), secrets), next(secrets))
         for collector in collectors()
@@ -111,7 +111,7 @@ def evidence(name: str, secrets: Iterator[str]) -> NodeEvidence:
 def test_no_secret_survives_in_any_place_of_the_evidence() -> None:
     secrets = cycle(IN_PLACES)
     nodes = []
-    for number in range(len(IN_PLACES)):  # each secret comes to stand in every place
+    for number in range(len(IN_PLACES)):  # so that each secret gets to every place
         nodes.append(evidence(f"zn{number}", secrets))
         next(secrets)
     redaction = Redaction(Cluster("zcluster", "ssh", tuple(Target(one.node) for one in nodes)))
@@ -124,7 +124,7 @@ def test_no_secret_survives_in_any_place_of_the_evidence() -> None:
 
 
 def planted(value: Any, secrets: Iterator[str]) -> Any:
-    """The same value with a secret behind each of its texts, and a further key and entry that are one."""
+    """The same value with a secret appended to each text, and a secret as a further key and entry."""
     if isinstance(value, str):
         return f"{value} {next(secrets)}"
     if isinstance(value, list):
@@ -140,7 +140,7 @@ def lines(secrets: Iterator[str]) -> list[list[object]]:
 
 
 def demo(secrets: Iterator[str]) -> Iterator[NodeEvidence]:
-    """Nodes of the demo cluster with secrets in their evidence: in every text, in some of them, and in the log."""
+    """Nodes of the demo cluster with secrets in their evidence: in every text, in some, and in the log."""
     for number, path in enumerate(sorted((ROOT / "fixtures" / "demo" / "nodes").iterdir())[:6]):
         data = load(path.read_bytes())
         name = ("zephyr-7", "osprey.zorg.example", "n00417", "gpu-node-west", "дарья", "ip-10-7-13-212.ec2.internal")[
@@ -188,7 +188,7 @@ FILES = (
 
 
 def in_archive(path: Path) -> Iterator[tuple[str, str]]:
-    """What is in each member of a bundle, and its name."""
+    """The name and content of each member of a bundle."""
     with (
         path.open("rb") as file,
         zstandard.ZstdDecompressor().stream_reader(file) as whole,
@@ -201,7 +201,7 @@ def in_archive(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def all_written(folder: Path) -> Iterator[tuple[str, str]]:
-    """What is in each file under a folder, also in those that are packed, and its name."""
+    """The name and content of each file under a folder, including packed files."""
     for path in sorted(folder.rglob("*")):
         yield f"name of {path.name}", str(path.relative_to(folder))
         if path.name.endswith(".tar.zst"):

@@ -1,4 +1,4 @@
-"""Where a version is expected, a host's name is none, though each of its parts could be of one."""
+"""Where a version is expected, a host name is not kept, though each of its parts could belong to one."""
 
 from __future__ import annotations
 

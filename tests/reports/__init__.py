@@ -1,1 +1,1 @@
-"""One record of a run, many forms."""
+"""One record of a run, many formats."""

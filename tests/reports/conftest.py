@@ -1,4 +1,4 @@
-"""One Chromium for the tests of a file, with the look that it had at first before each."""
+"""One Chromium for the tests of a file, reset to its initial appearance before each."""
 
 from __future__ import annotations
 

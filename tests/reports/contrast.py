@@ -1,8 +1,8 @@
-"""How well the words of a page stand out from their background, as the page itself computes it."""
+"""The contrast of a page's text with its background, as the page itself computes it."""
 
 from __future__ import annotations
 
-# The contrast of an element's text with its ground, as WCAG computes it.
+# The contrast of an element's text with its background, as WCAG computes it.
 CONTRAST = """
 const light = (colour) => {
   const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map((part) => {

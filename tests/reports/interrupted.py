@@ -1,4 +1,4 @@
-"""A run that is still at work when it is ended."""
+"""A run that is still working when it is interrupted."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 DEADLINE_S = 600.0
-# In short sleeps: a signal that comes just before one long wait would not be noticed until its end.
+# Short sleeps, because a signal just before one long wait would not be noticed until its end.
 STALL = """[open({reached!r}, "w"), *(__import__("time").sleep(0.01) for _ in range(6000))]"""
 
 
 def wait_for(file: Path) -> None:
-    """Return when the file is there."""
+    """Wait until the file exists."""
     deadline = time.monotonic() + DEADLINE_S
     while not file.exists():
         assert time.monotonic() < deadline, f"{file.name} never came"
@@ -20,7 +20,7 @@ def wait_for(file: Path) -> None:
 
 
 def wait_for_results(file: Path, count: int) -> None:
-    """Return when the file has so many of them."""
+    """Wait until the file has this many results."""
     deadline = time.monotonic() + DEADLINE_S
     while not (file.exists() and len(re.findall(rb'"verdict":.*\n', file.read_bytes())) >= count):
         assert time.monotonic() < deadline, f"{file.name} never had {count} results"

@@ -1,11 +1,11 @@
-"""The form in which Jenkins takes JUnit."""
+"""The JUnit format that Jenkins accepts."""
 
 from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
 
-# What Jenkins' xUnit plugin allows (its junit-10.xsd): children and attributes by element; those required begin with !.
+# What Jenkins' xUnit plugin allows (its junit-10.xsd): children and attributes by element; required ones begin with !.
 JENKINS: dict[str, tuple[set[str], set[str]]] = {
     "testsuites": ({"testsuite"}, {"name", "time", "tests", "failures", "errors"}),
     "testsuite": (
@@ -27,7 +27,7 @@ JENKINS_TIME = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]{0,3})?"
 
 
 def breaches(element: ET.Element) -> list[str]:
-    """What Jenkins would not take."""
+    """Everything that Jenkins would reject."""
     children, attributes = JENKINS[element.tag]
     required = {name[1:] for name in attributes if name.startswith("!")}
     found = [f"{element.tag} has {child.tag}" for child in element if child.tag not in children]

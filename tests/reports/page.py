@@ -1,4 +1,4 @@
-"""The page of a run, read back."""
+"""A run's page, parsed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Page(HTMLParser):
-    """The elements of a page and the text that a person reads."""
+    """A page's elements, and the text that a person reads."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -33,5 +33,5 @@ class Page(HTMLParser):
         self.inside = ""
 
     def attributes(self, name: str) -> list[str]:
-        """The values of an attribute wherever it stands."""
+        """An attribute's values, wherever it occurs."""
         return [raw[name] or "" for _, raw in self.elements if name in raw]

@@ -1,4 +1,4 @@
-"""Whole pages that a browser is to open: of the demo cluster, and of a cluster with places, hot GPUs and a history."""
+"""Whole pages for a browser: of the demo cluster, and of a cluster with racks, hot GPUs and a history."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.builders.recordings import gpu, node, nvml
 from tests.reports.reported import HOSTILE, result, run_of
 
 NODES, GPUS, RUNS = 12, 8, 20
-HOT = ("gpu005", 3)  # the one GPU that is far hotter than all others, and its node
-COUNTS_LINKS = ("gpu007", 1)  # one whose NVLinks count errors
+HOT = ("gpu005", 3)  # the one GPU far hotter than the others
+COUNTS_LINKS = ("gpu007", 1)  # the one with NVLink errors
 SITE = "https://docs.example.com/clusterproof/"
 DAY_S = 86_400.0
 
@@ -40,7 +40,7 @@ def demo_page() -> str:
 
 @cache
 def page_with_history() -> str:
-    """Twelve nodes in three groups, one of which fails now and then, and whose busbw falls."""
+    """Twelve nodes in three groups, one of which fails sometimes, with a falling busbw."""
     names = [f"gpu{number:03d}" for number in range(1, NODES + 1)]
     data = [node(name, nvml=nvml(*(_gpu(name, index) for index in range(GPUS)))) for name in names]
     verdicts = {"gpu002": Verdict.FAIL, "gpu009": Verdict.INCOMPLETE, "gpu010": Verdict.CONCERN}
@@ -59,7 +59,7 @@ def page_with_history() -> str:
 
 @cache
 def hostile_page() -> str:
-    """Nodes that call themselves what a page should not take for its own, and say more than it has room for."""
+    """Nodes whose names imitate the page's own markup, with overlong texts."""
     names = [*HOSTILE, "a-name-that-is-longer-than-its-cell"]
     results = [result("gpu.ecc", name, Verdict.FAIL, f"{name} {'long ' * 1000}") for name in names]
     results += [result("gpu.xid", name, Verdict.INCOMPLETE, name, title=name, cause=name) for name in names]
@@ -77,7 +77,7 @@ def _gpu(name: str, index: int) -> dict[str, Any]:
 
 
 def past(names: list[str]) -> Past:
-    """Twenty runs: gpu002 fails in every third, gpu003's busbw falls by a fifth in the last."""
+    """Twenty runs: gpu002 fails in every third, and gpu003's busbw drops by a fifth in the last."""
     runs = tuple(
         PastRun("prod", 1_790_000_000 + at * DAY_S, 1_790_000_060 + at * DAY_S, nodes=len(names), number=at + 1)
         for at in range(RUNS)

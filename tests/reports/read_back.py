@@ -1,4 +1,4 @@
-"""The verdicts in a form of report, read back out of the folder of a run."""
+"""The verdicts in each report format, read back from a run's folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def truth(folder: Path, verdicts: Iterable[str] = ALL) -> list[tuple[str, ...]]:
 
 
 def found(folder: Path, verdicts: Iterable[str] = ALL) -> list[tuple[str, ...]]:
-    """Check, node and verdict of each result, once for every verdict among what it found."""
+    """Check, node and verdict of each result, repeated for every verdict among its findings."""
     results = [one for result in read_results(folder / "results.jsonl") for one in result.by_verdict]
     return sorted((one.check, one.node, one.verdict.value) for one in results if one.verdict.value in verdicts)
 
@@ -35,7 +35,7 @@ def named(nodes: str) -> Iterable[str]:
 
 
 def block(page: str) -> dict[str, object]:
-    """What the page's script reads."""
+    """The data for the page's script."""
     text = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert text
     raw: dict[str, object] = json.loads(text[1])

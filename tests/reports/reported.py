@@ -1,4 +1,4 @@
-"""Runs that a test makes up, for its reports."""
+"""Made-up runs for the reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clusterproof.reports.run import Run
 from tests.builders.recordings import node
 
 BEGAN = datetime(2026, 11, 21, 14, 30, 5, tzinfo=timezone.utc)
-HOSTILE = (  # what a node may call itself, or say
+HOSTILE = (  # hostile node names and messages
     "</script><script>window.hit = 1</script>",
     "<img src=x onerror=window.hit=1>",
     "]]>&amp;\x1b[31m\x00\u202e",
@@ -30,7 +30,7 @@ FILES = {each.file for each in all_formats()} - {"pairs.csv"} | {"results.jsonl"
 
 
 def result(check: str, name: str, verdict: Verdict = Verdict.PASS, message: str = "", **more: Any) -> Result:
-    """A result with words of its own."""
+    """A result with its own message."""
     subsystem, _, rest = check.rpartition(".")
     return Result(
         **{
@@ -53,7 +53,7 @@ def result(check: str, name: str, verdict: Verdict = Verdict.PASS, message: str 
 
 
 def run_of(results: Iterable[Result], data: Sequence[NodeEvidence] | None = None, **more: Any) -> Run:
-    """The run that had these results; without more its nodes reported nothing."""
+    """A run with these results; by default its nodes reported nothing."""
     results = list(results)
     names = dict.fromkeys(one.node for one in results if not one.is_of_cluster)
     data = [node(name) for name in names] if data is None else data
@@ -70,7 +70,7 @@ def run_of(results: Iterable[Result], data: Sequence[NodeEvidence] | None = None
 
 
 def of_each_verdict() -> list[Result]:
-    """Two checks on eight nodes, with every verdict, and a check of the cluster that fails."""
+    """Two checks on eight nodes with every verdict, and a cluster check that fails."""
     names = [f"gpu{number:03d}" for number in range(1, 9)]
     ecc = [
         result("gpu.ecc", names[0]),

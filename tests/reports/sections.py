@@ -1,4 +1,4 @@
-"""The sections of pairs and of a training run on the page of a run that has all of them."""
+"""The sections on pairs and on a training run, from the page of a run that has all of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.reports.page import Page
 from tests.reports.reported import result, run_of
 
 BEGAN_S = 1_700_000_000
-LONG, LATE = (30, 47), 5  # steps that wait for data, and the rank that does
+LONG, LATE = (30, 47), 5  # steps that wait for data, and the rank that causes it
 KERNELS = (
     "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
     "void cutlass::Kernel2<cutlass_80_tensorop>",
@@ -32,7 +32,7 @@ KERNELS = (
 
 
 def training_run(ranks: int = 32, steps: int = 60, nodes: int = 4, slow: int = 12, name: str = "llama") -> TrainingRun:
-    """Two stages of ranks of which one is slow, on nodes of which one GPU idles and one fills its memory."""
+    """Two stages of ranks with a slow one, on nodes with an idle GPU and one whose memory is full."""
     data = RunData()
     data.add(_facts(Random(3), ranks, steps, slow), "steps")
     data.add(_samples(Random(4), nodes), "samples")
@@ -73,7 +73,7 @@ def run(between: PairwiseRun | None) -> Run:
 
 
 def section(between: PairwiseRun | None) -> str:
-    """The HTML of the section; empty where there is none."""
+    """The section's HTML; empty if there is none."""
     found = re.search(r'<section id="pairs".*?</section>', document(run(between)), re.DOTALL)
     return found[0] if found else ""
 
@@ -84,5 +84,5 @@ def page(fault: PairFault) -> str:
 
 
 def words_of(html: str) -> str:
-    """What a person reads of it."""
+    """The section's visible text."""
     return " ".join(Page(html).text.split())

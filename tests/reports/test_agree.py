@@ -1,4 +1,4 @@
-"""Every form of report says the same of one run: each is read back, and compared verdict by verdict."""
+"""All report formats agree on a run: each is read back, and compared verdict by verdict."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.benchmarks.pairwise.pair_faults import PairFault, run_of, write_recor
 from tests.builders.runs import ROOT
 from tests.reports.read_back import found, named, of_prometheus, of_pytests_junit, of_the_grid, of_the_suites, truth
 
-BY_FINDING = ("fail", "concern")  # what the forms for people list by check, with its nodes
+BY_FINDING = ("fail", "concern")  # listed by check with its nodes, in formats for people
 LISTED = (*BY_FINDING, "incomplete")
 HEADLINES = {
     "demo": "16 nodes: 2 fit, 14 failed",
@@ -44,7 +44,7 @@ def faults(cluster: Simulated) -> None:
 
 @pytest.fixture(scope="module", params=HEADLINES)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Everything that one run over the demo cluster wrote, or one that measured its pairs too."""
+    """Everything that a run over the demo cluster wrote, or one that also measured its pairs."""
     where = tmp_path_factory.mktemp("agree")
     cluster = ["demo"]
     if request.param == "pairs":
@@ -62,7 +62,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def of_nodes(raw: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """What is about nodes: a pair is in no row of a grid."""
+    """The results about nodes: pairs are in no row of a grid."""
     return [one for one in raw if "~" not in one[1]]
 
 
@@ -105,7 +105,7 @@ def test_prometheus_counts_every_verdict(run: Path) -> None:
 
 
 class Blocks(HTMLParser):
-    """The findings of the page as it reads without script: verdict, checks and the words of the summary."""
+    """The page's findings as read without script: verdict, checks and the summary's words."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class Blocks(HTMLParser):
 
 
 def findings(pairs: Iterable[tuple[str, str, str]]) -> list[tuple[str, ...]]:
-    """Check, node and verdict of findings in words: `3 of 16 nodes (gpu[003,007-008]), …`."""
+    """Check, node and verdict of worded findings: `3 of 16 nodes (gpu[003,007-008]), …`."""
     return sorted(
         (check, node, verdict)
         for verdict, check, words in pairs
@@ -165,7 +165,7 @@ def in_the_terminal(run: Path) -> Iterable[tuple[str, str, str]]:
     for verdict, words, check in re.findall(
         r"^(FAIL|CONCERN)  +(\S.*?)^ +check:  (\S+)$", text, re.MULTILINE | re.DOTALL
     ):
-        yield verdict.lower(), check, re.sub(r",\n +", ",", words)  # a long nodeset goes on in the next line
+        yield verdict.lower(), check, re.sub(r",\n +", ",", words)  # a long nodeset continues on the next line
 
 
 @pytest.mark.parametrize("read", [in_the_page, in_markdown, in_the_mail, in_the_terminal])

@@ -1,4 +1,4 @@
-"""Annotations of a pull request: one line for each finding, which nothing that a node says can end."""
+"""Annotations of a pull request: one line for each finding, which no text from a node can end."""
 
 from __future__ import annotations
 

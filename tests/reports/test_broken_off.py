@@ -1,4 +1,4 @@
-"""A run that is cut, whatever cuts it: no form calls a node fit whose checks did not all end, and each says so."""
+"""Interrupted runs: no report calls a node fit whose checks did not all end, and each says it was interrupted."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ OF_DISK = {
     "--history": "history.sqlite",
 }
 REDACTED_OR_NOT = each_with_some([option for option in OF_DISK if option != "--history"], ["", "--redact"])
-REDACTED_OR_NOT.append(pytest.param("--history", ""))  # which remembers no redacted names
+REDACTED_OR_NOT.append(pytest.param("--history", ""))  # it remembers no redacted names
 
 
 def in_shell(runs: Runs, script: str) -> subprocess.CompletedProcess[str]:
-    """Run a line of shell in which `$PYTEST` runs the suite."""
+    """Run a shell command line in which `$PYTEST` runs the suite."""
     words = f"{sys.executable} -m pytest -p clusterproof.plugins.cluster -p no:cacheprovider"
     data = {**os.environ, "PYTEST": words}
     return subprocess.run(["bash", "-c", script], cwd=runs.folder, env=data, capture_output=True, text=True)
@@ -62,7 +62,7 @@ def test_a_full_disk_costs_what_lies_on_it_and_no_verdict(runs: Runs, option: st
     assert "Traceback" not in data
     assert "INTERNALERROR" not in data
     assert "the word is bad; expected pass" in data
-    assert "INTERRUPTED" not in data  # all was evaluated
+    assert "INTERRUPTED" not in data  # everything was evaluated
     assert "No space left on device" in data or "disk" in data
     for kept in copy.rglob("*.*"):
         if not kept.name.startswith("history"):  # SQLite's own
@@ -84,7 +84,7 @@ def test_a_full_disk_leaves_no_half_of_a_manifest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", ["", "-n2"], ids=["alone", "two workers"])
-def test_who_reads_but_the_first_line_costs_no_report(runs: Runs, workers: str) -> None:
+def test_a_reader_of_only_the_first_line_costs_no_report(runs: Runs, workers: str) -> None:
     runs.checks(test_it=LIGHT)
     cluster = runs.cluster(all_verdicts())
     line = f"$PYTEST --cluster {cluster} --report=kept --results {runs.results_file} {workers} | head -n 1"
@@ -95,7 +95,7 @@ def test_who_reads_but_the_first_line_costs_no_report(runs: Runs, workers: str) 
     assert (runs.folder / "kept" / "report.html").exists()
 
 
-# Reports are being written while `stalled` is there and `go` is not.
+# Reports are being written while `stalled` exists and `go` does not.
 SLOW_REPORTS = """
     import time
     from pathlib import Path
@@ -113,7 +113,7 @@ SLOW_REPORTS = """
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda stop: stop.name)
 def test_a_signal_while_reports_are_written_lets_them_be_written(runs: Runs, stop: signal.Signals, times: int) -> None:
-    """Once after all was evaluated, or the second time of a run that was stopped already."""
+    """Once after everything was evaluated, and a second time in a run that was already stopped."""
     reached = runs.folder / "reached"
     stall = STALL.format(reached=str(reached))
     stalling = LIGHT.replace("say(node", f'{stall} if node.name == "gpu002" else say(node')
@@ -153,7 +153,7 @@ def test_a_file_that_cannot_be_begun_is_a_wrong_command_line(
 
 
 WORDS = {f"gpu{number:03d}": "bad" if number in (1, 6) else "pass" for number in range(1, 9)}
-CHECKS = ("host.word", "gpu.word_of_gpu")  # the first is evaluated on all nodes, then the second
+CHECKS = ("host.word", "gpu.word_of_gpu")  # the first runs on all nodes, then the second
 CHOSEN = [
     Result(check, node, Verdict.PASS if word == "pass" else Verdict.FAIL)
     for check in CHECKS
@@ -211,7 +211,7 @@ def test_a_full_disk_under_the_reports_leaves_no_form_that_is_not_whole(runs: Ru
     assert ran.code == 2, ran.output
     assert "File too large" in ran.output
     assert ran.called_fit == 0, ran.fit
-    assert ran.fit["terminal"] == 6  # all was evaluated, and that is said
+    assert ran.fit["terminal"] == 6  # everything was evaluated, and the report says so
     assert not (ran.folder / "results.jsonl").exists()
     assert (ran.folder / "results.jsonl.part").read_bytes().endswith(b"}\n")
     assert "report: " not in ran.output

@@ -1,4 +1,4 @@
-"""The page of a run in Chromium: it opens, is searched, walked with keys, printed, and runs nobody's script."""
+"""A run's page in Chromium: it opens, can be searched, navigated by keys and printed, and runs no foreign script."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a thousand nodes, of which some have failed and one said nothing."""
+    """The page of a thousand nodes, some failed and one without an answer."""
     healthy = load((DEMO / "nodes" / "gpu001.json").read_text())
     driver = healthy.collectors["nvml"]
     data: list[NodeEvidence] = []
@@ -71,7 +71,7 @@ def written(folder: Path, results: list[Result], data: list[NodeEvidence]) -> Pa
 
 
 def search(chromium: Browser, words: str) -> str:
-    """Type into the search; what is shown then."""
+    """Type into the search; returns what is then shown."""
     field = chromium.find("#search")
     field.clear()
     field.send_keys(words)
@@ -245,9 +245,9 @@ def test_on_paper_every_finding_is_open_and_no_control_is_left(chromium: Browser
     words = ["pdftotext", "-layout", str(tmp_path / "page.pdf"), "-"]
     text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert "NOT FIT" in text
-    assert "check the application; expected none" in " ".join(text.split())  # a concern, which is folded on the screen
+    assert "check the application; expected none" in " ".join(text.split())  # a concern, which is collapsed on screen
     assert "Subsystem" not in text
-    assert "uncorrected ECC errors" in text[text.index("GPUs × nodes") :]  # what the heat map is of
+    assert "uncorrected ECC errors" in text[text.index("GPUs × nodes") :]  # the heat map's subject
     assert chromium.count("#findings > details.concern[open]") == 0
 
 

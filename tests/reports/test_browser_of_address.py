@@ -1,4 +1,4 @@
-"""What a reader chose and where they were, in Chromium: kept on reload, on the way back, on paper, and by keys."""
+"""The reader's choices and position in Chromium: kept on reload, on going back, in print, and by keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.testbed.needs import needs_chromium, needs_pdftotext
 
 pytestmark = needs_chromium
 SHOWN = "#findings > details:not([hidden]) summary"
-# Whether the middle of what has the focus can be seen, or something lies over it.
+# Whether the middle of the focused element is visible rather than covered.
 IS_SEEN = """
 const box = document.activeElement.getBoundingClientRect();
 return document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2) === document.activeElement;
@@ -30,7 +30,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shows(chromium: Browser, words: str) -> None:
-    """Wait until so many are shown: a browser reports a changed hash a moment later."""
+    """Wait until this many are shown: a browser reports a changed hash a moment later."""
     WebDriverWait(chromium.driver, LONGEST_S).until(lambda _: words in chromium.find("#shown").text)
 
 

@@ -1,4 +1,4 @@
-"""The picture of one node, what the demo shows a newcomer, and a filter of one node, in Chromium."""
+"""The picture of one node, what the demo shows a newcomer, and a filter for one node, in Chromium."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = needs_chromium
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of the demo cluster as `--cluster demo` has it, with the findings of two of its nodes."""
+    """The demo cluster's page from `--cluster demo`, with the findings on two of its nodes."""
     cluster = resolve("demo")
     data = replay(DEMO, cluster)
     results = [result("host.boot", name) for name in data]

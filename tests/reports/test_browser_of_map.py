@@ -1,4 +1,4 @@
-"""The map of many nodes, and the tiles as links, in Chromium."""
+"""The map of many nodes, and its tiles as links, in Chromium."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four nodes: one to be replaced, one whose configuration is wrong, one that was not measured, one that is fit."""
+    """Four nodes: one to replace, one wrongly configured, one not measured, one fit."""
     verdicts = {"gpu001": ("replace", Verdict.FAIL), "gpu002": ("fix configuration", Verdict.FAIL)}
     results = [
         result(f"gpu.{action.partition(' ')[0]}", name, verdict, "bad", action=action)
@@ -111,7 +111,7 @@ def test_pointing_at_a_small_cell_says_which_node_it_is(chromium: Browser, many:
         "const at = { clientX: box.left + 2, clientY: box.top + 2, bubbles: true };"
         "document.querySelector('#map-places svg.nodes').dispatchEvent(new MouseEvent('mousemove', at));"
     )
-    assert "gpu00401 in gpu[00401-00450]" in chromium.find("#map-detail").text  # where most failed comes first
+    assert "gpu00401 in gpu[00401-00450]" in chromium.find("#map-detail").text  # most failures first
 
 
 def test_each_tile_is_a_link_to_what_it_is_about_and_nothing_else(chromium: Browser, few: Path) -> None:

@@ -1,4 +1,4 @@
-"""The page's pictures in Chromium: the map, the heat map of GPUs × nodes, and the trend of the last runs."""
+"""The page's pictures in Chromium: the map, the heat map of GPUs × nodes, and the trend of recent runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def gpus_drawn(chromium: Browser, nodes: int) -> None:
-    """Wait until the heat map shows that many nodes: it is drawn after the rest of the page has answered."""
+    """Wait until the heat map shows this many nodes: it is drawn after the rest of the page."""
     WebDriverWait(chromium.driver, LONGEST_S).until(
         lambda _: chromium.run("return document.querySelector('#gpu-bands svg') && heat.nodes.length") == nodes
     )
@@ -110,7 +110,7 @@ def test_the_trend_has_a_bar_for_each_run_and_the_story_of_what_comes_and_goes(c
     chromium.open(page)
     assert chromium.texts("#trend h2") == [f"The last {RUNS} runs"]
     assert chromium.count("#trend svg.trend > g") == RUNS
-    assert chromium.count("#trend svg.trend path.F") == 7  # of twenty, each third
+    assert chromium.count("#trend svg.trend path.F") == 7  # of twenty, every third
     story = chromium.texts("#trend .stories tbody tr")
     assert len(story) == 1
     assert story[0].split()[:8] == ["gpu.ecc", "gpu002", "new,", "13", "changes", "·", "F", "·"]
@@ -166,7 +166,7 @@ def test_keys_go_through_findings_and_nodes(chromium: Browser, demo: Path) -> No
     assert chromium.awaited("#main").is_displayed()
 
 
-# Words of letters, at most as long as a phone is wide, that stand on more than one line.
+# Words of letters, at most as long as a phone is wide, that are broken over several lines.
 BROKEN = """
 const walker = document.createTreeWalker(document.getElementById("main"), NodeFilter.SHOW_TEXT);
 const broken = [];

@@ -1,4 +1,4 @@
-"""The search of the page takes nodesets, in Chromium: those nodes are shown, and no other; all else is text."""
+"""The page's search in Chromium: a nodeset shows exactly those nodes; anything else is searched as text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of_nodes(folder: Path, *names: str) -> Path:
-    """The page of a cluster of nodes of these names, each of which has failed."""
+    """The page of a cluster with these node names, all of which have failed."""
     path = folder / "report.html"
     results = [result("gpu.ecc", name, Verdict.FAIL, f"{name} is ill; expected health") for name in names]
     path.write_text(document(run_of(results, [node(name, boot=boot()) for name in names])), encoding="utf-8")
@@ -37,7 +37,7 @@ def of_nodes(folder: Path, *names: str) -> Path:
 
 
 def search(chromium: Browser, words: str) -> list[str]:
-    """Type into the search; the nodes that are shown."""
+    """Type into the search; returns the nodes that are shown."""
     field = chromium.find("#search")
     field.clear()
     field.send_keys(words)

@@ -1,4 +1,4 @@
-"""The heat map of pairs and the section of a training run in Chromium: light, dark, narrow, on paper, no script."""
+"""The heat map of pairs and the training run section in Chromium: light, dark, narrow, in print, without script."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.testbed.browser import Browser
 from tests.testbed.needs import needs_chromium
 
 pytestmark = needs_chromium
-# The contrast of each number of the heat map with the colour of its cell.
+# The contrast of each number in the heat map with its cell's colour.
 HEAT_CONTRAST = """
 const light = (colour) => {
   const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map((part) => {
@@ -39,7 +39,7 @@ return Math.min(...[...document.querySelectorAll(".swatch")].filter((one) => one
 
 @pytest.fixture(scope="module")
 def of_pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a run that measured pairs, of which some are slow and some fail."""
+    """The page of a run that measured pairs, some slow and some failed."""
 
     def put(cluster: Simulated) -> None:
         cluster.slow_nodes = {"n0003": 0.8, "n0009": 0.4, "n0012": 0.92}
@@ -89,7 +89,7 @@ return new Set([...document.querySelectorAll(arguments[0])].map((one) => getComp
 
 @pytest.fixture(scope="module")
 def of_training(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a training run with everything that one can have."""
+    """The page of a training run with every section."""
     path = tmp_path_factory.mktemp("training") / "report.html"
     path.write_text(document(run_of([result("run.slow_rank", "llama")], training=training_run())), encoding="utf-8")
     return path

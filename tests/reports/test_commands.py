@@ -1,4 +1,4 @@
-"""The lines to copy that do what an action asks for."""
+"""Command lines to copy that carry out an action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a run as it reads without its script, and what the script is given."""
+"""A run's page as read without its script, and the script's data."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_only_the_pages_own_style_and_script_may_run_and_nothing_is_asked_of_the
 
 
 def saying(word: str) -> Page:
-    """The page of a node that is called so, and says it wherever it can."""
+    """The page of a node with this name, which repeats it in every text."""
     raw = node(word, boot=boot(hostname=word, kernel=word), nvml=nvml(gpu(0, uuid=word, name=word)), odd={word: word})
     results = [
         result("gpu.ecc", word, Verdict.FAIL, word),
@@ -102,6 +102,7 @@ def test_the_script_is_given_every_verdict_and_word_once() -> None:
     assert [2, "F", "8; expected 16", "8"] in raw["words"]
 
 
+@pytest.mark.long
 def test_words_with_nothing_but_each_nodes_own_name_in_them_stand_once() -> None:
     results = [refused(number, f"ssh gpu{number:04d} true") for number in range(3_500)]
     raw = page(*results).data
@@ -109,6 +110,7 @@ def test_words_with_nothing_but_each_nodes_own_name_in_them_stand_once() -> None
     assert (raw["checks"][0][5], raw["checks"][0][7]) == ("ssh \0 true", "See whether \0 is running.")
 
 
+@pytest.mark.long
 def test_what_checks_said_has_room_before_the_commands_of_each_node() -> None:
     results = [refused(number, f"ssh {'x' * 200}.{number} true") for number in range(3_500)]
     results += [result("gpu.ecc", "gpu0000", Verdict.CONCERN, "14 errors")]

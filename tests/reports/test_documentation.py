@@ -1,4 +1,4 @@
-"""What documents say of a report's files is so: those that there are, and the one that CONTRIBUTING adds."""
+"""The documents are right about a report's files, including the one that CONTRIBUTING adds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_file_that_contributing_adds_is_found_and_written_and_its_test_passe
     blocks = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", page, re.DOTALL))
     (tmp_path / "owners.py").write_text(blocks[MODULE], encoding="utf-8")
     monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(tmp_path)])
-    monkeypatch.setitem(sys.modules, "clusterproof.reports.formats.owners", None)  # not kept behind this test
+    monkeypatch.setitem(sys.modules, "clusterproof.reports.formats.owners", None)  # removed again after this test
     monkeypatch.delitem(sys.modules, "clusterproof.reports.formats.owners")
     formats.write_report(tmp_path, run_of([result("gpu.ecc", "gpu001", Verdict.FAIL)]))
     assert json.loads((tmp_path / "owners.json").read_text()) == {"hyperpod-node-debugger": 1}

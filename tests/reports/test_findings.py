@@ -1,4 +1,4 @@
-"""Results grouped as people act on them."""
+"""Results grouped by what to do about them."""
 
 from __future__ import annotations
 

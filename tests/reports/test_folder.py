@@ -1,4 +1,4 @@
-"""Where a run's reports go, when there are none, and that no run fails for them."""
+"""Where a run's reports go, when there are none, and that no run fails because of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOW = datetime(2026, 11, 21, 14, 30, 5, tzinfo=timezone.utc)
 
 
 def over(runs: Runs, *arguments: str) -> pytest.RunResult:
-    """A run as a person types it, over a node of each verdict."""
+    """A run as typed by a user, over a node of each verdict."""
     runs.checks(test_it=LIGHT)
     return runs.plain("--cluster", runs.cluster(all_verdicts()), *arguments)
 
@@ -218,7 +218,7 @@ def test_a_case_of_junit_links_to_the_file_of_its_check(runs: Runs, workers: lis
 
 
 def sources_of(runs: Runs, file: str) -> list[str]:
-    """What stands in the lines that cases of `junit.xml` name of a file: of a check's own, its decorators and `def`."""
+    """The source lines that cases of `junit.xml` name in a check's file: its decorators and `def`."""
     cases = ET.parse(runs.folder / "out" / "junit.xml").iter("testcase")
     path = Path(checks.__file__).parents[2] / file if file.startswith("clusterproof/") else runs.folder / file
     lines = path.read_text(encoding="utf-8").splitlines()

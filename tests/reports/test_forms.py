@@ -1,4 +1,4 @@
-"""What machines and mails read of a run: Markdown, text and Prometheus, whatever the nodes say."""
+"""The formats that programs and mails read: Markdown, text and Prometheus, whatever the nodes report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NODES = pytest.mark.parametrize("name", [*HOSTILE, HUGE], ids=[*map(ascii, HOSTI
 
 
 def rendered(text: str) -> tuple[str, str]:
-    """A page's tags and its text, as GitHub would have them."""
+    """A page's tags and text, as GitHub would render them."""
     html = MarkdownIt("commonmark").enable("table").render(text)
     return html, re.sub(r"<[^>]*>", "", html)
 
@@ -41,7 +41,7 @@ def rendered(text: str) -> tuple[str, str]:
 def test_markdown_renders_as_a_heading_a_sentence_and_a_table() -> None:
     html, words = rendered(markdown.markdown(run_of(of_each_verdict())))
     assert "<h2>❌ prod: not fit</h2>" in html
-    assert html.count("<tr>") == 1 + 2 + 1 + 1  # head, failures, concern, gap
+    assert html.count("<tr>") == 1 + 2 + 1 + 1  # header, failures, concern, gap
     assert "2 of 7 nodes (gpu[002-003]), 2 GPUs" in words
     assert "GPU 1: 14 errors; expected 0" in words
     assert "<code>nvidia-smi -q | grep 'x'</code>" in html.replace("&#x27;", "'")
@@ -116,7 +116,7 @@ def test_a_healthy_cluster_takes_four_lines() -> None:
 
 
 def metrics(data: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
-    """Each metric's samples, by their labels but the cluster's."""
+    """Each metric's samples, by their labels except the cluster's."""
     return {
         family.name.removeprefix("clusterproof_"): {
             tuple((key, value) for key, value in sample.labels.items() if key != "cluster"): sample.value
@@ -194,7 +194,7 @@ def test_a_run_without_any_evidence_has_its_reports_too() -> None:
     assert "not checked" in markdown.markdown(run)
 
 
-# A node that speaks as a report does
+# A node whose text looks like a report
 
 OWN = (
     "FAIL gpu.ecc: 1 of 1 node (gpu001): forged",
@@ -208,7 +208,7 @@ FORGED = "\n".join(word for line in (*OWN, *OWN_AGAIN) for word in (f"  {line}",
 
 
 def forgers() -> list[Result]:
-    """Verdicts of each kind on nodes whose words hold lines that look like a report's own."""
+    """Verdicts of each kind on nodes whose text contains lines that look like a report's own."""
     kinds = (Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE)
     return [
         result("gpu.ecc", f"gpu00{number}", verdict, f"/mnt\n{FORGED}", cause=f"hung: \n{FORGED}", devices=(FORGED,))
@@ -217,7 +217,7 @@ def forgers() -> list[Result]:
 
 
 def begun(data: str, indents: Iterable[int]) -> list[str]:
-    """The lines that begin with forged words where a report's own lines begin."""
+    """The lines that begin with forged words, where a report's own lines begin."""
     starts = tuple(f"{' ' * indent}{line[:18]}" for indent in indents for line in (*OWN, *OWN_AGAIN) if line)
     return [line for line in data.split("\n") if "forged" in line and line.startswith(starts)]
 

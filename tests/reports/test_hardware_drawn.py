@@ -1,4 +1,4 @@
-"""What the picture of a node is drawn from, and what in it is marked as failed."""
+"""The data behind the picture of a node, and what it marks as failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JUnit of a run, as Jenkins takes it, whatever the nodes say."""
+"""A run's JUnit file as Jenkins accepts it, whatever the nodes report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses and norms of gradients on the page: below the durations of steps, with what rules name, however many."""
+"""Losses and gradient norms on the page: below the step durations, with what rules name, however many there are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clusterproof.plugins.training_run.run_data import Fact, RunData
 from clusterproof.reports.document.training import training_section
 from tests.reports.page import Page
 
-MOST = 80_000  # characters of a section with durations, losses and norms
+MOST = 80_000  # maximum characters of a section with durations, losses and norms
 SLOW = 200
 
 
@@ -109,6 +109,7 @@ def test_a_loss_that_is_logged_beyond_the_timed_steps_widens_the_axis_of_both() 
     assert paths(durations, "line")[0].startswith("M200.7 ")
 
 
+@pytest.mark.long
 def test_few_timed_steps_among_many_of_the_loss_keep_their_own_axis() -> None:
     durations, loss = figures(drawn(steps(210, 190), losses(leaping, 10_000)))
     assert "step 190</span>" in durations
@@ -129,7 +130,7 @@ def test_ranks_are_one_picture_from_the_lowest_to_the_highest_and_what_all_have_
     assert paths(loss, "spread") != [""]
     assert "2,400 lines, 2 to 30.1" in loss
     alike = drawn(*(losses(leaping, rank=rank) for rank in range(8)))
-    assert Page(alike).text.count("rank 0 (0.log) and 7 more: loss 30, ") == 2  # the dot's title, the table
+    assert Page(alike).text.count("rank 0 (0.log) and 7 more: loss 30, ") == 2  # the dot's title, and the table
 
 
 @pytest.mark.parametrize(
@@ -147,11 +148,12 @@ def test_few_and_extreme_numbers_are_drawn(values: list[float], said: str) -> No
     assert not re.search(r'd="[^"]*(nan|inf)', section)
 
 
+@pytest.mark.long
 def test_a_thousand_ranks_that_spike_each_by_itself_take_no_more_room() -> None:
     ranks = (losses(lambda step, rank=rank: leaping(step - rank) + rank / 1e4, rank=rank) for rank in range(200))  # type: ignore[misc]
     alike = (losses(lambda step, rank=rank: leaping(step) * (rank + 1), rank=rank) for rank in range(200, 1_000))  # type: ignore[misc]
     section = drawn(steps(), *ranks, *alike)
-    assert len(section) < MOST + 60_000  # of 1,000 ranks side by side
+    assert len(section) < MOST + 60_000  # 1,000 ranks side by side
     assert "step 200rank 999 (1000.log) and 800 more: loss 3e+04, " in Page(section).text
 
 

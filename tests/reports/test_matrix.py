@@ -1,4 +1,4 @@
-"""The matrix of nodes × checks; where nodes stand, in the terminal and on the page."""
+"""The matrix of nodes × checks, and the nodes' places, in the terminal and on the page."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ GRIDS = st.dictionaries(st.tuples(st.sampled_from(CHECKS), st.sampled_from(MANY)
 
 
 def drawn(grid: Grid, nodes: list[str]) -> ET.Element:
-    """The drawing, read as strictly as XML is."""
+    """The drawing, parsed as strictly as XML."""
     results = [Result(check, node, verdict, message="<b>&amp; bad") for (check, node), verdict in grid.items()]
     return ET.fromstring(matrix(results, nodes))
 
 
 def covered(svg: ET.Element, verdict: Verdict, checks: list[str]) -> set[tuple[str, str]]:
-    """The cells that the path of one colour covers."""
+    """The cells that one colour's path covers."""
     width = WIDEST / len(MANY)
     found = set()
     for path in svg.iter("path"):
@@ -46,7 +46,7 @@ def test_on_many_nodes_each_colour_covers_its_cells_and_no_others(grid: Grid) ->
     checks = list(dict.fromkeys(check for check, _ in grid))
     for verdict in (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.NOT_APPLICABLE):
         assert covered(svg, verdict, checks) == {cell for cell, data in grid.items() if data is verdict}
-    assert covered(svg, Verdict.PASS, checks) == set(grid)  # the ground: what was not run stays white
+    assert covered(svg, Verdict.PASS, checks) == set(grid)  # the background: what did not run stays white
 
 
 @given(GRIDS.filter(bool))
@@ -67,7 +67,7 @@ def test_on_few_nodes_each_cell_that_is_not_a_pass_has_its_letter_and_its_words(
     }
 
 
-def test_of_two_results_in_one_cell_the_worse_is_drawn() -> None:
+def test_the_worse_of_two_results_in_one_cell_is_drawn() -> None:
     results = [Result("gpu.ecc", "n1", verdict) for verdict in (Verdict.CONCERN, Verdict.FAIL, Verdict.PASS)]
     assert "n1 · gpu.ecc: fail." in matrix(results, ["n1"])
     assert "concern" not in matrix(results, ["n1"])
@@ -117,7 +117,7 @@ def test_verdicts_can_be_distinguished_without_colours() -> None:
 
 
 def cluster(groups: int, nodes: int, spread: bool = True) -> Topology:
-    """So many groups of so many nodes, each node in a zone of its own, or all in one."""
+    """Groups of nodes, each node in its own zone, or all in one."""
     made = [JobGroup(f"g{group}", tuple(f"g{group}n{node}" for node in range(nodes))) for group in range(groups)]
     zones: dict[str, str | None] = {
         name: f"zone-{number if spread else 0}" for group in made for number, name in enumerate(group.nodes)

@@ -1,4 +1,4 @@
-"""Pairs in the reports: they are no nodes, and what was found between nodes is shown."""
+"""Pairs in the reports: they are no nodes, and findings between nodes are shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run keeps of measurements between nodes: in the history, and in a bundle."""
+"""What a run keeps of measurements between nodes, in the history and in a bundle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SLOW_NODE = "gpu003"
 
 
 def evaluated(runs: Runs, recording: Path, *arguments: str) -> list[Result]:
-    """The results of the checks of pairs over a recording."""
+    """The pair checks' results on a recording."""
     runs.results_file.unlink(missing_ok=True)
     ran = runs.run(CHECKS, "-m", "perf", f"--cluster=replay:{recording}", f"--results={runs.results_file}", *arguments)
     assert ran.ret in (0, 1), ran.outlines + ran.errlines
@@ -73,12 +73,14 @@ def asked_only(recording: Path, one: str, other: str) -> Path:
 
 
 def met(recording: Path, node: str) -> str:
-    """A node with which that one was measured."""
+    """A node that was measured with this one."""
     data = read(recording / "pairwise.jsonl").measurements
     return next(one.pair.other(node) for one in data if node in one.pair)
 
 
-def test_who_is_not_asked_is_not_evaluated_and_nothing_of_that_run_is_in_the_trends(runs: Runs, tmp_path: Path) -> None:
+def test_a_node_that_is_not_asked_is_not_evaluated_and_that_run_is_not_in_the_trends(
+    runs: Runs, tmp_path: Path
+) -> None:
     history = tmp_path / "history.sqlite"
     slow = recording_of(SLOW, tmp_path / "slow")
     evaluated(runs, slow, f"--history={history}")

@@ -1,4 +1,4 @@
-"""The command that runs again what failed."""
+"""The command that reruns what failed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_it_names_the_nodes_and_the_checks(results: list[Result], words: str) ->
     )
 
 
-def test_who_is_evaluated_by_its_pairs_is_run_with_the_others() -> None:
+def test_a_check_evaluated_by_pairs_runs_with_the_others() -> None:
     run = replace(run_of([]), command=(*PYTEST, "-m", "perf"), evaluated_by_pairs=evaluated_by_pairs())
     straggler, hot = result("network.not_a_straggler", "gpu003", FAILED), result("gpu.gpu_gemm", "gpu003", FAILED)
     assert again(replace(run, results=[straggler]), FAILED) == "pytest --cluster prod -m perf -k test_not_a_straggler"

@@ -1,4 +1,4 @@
-"""`--results`: what stands in the file, and that it stands there whatever happens to the run."""
+"""`--results`: the file's content, which is there whatever happens to the run."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_an_interrupted_run_keeps_what_was_formed(runs: Runs, how: tuple[str, li
     process = runs.started("--cluster", cluster, *arguments, *workers)
     try:
         wait_for_results(runs.results_file, formed)
-        wait_for(reached)  # the third check runs, so all is said of the second
+        wait_for(reached)  # the third check runs, so the second's result is complete
         process.send_signal(stop)
         output, _ = process.communicate(timeout=DEADLINE_S)
     finally:
@@ -167,8 +167,8 @@ def test_an_interrupted_run_keeps_what_was_formed(runs: Runs, how: tuple[str, li
     assert process.returncode == 2, output
     assert runs.results_file.read_bytes().endswith(b"}\n")
     assert runs.verdicts == {"gpu001": Verdict.PASS, "gpu002": Verdict.PASS, "gpu003": Verdict.INCOMPLETE}
-    cases = (runs.folder / "junit.xml").read_text(encoding="utf-8").count("<testcase ") - 1  # that it was interrupted
-    assert cases in ({formed - 1, formed} if workers else {formed})  # a worker's teardown may still be on its way
+    cases = (runs.folder / "junit.xml").read_text(encoding="utf-8").count("<testcase ") - 1  # for the interruption
+    assert cases in ({formed - 1, formed} if workers else {formed})  # a worker's teardown may be in transit
     page = (runs.folder / "page.html").read_text(encoding="utf-8")
     for form in (page, output):
         assert "INTERRUPTED: 2 of 3 checks ended, all of them on 2 of 3 nodes" in form

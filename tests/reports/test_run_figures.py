@@ -1,4 +1,4 @@
-"""The figures of a training run on the page: the job, how long steps take, how much nodes are used."""
+"""A training run's figures on the page: the job, step durations, and utilization of nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def texts(html: str) -> str:
 
 
 def job() -> TrainingRun:
-    """A job as long as that of the report that people know: 1,802 s, of which its steps take 1,436."""
+    """A job as long as the one in SageMaker's published report: 1,802 s, of which its steps take 1,436."""
     data = RunData()
     step = Step(Position(0), 1, 30.0, {"init": 30.0, "forward": 0.0})
     data.add([step, *(Step(Position(0), number, 0.68, {"forward": 0.5}) for number in range(2, 2112))], "steps")

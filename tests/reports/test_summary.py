@@ -1,4 +1,4 @@
-"""The terminal summary, as an operator reads it."""
+"""The terminal summary as operators read it."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ CONCERN     The word is wrong: 1 of 10 nodes (gpu007) → hardware
 
 
 def saying_by_gpu(name: str, *words: str, kernel: str = "pass") -> NodeEvidence:
-    """A node that says one word itself, and one by each of its GPUs."""
+    """A node that reports a word itself, and one by each of its GPUs."""
     gpus = (gpu(index, word=word) for index, word in enumerate(words))
     return node(name, boot=boot(kernel, hostname=name), nvml=nvml(*gpus))
 
 
 def shown(data: pytest.RunResult) -> list[str]:
-    """The suite's own part of what a run printed."""
+    """The suite's own part of a run's output."""
     begin = next(number for number, line in enumerate(data.outlines) if "= small =" in line)
     end = max(number for number, line in enumerate(data.outlines) if re.match(r"\d+ nodes?: ", line))
     return data.outlines[begin : end + 1]
@@ -122,7 +122,7 @@ def test_wrapping_loses_no_word(results: list[Result], width: int) -> None:
 def test_a_run_fits_its_terminal(runs: Runs, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     runs.checks(test_it=LIGHT)
-    data = runs.over([one for one in all_verdicts() if one.node != "gpu006"])  # which names a long path
+    data = runs.over([one for one in all_verdicts() if one.node != "gpu006"])  # it names a long path
     assert max(map(len, shown(data))) <= width
 
 

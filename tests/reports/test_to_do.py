@@ -1,4 +1,4 @@
-"""The line that says what to do."""
+"""The line that tells what to do."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_the_gravest_stands_first_and_what_is_fit_last(results: list[Result], li
 
 
 def nodes_of(check: str, action: str, **verdicts: int) -> list[Result]:
-    """Of one check: so many nodes of each verdict."""
+    """One check's results: this many nodes of each verdict."""
     kinds = [Verdict[word.upper()] for word, count in verdicts.items() for _ in range(count)]
     return [Result(check, f"n{at}", kind, action=action, title=f"Title of {check}") for at, kind in enumerate(kinds)]
 

@@ -1,4 +1,4 @@
-"""The section of a training run: what it shows, in words too, and that it stays small whatever the run."""
+"""The training run section: its drawings and words, and that it stays small for any run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.reports.page import Page
 from tests.reports.reported import result, run_of
 from tests.reports.sections import LATE, LONG, training_run
 
-MOST = 600_000  # characters that the section may take of a page
+MOST = 600_000  # maximum characters of the section
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +52,7 @@ def test_time_is_shown_in_phases_that_make_up_the_whole(page: Page) -> None:
     assert found["communication"] == pytest.approx(100 * 0.2 / 1.05, abs=1)
 
 
+@pytest.mark.long
 def test_long_steps_are_marked_and_what_took_longer_in_them_is_named(page: Page) -> None:
     assert "60 steps, usually 1 s, at most 1.8 s, 2 far longer" in labels(page)
     for step in LONG:

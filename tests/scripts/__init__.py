@@ -1,1 +1,1 @@
-"""What `scripts/` runs and what is written by programs."""
+"""Tests of `scripts/` and of generated files."""

@@ -1,4 +1,4 @@
-"""What the documentation says of checks is what they say, and its command lines can be pasted into zsh too."""
+"""The documentation of checks matches them, and its command lines can be pasted into zsh too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOW = "run `scripts/generate`"
 
 
 def written_pages() -> list[Path]:
-    """Every page that people wrote."""
+    """Every page written by hand."""
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -35,12 +35,12 @@ def test_links_lead_to_what_is_there(page: Path) -> None:
 
 @cache
 def made() -> frozenset[Path]:
-    """The pages that `make docs` makes."""
+    """The pages that `make docs` generates."""
     return frozenset(site.DOCS / name for name in site.pages())
 
 
 def _leads_somewhere(path: Path) -> bool:
-    """To a file, or to a page that `make docs` makes."""
+    """Whether a link leads to a file, or to a page that `make docs` generates."""
     return path.exists() or path.resolve() in made()
 
 
@@ -145,11 +145,11 @@ DOCUMENTS = sorted(path for place in PLACES for path in ROOT.glob(place) if path
 COMMAND = re.compile(
     r"(?:^|`|\s)((?:\.venv/bin/)?(?:pytest|clusterproof) --?\S.*|(?:\.venv/bin/)?clusterproof [a-z]+ .*)$"
 )
-QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\$[?*@]")  # and what a shell script says of itself
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\$[?*@]")  # also a shell script's own variables
 
 
 def unquoted(line: str) -> list[str]:
-    """The words of a command line that zsh would take for patterns of file names."""
+    """The words in a command line that zsh would take for file name patterns."""
     found = COMMAND.search(line.partition("  #")[0])
     words = QUOTED.sub("", found[1].partition("`")[0]) if found else ""
     return [word for word in words.split() if re.search(r"[*?]|\[[^\]]+\]", word) and not word.startswith("[")]

@@ -1,4 +1,4 @@
-"""`scripts/new`: the files of a new check or kind of evidence, each where it belongs, and nothing lost."""
+"""`scripts/new`: the files of a new check or kind of evidence, each in its place, and nothing lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The folders of the project that the script writes into."""
+    """The project's folders that the script writes to."""
     for folder in ("clusterproof/checks/host", "clusterproof/plugins/evidence", "tests/faults"):
         (tmp_path / folder).mkdir(parents=True)
     return tmp_path
@@ -30,7 +30,7 @@ def new(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def files(tree: Path) -> dict[str, str]:
-    """The text of each file that there is, by path."""
+    """The text of each existing file, by path."""
     return {str(path.relative_to(tree)): path.read_text(encoding="utf-8") for path in tree.rglob("*") if path.is_file()}
 
 

@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds strictly, has a page for each check, and asks no network when it is read."""
+"""The documentation as a site: it builds strictly, has a page for each check, and needs no network to read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOWN = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it."""
+    """The site as `make docs` builds it."""
     folder = tmp_path_factory.mktemp("site")
     write(folder / "source")
     built = subprocess.run([*BUILD, folder / "source" / "docs", folder / "html"], capture_output=True, text=True)

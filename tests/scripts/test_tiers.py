@@ -1,4 +1,4 @@
-"""Which tests run in which tier: no case is lost, and another user changes none that runs as one; what is missing."""
+"""Which tests run in which tier: no case is lost, `any_user` tests are unaffected by users, missing tools are named."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.counterparts import installed
 from tests.missing import COUNTERPARTS, missing, reasons
-from tests.tiers import FEW, FEW_LONG, TESTS, meets_system
+from tests.tiers import FEW, TESTS, meets_system
 
 OWN_RUN = """
     import pytest
@@ -45,7 +45,7 @@ def test_a_file_runs_with_one_of_the_names_that_take_turns_and_with_all_with_eac
 @pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["alone", "a worker"])
 def test_how_many_had_their_turn_is_said(chosen: pytest.Pytester, workers: tuple[str, ...]) -> None:
     ran = chosen.runpytest_subprocess(*workers)
-    ran.stdout.fnmatch_lines(["of 4 cases that take turns 2 had theirs; --all runs each"])
+    ran.stdout.fnmatch_lines(["2 of 4 cases that take turns ran; --all runs each"])
 
 
 def test_of_many_cases_of_a_test_a_few_are_quick(pytester: pytest.Pytester) -> None:
@@ -55,21 +55,23 @@ def test_of_many_cases_of_a_test_a_few_are_quick(pytester: pytest.Pytester) -> N
     ran = pytester.runpytest_inprocess("--quick", "-v")
     ran.assert_outcomes(passed=2 * FEW, deselected=2 * FEW)
     ran.stdout.fnmatch_lines([f"*test_many[[]{number}[]]*" for number in range(0, FEW * 3, 3)])
-    ran.stdout.fnmatch_lines([f"{2 * FEW} cases of tests that have more than {FEW} ran not; without --quick they do"])
+    ran.stdout.fnmatch_lines(
+        [f"{2 * FEW} cases of tests that have more than {FEW} did not run; without --quick they do"]
+    )
     pytester.runpytest_inprocess().assert_outcomes(passed=4 * FEW)
 
 
 def test_of_many_cases_of_a_long_test_a_few_run_and_with_all_each(pytester: pytest.Pytester) -> None:
     pytester.makeconftest('pytest_plugins = ["tests.tiers"]')
     test = "@pytest.mark.parametrize('number', range({}))\ndef test_{}(number): pass\n"
-    tests = (f"@pytest.mark.long\n{test.format(FEW_LONG * 2, 'long')}", test.format(FEW_LONG * 2, "short"))
+    tests = (f"@pytest.mark.long\n{test.format(FEW * 2, 'long')}", test.format(FEW * 2, "short"))
     pytester.makepyfile("\n".join(("import pytest", *tests)))
     ran = pytester.runpytest_inprocess("--strict-markers", "-v")
-    ran.assert_outcomes(passed=3 * FEW_LONG, deselected=FEW_LONG)
-    ran.stdout.fnmatch_lines([f"*test_long[[]{number}[]]*" for number in range(0, FEW_LONG * 2, 2)])
-    words = f"{FEW_LONG} cases of long tests that have more than {FEW_LONG} ran not; --all runs each"
+    ran.assert_outcomes(passed=3 * FEW, deselected=FEW)
+    ran.stdout.fnmatch_lines([f"*test_long[[]{number}[]]*" for number in range(0, FEW * 2, 2)])
+    words = f"{FEW} cases of long tests that have more than {FEW} did not run; --all runs each"
     ran.stdout.fnmatch_lines([words])
-    pytester.runpytest_inprocess("--strict-markers", "--all").assert_outcomes(passed=4 * FEW_LONG)
+    pytester.runpytest_inprocess("--strict-markers", "--all").assert_outcomes(passed=4 * FEW)
 
 
 def test_of_what_another_user_changes_nothing_it_is_said_that_it_did_not_run(pytester: pytest.Pytester) -> None:
@@ -77,7 +79,7 @@ def test_of_what_another_user_changes_nothing_it_is_said_that_it_did_not_run(pyt
     pytester.makepyfile("import pytest\n\n@pytest.mark.any_user\ndef test_a(): pass\n\ndef test_b(): pass\n")
     ran = pytester.runpytest_inprocess("--strict-markers", "--system")
     ran.assert_outcomes(passed=1, deselected=1)
-    ran.stdout.fnmatch_lines(["1 tests of which another user changes nothing ran not; without --system they do"])
+    ran.stdout.fnmatch_lines(["1 tests that another user cannot affect did not run; without --system they do"])
     pytester.runpytest_inprocess("--strict-markers").assert_outcomes(passed=2)
 
 

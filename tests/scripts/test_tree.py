@@ -1,4 +1,4 @@
-"""The tree: what tests share lies beside them, no file of tests is read twice, settings name what is there."""
+"""The source tree: shared test code is near its users, no test file imports another, settings name real paths."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
 FILES = sorted(TESTS.rglob("test_*.py"))
-IMPORT = re.compile(r"^\s*(?:from|import) (tests\.(?:\w+\.)*test_\w+)", re.MULTILINE)  # also by a program in a text
+IMPORT = re.compile(r"^\s*(?:from|import) (tests\.(?:\w+\.)*test_\w+)", re.MULTILINE)  # also in programs in strings
 SETTING = re.compile(r'"((?:clusterproof|tests|scripts|\{)[^"\s]*/[^"\s]*)"')  # a path, or a pattern of paths
 BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 def alternatives(pattern: str) -> list[str]:
-    """The patterns that one with braces stands for."""
+    """The patterns that a pattern with braces expands to."""
     braces = BRACES.search(pattern)
     if not braces:
         return [pattern]

@@ -1,4 +1,4 @@
-"""Each of our own scripts says its use, and refuses a word that chooses nothing; what scripts/generate writes."""
+"""Each script prints its usage, and refuses a word that selects nothing; the output of scripts/generate."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_script_says_how_it_is_used_and_does_nothing_else(name: str) -> None:
 
 
 def taking_turns() -> list[ParameterSet]:
-    """Each script with every other of its wrong lines, and with `--all` with each."""
+    """Each script with every other of its wrong command lines, and with `--all` with each."""
     lines: dict[str, list[tuple[str, str]]] = {}
     for words, says in WRONG:
         lines.setdefault(words.split()[0], []).append((words, says))

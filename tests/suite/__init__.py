@@ -1,1 +1,1 @@
-"""Pytest meets a cluster."""
+"""The suite as a pytest plugin."""

@@ -1,4 +1,4 @@
-"""Tests of others beside checks: without a cluster and with one."""
+"""Other projects' tests beside checks: without a cluster and with one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pytest --cluster ssh:…` as a person types it, over real sshds, on nodes each with a fault of its own."""
+"""`pytest --cluster ssh:…` as typed by a user, over real sshds, on nodes that each have a fault."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ HEALTHY = dict.fromkeys(CHOSEN, Verdict.PASS) | dict.fromkeys(
 
 
 def in_preflight(fault: str) -> dict[str, Verdict]:
-    """What the checks that are chosen say of a node with this fault."""
+    """The selected checks' results on a node with this fault."""
     return HEALTHY | {check: verdict for check, verdict in BY_NAME[fault].expect.items() if check in HEALTHY}
 
 
@@ -72,14 +72,14 @@ class Run:
         """Every verdict by node and check."""
         data: dict[str, dict[str, Verdict]] = {}
         for result in self.results:
-            if result.subject in OF_THE_CLUSTER:  # what nobody here has leave to ask AWS
+            if result.subject in OF_THE_CLUSTER:  # nobody here may ask AWS for these
                 continue
             data.setdefault(result.node, {})[result.check] = result.verdict
         return data
 
 
 def run(bed: Testbed, folder: Path, *options: str) -> Run:
-    """Type `pytest OPTIONS` in the checkout, on the cluster's network."""
+    """Run `pytest OPTIONS` in the checkout, on the cluster's network."""
     results, recording = folder / "results.jsonl", folder / "recording"
     results.unlink(missing_ok=True)
     written = ["--results", str(results), "--record", str(recording), "--no-report", "-p", "no:cacheprovider"]
@@ -89,7 +89,7 @@ def run(bed: Testbed, folder: Path, *options: str) -> Run:
 
 
 def differences(data: dict[str, dict[str, Verdict]], expected: dict[str, dict[str, Verdict]] = EXPECTED) -> list[str]:
-    """Where verdicts are not the expected ones, missing ones included: `gpu001 gpu.no_xid: pass; expected fail`."""
+    """Unexpected verdicts, including missing ones: `gpu001 gpu.no_xid: pass; expected fail`."""
     return [
         f"{node} {check}: {data.get(node, {}).get(check)}; expected {verdict}"
         for node, verdicts in expected.items()
@@ -100,7 +100,7 @@ def differences(data: dict[str, dict[str, Verdict]], expected: dict[str, dict[st
 
 @pytest.fixture(scope="module")
 def bed() -> Iterator[Testbed]:
-    """Twelve nodes: eight sick, one that refuses, one with a hung driver, one that talks rubbish, one talkative."""
+    """Twelve nodes: eight sick, one that refuses, one with a hung driver, one that prints garbage, one talkative."""
     images = {node: BY_NAME[fault].put(healthy_p5(node)) for node, fault in SICK.items()}
     images[HUNG] = with_nvml(healthy_p5(HUNG), gpu=5, hang="memory_info")
     images[RUBBISH] = with_garbage(healthy_p5(RUBBISH))
@@ -111,7 +111,7 @@ def bed() -> Iterator[Testbed]:
 
 @pytest.fixture(scope="module")
 def ran(bed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The run that most tests look at."""
+    """The run that most tests use."""
     folder = tmp_path_factory.mktemp("run")
     return run(bed, folder, "--cluster", "ssh:gpu[001-012]", "--probe-timeout", "6")
 

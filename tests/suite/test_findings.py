@@ -1,4 +1,4 @@
-"""A check that says several things: all of it is reported, and the worst is the verdict."""
+"""A check with several findings: all are reported, and the worst is the verdict."""
 
 from __future__ import annotations
 

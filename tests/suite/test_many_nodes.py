@@ -1,4 +1,4 @@
-"""Runs over many nodes keep less in memory, and say the same."""
+"""Runs over many nodes keep less in memory, and report the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.builders.runs import DEVICES, LIGHT, VERDICTS, Runs, all_verdicts, co
 pytestmark = pytest.mark.any_user
 
 
-def test_of_a_check_that_m_leaves_out_one_item_stands_for_all_nodes(runs: Runs) -> None:
+def test_a_check_that_m_leaves_out_has_one_item_for_all_nodes(runs: Runs) -> None:
     runs.checks(test_it=LIGHT, test_gpus=DEVICES)
     data = runs.over(all_verdicts(), "-m", "prolog")
     assert counts(data)["deselected"] == 1

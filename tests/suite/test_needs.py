@@ -1,4 +1,4 @@
-"""What nodes are asked for: what the selected checks read, recorded of packaged ones, declared by others."""
+"""What nodes are asked for: what the selected checks read, recorded for packaged checks, declared by others."""
 
 from __future__ import annotations
 

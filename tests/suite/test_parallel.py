@@ -1,4 +1,4 @@
-"""Children examine nodes ahead of the process that reports: it says what it would say without them."""
+"""Children examine nodes ahead of the process that reports: the reports are the same as without them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clusterproof.plugins.options import validate
 from clusterproof.plugins.suite import outcomes, parallel, run_loop
 from tests.builders.runs import DEVICES, LIGHT, Runs, all_verdicts, saying
 
-# Says which process it runs in, and ends that where a child meets the node `end`.
+# Prints which process it runs in, and ends that process if a child gets to the node `end`.
 NAMES_ITS_PROCESS = """
     import os
     import signal
@@ -36,7 +36,7 @@ NODES = [saying(f"gpu{number}", "pass") for number in range(1, 9)]
 
 @pytest.fixture
 def parallel_runs(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    """Runs that two children examine nodes for, however small and on whatever machine."""
+    """Runs whose nodes two children examine, however small the run and whatever the machine."""
     monkeypatch.setenv("PARENT", str(os.getpid()))
     monkeypatch.setattr(run_loop, "MANY", 1)
     monkeypatch.setattr(outcomes, "NO_LETTERS_ABOVE", 1)
@@ -155,7 +155,7 @@ def test_a_gate_that_is_to_take_little_memory_forks_nothing(
 ) -> None:
     parallel_runs.checks(test_it=LIGHT)
     monkeypatch.setattr(os, "fork", no_fork)
-    monkeypatch.setattr(validate, "_check_gate", lambda _: None)  # which needs a cluster of Kubernetes
+    monkeypatch.setattr(validate, "_check_gate", lambda _: None)  # it needs a Kubernetes cluster
     parallel_runs.over(NODES, f"--k8s-keep={tmp_path}")
     assert len(parallel_runs.results) == len(NODES)
 
@@ -175,7 +175,7 @@ def test_where_the_run_ends_early_the_children_do(parallel_runs: Runs, is_interr
     ends = "if result.node == 'gpu3': raise KeyboardInterrupt" if is_interrupted else "pass"
     fails = NAMES_ITS_PROCESS.replace("concern(", "assert node.name != 'gpu3', (")
     parallel_runs.checks(test_it=fails, conftest=f"def pytest_cluster_result(result):\n    {ends}\n")
-    with suppress(KeyboardInterrupt):  # which pytest in a process of its own would end by
+    with suppress(KeyboardInterrupt):  # pytest in a separate process would end this way
         parallel_runs.over(NODES, "-x")
     *_, last = (result for result in parallel_runs.results if result.is_evaluated)
     assert last.node == "gpu3"

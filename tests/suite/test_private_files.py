@@ -1,4 +1,4 @@
-"""What a run writes is for whoever ran it, whatever the umask; what is redacted may be for others."""
+"""A run's files are private to its user, whatever the umask; redacted ones may be readable by others."""
 
 from __future__ import annotations
 

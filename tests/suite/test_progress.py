@@ -1,4 +1,4 @@
-"""What is said while nodes are asked: how many are done, and who is awaited once they are few."""
+"""Progress while nodes are asked: how many are done, and which are awaited once they are few."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def awaited_after(answered: int, *, are_named: bool = True, doing: str = "asking
         (20, "asking the nodes: 20 of 20 done"),
     ],
 )
-def test_who_is_awaited_is_named_once_they_are_few(answered: int, words: str) -> None:
+def test_awaited_nodes_are_named_once_they_are_few(answered: int, words: str) -> None:
     assert awaited_after(answered).words == words
 
 

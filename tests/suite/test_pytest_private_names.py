@@ -1,4 +1,4 @@
-"""Of pytest's private names the suite uses these, each for want of a public one; a pytest that lacks one fails here."""
+"""The private names of pytest that the suite uses where no public one exists; a pytest without one fails here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ USED = {
 }
 BEFORE_9_1 = {"_nodeid"}
 OWN = ("self", "cls")
-FOLDERS = ("command_line", "options", "suite")  # packages that stand on pytest
+FOLDERS = ("command_line", "options", "suite")  # packages that use pytest
 
 
 def parsed() -> list[ast.Module]:
@@ -37,7 +37,7 @@ def parsed() -> list[ast.Module]:
 
 
 def used() -> set[str]:
-    """Names that begin with _ of objects that are not the suite's own, and what is imported from _pytest."""
+    """Names that begin with _, of objects outside the suite, and imports from _pytest."""
     found: set[str] = set()
     for node in (node for module in parsed() for node in ast.walk(module)):
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):

@@ -1,4 +1,4 @@
-"""`--refresh-catalog` says where EC2's own answer differs from the catalogue: real sockets, no AWS."""
+"""`--refresh-catalog` reports where EC2's own answer differs from the catalogue: real sockets, no AWS."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ START_S = 600.0
 
 
 def refresh(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the option in a process of its own, with no AWS configuration but this."""
+    """Run the option in a separate process with only this AWS configuration."""
     words = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pytest.toml"), "-p", "no:cacheprovider"]
     own = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     own |= QUIET | environment
@@ -81,7 +81,7 @@ def test_the_catalogue_is_what_ec2_says_of_every_type_that_moto_knows(moto: str)
 
 
 class Ec2(ThreadingHTTPServer):
-    """A service that answers DescribeInstanceTypes with these pages, one after the other, or with an error."""
+    """A service that answers DescribeInstanceTypes with these pages in turn, or with an error."""
 
     def __init__(self, pages: Sequence[str] = (), status: int = 200) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
@@ -112,7 +112,7 @@ class _Answer(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def page(*types: str, token: str = "") -> str:
@@ -124,7 +124,7 @@ def page(*types: str, token: str = "") -> str:
 
 
 def p5(name: str = "p5.48xlarge", **changed: str) -> str:
-    """EC2's answer about a type that is a p5.48xlarge but for these."""
+    """EC2's answer about a type like a p5.48xlarge except for these."""
     values = {"gpus": "8", "efa": "32", "vcpus": "192", "net": "3200 Gigabit", **changed}
     return f"""<item><instanceType>{escape(name)}</instanceType>
 <vCpuInfo><defaultVCpus>{values["vcpus"]}</defaultVCpus></vCpuInfo>
@@ -138,7 +138,7 @@ def p5(name: str = "p5.48xlarge", **changed: str) -> str:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a comparison ended, and what it printed."""
+    """A comparison's exit code and output."""
 
     status: int
     out: str
@@ -147,7 +147,7 @@ class Ran:
 
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Compare with EC2 in us-west-2 under an AWS configuration that is only this."""
+    """Compare with EC2 in us-west-2 with only this AWS configuration."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
 

@@ -1,4 +1,4 @@
-"""A check says the same by each protocol that it runs by; what is well in a large run goes past pytest's hooks."""
+"""A check's result is the same under each run protocol; passing items of a large run bypass pytest's hooks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROTOCOLS: dict[str, tuple[str, ...]] = {
 
 
 def evaluated(runs: Runs, *arguments: str) -> dict[str, dict[str, Any]]:
-    """The record of the one check on each node, without how long it took."""
+    """The one check's record on each node, without its duration."""
     runs.over(all_verdicts(), *arguments)
     return {record["node"]: {**record, "duration_s": 0} for record in runs.records}
 
@@ -58,7 +58,7 @@ def test_a_check_is_evaluated_alike_by_each_protocol(
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two items are many."""
+    """Treat two items as many."""
     monkeypatch.setattr(run_loop, "MANY", 1)
     monkeypatch.setattr(outcomes, "NO_LETTERS_ABOVE", 1)
 
@@ -86,7 +86,7 @@ def test_what_failed_and_passes_now_is_not_among_the_last_failed(runs: Runs) -> 
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("hook", ["logstart(nodeid)", "logreport(report)", "logfinish(nodeid)"])
-def test_whoever_wants_each_report_gets_it(runs: Runs, hook: str) -> None:
+def test_each_report_is_available_on_request(runs: Runs, hook: str) -> None:
     runs.checks(conftest=f"def pytest_runtest_{hook}:\n    print('called')\n", test_it=LIGHT)
     data = runs.over([saying(f"gpu00{number}", "pass") for number in range(1, 5)], "-s")
     assert sum("called" in line for line in data.outlines) >= 4

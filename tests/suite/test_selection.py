@@ -1,4 +1,4 @@
-"""Which checks run: by pytest's own words, marks, occasions and what failed before."""
+"""Which checks run: selected by pytest's own options, marks, occasions and earlier failures."""
 
 from __future__ import annotations
 

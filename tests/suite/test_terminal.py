@@ -1,4 +1,4 @@
-"""What the console command shows of a run, and what only `-v` adds."""
+"""The console command's output of a run, and what `-v` adds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OF_PYTEST = ("test session starts", "cachedir:", "rootdir:", "plugins:", "collec
 
 @pytest.fixture(autouse=True)
 def of_one_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command has pytest load no other plugin: that must not outlive the test in this process."""
+    """Restore plugin autoloading, which the command turns off, after a test that calls it in this process."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
@@ -50,7 +50,7 @@ def test_a_run_shows_its_cluster_and_its_findings_and_nothing_of_pytest(
     assert re.fullmatch(r"1 failed, 13 passed, 2 incomplete in \d+\.\d s", out.splitlines()[-1])
 
 
-SYSCTL = "vm.overcommit_memory = 2\nkernel.pid_max = 4096\n"  # of which other settings are not known
+SYSCTL = "vm.overcommit_memory = 2\nkernel.pid_max = 4096\n"  # other settings are unknown
 
 
 @pytest.mark.long
@@ -95,7 +95,7 @@ def test_with_v_all_of_it_is_there(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 class Terminal:
-    """Keeps what a terminal was sent."""
+    """Keeps what was sent to a terminal."""
 
     def __init__(self) -> None:
         self.sent: list[str] = []

@@ -1,4 +1,4 @@
-"""What was chosen and did not end is incomplete, and nothing excuses it; what came to its end is not."""
+"""A selected check that did not end is incomplete, and no exception excuses it; a check that ended is not."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_pytest_exit_is_an_end_before_the_end(runs: Runs) -> None:
     ran = runs.over(BAD_SECOND)
     assert ran.ret == 2
     assert runs.verdicts == {"gpu001": PASS, "gpu002": INCOMPLETE, "gpu003": INCOMPLETE}
-    assert "burns" not in runs.results_file.read_text()  # what redaction would have to know
+    assert "burns" not in runs.results_file.read_text()  # redaction would have to know it
 
 
 @pytest.mark.parametrize("workers", ALONE_OR_NOT)

@@ -1,4 +1,4 @@
-"""`--k8s-evidence`: what an unfit node reported is there when the node no longer is."""
+"""`--k8s-evidence`: an unfit node's report is still available when the node is gone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLUSTER = Cluster("k8s:bed", "agents", (Target("gpu001"), Target("gpu002")), {"k
 
 @pytest.fixture(scope="module")
 def reported() -> NodeEvidence:
-    """What a node of the demo reported, as gpu002."""
+    """The report of a demo node, renamed gpu002."""
     return replace(next(iter(replayed(ROOT / "fixtures" / "demo", resolve("demo")))), node="gpu002")
 
 
@@ -46,7 +46,7 @@ def test_it_is_a_recording_of_that_node_alone_and_says_the_same(reported: NodeEv
     assert again.collectors == reported.collectors
 
 
-def test_of_a_node_that_comes_and_goes_the_newest_are_kept(reported: NodeEvidence, tmp_path: Path) -> None:
+def test_the_newest_are_kept_of_a_node_that_comes_and_goes(reported: NodeEvidence, tmp_path: Path) -> None:
     for minute in range(MOST + 3):
         keep_unfit(tmp_path, CLUSTER, reported, AT + 60 * minute)
     assert len(kept(tmp_path)) == MOST
@@ -73,7 +73,7 @@ def test_on_a_full_volume_there_is_room_for_the_newest_and_no_half_of_one(
     full = OSError(errno.ENOSPC, "No space left on device")
 
     def no_room(*_: object) -> None:
-        assert len(kept(tmp_path)) == MOST  # with the one that is being written
+        assert len(kept(tmp_path)) == MOST  # including the one being written
         raise full
 
     monkeypatch.setattr(k8s_gate, "write_node", no_room)
@@ -94,7 +94,7 @@ def test_a_node_is_no_folder_elsewhere_whatever_it_is_called(reported: NodeEvide
 
 @pytest.fixture
 def ended(monkeypatch: pytest.MonkeyPatch, reported: NodeEvidence) -> Any:
-    """A round that found gpu001 fit and gpu002 unfit, and wrote these changes; what could not be done."""
+    """A round that found gpu001 fit and gpu002 unfit, and wrote these changes; returns what could not be done."""
 
     def of(folder: Path, *changed: str) -> tuple[str, ...]:
         monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)

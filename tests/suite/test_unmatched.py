@@ -1,4 +1,4 @@
-"""Words of `-m` and `-k` that choose nothing: what is near is named, and what is known is left alone."""
+"""Words of `-m` and `-k` that select nothing: similar names are suggested, and known words are accepted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_mark_that_nobody_registered_and_a_test_has_is_no_mistake() -> None:
     assert misspelt_mark("gpus", MARKS, {"gpus"}) == ""
 
 
-def test_where_other_tests_ran_k_has_chosen_something(runs: Runs) -> None:
+def test_k_has_selected_something_if_other_tests_ran(runs: Runs) -> None:
     runs.pytester.makepyfile(test_own="def test_of_my_own(): pass\ndef test_another(): pass")
     runs.checks(test_it=LIGHT)
     data = runs.over(all_verdicts(), "-k", "of_my_own", str(runs.pytester.path))

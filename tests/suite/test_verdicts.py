@@ -132,14 +132,14 @@ def test_a_check_that_is_marked_skip_is_not_applicable_and_xfail_keeps_pytests_w
     assert data.ret == 0
 
 
-# Of several devices the worst speaks
+# Of several devices the worst counts
 
 
 WORST = ["bad", "broken", "concern", "pass", "not applicable"]
 
 
 @pytest.mark.parametrize("rank", range(len(WORST)), ids=WORST)
-def test_of_several_devices_the_worst_speaks(runs: Runs, rank: int) -> None:
+def test_the_worst_of_several_devices_speaks(runs: Runs, rank: int) -> None:
     runs.checks(test_it=DEVICES)
     words = WORST[:rank:-1] + [WORST[rank]] * 2 if rank < 4 else [WORST[4]] * 2
     runs.over([saying("gpu001", *words)])
@@ -193,7 +193,7 @@ OF_EACH_KIND = [
 
 
 def exit_code(runs: Runs, words: list[str], *arguments: str) -> int:
-    """How a run ends over nodes that say these words."""
+    """The exit code of a run over nodes that report these words."""
     runs.checks(test_it=LIGHT)
     nodes = [saying(f"gpu{number:03d}", word) for number, word in enumerate(words, start=1)]
     return int(runs.over(nodes, *arguments).ret)
@@ -251,7 +251,7 @@ def test_no_display_option_changes_a_verdict(runs: Runs, option: str) -> None:
     assert runs.verdicts == VERDICTS
 
 
-def test_who_asks_for_pytests_own_summary_gets_it(runs: Runs) -> None:
+def test_pytests_own_summary_is_shown_on_request(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     data = runs.over(all_verdicts(), "-rf").stdout
     data.fnmatch_lines(["FAILED test_it.py::test_word?gpu002? - gpu002: the word is bad; expected pass*"])

@@ -1,1 +1,1 @@
-"""Real nodes without GPUs: namespaces, overlays, sshd, and an NVML library that answers from a file."""
+"""Fake nodes without GPUs: namespaces, overlays, sshd, and an NVML library that answers from a file."""

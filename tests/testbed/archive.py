@@ -1,4 +1,4 @@
-"""Writes a node image as the tar archive from which the node is unpacked."""
+"""Writes a node image as the tar archive that the node is unpacked from."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.testbed.memlock import ROWS, limits_files, limits_row
 from tests.testbed.mountinfo import mountinfo_files
 from tests.testbed.nvml.values import LIBRARY_PATH, VALUES_PATH, fake_nvml
 
-UNITS_PATH = "/usr/lib/testbed/units"  # what the fake systemctl reads
-OF_DRIVERS = ("driver", "fs")  # in /proc: what the drivers and file systems of this machine's kernel say of themselves
+UNITS_PATH = "/usr/lib/testbed/units"  # read by the fake systemctl
+OF_DRIVERS = ("driver", "fs")  # in /proc: state of this machine's drivers and file systems
 END_OF_ARCHIVE = bytes(2 * tarfile.BLOCKSIZE)
 
 DEVICES: dict[str, Content] = {
@@ -41,9 +41,9 @@ DEVICES: dict[str, Content] = {
 
 
 def archive(image: NodeImage) -> bytes:
-    """`upper/…` overlays what is beneath, `proc/…` is put over /proc, `table` is what is mounted where."""
+    """`upper/…` overlays the base system, `proc/…` covers /proc, `table` lists the mounts."""
     proc: dict[str, Content] = {**dict.fromkeys(OF_DRIVERS, Folder()), **image.proc}
-    if Path("/proc/modules").exists():  # else this kernel has no modules, and nothing to put a file over
+    if Path("/proc/modules").exists():  # otherwise this kernel has no modules, and no file to cover
         proc["modules"] = proc_modules(image)
     members = (
         _packed("upper", _rooted(beneath(image), _hidden(image) | DEVICES | image.files | _generated(image))),
@@ -56,7 +56,7 @@ def archive(image: NodeImage) -> bytes:
 
 
 def mount_table(image: NodeImage, proc: list[str]) -> str:
-    """What is mounted where in the new root, in order, as an fstab of paths relative to the build folder."""
+    """The new root's mounts in order, as an fstab of paths relative to the build folder."""
     lines = ["testbed @/root overlay lowerdir=@/beneath,upperdir=@/upper,workdir=@/work"]
     lines += ["proc @/root/proc proc defaults", "devpts @/root/dev/pts devpts newinstance,ptmxmode=0666"]
     over = [path for path in proc if path in OF_DRIVERS or not path.startswith(OF_DRIVERS)]
@@ -68,13 +68,13 @@ def mount_table(image: NodeImage, proc: list[str]) -> str:
 
 
 def proc_modules(image: NodeImage) -> str:
-    """The text of /proc/modules: those that have a state in /sys, built-in ones have none."""
+    """The text of /proc/modules: modules with a state in /sys, as built-in ones have none."""
     names = [path.split("/")[1] for path in image.sys if path.startswith("module/") and path.endswith("/initstate")]
     return "".join(f"{name} 131072 0 - Live 0x0000000000000000\n" for name in names)
 
 
 def units(services: Mapping[str, Service]) -> str:
-    """The fake systemctl's table: `unit load active sub enabled restarts since`, a line each, `-` for nothing."""
+    """The fake systemctl's table, with lines of `unit load active sub enabled restarts since`; `-` marks no value."""
     ids = {name: name if "." in name else f"{name}.service" for name in services}
     return "".join(
         f"{ids[name]} {unit.load} {unit.active} {unit.sub} {unit.enabled or '-'}"
@@ -84,18 +84,18 @@ def units(services: Mapping[str, Service]) -> str:
 
 
 def beneath(image: NodeImage) -> Path:
-    """The folder of this machine over which the node's own files lie."""
+    """The folder of this machine that the node's own files overlay."""
     return MACHINE if image.whole_machine else system()
 
 
 def _hidden(image: NodeImage) -> dict[str, Content]:
-    """What the node must not have of what is beneath, save where a file of its own lies."""
+    """What the node must not have of the base system, except where it has a file of its own."""
     paths = hidden() if image.whole_machine else []
     return {path: ABSENT for path in paths if not any(f"{own}/".startswith(f"{path}/") for own in image.files)}
 
 
 def _generated(image: NodeImage) -> dict[str, Content]:
-    """The files that follow from the image's other parts."""
+    """Files derived from other parts of the image."""
     files: dict[str, Content] = {
         name if name.startswith("/") else f"/usr/bin/{name}": File(script, 0o755)
         for name, script in image.tools.items()
@@ -103,8 +103,8 @@ def _generated(image: NodeImage) -> dict[str, Content]:
     files |= {path: Folder() for path in (*image.tmpfs, *image.hung, *image.frozen) if path not in DEVICES}
     for name, memlock in image.daemons.items():
         if f"/usr/sbin/{name}" in image.files:
-            continue  # it brings its own
-        files[f"{LIBRARIES}/{name}"] = File(Path("/bin/sh").read_bytes(), 0o755)  # what /proc/PID/exe then says
+            continue  # the image has its own
+        files[f"{LIBRARIES}/{name}"] = File(Path("/bin/sh").read_bytes(), 0o755)  # so that /proc/PID/exe has this name
         files[f"/usr/sbin/{name}"] = File(_daemon(name, {**image.limits, "memlock": memlock}), 0o755)
     files |= limits_files({**image.limits, "memlock": image.memlock})
     files |= mountinfo_files(image.mounted, image.files | files)
@@ -123,7 +123,7 @@ def _generated(image: NodeImage) -> dict[str, Content]:
 
 
 def _daemon(name: str, limits: Mapping[str, str]) -> str:
-    """A program that only stays, with its process number and its limits as a real one would have them."""
+    """A daemon that only sleeps, with the process number and limits of a real one."""
     return f"""#!{LIBRARIES}/{name}
 {with_limits(name, limits)}
 [ ! -e {cgroup_file(name)} ] || mount --bind {cgroup_file(name)} /proc/$$/cgroup
@@ -134,20 +134,20 @@ wait
 
 
 def cgroup_file(name: str) -> str:
-    """What /proc says of the daemon's control groups, where the image has this file."""
+    """What /proc shows of the daemon's control groups, if the image has this file."""
     return f"/etc/testbed/{name}.cgroup"
 
 
 def with_limits(name: str, limits: Mapping[str, str]) -> str:
-    """Lines of a shell script after which /proc says of its process that it has these limits."""
+    """Shell script lines that set these limits, as /proc then shows them."""
     edits = "".join(f"s|^{ROWS[one][1]}.*|{limits_row(one, limit)}|;" for one, limit in limits.items())
     return f"sed '{edits}' /proc/$$/limits >/run/{name}.limits\nmount --bind /run/{name}.limits /proc/$$/limits"
 
 
 def _rooted(root: Path, files: Mapping[str, Content]) -> dict[str, Content]:
-    """The same by real path, so that a file in /lib does not become a folder over the link /lib.
+    """Resolve links in paths, so that a file in /lib does not become a folder over the link /lib.
 
-    What is absent and not beneath either is left out: a whiteout over nothing would be listed.
+    An absent path with nothing beneath is left out, because a whiteout over nothing would be listed.
     """
     rooted: dict[str, Content] = {}
     for path, content in files.items():

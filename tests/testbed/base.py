@@ -1,4 +1,4 @@
-"""The system beneath a fake node: programs of this machine that every node has, and nothing else that is installed."""
+"""The base system of a fake node: programs of this machine that every node has, and nothing else installed here."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pathlib import Path
 from tests.testbed.compiled import LIBRARIES
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterproof" / "testbed"
-MACHINE = Path("/")  # for nodes whose programs are this machine's: Slurm, MPI, this checkout
-PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # of the system's packages
+MACHINE = Path("/")  # for nodes that run this machine's programs: Slurm, MPI, this checkout
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # where system packages install programs
 PROGRAMS = """
     awk base64 basename bash cat chgrp chmod chown cksum cmp comm cp cut date dd df diff dirname dmesg du echo env
     expr fallocate false find findmnt flock free fsfreeze getent grep groups gunzip gzip head hostname id install ip
@@ -28,12 +28,12 @@ PROGRAMS = """
     sleep sort split ss ssh ssh-keygen sshd stat stdbuf stty sync sysctl tac tail tar taskset tc tee test timeout
     top touch tr true truncate tty umount uname uniq unlink unshare unxz uptime wc which whoami xargs xz yes
 """
-BESIDES = (  # what these load without being linked with it, and the links over which they are found
+BESIDES = (  # loaded without being linked, and the links that lead to them
     *(f"{LIBRARIES}/{name}" for name in ("libgcc_s.so.1", "libnss_dns.so.2", "libnss_files.so.2")),
     *("/bin", "/sbin", "/lib", "/lib64", "/usr/bin/python3"),
 )
 WHOLE = ("/usr/lib/openssh", "/usr/lib/locale/C.utf8")
-OF_OTHERS = ("site-packages", "dist-packages", "sitecustomize.py", "test", "config-*")  # in Python's own folder
+OF_OTHERS = ("site-packages", "dist-packages", "sitecustomize.py", "test", "config-*")  # in Python's library folder
 FOLDERS = """
     boot dev etc/ld.so.conf.d home media mnt opt proc root run srv sys tmp usr/local/bin usr/local/lib usr/local/sbin
     usr/share var/cache var/lib var/log var/spool var/tmp
@@ -45,7 +45,7 @@ FILES = {
     "etc/ld.so.conf": "include /etc/ld.so.conf.d/*.conf\n",
 }
 UNUSED_S = 30 * 86_400.0
-BENEATH = (  # what a node does not have of the machine that is whole beneath it
+BENEATH = (  # paths that a node with the whole machine beneath does not have
     *("usr/local/cuda*", "etc/ld.so.conf.d/*cuda*", ".dockerenv", "run/.containerenv", "var/run/secrets/*"),
     *("usr/bin/fi_info", "usr/bin/fi_pingpong", "usr/bin/fio", "usr/bin/stress-ng"),
     *("root/.aws", "root/.ssh/id_*", "home/*", "var/crash/*", "var/lib/dpkg/updates/*", "var/lib/cloud/data"),
@@ -54,13 +54,13 @@ BENEATH = (  # what a node does not have of the machine that is whole beneath it
 
 
 def hidden() -> list[str]:
-    """The paths of this machine that a node does not have which has the whole of it beneath."""
+    """The paths of this machine that a node with the whole machine beneath does not have."""
     return [str(path) for pattern in BENEATH for path in MACHINE.glob(pattern)]
 
 
 @functools.cache
 def system() -> Path:
-    """The folder with that system, made once for as long as this machine's programs are what they are."""
+    """The folder with the base system, made once and again when this machine's programs change."""
     programs = [path for name in PROGRAMS.split() if (path := shutil.which(name, path=PATH))]
     looked_at = {path: path.stat() for path in (*map(Path, programs), python())}
     state = [(str(path), data.st_size, data.st_mtime_ns) for path, data in looked_at.items()]
@@ -69,7 +69,7 @@ def system() -> Path:
         CACHE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE, prefix="unfinished-") as unfinished:
             _fill(Path(unfinished, "root"), programs, python())
-            with contextlib.suppress(OSError):  # another has made it meanwhile
+            with contextlib.suppress(OSError):  # another process has made it meanwhile
                 Path(unfinished, "root").rename(folder)
         _remove_unused()
     os.utime(folder)
@@ -77,9 +77,9 @@ def system() -> Path:
 
 
 def _remove_unused() -> None:
-    """Remove what nobody has used for long: of programs as they were before an upgrade."""
+    """Remove base systems that have long been unused, such as those from before an upgrade."""
     for folder in CACHE.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # one that was unfinished, and another's
+        with contextlib.suppress(FileNotFoundError):  # unfinished, or being removed by another process
             if time.time() - folder.stat().st_mtime > UNUSED_S:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -98,7 +98,7 @@ def _fill(root: Path, programs: list[str], interpreter: Path) -> None:
     for name in FOLDERS.split():
         Path(root, name).mkdir(parents=True, exist_ok=True)
     for folder, _, _ in os.walk(root):
-        Path(folder).chmod(0o755)  # whatever umask this process has
+        Path(folder).chmod(0o755)  # whatever this process's umask is
     for name, mode in {"tmp": 0o1777, "var/tmp": 0o1777, "root": 0o700}.items():
         Path(root, name).chmod(mode)
     for name, text in FILES.items():
@@ -113,13 +113,13 @@ def _standard_library(interpreter: Path) -> Path:
 
 
 def _libraries(linked: Iterable[str]) -> set[str]:
-    """The libraries that the loader loads for any of these, itself among them; a script has none."""
+    """The libraries that the loader loads for these programs, including the loader; a script needs none."""
     data = subprocess.run(["ldd", *linked], capture_output=True, text=True, check=False, env={"PATH": PATH}).stdout
     return set(re.findall(r"(/\S+) \(0x", data))
 
 
 def _copy(path: str, root: Path) -> None:
-    """Copy what lies there, if anything does, and every link over which the path leads there."""
+    """Copy what is at this path, if anything, and every link on the way."""
     for step in _steps(Path(path)):
         to = _at(root, step)
         if os.path.lexists(to):
@@ -134,7 +134,7 @@ def _copy(path: str, root: Path) -> None:
 
 
 def _steps(path: Path) -> Iterator[Path]:
-    """Each link on the way of a path, then the place that it leads to."""
+    """Each link along a path, then the place where it ends."""
     at, parts = Path("/"), list(path.parts[1:])
     while parts:
         at /= parts.pop(0)

@@ -1,20 +1,20 @@
 #!/bin/sh
-# Process 1 of a fake node: makes its root in a mount namespace of its own, then waits until it is told to end.
-# boot.sh NAME LIFELINE FROZEN HUNG DAEMONS ROOT_PERCENT BENEATH, with an archive on standard input. LIFELINE is the
-# number of a descriptor: the node ends when that one does. BENEATH is the folder that its own files lie over.
+# Process 1 of a fake node: builds its root in a separate mount namespace, then waits until it is told to end.
+# boot.sh NAME LIFELINE FROZEN HUNG DAEMONS ROOT_PERCENT BENEATH, with an archive on standard input. LIFELINE is a
+# file descriptor: the node ends when it is closed. BENEATH is the folder that its own files overlay.
 set -e
 umask 022
 exec 2>&1 3<"/proc/self/fd/$2"
-read -r pid _ </proc/self/stat # the number outside: this /proc is still the outer one
+read -r pid _ </proc/self/stat # the process id outside, as this /proc is still the outer one
 
-built=/mnt # any folder will do: this mount is seen in here only
+built=/mnt # any folder: the mount is only visible in here
 mount -t tmpfs -o mode=755 testbed $built
 cd $built
 mkdir upper work root beneath
 mount --bind "$7" beneath
 tar -x -p
 echo "$1" >/proc/sys/kernel/hostname
-ip link set lo up # already, where the network is shared
+ip link set lo up # it is up already if the network is shared
 
 number=0
 for path in $3; do
@@ -26,7 +26,7 @@ sed -i "s|@|$built|g" table
 mount -a -T table
 fd=4
 for hung in $4; do
-    eval "exec $fd<>/dev/fuse" # kept open and never answered, but by slow_mount
+    eval "exec $fd<>/dev/fuse" # kept open; only slow_mount ever answers
     mount -i -t "${hung#*=}" -o fd=$fd,rootmode=40000,user_id=0,group_id=0 testbed "root${hung%%=*}"
     fd=$((fd + 1))
 done
@@ -39,7 +39,7 @@ fi
 cd /
 export pid FROZEN="$3" DAEMONS="$5" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 exec chroot $built/root /bin/sh -e -c '
-    [ -e /etc/ld.so.cache ] || { ldconfig -X 2>/dev/null && rm -r /var/cache/ldconfig; } # as who installed libraries did
+    [ -e /etc/ld.so.cache ] || { ldconfig -X 2>/dev/null && rm -r /var/cache/ldconfig; } # as done when libraries are installed
     [ ! -x /usr/lib/testbed/slow_mount ] || /usr/lib/testbed/slow_mount <&4 >/dev/null 2>&1 3<&- &
     [ ! -x /usr/lib/testbed/ticks ] || /usr/lib/testbed/ticks </dev/null >/dev/null 2>&1 3<&- &
     for daemon in $DAEMONS; do
@@ -50,6 +50,6 @@ exec chroot $built/root /bin/sh -e -c '
     echo "ready $pid"
     exec </dev/null >/dev/null 2>&1
     cat <&3 &
-    wait $! || : # meanwhile the shell reaps what others leave behind
+    wait $! || : # meanwhile the shell reaps orphans
     for path in $FROZEN; do fsfreeze -u "$path" || :; done
 '

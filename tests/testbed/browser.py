@@ -1,4 +1,4 @@
-"""Debian's Chromium without a window, as a person uses it: keys, clicks, paper; and what it complains of."""
+"""Debian's headless Chromium, driven as a person would: keys, clicks, printing; and its console's complaints."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm
 
 
 class Browser:
-    """One open browser."""
+    """An open browser."""
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
 
     def open(self, page: Path, where: str = "") -> None:
-        """Load a page afresh; forget what was complained of before."""
+        """Load a page afresh and discard earlier complaints."""
         self.driver.get("about:blank")
         self.complaints(), self.requests()
         self.driver.get(f"file://{page}{where}")
 
     def complaints(self) -> list[str]:
-        """What its console has got since the page was opened, or since this was asked."""
+        """Console messages since the page was opened or this was last called."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self) -> list[str]:
-        """What it asked for since the page was opened, or since this was asked; not what its policy forbade."""
+        """Requests since the page was opened or this was last called, without those blocked by its policy."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         data = {name: [event["params"] for event in events if event["method"] == f"Network.{name}"] for name in _EVENTS}
         blocked = {one["requestId"] for one in data["loadingFailed"] if one.get("blockedReason") == "csp"}
@@ -47,31 +47,31 @@ class Browser:
         return [url for url in sent if not url.startswith("about:")]
 
     def find(self, css: str) -> WebElement:
-        """The first element."""
+        """The first matching element."""
         return self.driver.find_element(By.CSS_SELECTOR, css)
 
     def awaited(self, css: str) -> WebElement:
-        """The first element, once it is visible: the hashchange event comes a moment after the click."""
+        """The first matching element, once it is visible: the hashchange event comes a moment after the click."""
         return WebDriverWait(self.driver, LONGEST_S).until(visibility_of_element_located((By.CSS_SELECTOR, css)))
 
     def texts(self, css: str) -> list[str]:
-        """The texts of the elements that can be seen."""
+        """The texts of the visible matching elements."""
         return [one.text for one in self.driver.find_elements(By.CSS_SELECTOR, css) if one.is_displayed()]
 
     def count(self, css: str) -> int:
-        """How many there are."""
+        """The number of matching elements."""
         return len(self.driver.find_elements(By.CSS_SELECTOR, css))
 
     def run(self, script: str, *arguments: object) -> Any:
-        """What a function's body returns in the page."""
+        """Run a function body in the page and return its result."""
         return self.driver.execute_script(script, *arguments)
 
     def tell(self, command: str, **parameters: object) -> Any:
-        """A command of the DevTools protocol."""
+        """Send a command of the DevTools protocol."""
         return self.driver.execute_cdp_cmd(command, parameters)
 
     def look(self, scheme: str = "light", width: int = 1300) -> None:
-        """A colour scheme, and so many pixels across."""
+        """Set the colour scheme and the width in pixels."""
         self.tell("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.tell("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
 
@@ -82,7 +82,7 @@ class Browser:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A browser that asks nobody for a driver or an update."""
+    """A browser that downloads neither a driver nor an update."""
     options = webdriver.ChromeOptions()
     for option in OPTIONS:
         options.add_argument(option)

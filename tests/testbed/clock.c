@@ -1,4 +1,4 @@
-/* The clock that people set, off by as many seconds as /run/clock-offset says; those that nobody sets run on. */
+/* Shifts the wall clock by the seconds in /run/clock-offset; monotonic clocks are unchanged. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-"""A small cluster on this machine: fake nodes with real sshds on a network that only they can see."""
+"""A small cluster on this machine: fake nodes with real sshds on a private network."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ CLONE_NEWNET = 0x40000000
 
 @dataclass(slots=True)
 class Testbed:
-    """A running cluster. `home` is a home folder with .ssh/config, known_hosts and identity in it."""
+    """A running cluster. `home` is a home folder that contains .ssh/config, known_hosts and identity."""
 
-    __test__ = False  # its name looks like that of a class of tests
+    __test__ = False  # pytest would take it for a test class
 
     home: Path
     nodes: dict[str, Node]
@@ -72,7 +72,7 @@ class Testbed:
         timeout: float = 600.0,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a program of this machine on the cluster's network, at home in `home`."""
+        """Run a program of this machine on the cluster's network, with `home` as its home."""
         environment = {**os.environ, "HOME": str(self.home), **(env or {})}
         words = self.command(argv)
         return subprocess.run(words, input=input, capture_output=True, timeout=timeout, env=environment, check=False)
@@ -83,7 +83,7 @@ class Testbed:
 
     @contextlib.contextmanager
     def joined(self) -> Iterator[None]:
-        """The calling thread, and threads that it starts, are on the cluster's network inside the block."""
+        """Put the calling thread, and threads it starts, on the cluster's network inside the block."""
         with open("/proc/thread-self/ns/net") as before, self.network.open() as inside:  # noqa: PTH123
             set_network(inside.fileno())
             try:
@@ -93,13 +93,13 @@ class Testbed:
 
     @contextlib.contextmanager
     def slow_node(self, name: str, rate: str) -> Iterator[None]:
-        """All that a node sends and is sent goes at most at `rate` ("80mbit"), each way."""
+        """Limit all that a node sends and receives to `rate` ("80mbit") each way."""
         with self.slow_group([name], rate):
             yield
 
     @contextlib.contextmanager
     def slow_group(self, names: Sequence[str], rate: str) -> Iterator[None]:
-        """Each of these nodes is slow."""
+        """Slow each of these nodes."""
         with contextlib.ExitStack() as stack:
             for name in names:
                 stack.enter_context(shaped(self.nodes[name].pid, "eth0", rate))
@@ -108,7 +108,7 @@ class Testbed:
 
     @contextlib.contextmanager
     def slow_link(self, one: str, other: str, rate: str) -> Iterator[None]:
-        """What two nodes send each other goes at most at `rate`, each way; all else of theirs as it was."""
+        """Limit traffic between two nodes to `rate` each way, and leave their other traffic as it was."""
         with (
             shaped(self.nodes[one].pid, "eth0", rate, self.addresses[other]),
             shaped(self.nodes[other].pid, "eth0", rate, self.addresses[one]),
@@ -116,7 +116,7 @@ class Testbed:
             yield
 
     def let_nodes_log_in_to_each_other(self) -> None:
-        """As root, by their addresses: each has the key that all let in, and knows the others' host keys."""
+        """As root, by address: each node gets the key that all accept, and knows the others' host keys."""
         for node in self.nodes.values():
             own = node.root / "root/.ssh"
             own.mkdir(mode=0o700, exist_ok=True)
@@ -128,12 +128,12 @@ class Testbed:
                 (own / name).chmod(0o600)
 
     def stop(self, name: str) -> None:
-        """Power a node off: its address falls silent, and its connections break without a word."""
+        """Power a node off: its address falls silent, and its connections break without notice."""
         wires.unplug(self._switch.pid, self.addresses[name])
         self.nodes[name].power_off()
 
     def start(self, name: str, image: NodeImage) -> None:
-        """Power a node on that is off, or that is new, with the host key that it has under `home`."""
+        """Power on a node that is off or new, with its host key from `home`."""
         key = (self.home / f"{name}.key").read_text()
         made = sshd.with_sshd(image, key, self.identity.with_name("identity.pub").read_text().strip())
         self.nodes[name] = boot(made, name)
@@ -141,22 +141,22 @@ class Testbed:
         self.start_sshd(name)
 
     def cut_wire(self, name: str) -> None:
-        """Nothing comes through between a node and the switch, and neither end is notified."""
+        """Drop all traffic between a node and the switch, without notice to either end."""
         wires.set_port(self._switch.pid, self.addresses[name], "down")
 
     def mend_wire(self, name: str) -> None:
-        """It comes through again."""
+        """Let traffic through again."""
         wires.set_port(self._switch.pid, self.addresses[name], "up")
 
     def know_host_key(self, name: str) -> None:
-        """Whoever looks at the cluster knows the host key that a node has now."""
+        """Add the node's current host key to the known hosts of the control host."""
         lines = self.known_hosts.read_text().splitlines()
         others = [line for line in lines if line.split()[0] != self.addresses[name]]
         key = (self.home / f"{name}.key.pub").read_text().strip()
         self.known_hosts.write_text("\n".join([*others, f"{self.addresses[name]} {key}"]) + "\n")
 
     def replace_host_key(self, name: str) -> None:
-        """Give a node's sshd a new host key, that known_hosts does not know."""
+        """Give a node's sshd a new host key that known_hosts does not contain."""
         key = self.home / f"{name}.key"
         sshd.new_key(key)
         (self.nodes[name].root / sshd.HOST_KEY.lstrip("/")).write_text(key.read_text())
@@ -164,12 +164,12 @@ class Testbed:
         self.start_sshd(name)
 
     def set_environment(self, name: str, **variables: str) -> None:
-        """What programs that are started over ssh find in their environment there, from now on."""
+        """Set the environment of programs started over ssh from now on."""
         data = " ".join(f'"{key}={value}"' for key, value in variables.items())
         self.configure_sshd(name, f"SetEnv {data}\n")
 
     def configure_sshd(self, name: str, lines: str) -> None:
-        """Put these lines before all others of a node's sshd, and start it anew."""
+        """Put these lines first in the configuration of a node's sshd, and restart it."""
         config = self.nodes[name].root / sshd.CONFIG.lstrip("/")
         config.write_text(lines + config.read_text())
         self.nodes[name].kill(self._sshds[name])
@@ -195,10 +195,10 @@ def testbed(
     silent: Sequence[str] = (),  # noqa: PT028
     refusing: Sequence[str] = (),  # noqa: PT028
 ) -> Iterator[Testbed]:
-    """A cluster of these nodes for as long as the block runs; its ssh_config logs in as `user`.
+    """Run a cluster of these nodes for the block; its ssh_config logs in as `user`.
 
-    `silent` are members at whose address nothing answers, not even to refuse; `refusing` are members
-    whose port refuses. Any number of clusters can run side by side: each has networks of its own.
+    At the address of a `silent` member nothing answers, not even to refuse; the port of a `refusing` member refuses.
+    Any number of clusters can run in parallel: each has its own networks.
     """
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(8))
@@ -236,7 +236,7 @@ def _ssh_config(bed: Testbed, name: str, refusing: bool) -> str:
 
 
 def _all(pool: ThreadPoolExecutor, act: Callable[[str], None], names: Mapping[str, object]) -> None:
-    """Do it for every name at once; raise the first error when all are done."""
+    """Do this for all names at once; raise the first error when all are done."""
     for done in [pool.submit(act, name) for name in names]:
         done.result()
 

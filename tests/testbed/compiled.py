@@ -1,4 +1,4 @@
-"""Builds the testbed's small shared libraries with the machine's C compiler, among them one of a newer glibc."""
+"""Compiles the testbed's small shared libraries, including one that needs a newer glibc."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _compiler = threading.Lock()  # nodes that start together wait for one compilati
 
 
 def shared_library(source: Path, soname: str, without: tuple[str, ...] = ()) -> bytes:
-    """What gcc makes of `source`, `without` some functions, as `program` does."""
+    """Compile a shared library from `source`, `without` some functions; as `program` does."""
     with _compiler:
         return _compiled(source, soname, without)
 
@@ -36,9 +36,9 @@ def _compiled(source: Path, soname: str, without: tuple[str, ...]) -> bytes:
 
 @functools.cache
 def program(source: Path, compiler: str = "gcc") -> bytes:
-    """What a compiler makes of a program's `source`; raises CalledProcessError where it does not compile.
+    """Compile a program from `source`; raises CalledProcessError if that fails.
 
-    Empty where it is not installed: images are described before the tests that need them are skipped.
+    Empty without a compiler, since images are described before the tests that need them are skipped.
     """
     if not shutil.which(compiler):
         return b""
@@ -54,7 +54,7 @@ ABSENT = "libhwloc.so.99"
 
 @functools.cache
 def of_absent_library() -> bytes:
-    """A library that needs one that lies nowhere."""
+    """A library that needs a library found nowhere."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "empty.c").write_text("")
         subprocess.run([*COMPILE, f"-Wl,-soname,{ABSENT}", "-o", ABSENT, "empty.c"], check=True, cwd=folder)
@@ -68,7 +68,7 @@ NEEDED = "GLIBC_2.99"
 
 @functools.cache
 def of_newer_glibc() -> bytes:
-    """The library, linked with a glibc that exists nowhere else."""
+    """A library linked with a glibc that exists nowhere else."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "glibc.c").write_text("void from_the_future(void) {}\n")
         Path(folder, "versions").write_text(f"{NEEDED} {{ from_the_future; }};\n")

@@ -1,4 +1,4 @@
-"""A node's network interfaces and EFA devices: what sysfs shows of them, and what gives EFA GPU memory."""
+"""A node's network interfaces and EFA devices in sysfs, and the modules that give EFA access to GPU memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INSTALLED_PAGES = 5128  # huge pages of 2 MiB that EFA's installer reserves
 TOOL = Path(__file__).with_name("tools") / "fi_info"
 FI_INFO = "/opt/amazon/efa/bin/fi_info"
 
-# Of driver 2.17, after a day and a job: nothing lost, some packets repeated.
+# Of driver 2.17, after a day and a job: nothing lost, some packets retransmitted.
 OF_A_PORT = {
     "tx_bytes": 918_273_645_000,
     "rx_bytes": 918_273_640_000,
@@ -30,7 +30,7 @@ OF_A_DEVICE = {"submitted_cmds": 2048, "completed_cmds": 2048, "no_completion_cm
 
 
 def with_efa(image: NodeImage, count: int, rate: str, lender: str = "NVIDIA") -> NodeImage:
-    """The node has so many EFA devices, with ports of that rate, and the software for them."""
+    """Give the node EFA devices with ports of that rate, and their software."""
     tree: Tree = {}
     for name in ("efa", "ib_uverbs", "ib_core") if count else ():
         tree |= sysfs.module(name)
@@ -43,7 +43,7 @@ def with_efa(image: NodeImage, count: int, rate: str, lender: str = "NVIDIA") ->
 
 
 def workings(bus: int, lender: str = "NVIDIA") -> Tree:
-    """The further files of the EFA device on that PCI bus."""
+    """The EFA device's further files on that PCI bus."""
     address = f"devices/pci0000:00/0000:{bus:02x}:00.0"
     here = f"{address}/infiniband/rdmap{bus}s0"
     return {
@@ -59,12 +59,12 @@ OFF = "0x1002"
 
 
 def ec2_interfaces() -> Tree:
-    """What an instance has: the interface of its primary network card, loopback, docker's bridge."""
+    """An instance's interfaces: its primary network card, loopback, docker's bridge."""
     return interface("ens32", "0000:00:05.0") | virtual("lo", 65536, "0x9") | virtual("docker0", 1500, "0x1003")
 
 
 def interface(name: str, address: str, mtu: int = 9001) -> Tree:
-    """An interface of the PCI function at that address, whose driver the function itself names."""
+    """The interface of the PCI function at that address, which also names the driver."""
     here = f"devices/pci0000:00/{address}/net/{name}"
     return {f"{here}/device": Link(f"../../../{address}"), **_common(name, here, mtu, UP, "up")}
 

@@ -1,4 +1,4 @@
-"""What exact products print on a node with GPUs, as PyTorch on a processor once printed it; and with faults in it."""
+"""Output of exact products on a node with GPUs, as PyTorch printed it on a CPU; and the same with faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Change = Callable[[dict[str, Any]], None]
 
 
 def of_type(name: str) -> dict[str, Any]:
-    """Products of one type, all of them right."""
+    """Products of one type, all correct."""
     result, products = TYPES[name]
     sets = {"wide by narrow": 1, "narrow by wide": 1, "wide by narrow, complement": 1, "narrow by wide, complement": 1}
     done = {"type": name, "result": result, "products": products, "operations": 71303168.0, "sets": sets}
@@ -35,7 +35,7 @@ def of_type(name: str) -> dict[str, Any]:
 
 
 def collectives() -> dict[str, Any]:
-    """Collectives of eight GPUs, all of them right."""
+    """Collectives of eight GPUs, all correct."""
     names = [(name, kind) for kind in SUMS for name in ("all_reduce", "reduce_scatter")]
     names += [("all_gather", "int32"), ("all_to_all", "int32")]
     answers = [
@@ -47,25 +47,25 @@ def collectives() -> dict[str, Any]:
 
 
 def of_operation(name: str, kind: str) -> dict[str, Any]:
-    """One operation as one rank saw it."""
+    """One operation as seen by one rank."""
     return {"operation": name, "type": kind, "rounds": 12, "wrong": []}
 
 
 def steps() -> dict[str, Any]:
-    """Training steps of eight GPUs, the same on each."""
+    """Training steps of eight GPUs, with the same results on each."""
     gpu = {"name": "NVIDIA H100 80GB HBM3", "sms": 132, "libraries": ["cuDNN 91002", "libcublas.so.12"]}
     gpus = [{**gpu, "types": [of_steps(name) for name in ("float32", "bfloat16")]} for _ in range(GPUS)]
     return {"torch": "2.8.0+cu128", "cuda": "12.8", "gpus": gpus}
 
 
 def of_steps(name: str, result: str = "5ff5d9b84e68", other_from: int = 0) -> dict[str, Any]:
-    """The steps in one type; another result from one of them on."""
+    """Steps in one type; from one step on with another result."""
     digests = [f"{result if step >= other_from else '5ff5d9b84e68'}{step:020x}" for step in range(STEPS)]
     return {"type": name, "passes": 40, "digests": digests, "differing": []}
 
 
 def exact(*changes: Change) -> str:
-    """All documents as one, with these changes."""
+    """All documents merged, with these changes."""
     gpu = {"name": "NVIDIA H100 80GB HBM3", "sms": 132, "seconds": 60.4, "rounds": 2, "size": 4096}
     gpus = [{**gpu, "types": [of_type(name) for name in TYPES]} for _ in range(8)]
     of_cores = [{"type": name, "cores": CORES, "products": count * CORES} for name, (_, count) in TYPES.items()]
@@ -82,13 +82,13 @@ def exact(*changes: Change) -> str:
 def wrong(
     place: str, bits: list[int], again: int, changed: bool = False, name: str = "wide by narrow"
 ) -> dict[str, Any]:
-    """One wrong product as it is described."""
+    """The description of one wrong product."""
     said = {"set": name, "elements": 1, "again": again, "of": 8, "alike": again == 8, "operands_changed": changed}
     return {**said, "where": place, "bits": bits, "expected": "0x44e2a000", "got": "0x44e2b000"}
 
 
 def on_gpu(gpu: int, name: str, *found: dict[str, Any]) -> Change:
-    """A GPU makes wrong products of a type."""
+    """A GPU computes wrong products of a type."""
 
     def change(data: dict[str, Any]) -> None:
         kind = next(one for one in data["gpus"]["gpus"][gpu]["types"] if one["type"] == name)
@@ -98,7 +98,7 @@ def on_gpu(gpu: int, name: str, *found: dict[str, Any]) -> Change:
 
 
 def untested(name: str, why: str) -> Change:
-    """PyTorch makes no products of a type, on no GPU."""
+    """PyTorch has no products of a type on any GPU."""
 
     def change(data: dict[str, Any]) -> None:
         for gpu in data["gpus"]["gpus"]:
@@ -109,22 +109,22 @@ def untested(name: str, why: str) -> Change:
 
 
 def dead(gpu: int, error: str) -> Change:
-    """A GPU's process gives no answer."""
+    """A GPU's process does not answer."""
     return lambda data: data["gpus"]["gpus"].__setitem__(gpu, {"error": error})
 
 
 def without_last(part: str) -> Change:
-    """The last GPU is missing in what `gpus` or `steps` print."""
+    """The output of `gpus` or `steps` lacks the last GPU."""
     return lambda data: data[part]["gpus"].pop()
 
 
 def on_core(core: int, name: str, found: dict[str, Any]) -> Change:
-    """A core computes wrong, or its part of memory is."""
+    """A core, or its part of memory, computes wrong results."""
     return lambda data: data["cores"]["wrong"].append({"core": core, "type": name, **found})
 
 
 def core_without_answer(core: int, error: str) -> Change:
-    """A core's process gives no answer."""
+    """A core's process does not answer."""
     return lambda data: data["cores"]["errors"].append({"core": core, "error": error})
 
 
@@ -136,7 +136,7 @@ def exchanged_wrong(
     kind: str = "int32",
     **more: Any,
 ) -> Change:
-    """What these ranks have of one rank is wrong, in these rounds of an operation."""
+    """These ranks received wrong data from one rank in these rounds of an operation."""
     said = {"sender": sender, "elements": 12, "first": 512, "how": "", "other": None, "bits": [9], **more}
 
     def change(data: dict[str, Any]) -> None:
@@ -149,17 +149,17 @@ def exchanged_wrong(
 
 
 def by_processors(data: dict[str, Any]) -> None:
-    """The ranks exchanged without a GPU."""
+    """The ranks exchanged data without a GPU."""
     data["collectives"]["backend"] = "gloo"
 
 
 def rank_without_answer(rank: int, error: str) -> Change:
-    """A rank's process gives no answer."""
+    """A rank's process does not answer."""
     return lambda data: data["collectives"]["answers"].__setitem__(rank, {"error": error})
 
 
 def trained_otherwise(gpus: list[int], name: str, result: str = "a39cac9f29f7", other_from: int = 0) -> Change:
-    """These GPUs have another result in one type, from one step on."""
+    """These GPUs have another result in one type from one step on."""
 
     def change(data: dict[str, Any]) -> None:
         for gpu in gpus:
@@ -170,7 +170,7 @@ def trained_otherwise(gpus: list[int], name: str, result: str = "a39cac9f29f7", 
 
 
 def unsteady(gpus: list[int], name: str) -> Change:
-    """These GPUs make other steps when they repeat them."""
+    """These GPUs compute other steps when they repeat them."""
 
     def change(data: dict[str, Any]) -> None:
         for gpu in gpus:
@@ -181,12 +181,12 @@ def unsteady(gpus: list[int], name: str) -> Change:
 
 
 def gpu_without_steps(gpu: int, error: str) -> Change:
-    """A GPU makes no steps."""
+    """A GPU takes no steps."""
     return lambda data: data["steps"]["gpus"].__setitem__(gpu, {"error": error})
 
 
 def with_exact(*changes: Change) -> Callable[[NodeImage], NodeImage]:
-    """The node's exact products are these."""
+    """Give the node these exact products."""
     from tests.testbed.faults import with_file
 
     return lambda image: with_file(image, EXACT, exact(*changes))

@@ -1,4 +1,4 @@
-"""Puts one fault, or one difference, into a node image."""
+"""Puts one fault, or one other difference, into a node image."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ FI_INFO_HIDES = "/usr/lib/testbed/fi_info_hides"
 
 
 def with_nvml(image: NodeImage, gpu: int | None = None, **values: object) -> NodeImage:
-    """NVML answers these; of one GPU, or of the system. Keys with blanks: `**{"nvlink 5": "inactive"}`."""
+    """NVML gives these answers for one GPU or for the system. Keys with blanks: `**{"nvlink 5": "inactive"}`."""
     lines = [f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in values.items()]
-    if gpu is None:  # the system's part stands before the first GPU's
+    if gpu is None:  # the system's part comes before the first GPU's
         text = "\n".join([*_system_lines(image), *lines, *_gpu_lines(image)])
     else:
         text = "\n".join([(image.nvml or "").rstrip(), f"[gpu {gpu}]", *lines])
@@ -25,12 +25,12 @@ def with_nvml(image: NodeImage, gpu: int | None = None, **values: object) -> Nod
 
 
 def with_stuck_nvml(image: NodeImage, gpu: int, call: str = "memory_info", path: str = "/stuck") -> NodeImage:
-    """That NVML call on that GPU never returns, and its process cannot be killed until the node is left."""
+    """That NVML call on that GPU never returns, and its process cannot be killed until the node is powered off."""
     return with_nvml(with_frozen(image, path), gpu, hang=call, hang_on=f"{path}/nvml")
 
 
 def with_pynvml(image: NodeImage) -> NodeImage:
-    """nvidia-ml-py of this environment is installed for the node's own python3."""
+    """Install this environment's nvidia-ml-py for the node's own python3."""
     found = importlib.util.find_spec("pynvml")
     assert found
     assert found.origin
@@ -38,12 +38,12 @@ def with_pynvml(image: NodeImage) -> NodeImage:
 
 
 def with_whole_machine(image: NodeImage) -> NodeImage:
-    """What is installed on this machine is there, for a node that runs some of it."""
+    """Put all that is installed on this machine beneath the node, for nodes that run some of it."""
     return replace(image, whole_machine=True)
 
 
 def with_file(image: NodeImage, path: str, content: Content) -> NodeImage:
-    """That file reads so; under /sys and /proc too (links of the image's own /sys are followed)."""
+    """Set the content of a file, including in /sys and /proc (following links of the image's own /sys)."""
     if path.startswith("/sys/"):
         return replace(image, sys=image.sys | {sysfs.resolved(image.sys, path[5:]): content})
     if path.startswith("/proc/"):
@@ -52,7 +52,7 @@ def with_file(image: NodeImage, path: str, content: Content) -> NodeImage:
 
 
 def without_file(image: NodeImage, path: str) -> NodeImage:
-    """That file or folder is not there. A file of /proc cannot be taken away."""
+    """Remove a file or folder. A file of /proc cannot be removed."""
     if path.startswith("/sys/"):
         gone = sysfs.resolved(image.sys, path[5:])
         return replace(image, sys={name: entry for name, entry in image.sys.items() if not _within(name, gone)})
@@ -62,7 +62,7 @@ def without_file(image: NodeImage, path: str) -> NodeImage:
 
 
 def with_line(image: NodeImage, path: str, line: str) -> NodeImage:
-    """That text file of the image has one more line at its end."""
+    """Append a line to a text file of the image."""
     entry = image.files.get(path, "")
     content = entry.content if isinstance(entry, File) else entry
     if not isinstance(content, str):
@@ -72,7 +72,7 @@ def with_line(image: NodeImage, path: str, line: str) -> NodeImage:
 
 
 def with_kernel_line(image: NodeImage, text: str, *, at_s: float = 80_000.0, level: int = 3) -> NodeImage:
-    """The kernel has logged this."""
+    """Add a line to the kernel log."""
     entry = image.files["/dev/kmsg"]
     assert isinstance(entry, File)
     number = str(entry.content).count(",-;")
@@ -80,7 +80,7 @@ def with_kernel_line(image: NodeImage, text: str, *, at_s: float = 80_000.0, lev
 
 
 def with_tool(image: NodeImage, name: str, script: str) -> NodeImage:
-    """That program is this script; by name (in /usr/bin) or by absolute path."""
+    """Replace a program with this script, by name (in /usr/bin) or absolute path."""
     return replace(image, tools=image.tools | {name: script})
 
 
@@ -95,56 +95,56 @@ def with_service(
     restarts: int = 0,
     since_s: int = 60,
 ) -> NodeImage:
-    """systemctl says this of that unit."""
+    """Set what systemctl reports of that unit."""
     unit = Service(load, active, sub, enabled, restarts, since_s)
     return replace(image, services=(image.services or {}) | {name: unit})
 
 
 def with_tmpfs(image: NodeImage, path: str, size: str) -> NodeImage:
-    """A tmpfs of that size (1g, 64m, …) is mounted there."""
+    """Mount a tmpfs of that size (1g, 64m, …) there."""
     return replace(image, tmpfs=image.tmpfs | {path: size})
 
 
 def without_tmpfs(image: NodeImage, path: str) -> NodeImage:
-    """Nothing is mounted there."""
+    """Mount nothing there."""
     return replace(image, tmpfs={name: size for name, size in image.tmpfs.items() if name != path})
 
 
 def with_frozen(image: NodeImage, path: str) -> NodeImage:
-    """A file system on which a write hangs and cannot be killed, until the node is left."""
+    """A file system on which writes hang and cannot be killed until the node is powered off."""
     return replace(image, frozen=(*image.frozen, path))
 
 
 def with_full_root(image: NodeImage, percent: int) -> NodeImage:
-    """The root volume is that full, to about one percent."""
+    """The root volume is this full, to about one percent."""
     return replace(image, root_percent=percent)
 
 
 def with_hung_mount(image: NodeImage, path: str, kind: str = "fuse.sshfs") -> NodeImage:
-    """A mount that answers nothing: whoever touches it hangs, but can be killed."""
+    """A mount that never answers: a process that touches it hangs, but can be killed."""
     return replace(image, hung=image.hung | {path: kind})
 
 
 def with_slow_mount(image: NodeImage, path: str, kind: str = "fuse.sshfs") -> NodeImage:
-    """A mount that takes a second to answer; the only one of FUSE."""
+    """A mount that takes a second to answer; it is the only FUSE mount."""
     answering = program(Path(__file__).with_name("tools") / "slow_mount.c")
     return with_file(replace(image, hung={path: kind}), SLOW_MOUNT, File(answering, 0o755))
 
 
 def with_memlock(image: NodeImage, limit: str, daemon: str = "") -> NodeImage:
-    """That many bytes of memory may be locked, by that daemon or by a login ("unlimited": no limit)."""
+    """Limit the bytes of memory that this daemon or a login may lock ("unlimited": no limit)."""
     if daemon:
         return replace(image, daemons=image.daemons | {daemon: limit})
     return replace(image, memlock=limit)
 
 
 def without_module(image: NodeImage, name: str) -> NodeImage:
-    """That kernel module is not loaded."""
+    """The kernel module is not loaded."""
     return without_file(image, f"/sys/module/{name}")
 
 
 def without_pci(image: NodeImage, address: str) -> NodeImage:
-    """That PCI function is gone from the bus, and what its driver made of it."""
+    """The PCI function is gone from the bus, with everything its driver created for it."""
     gone = f"devices/pci0000:00/{address}"
     tree = {
         path: entry
@@ -155,17 +155,17 @@ def without_pci(image: NodeImage, address: str) -> NodeImage:
 
 
 def without_driver(image: NodeImage, address: str) -> NodeImage:
-    """No driver holds that PCI function, though it is on the bus."""
+    """No driver is bound to the PCI function, though it is on the bus."""
     return without_file(image, f"/sys/devices/pci0000:00/{address}/driver")
 
 
 def with_spare_port(image: NodeImage) -> NodeImage:
-    """A port of Intel's on the board, which no driver holds."""
+    """An unused Intel port on the board, without a driver."""
     return replace(image, sys=image.sys | sysfs.pci_function("0000:00:1f.6", "8086", "15bc", "020000"))
 
 
 def without_efa(image: NodeImage, name: str) -> NodeImage:
-    """That EFA device (rdmap79s0, …) is gone from the bus."""
+    """The EFA device (rdmap79s0, …) is gone from the bus."""
     bus = int(name.removeprefix("rdmap").removesuffix("s0"))
     return without_pci(image, f"0000:{bus:02x}:00.0")
 

@@ -1,4 +1,4 @@
-/* A library that writes an answer of its own to every file that its process was left with. */
+/* A library that writes a forged answer to every file that its process inherited. */
 #include <unistd.h>
 
 __attribute__((constructor)) static void forge(void) {

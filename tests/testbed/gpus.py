@@ -1,7 +1,7 @@
-"""GPUs of healthy nodes, model by model, as the fake NVML library answers for them.
+"""GPUs of healthy nodes, model by model, as answers of the fake NVML library.
 
-The numbers of a row are those of the capture it names (folders of the shared samples), so that a check which worries
-about one worries about a healthy GPU. Where no capture is named they are of the model's published size and power.
+The numbers in a row come from the capture it names (folders of the shared samples), so that a check that complains
+about one complains about a healthy GPU. Rows without a capture use the model's published size and power.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tests.testbed.imex import with_imex
 from tests.testbed.nvml.values import BLACKWELL, NONE, Values, gpu_lines
 from tests.testbed.pci import GPU_BUSES, NVSWITCH_BUSES
 
-RATES = {  # of a port, in the words of sysfs, by Gb/s
+RATES = {  # port rates in sysfs's words, by Gb/s
     50: "50 Gb/sec (1X HDR)",
     100: "100 Gb/sec (4X EDR)",
     200: "200 Gb/sec (4X HDR)",
     400: "400 Gb/sec (4X NDR)",
 }
-TOOLKITS = {"515": "11.7", "535": "12.2", "570": "12.8"}  # of CUDA, by the driver that it came with
+TOOLKITS = {"515": "11.7", "535": "12.2", "570": "12.8"}  # CUDA version by driver branch
 FIRST_NVSWITCH_BUS = NVSWITCH_BUSES[0]
 FABRIC_MANAGER = Path(__file__).with_name("tools") / "nv-fabricmanager"
 CARD: Values = dict.fromkeys(("nvlinks", "fabric_state"), NONE)
@@ -40,7 +40,7 @@ BEFORE_AMPERE: Values = (
     | dict.fromkeys(("remap_pending", "remap_failed", "remap_banks", "sram_threshold_exceeded"), NONE)
     | dict.fromkeys(("memory_unrepairable", "channel_repair_pending", "tpc_repair_pending"), NONE)
 )
-DRIVER_515 = ",".join(  # what drivers have learnt since
+DRIVER_515 = ",".join(  # NVML functions added by later drivers
     (
         "nvmlDeviceGetCurrentClocksEventReasons",
         "nvmlDeviceGetGpuFabricInfo",
@@ -66,7 +66,7 @@ class Model:
     gpus: int = 8
     is_open: bool = True  # which of NVIDIA's kernel modules EC2's images load
     without: str = ""  # NVML functions that the driver does not have yet
-    domains: tuple[int, ...] = field(default=())  # PCI domains, where each GPU has one of its own
+    domains: tuple[int, ...] = field(default=())  # PCI domains, if each GPU has its own
 
 
 MODELS: Mapping[str, Model] = {
@@ -225,9 +225,9 @@ BUSY: Values = {"clocks_event_reasons": "0x0"}
 
 
 def healthy_gpu_node(model: str, *, mig: bool = False, loaded: bool = False, gpus: int = 0) -> NodeImage:
-    """A node of EC2 with these GPUs and nothing to complain of in them; it has no EFA devices.
+    """An EC2 node with these GPUs and no fault in them; it has no EFA devices.
 
-    `mig`: partitioned; `loaded`: a program computes on each; `gpus`: so many rather than the type's.
+    `mig`: partitioned; `loaded`: a program computes on each; `gpus`: this many instead of the type's.
     """
     row = MODELS[model]
     values = row.values | (PARTITIONED if mig else {}) | (BUSY | row.loaded | {"processes": "1:900"} if loaded else {})

@@ -1,4 +1,4 @@
-"""Healthy nodes: what a p5.48xlarge and a CPU node of a Slurm cluster on EC2 look like from inside."""
+"""Healthy nodes: a p5.48xlarge and a CPU node of a Slurm cluster on EC2, as seen from inside."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SERVICES = {
 
 
 def healthy_p5(name: str = "gpu001") -> NodeImage:
-    """A p5.48xlarge at rest, a day after its boot: 8 H100, 32 EFA; `name` gives its GPUs their identities."""
+    """A p5.48xlarge at rest a day after boot: 8 H100, 32 EFA; `name` determines its GPUs' identities."""
     gpu_link = (16, "32.0 GT/s PCIe")
     tree = sysfs.common(192) | sysfs.dmi("Amazon EC2", "p5.48xlarge") | host.processors_sys(192, sockets=2)
     tree |= host.memory_sys(_memory_kib(2048), nodes=2, reserved_pages=5128)
@@ -105,7 +105,7 @@ def healthy_cpu(instance_type: str = "c6i.32xlarge", cpus: int = 128, memory_gib
 
 
 def nvml_values(node: str, gpus: int = 8) -> str:
-    """What the fake NVML library answers with on a healthy node."""
+    """The fake NVML library's answers on a healthy node."""
     text = f"driver = {DRIVER}\nnvml = 13.{DRIVER}\ncuda = 13000\n"
     for index in range(gpus):
         warmth: Values = {"temperature_c": 33 + index % 4, "temperature_margin_c": 54 - index % 4}
@@ -139,4 +139,4 @@ def _proc(memory_gib: int) -> dict[str, Content]:
 
 
 def _memory_kib(gib: int) -> int:
-    return gib * 1024 * 1024 * 984 // 1000  # what firmware and kernel keep is missing, as always
+    return gib * 1024 * 1024 * 984 // 1000  # firmware and kernel reserve some, as always

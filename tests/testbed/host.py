@@ -1,4 +1,4 @@
-"""What a healthy node's processors, memory and kernel look like from inside."""
+"""A healthy node's processors, memory and kernel as seen from inside."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ CLOCK = "devices/system/clocksource/clocksource0"
 EPYC = "AMD EPYC 7R13 Processor"
 XEON = "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz"
 
-# Time passes in /proc/stat: every look finds it later. Written over in place, so that no look finds it half empty; and
-# without a process for each pause, which others would see come and go.
+# Time passes in /proc/stat: every read finds a later time. The file is overwritten in place so that no read finds it
+# half empty, and pauses start no processes, which other tests would see come and go.
 TICKS = """#!/bin/bash
 exec 3<>/dev/ptmx # nothing ever comes out of it
 for ((tick = 1; ; tick++)); do
@@ -33,7 +33,7 @@ BUSY = (30, 0, 10, 9_950, 5, 0, 5, 0, 0, 0)  # user, nice, system, idle, iowait,
 
 
 def processors_sys(cpus: int, sockets: int) -> dict[str, Content]:
-    """Under /sys: the CPUs of a virtual machine, which socket has which, and its clock."""
+    """/sys: the CPUs of a virtual machine, their sockets, and the clock source."""
     states = {"state0": ("POLL", 0), "state1": ("C1", 1)}
     tree: dict[str, Content] = {
         f"{CPU}/present": f"0-{cpus - 1}\n",
@@ -49,7 +49,7 @@ def processors_sys(cpus: int, sockets: int) -> dict[str, Content]:
             f"{CPU}/cpu0/cpuidle/{state}/latency": f"{latency_us}\n",
             f"{CPU}/cpu0/cpuidle/{state}/disable": "0\n",
         }
-    cores = cpus // 2 // sockets  # of one socket: its first threads, then, after those of all sockets, its second ones
+    cores = cpus // 2 // sockets  # of one socket: first the first threads of all sockets, then the second ones
     for node in range(sockets):
         first = node * cores
         second = cpus // 2 + first
@@ -58,7 +58,7 @@ def processors_sys(cpus: int, sockets: int) -> dict[str, Content]:
 
 
 def memory_sys(memory_kib: int, nodes: int, reserved_pages: int = 0) -> dict[str, Content]:
-    """Under /sys: the memory of each NUMA node, and huge pages of 2 MiB of which nobody uses any."""
+    """/sys: the memory of each NUMA node, with 2 MiB huge pages, all unused."""
     tree: dict[str, Content] = {
         f"{NUMA}/node{node}/meminfo": f"Node {node} MemTotal:       {memory_kib // nodes} kB\n" for node in range(nodes)
     }
@@ -66,16 +66,16 @@ def memory_sys(memory_kib: int, nodes: int, reserved_pages: int = 0) -> dict[str
 
 
 def huge_pages(pages: int, size_kib: int = 2048) -> dict[str, Content]:
-    """Under /sys: so many huge pages are reserved, and nobody uses any."""
+    """/sys: this many huge pages are reserved, and all are unused."""
     at = f"kernel/mm/hugepages/hugepages-{size_kib}kB"
     return {f"{at}/{name}": f"{pages}\n" for name in ("nr_hugepages", "free_hugepages")}
 
 
-REGISTERED = "Character devices:\n  1 nvidia\n\nBlock devices:\n259 blkext\n"  # files that open have null's number
+REGISTERED = "Character devices:\n  1 nvidia\n\nBlock devices:\n259 blkext\n"  # open device files have null's number
 
 
 def cpuinfo(cpus: int, sockets: int, model: str, microcode: str = "0xa0011d5", threads: int = 2) -> str:
-    """/proc/cpuinfo with what matters here."""
+    """/proc/cpuinfo, as far as it matters here."""
     cores = cpus // threads // sockets
     blocks = []
     for cpu in range(cpus):
@@ -95,24 +95,24 @@ def cpuinfo(cpus: int, sockets: int, model: str, microcode: str = "0xa0011d5", t
 
 
 def processors_proc(cpus: int, sockets: int, model: str) -> dict[str, Content]:
-    """Over /proc: what the CPUs are, the time that passes, and settings of the kernel."""
+    """/proc: the CPUs, the passing time, and kernel settings."""
     over = {
         "cpuinfo": cpuinfo(cpus, sockets, model),
         "devices": REGISTERED,
         "stat": "cpu " + " ".join(["0" * 14] * len(BUSY)) + "\nbtime 1763583600\n",
         "sys/kernel/numa_balancing": "1\n",
         "sys/kernel/pid_max": "4194304\n",
-        "sys/kernel/tainted": "12288\n",  # a module of no kernel's tree, unsigned
+        "sys/kernel/tainted": "12288\n",  # an unsigned out-of-tree module
         "sys/vm/overcommit_memory": "0\n",
         "sys/net/core/somaxconn": "4096\n",
         "sys/net/ipv4/ip_local_port_range": "32768\t60999\n",
         "sys/user/max_user_namespaces": "8255000\n",
     }
-    return {path: text for path, text in over.items() if Path("/proc", path).exists()}  # as this kernel has them
+    return {path: text for path, text in over.items() if Path("/proc", path).exists()}  # only those of this kernel
 
 
 def host_files(kernel: str) -> dict[str, Content]:
-    """The files of the kernel that runs, and a clock that somebody keeps right."""
+    """The running kernel's files, and a synchronised clock."""
     return {
         f"/lib/modules/{kernel}/modules.order": "",
         f"/lib/modules/{kernel}/modules.dep": "".join(f"{path}.ko.zst:\n" for path in INSTALLED),
@@ -125,12 +125,12 @@ def host_files(kernel: str) -> dict[str, Content]:
 
 
 def clock(*, max_error_s: float, is_synchronised: bool = True) -> str:
-    """What adjtimex answers: its status (PLL on, unsynchronised) and its largest error."""
+    """adjtimex's answer: status (PLL on, unsynchronised) and maximum error."""
     status = 0x2001 if is_synchronised else 0x40
     return f"{status} {int(max_error_s * 1e6)}\n"
 
 
 def ticks(each: tuple[int, ...]) -> File:
-    """The program that makes time pass: what each twentieth of a second adds to /proc/stat."""
+    """The program that makes time pass: each twentieth of a second it adds to /proc/stat."""
     times = " ".join(f"$(({number} * tick))" for number in each)
     return File(TICKS.format(places=" %014d" * len(each), times=times), 0o755)

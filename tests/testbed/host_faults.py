@@ -1,4 +1,4 @@
-"""Puts one fault of the host, or one difference, into a node image."""
+"""Puts one fault of the host, or one other difference, into a node image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POLICIES = 4
 
 
 def with_frequency_policies(image: NodeImage, driver: str = "acpi-cpufreq") -> NodeImage:
-    """The kernel sets the CPUs' frequency, as on bare metal."""
+    """The kernel controls the CPUs' frequency, as on bare metal."""
     for policy in range(POLICIES):
         files = {"driver": driver, "governor": "performance", "max_freq": "3500000"}
         for name, text in files.items():
@@ -25,34 +25,34 @@ def with_frequency_policies(image: NodeImage, driver: str = "acpi-cpufreq") -> N
 
 
 def with_policy(image: NodeImage, policy: int, **scaling: str) -> NodeImage:
-    """That frequency policy has another governor, or another max_freq."""
+    """One frequency policy has another governor or another max_freq."""
     for name, text in scaling.items():
         image = with_file(image, f"{CPU}/cpufreq/policy{policy}/scaling_{name}", f"{text}\n")
     return image
 
 
 def with_cpus(image: NodeImage, online: int, present: int = 0, threads: int = 2) -> NodeImage:
-    """So many CPUs of an EPYC are online; the others, up to `present`, are not."""
+    """This many CPUs of an EPYC are online; the others, up to `present`, are not."""
     image = with_file(image, f"{CPU}/online", f"0-{online - 1}\n")
     image = with_file(image, f"{CPU}/present", f"0-{(present or online) - 1}\n")
     return with_file(image, "/proc/cpuinfo", host.cpuinfo(online, 2, host.EPYC, threads=threads))
 
 
 def with_idle_state(image: NodeImage, number: int, name: str, latency_us: int, disable: int = 0) -> NodeImage:
-    """CPUs may fall into one more idle state."""
+    """CPUs have one more idle state."""
     for file, text in (("name", name), ("latency", latency_us), ("disable", disable)):
         image = with_file(image, f"{CPU}/cpu0/cpuidle/state{number}/{file}", f"{text}\n")
     return image
 
 
 def with_time(image: NodeImage, **times: int) -> NodeImage:
-    """What the CPUs do, in parts of their time: `idle=50, iowait=50`."""
+    """How the CPUs spend their time, in parts: `idle=50, iowait=50`."""
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
     return with_file(image, host.TICKS_PATH, host.ticks((*(times.get(name, 0) for name in names), 0, 0)))
 
 
 def with_meminfo(image: NodeImage, **values_kib: int) -> NodeImage:
-    """/proc/meminfo says this (`MemTotal=…`)."""
+    """Set fields of /proc/meminfo (`MemTotal=…`)."""
     text = image.proc["meminfo"]
     assert isinstance(text, str)
     rows = dict(line.split(":", 1) for line in text.splitlines())
@@ -61,24 +61,24 @@ def with_meminfo(image: NodeImage, **values_kib: int) -> NodeImage:
 
 
 def with_huge_pages(image: NodeImage, pages: int, free: int) -> NodeImage:
-    """So many pages of 2 MiB are reserved, and so many of them unused."""
+    """This many 2 MiB pages are reserved, and this many of them unused."""
     folder = "/sys/kernel/mm/hugepages/hugepages-2048kB"
     image = with_file(image, f"{folder}/nr_hugepages", f"{pages}\n")
     return with_file(image, f"{folder}/free_hugepages", f"{free}\n")
 
 
 def with_clock(image: NodeImage, max_error_s: float, *, is_synchronised: bool) -> NodeImage:
-    """The kernel says this of its clock."""
+    """Set what the kernel reports of its clock."""
     return with_file(image, CLOCK_PATH, host.clock(max_error_s=max_error_s, is_synchronised=is_synchronised))
 
 
 def with_limit(image: NodeImage, name: str, limit: str) -> NodeImage:
-    """That limit (nofile, nproc, stack) is so high for everybody."""
+    """Set a limit (nofile, nproc, stack) for everybody."""
     return replace(image, limits=image.limits | {name: limit})
 
 
 def with_daemon_limit(image: NodeImage, daemon: str, limit: str, group: str = "/system.slice") -> NodeImage:
-    """Systemd has put that daemon into a control group of its own, below one with that limit of memory."""
+    """Systemd runs the daemon in its own control group, below one with that memory limit."""
     unit = f"/system.slice/{daemon}.service"
     image = with_file(image, cgroup_file(daemon), f"0::{unit}\n")
     image = with_file(image, f"/sys/fs/cgroup{unit}/memory.max", "max\n")
@@ -86,7 +86,7 @@ def with_daemon_limit(image: NodeImage, daemon: str, limit: str, group: str = "/
 
 
 def with_pids(image: NodeImage, daemon: str, pids: int, most: int) -> NodeImage:
-    """Systemd lets that daemon, and what it starts, have so many processes and threads (TasksMax)."""
+    """Systemd allows the daemon and its children this many processes and threads (TasksMax)."""
     unit = f"/system.slice/{daemon}.service"
     image = with_file(image, cgroup_file(daemon), f"0::{unit}\n")
     image = with_file(image, f"/sys/fs/cgroup{unit}/pids.current", f"{pids}\n")

@@ -1,4 +1,4 @@
-"""What a fake node is made of, as data."""
+"""The data that describe a fake node."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ class Device:
     mode: int = 0o666
 
 
-OPENS = Device(1, 3)  # for one whose driver answers, this machine's null
+OPENS = Device(1, 3)  # a device whose driver answers: this machine's null
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder, where one is needed that holds nothing or has a mode of its own."""
+    """A folder that is empty or has a particular mode."""
 
     mode: int = 0o755
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file whose mode matters, or when it was written (seconds since 1970)."""
+    """A file with a particular mode or modification time (seconds since 1970)."""
 
     content: str | bytes
     mode: int = 0o644
     written: int = 0
 
 
-ABSENT = Device(0, 0, 0)  # overlayfs's whiteout: hides what lies beneath at that path
+ABSENT = Device(0, 0, 0)  # overlayfs's whiteout: hides what is beneath at that path
 
 Entry = File | Link | Device | Folder
-Content = str | bytes | Entry | Callable[[], str | bytes]  # a callable is asked when the node is entered
+Content = str | bytes | Entry | Callable[[], str | bytes]  # a callable is called when the node is entered
 
 
 def text_of(content: Content) -> str:
-    """The content of a file that is text as it stands, with or without a mode of its own."""
+    """The content of a file that is plain text, with or without its own mode."""
     text = content.content if isinstance(content, File) else content
     assert isinstance(text, str), text
     return text
@@ -56,7 +56,7 @@ def text_of(content: Content) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A systemd unit in the words of `systemctl show`; `since_s` after boot it was last started."""
+    """A systemd unit in the words of `systemctl show`, last started `since_s` after boot."""
 
     load: str = "loaded"
     active: str = "active"
@@ -71,22 +71,22 @@ NOT_FOUND = Service("not-found", "inactive", "dead", "", since_s=0)
 
 @dataclass(frozen=True, slots=True)
 class NodeImage:
-    """A node as it will stand: the programs that every node has, overlaid with these.
+    """A node's definition: the base system, overlaid with these.
 
     - `files` by absolute path; `tools`: shell scripts by name (then in /usr/bin) or absolute path
-    - `sys`: the whole of /sys, by path under it; `proc`: files put over those of a real /proc, likewise
-    - `nvml`: what the fake NVML library answers with (None: there is no library)
-    - `tmpfs`: sizes by mount point; `root_percent`: how full the root volume is (0: as it comes)
-    - `services`: what systemctl knows (None: there is no systemctl)
-    - `daemons` really run, with that limit of locked memory; `memlock`: that of everybody else
-    - `limits`: everybody's other soft limits, by the name that limits.conf has for them
-    - `frozen`: file systems on which a write never comes back until the node is left
-    - `hung`: mounts that never answer at all, with their type
-    - `whole_machine`: all that is installed on this machine is beneath, for a node that runs some of it
-    - `bound`: folders of this machine by where the node sees them, to read only
-    - `mounted`: lines of mountinfo, of file systems that this machine cannot mount; there is a folder in their place
-    - `login_shell`: a script that is the shell of those who log in with ssh ("": /bin/sh)
-    - `banner`: what sshd says before they do
+    - `sys`: the whole of /sys, by path under it; `proc`: files that cover those of a real /proc, likewise
+    - `nvml`: the fake NVML library's answers (None: there is no library)
+    - `tmpfs`: sizes by mount point; `root_percent`: how full the root volume is (0: unchanged)
+    - `services`: the units that systemctl knows (None: there is no systemctl)
+    - `daemons` really run, with that limit of locked memory; `memlock`: everybody else's limit
+    - `limits`: everybody's other soft limits, by their names in limits.conf
+    - `frozen`: file systems on which a write does not return until the node is powered off
+    - `hung`: mounts that never answer, with their type
+    - `whole_machine`: all that is installed on this machine is beneath, for nodes that run some of it
+    - `bound`: folders of this machine by their path on the node, read-only
+    - `mounted`: lines of mountinfo for file systems that this machine cannot mount; folders take their place
+    - `login_shell`: a script that serves as the login shell over ssh ("": /bin/sh)
+    - `banner`: what sshd prints before login
     """
 
     files: dict[str, Content] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""nvidia-imex on the trays of a rack: its files, its channels, and what its program prints."""
+"""nvidia-imex on the trays of a rack: its files, channels and output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def domain(
     state: str = "UP",
     others: str = "READY",
 ) -> str:
-    """What `nvidia-imex-ctl -N -j -H` prints; `links` are those of the first node that are not CONNECTED."""
+    """The output of `nvidia-imex-ctl -N -j -H`; `links` are the first node's that are not CONNECTED."""
     places = range(len(addresses))
 
     def connection(one: int, other: int) -> dict[str, str]:
@@ -44,12 +44,12 @@ def domain(
 
 
 def program(printed: str, code: int = 0) -> str:
-    """A nvidia-imex-ctl that prints this."""
+    """An nvidia-imex-ctl that prints this."""
     return f"#!/bin/sh\ncat <<'END'\n{printed}\nEND\nexit {code}\n"
 
 
 def with_imex(image: NodeImage, version: str) -> NodeImage:
-    """A tray whose nvidia-imex is configured, and connected to three others."""
+    """A tray whose nvidia-imex is configured and connected to three others."""
     files: dict[str, Content] = {
         "/etc/nvidia-imex/config.cfg": "SERVER_PORT=50000\nIMEX_CMD_PORT=50005\nIMEX_CMD_ENABLED=1\n",
         NODES: "# trays of this rack\n" + "".join(f"{address}\n" for address in ADDRESSES),

@@ -1,4 +1,4 @@
-"""What the kernel of a healthy node has logged since its boot."""
+"""A healthy node's kernel log since boot."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ Line = tuple[float, str]  # seconds since the boot, and the text
 
 
 def kmsg(lines: list[Line]) -> str:
-    """The lines as /dev/kmsg gives them: `level,sequence,microseconds,-;text`."""
+    """The lines in /dev/kmsg's format: `level,sequence,microseconds,-;text`."""
     return "".join(f"6,{number},{int(at_s * 1e6)},-;{text}\n" for number, (at_s, text) in enumerate(lines))
 
 
 def ec2_lines(instance_type: str, kernel: str) -> list[Line]:
-    """Of any EC2 instance."""
+    """Lines of any EC2 instance."""
     root = f"BOOT_IMAGE=/boot/vmlinuz-{kernel} root=PARTUUID=5a2e8f70 ro console=ttyS0"
     return [
         (0.0, f"Linux version {kernel} (buildd@lcy02) (x86_64-linux-gnu-gcc-12) #23~22.04.1-Ubuntu SMP"),
@@ -33,7 +33,7 @@ def ec2_lines(instance_type: str, kernel: str) -> list[Line]:
 
 
 def p5_lines(driver: str, kernel: str) -> list[Line]:
-    """Of a p5.48xlarge."""
+    """Lines of a p5.48xlarge."""
     module = f"for x86_64  {driver}"
     lines = [*ec2_lines("p5.48xlarge", kernel), (15.0, "Elastic Fabric Adapter (EFA) v2.17.3g")]
     for number, name in enumerate(EFA_NAMES):
@@ -57,7 +57,7 @@ def p5_lines(driver: str, kernel: str) -> list[Line]:
 
 
 def edac_controller(corrected: int = 0, uncorrected: int = 0) -> dict[str, str]:
-    """A memory controller as sysfs shows it, with a module that has counted these errors in a day."""
+    """A memory controller in sysfs, with a module that has counted these errors in a day."""
     at = "/sys/devices/system/edac/mc/mc0"
     counts = {"ce_count": corrected, "ue_count": uncorrected, "seconds_since_reset": 86_000}
     files = {f"{at}/{name}": f"{count}\n" for name, count in counts.items()}
@@ -68,7 +68,7 @@ def edac_controller(corrected: int = 0, uncorrected: int = 0) -> dict[str, str]:
 
 
 def report(number: int, severity: str, *sections: str) -> list[str]:
-    """What the firmware reports of one error, as the kernel logs it."""
+    """The firmware's report of one error, as the kernel logs it."""
     head = f"{{{number}}}[Hardware Error]: "
     named = [f"{head}  {section}" for section in sections]
     return [f"{head}event severity: {severity}", f"{head} Error 0, type: {severity}", *named]

@@ -1,4 +1,4 @@
-"""What loads a healthy node: programs that print what real ones print, and a Python that has PyTorch."""
+"""What loads a healthy node: programs with the output of real ones, and a Python with PyTorch."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ SCRATCH = "/fsx/scratch"
 TORCH = "/opt/pytorch"
 NCCL_TESTS = "/opt/nccl-tests/build/all_reduce_perf"
 EFA_BIN = "/opt/amazon/efa/bin"
-OPTIONS = LoadOptions(
-    fs_folder=SCRATCH, fs_mib=64, stress_s=1, seconds={"dcgm_diag": 18.0}
-)  # 3 of them before it is ended
+OPTIONS = LoadOptions(fs_folder=SCRATCH, fs_mib=64, stress_s=1, seconds={"dcgm_diag": 18.0})  # kills 3 of them
 
 
 def of_gpus() -> dict[str, str]:
@@ -31,22 +29,22 @@ def of_gpus() -> dict[str, str]:
 
 
 def of_efa() -> dict[str, str]:
-    """Those of a node with EFA."""
+    """The programs of a node with EFA."""
     return {f"{EFA_BIN}/fi_pingpong": tool("fi_pingpong")}
 
 
 def of_any_node() -> dict[str, str]:
-    """Those of whatever node."""
+    """The programs of any node."""
     return {name: tool(name) for name in ("fio", "stress-ng")}
 
 
 def tool(name: str) -> str:
-    """The text of one of the fake programs."""
+    """The text of a fake program."""
     return (HERE / "tools" / name).read_text()
 
 
 def torch_files() -> dict[str, Content]:
-    """An environment of its own with a PyTorch, for whatever version of Python the node has."""
+    """An environment with a PyTorch, for whichever version of Python the node has."""
     files: dict[str, Content] = {
         f"{TORCH}/bin/python3": Link("/usr/bin/python3"),
         f"{TORCH}/pyvenv.cfg": "home = /usr/bin\n",
@@ -57,7 +55,7 @@ def torch_files() -> dict[str, Content]:
 
 
 def loadable(image: NodeImage, tools: dict[str, str], files: dict[str, Content]) -> NodeImage:
-    """A node with these programs and files, a folder to write into, and nothing special to say of its speed."""
+    """A node with these programs and files, a writable folder, and normal speed."""
     common: dict[str, Content] = {SPEEDS: "", SCRATCH: Folder(0o777)}
     return replace(image, tools=image.tools | of_any_node() | tools, files=image.files | common | files)
 
@@ -73,19 +71,19 @@ def neuron_node(image: NodeImage) -> NodeImage:
 
 
 def with_speed(image: NodeImage, *lines: str) -> NodeImage:
-    """Its hardware does as these lines of the file of speeds say."""
+    """Set the hardware's speed with these lines."""
     data = image.files[SPEEDS]
     assert isinstance(data, str)
     return with_file(image, SPEEDS, data + "".join(f"{line}\n" for line in lines))
 
 
 def without_torch(image: NodeImage) -> NodeImage:
-    """No Python has PyTorch."""
+    """Remove PyTorch from every Python."""
     return without_file(image, TORCH)
 
 
 def loadable_p5() -> NodeImage:
-    """A p5.48xlarge with all that measures GPUs, EFA and files."""
+    """A p5.48xlarge with all programs that measure GPUs, EFA and files."""
     return gpu_node(healthy_p5())
 
 

@@ -1,4 +1,4 @@
-"""A Lustre client as a node of FSx for Lustre shows it, and faults of it."""
+"""A Lustre client on a node with FSx for Lustre, and its faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FILE_SYSTEM, INSTANCE = "oyuutbev", "ffff8e2d4b1c7000"
 OSTS, MDTS = 4, 1
 MANAGEMENT = "MGC10.1.71.197@tcp"
 OPTIONS = "rw,checksum,flock,nouser_xattr,lruresize,lazystatfs"
-# A device whose number Linux gives to no file system of this machine: of two with one number, one is not reported.
+# Linux gives this device number to no file system here; of two mounts with one number, one is not reported.
 MOUNT = f"910 1 0:1048061 / /fsx rw,noatime - lustre 10.1.71.197@tcp:/oyuutbev {OPTIONS}"
 FSTAB = "10.1.71.197@tcp:/oyuutbev\t/fsx\tlustre\tdefaults,noatime,flock,_netdev\t0 0\n"
 OST_KIB, OST_USED = 1_168_000_000, 0.46
@@ -31,7 +31,7 @@ IMPORT = """import:
 
 
 def client_files() -> Tree:
-    """/sys of a node whose Lustre client is loaded, with nothing mounted."""
+    """/sys of a node with a loaded Lustre client and nothing mounted."""
     return {
         "fs/lustre/health_check": "healthy\n",
         "fs/lustre/version": "2.15.6\n",
@@ -43,7 +43,7 @@ def client_files() -> Tree:
 
 
 def mounted_files() -> Tree:
-    """What is in /sys besides once the file system is mounted: tuned as FSx advises."""
+    """Further files in /sys once the file system is mounted, tuned as FSx advises."""
     tree: Tree = {}
     for index in range(OSTS):
         name = f"{FILE_SYSTEM}-OST{index:04x}-osc-{INSTANCE}"
@@ -63,19 +63,19 @@ def mounted_files() -> Tree:
 
 
 def with_lustre(image: NodeImage) -> NodeImage:
-    """FSx for Lustre is mounted on /fsx."""
+    """Mount FSx for Lustre on /fsx."""
     files = image.files | {"/etc/fstab": text_of(image.files["/etc/fstab"]) + FSTAB}
     return replace(image, sys=image.sys | mounted_files(), mounted=(*image.mounted, MOUNT), files=files)
 
 
 def with_mount(image: NodeImage, path: str, line: str) -> NodeImage:
-    """The file system on that path is mounted as that line of mountinfo says."""
+    """Set the mountinfo line of the file system on that path."""
     others = tuple(each for each in image.mounted if each.split(" ")[4] != path)
     return replace(image, mounted=(*others, line))
 
 
 def with_mount_words(image: NodeImage, path: str, old: str, new: str) -> NodeImage:
-    """The line of mountinfo of that path has other words."""
+    """Replace words in that path's mountinfo line."""
     line = next(each for each in image.mounted if each.split(" ")[4] == path)
     assert old in line
     return with_mount(image, path, line.replace(old, new))
@@ -92,7 +92,7 @@ def mdt(index: int, file: str) -> str:
 
 
 def imported(target: str, state: str) -> str:
-    """The text of an import."""
+    """The text of an import file."""
     return IMPORT.format(name=target, target=target, state=state)
 
 

@@ -1,4 +1,4 @@
-"""What the testbed needs of a machine: marks that skip a test, say what is missing and what brings it."""
+"""What the testbed needs of a machine: marks that skip a test and say what is missing and how to install it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _without_path(path: str, what: str) -> str:
 
 @functools.cache
 def _refused(what: str, script: str) -> str:
-    """What the kernel says to `script` in namespaces of its own, or "" where it lets it."""
+    """The kernel's error for `script` in separate namespaces, or "" if it is allowed."""
     spaces = ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--cgroup", "--fork"]
     tried = subprocess.run([*spaces, "/bin/sh", "-c", script], capture_output=True, text=True, check=False)
     return f"{what} is not permitted here: {tried.stderr.strip()}" if tried.returncode else ""
@@ -95,7 +95,7 @@ def _without_accounting() -> str:
 
 
 def without_torch() -> str:
-    """Why no training can run; empty where one can."""
+    """Why no training can run; empty if one can."""
     tried = subprocess.run(
         ["/usr/bin/python3", "-c", "import importlib.util as u; exit(u.find_spec('torch') is None)"], check=False
     )

@@ -1,4 +1,4 @@
-"""Nodes with Trainium: what a trn1.32xlarge and a trn2.48xlarge look like from inside."""
+"""Nodes with Trainium: a trn1.32xlarge and a trn2.48xlarge as seen from inside."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DEVICES = SIDE * SIDE
 
 
 def neighbours(index: int) -> list[int]:
-    """The four devices that one of a torus is linked with, in the order in which neuron-ls lists them."""
+    """The four neighbours of a device in a torus, in neuron-ls's order."""
     row, column = divmod(index, SIDE)
     above, below = (SIDE * ((row + step) % SIDE) + column for step in (-1, 1))
     left, right = (SIDE * row + (column + step) % SIDE for step in (-1, 1))
@@ -52,7 +52,7 @@ def healthy_trn2() -> NodeImage:
 
 
 def neuron_ls(cores: int, gib: int, processes: dict[int, str] | None = None) -> list[dict[str, object]]:
-    """What neuron-ls lists; `processes` are those that use a device."""
+    """neuron-ls's output; `processes` are those that use a device."""
     return [
         {
             "neuron_device": index,
@@ -71,7 +71,7 @@ def neuron_ls(cores: int, gib: int, processes: dict[int, str] | None = None) -> 
 
 
 def printing(listed: object) -> str:
-    """The program that prints this as JSON."""
+    """A program that prints this as JSON."""
     return f"#!/bin/sh\ncat <<'END'\n{json.dumps(listed, indent=4)}\nEND\n"
 
 

@@ -1,4 +1,4 @@
-"""One fake node on this machine: enter it, run programs in it, leave nothing behind."""
+"""A fake node on this machine: enter it, run programs in it, leave nothing behind."""
 
 from __future__ import annotations
 
@@ -80,24 +80,24 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
 }
 FITHAW = 0xC0045878  # linux/fs.h: thaw a frozen file system
-LEAVE_S = 10.0  # of its own; what is still there then is killed
-BURIED_S = 600.0  # what has been killed, however busy the machine
-KILL_S = 0.5  # what is stuck in the kernel does not die before the node is left
+LEAVE_S = 10.0  # for the node to end by itself; what remains then is killed
+BURIED_S = 600.0  # for killed processes to end, however busy the machine
+KILL_S = 0.5  # a process stuck in the kernel does not die before the node is left
 
 
 class BootError(Exception):
-    """A node did not come up; the text is what its boot script said."""
+    """A node did not come up; the text is its boot script's output."""
 
 
 @dataclass(slots=True)
 class Node:
-    """A running node: `pid` is its process 1 and `root` its root folder, both as seen from outside."""
+    """A running node; `pid` is its process 1 and `root` its root folder, both seen from outside."""
 
     name: str
     image: NodeImage
     pid: int
     _holder: subprocess.Popen[bytes]
-    _lifeline: int  # the node ends when this is closed, also by this process's death
+    _lifeline: int  # the node ends when this is closed, including by this process's death
     _started: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _on: bool = True
 
@@ -106,13 +106,13 @@ class Node:
         return Path(f"/proc/{self.pid}/root")
 
     def written(self) -> set[str]:
-        """Every file that is not of the system beneath, or no longer as it is there: path, size in bytes and time."""
+        """Every file that is not of the base system or was changed: path, size in bytes and modification time."""
         enter = [system_program("nsenter"), "-t", str(self.pid), "-m", "--"]
         upper = ["find", "/mnt/upper", "-type", "f", "-printf", "/%P %s %T@\\n"]
         return set(subprocess.run([*enter, *upper], capture_output=True, text=True, check=True).stdout.splitlines())
 
     def command(self, argv: Sequence[str], *, user: int = 0) -> list[str]:
-        """The command line that runs `argv` inside, for a caller that starts it."""
+        """The command line that runs `argv` inside."""
         enter = [system_program("nsenter"), "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w"]
         if user:
             enter += [f"--setgid={user}", f"--setuid={user}"]
@@ -128,7 +128,7 @@ class Node:
         stdout: int | IO[bytes] | None = subprocess.DEVNULL,
         stderr: int | IO[bytes] | None = subprocess.DEVNULL,
     ) -> subprocess.Popen[bytes]:
-        """Start a program inside; it ends with the node, or by `kill`."""
+        """Start a program inside; it ends with the node or by `kill`."""
         process = subprocess.Popen(
             self.command(argv, user=user),
             env=ENVIRONMENT | dict(env or {}),
@@ -141,9 +141,9 @@ class Node:
         return process
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill what `start` started, with its process group.
+        """Kill a program that `start` started, with its process group.
 
-        nsenter itself must outlive it: it alone can bury it, and an unburied one keeps the node from ending.
+        nsenter itself must survive: only it can reap the program, and an unreaped process keeps the node from ending.
         """
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
@@ -160,9 +160,9 @@ class Node:
         user: int = 0,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a program inside and wait; raises TimeoutExpired once its time is up and it is killed.
+        """Run a program inside and wait; raises TimeoutExpired when its time is up and it has been killed.
 
-        What the program has started and left behind is not waited for.
+        Does not wait for processes that the program started and left behind.
         """
         pipe = subprocess.PIPE
         process = self.start(argv, user=user, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
@@ -179,13 +179,13 @@ class Node:
         return subprocess.CompletedProcess(argv, process.returncode, out, err)
 
     def power_off(self) -> None:
-        """End everything inside; the mounts go with it. Twice is fine."""
+        """End everything inside, including mounts. Calling it twice is fine."""
         if not self._on:
             return
         self._on = False
         for path in self.image.frozen:
             self._thaw(path)
-        for process in self._started:  # nsenter stops itself with what it has started, and then buries nothing
+        for process in self._started:  # nsenter stops itself along with its program, and then reaps nothing
             process.send_signal(signal.SIGCONT)
         os.close(self._lifeline)
         try:
@@ -197,7 +197,7 @@ class Node:
             process.wait(BURIED_S)
 
     def _thaw(self, path: str) -> None:
-        """Let writes through again before anything is waited for (the boot script does it a second time)."""
+        """Thaw file systems before waiting for anything (the boot script does it again)."""
         with contextlib.suppress(OSError):
             folder = os.open(f"{self.root}{path}", os.O_RDONLY)
             try:
@@ -207,7 +207,7 @@ class Node:
 
 
 def boot(image: NodeImage, name: str = "node001", *, shares_network: bool = False) -> Node:
-    """Start a node that the caller powers off; its network is its own, with a loopback only, unless it shares ours."""
+    """Start a node that the caller powers off. It has its own network with only loopback, unless it shares ours."""
     packed = archive(image)
     lifeline_end, lifeline = os.pipe()
     spaces = ["--mount", "--uts", "--ipc", "--pid", "--cgroup", "--fork", *([] if shares_network else ["--net"])]
@@ -242,7 +242,7 @@ def boot(image: NodeImage, name: str = "node001", *, shares_network: bool = Fals
 
 @contextlib.contextmanager
 def entered(image: NodeImage, name: str = "node001", *, shares_network: bool = False) -> Iterator[Node]:
-    """A node for as long as the block runs."""
+    """Run a node for the block."""
     node = boot(image, name, shares_network=shares_network)
     try:
         yield node
@@ -251,7 +251,7 @@ def entered(image: NodeImage, name: str = "node001", *, shares_network: bool = F
 
 
 def system_program(program: str) -> str:
-    """The path of a program of this machine, also where the caller's PATH lacks the sbin folders."""
+    """The path of a program of this machine, even if the caller's PATH lacks the sbin folders."""
     path = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/bin:/bin")
     if not path:
         raise FileNotFoundError(f"{program} is not installed (Debian: util-linux, iproute2)")

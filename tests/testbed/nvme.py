@@ -1,4 +1,4 @@
-"""NVMe disks of an instance: the root volume of EBS, and local ones in a striped volume."""
+"""NVMe disks of an instance: the root EBS volume, and local ones in a striped volume."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOUNT = f"911 1 {VOLUME_DEVICE} / {SCRATCH} rw,relatime - ext4 /dev/mapper/vg.01
 
 
 def root_disk() -> Tree:
-    """The root volume of EBS."""
+    """The root EBS volume."""
     return _controller(0, EBS, "vol0546d3c3b0af0bf6d", 1_048_576_000) | {
         "class/block/nvme0n1/nvme0n1p1/partition": "1\n",
         "class/block/nvme0n1p1/dev": "259:1\n",
@@ -24,7 +24,7 @@ def root_disk() -> Tree:
 
 
 def local_disks(count: int) -> Tree:
-    """Disks of the machine itself, in one striped volume."""
+    """Instance disks in one striped volume."""
     tree: Tree = {f"class/block/{VOLUME}/dev": f"{VOLUME_DEVICE}\n", f"class/block/{VOLUME}/size": "1\n"}
     for number in range(1, count + 1):
         tree |= _controller(number, LOCAL, f"AWS24BBF51AF550970{number:02}", LOCAL_SECTORS)
@@ -33,7 +33,7 @@ def local_disks(count: int) -> Tree:
 
 
 def with_scratch(image: NodeImage, disks: int) -> NodeImage:
-    """So many local disks, in one file system."""
+    """This many local disks, in one file system."""
     return replace(image, sys=image.sys | local_disks(disks), mounted=(*image.mounted, MOUNT))
 
 

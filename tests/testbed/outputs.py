@@ -1,4 +1,4 @@
-"""What commands print on healthy nodes, as people save it in files."""
+"""Command output of healthy nodes, as users save it in files."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def nccl_log(network: str = NCCL_NETWORK, rows: str = NCCL_ROWS, summary: str = 
 
 
 def nccom_log(average: str = "Avg bus bandwidth:      39.5000GB/s\n") -> str:
-    """A log of nccom-test, of a version that prints GB and means them."""
+    """A log of a nccom-test version that prints GB and means it."""
     return f"""\
 size(B)    count(elems)    type    time:avg(us)    algbw(GB/s)    busbw(GB/s)
   65536           16384    fp32            8.18           8.01           7.76

@@ -1,4 +1,4 @@
-"""PCI Express of a p5.48xlarge: bus numbers, switches as on its boards, configuration space as root has it in sysfs."""
+"""PCI Express of a p5.48xlarge: bus numbers, its boards' switches, configuration space as root sees it in sysfs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MODEL = ("1000", "c030", "060400")  # of Broadcom
 
 
 def upper_port(gpu: int) -> str:
-    """The address of the port that connects a GPU's switch upwards."""
+    """The address of the upstream port above a GPU."""
     return f"0000:{GPU_BUSES[gpu] - 7:02x}:00.0"
 
 
 def with_switches(image: NodeImage) -> NodeImage:
-    """Each GPU of a p5 and its four EFA devices are below a switch, on a host bridge of their own."""
+    """Each GPU of a p5 and its four EFA devices are below a switch with its own host bridge."""
     tree = image.sys
     for gpu, bus in enumerate(GPU_BUSES):
         host_bridge, root = f"pci0000:{bus - 8:02x}", f"0000:{bus - 8:02x}:01.0"
@@ -40,10 +40,10 @@ NVSWITCH_BUSES = (0xDB, 0xDC, 0xDD, 0xDE)
 
 
 def space(payload: int = 256, request: int = 512, *, relaxed: bool = True, acs: int | None = None) -> bytes:
-    """4096 bytes: sizes in bytes; `acs` is the control word of access control services."""
+    """4096 bytes; sizes are in bytes, `acs` is the control word of access control services."""
     data = bytearray(4096)
     data[0x34] = 0x40
-    data[0x40:0x44] = bytes((0x01, 0x60, 3, 0))  # power management, and behind it PCI Express
+    data[0x40:0x44] = bytes((0x01, 0x60, 3, 0))  # power management, followed by PCI Express
     data[0x60:0x62] = bytes((0x10, 0))
     sizes = (payload // 128).bit_length() - 1, (request // 128).bit_length() - 1
     data[0x68:0x6A] = struct.pack("<H", sizes[0] << 5 | sizes[1] << 12 | (0x10 if relaxed else 0))
@@ -55,7 +55,7 @@ def space(payload: int = 256, request: int = 512, *, relaxed: bool = True, acs: 
 
 
 def with_space(image: NodeImage, address: str, data: bytes, iommu: str = "") -> NodeImage:
-    """That function has this configuration space, and is in an IOMMU group of this type."""
+    """Give that function this configuration space, in an IOMMU group of this type."""
     link = image.sys[f"bus/pci/devices/{address}"]
     assert isinstance(link, Link)
     at = link.target.removeprefix("../../../")

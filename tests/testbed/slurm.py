@@ -21,8 +21,8 @@ START_S = 600.0
 GPUS = 8
 CPUS = 4
 
-# What Debian's Slurm needs on this machine: no accounting, no cgroups (the nodes' /sys is not the kernel's), and
-# nodes that are believed to have the processors that the file says.
+# Settings that Debian's Slurm needs on this machine: no accounting, no cgroups (the nodes' /sys is not the kernel's),
+# and nodes taken to have the configured processors.
 SLURM_CONF = """ClusterName=testbed
 SlurmctldHost={controller}
 SlurmUser=root
@@ -57,7 +57,7 @@ PartitionName=gpu Nodes={members} Default=YES MaxTime=INFINITE State=UP
 
 @dataclass(slots=True)
 class SlurmBed:
-    """A running Slurm. Commands of Slurm's run on `controller`."""
+    """A running Slurm. Its commands run on `controller`."""
 
     __test__ = False
 
@@ -77,22 +77,22 @@ class SlurmBed:
         return self.controller.run(words, user=user, timeout=timeout)
 
     def output_of(self, *words: str, user: int = 0) -> str:
-        """What a command prints; an error is an error."""
+        """The output of a command, which must succeed."""
         done = self.run(*words, user=user)
         if done.returncode:
             raise RuntimeError(f"{' '.join(words)}: {(done.stdout + done.stderr).decode(errors='replace')}")
         return done.stdout.decode()
 
     def state(self, name: str) -> str:
-        """A node's state in Slurm's own words: `IDLE`, `MIXED+DRAIN`, …"""
+        """A node's state as Slurm writes it: `IDLE`, `MIXED+DRAIN`, …"""
         return self._of_node(name, "State=")
 
     def reason(self, name: str) -> str:
-        """Why a node is drained or down, with who said so and when; empty where it is not."""
+        """Why a node is drained or down, with who set it and when; empty if it is neither."""
         return self._of_node(name, "Reason=")
 
     def wait_for(self, name: str, *states: str, timeout_s: float = START_S) -> str:
-        """Wait until a node has one of these states. Raises TimeoutError."""
+        """Wait until a node is in one of these states. Raises TimeoutError."""
         until = time.monotonic() + timeout_s
         while (state := self.state(name)) not in states:
             if time.monotonic() > until:
@@ -101,16 +101,16 @@ class SlurmBed:
         return state
 
     def log(self, name: str) -> str:
-        """The end of what a node's slurmd, or slurmctld, has logged."""
+        """The end of the log of a node's slurmd, or of slurmctld."""
         return self.whole_log(name)[-2000:]
 
     def whole_log(self, name: str) -> str:
-        """All that a node's slurmd, or slurmctld, has logged."""
+        """The whole log of a node's slurmd, or of slurmctld."""
         file = "slurmctld.log" if name == CONTROLLER else "slurmd.log"
         return (self.node(name).root / "run" / file).read_text(errors="replace")
 
     def start_slurmd(self, name: str) -> subprocess.Popen[bytes]:
-        """Start a node's slurmd; its limits are what the image says of it, whatever this machine permits."""
+        """Start a node's slurmd with the image's limits, whatever this machine permits."""
         image = self.bed.images[name]
         limits = with_limits("slurmd", {**image.limits, "memlock": image.memlock})
         return self.node(name).start(["/bin/sh", "-c", f"{limits}\nexec slurmd -D -N {name}"])
@@ -134,10 +134,10 @@ def slurm(
     version: SlurmVersion = OWN,
     is_accounted: bool = False,
 ) -> Iterator[SlurmBed]:
-    """A Slurm of these nodes for as long as the block runs.
+    """Run a Slurm of these nodes for the block.
 
-    `settings` are further lines of slurm.conf, or in place of those of SLURM_CONF; `files` lie on every node, for what
-    these lines name; `version` is the Slurm that all of them run; `is_accounted` starts slurmdbd beside slurmctld.
+    `settings` are further lines of slurm.conf, or replace those of SLURM_CONF; `files` are on every node for use in
+    these lines; `version` is the Slurm that all run; `is_accounted` starts slurmdbd beside slurmctld.
     """
     if is_accounted:
         settings, files = (*slurm_version.SETTINGS, *settings), {**slurm_version.FILES, **(files or {})}
@@ -186,7 +186,7 @@ def _files(names: tuple[str, ...], settings: Sequence[str], cpus: int) -> dict[s
 
 
 def _gpus(image: NodeImage) -> dict[str, Content]:
-    """Devices that Slurm can give to jobs; there is nothing behind them."""
+    """GRES devices that Slurm can allocate; nothing is behind them."""
     devices: dict[str, Content] = {f"/dev/nvidia{number}": Device(195, number) for number in range(GPUS)}
     return {**devices, "/etc/slurm/gres.conf": f"Name=gpu File=/dev/nvidia[0-{GPUS - 1}]\n"}
 

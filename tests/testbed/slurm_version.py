@@ -1,4 +1,4 @@
-"""The Slurms that a testbed can run, this machine's and those that lie in a folder, and their accounting."""
+"""The Slurm versions that a testbed can run, this machine's and those in a folder, and their accounting."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from tests.testbed.image import Content, File, Folder, Link, NodeImage
 from tests.testbed.needs import SYSTEM_PATH
 from tests.testbed.node import Node
 
-AT = "/usr/lib/testbed/slurm"  # where a node sees the folder
-SHARED = ("usr/bin", "usr/sbin", "usr/lib64", "usr/lib/x86_64-linux-gnu")  # with packages that stay as they are
+AT = "/usr/lib/testbed/slurm"  # the folder's path on a node
+SHARED = ("usr/bin", "usr/sbin", "usr/lib64", "usr/lib/x86_64-linux-gnu")  # from packages, unchanged
 ALONE = ("etc/openmpi", "usr/share/openmpi", "usr/share/prte")
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmVersion:
-    """A release of Slurm's (`24.11`); `root` holds its programs and libraries: None where this machine has them."""
+    """A Slurm release (`24.11`); `root` has its programs and libraries: None if this machine lacks them."""
 
     name: str
     root: Path | None = None
 
     @property
     def keeps_reason(self) -> bool:
-        """Whether a node's reason is shown after RESUME."""
+        """Whether a node's reason is still shown after RESUME."""
         return tuple(map(int, self.name.split("."))) >= (24, 11)
 
     def on(self, image: NodeImage) -> NodeImage:
-        """The image with this Slurm in the place of this machine's."""
+        """The image with this Slurm instead of this machine's."""
         if not self.root:
             return image
         return replace(image, files={**image.files, **_links(self.root)}, bound={**image.bound, AT: str(self.root)})
@@ -51,7 +51,7 @@ def _own() -> str:
 
 @functools.cache
 def _links(root: Path) -> Mapping[str, Content]:
-    """By the paths at which its programs look for them."""
+    """Links at the paths where its programs look for them."""
     shared = (f"{folder}/{path.name}" for folder in SHARED for path in (root / folder).iterdir())
     return {AT: Folder(), **{f"/{path}": Link(f"{AT}/{path}") for path in (*shared, *ALONE)}}
 
@@ -60,7 +60,7 @@ OWN = SlurmVersion(_own())
 TRIXIE = SlurmVersion("24.11", installed.folder("slurm_24_11") / "root")
 NEEDS: dict[SlurmVersion, list[pytest.MarkDecorator]] = {OWN: [], TRIXIE: [installed.needs("slurm_24_11")]}
 VERSIONS = [pytest.param(version, id=version.name, marks=marks) for version, marks in NEEDS.items()]
-IN_TURN = [  # where Slurm is not the subject: each file with one of them, and with `--all` with both
+IN_TURN = [  # where Slurm is not the subject: each file with one; with `--all`, both
     pytest.param(version, id=version.name, marks=[*marks, pytest.mark.in_turn(version.name)])
     for version, marks in NEEDS.items()
 ]
@@ -86,7 +86,7 @@ FILES: Mapping[str, Content] = {
 
 
 def start(controller: Node) -> None:
-    """Start both, and wait until slurmdbd answers. Raises RuntimeError, TimeoutError."""
+    """Start both, and wait until slurmdbd answers. Raises RuntimeError or TimeoutError."""
     made = controller.run(
         ["mariadb-install-db", f"--datadir={DATA}", "--user=root", "--auth-root-authentication-method=normal"]
     )

@@ -1,4 +1,4 @@
-"""What is installed on a healthy node: packages, libraries, EFA's and NVIDIA's software, cloud-init's record."""
+"""Software of a healthy node: packages, libraries, EFA's and NVIDIA's software, cloud-init's record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEYS = "/home/ubuntu/.ssh/authorized_keys"
 FIRST_BOOT = "/var/lib/cloud/instance/sem/config_ssh"
 MACHINE_ID = "/etc/machine-id"
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
-BOOTED = 1_763_500_000  # when the healthy nodes were first booted
+BOOTED = 1_763_500_000  # first boot of the healthy nodes
 
 COMMON = {
     "containerd.io": "1.7.27-1",
@@ -56,13 +56,13 @@ FORCED = 'no-pty,command="echo Please login as the user ubuntu" ssh-ed25519 AAAA
 
 
 def device_files(gpus: int) -> dict[str, Content]:
-    """The device files of NVIDIA's driver with so many GPUs, and of GDRCopy's."""
+    """Device files of NVIDIA's driver for this many GPUs, and of GDRCopy."""
     files = (*(f"nvidia{number}" for number in range(gpus)), "nvidiactl", "nvidia-uvm", "gdrdrv")
     return {f"/dev/{name}": OPENS for name in files}
 
 
 def library(soname: str = "lib.so") -> bytes:
-    """A library that loads, and does nothing."""
+    """A library that loads and does nothing."""
     return shared_library(Path(__file__).with_name("library.c"), soname)
 
 
@@ -74,12 +74,12 @@ def package(name: str, version: str, status: str = "install ok installed") -> st
 
 
 def dpkg(packages: dict[str, str]) -> str:
-    """The whole database."""
+    """The whole dpkg database."""
     return "".join(package(name, version) for name, version in packages.items())
 
 
 def files(driver: str = "", toolkit: str = TOOLKIT_VERSION) -> dict[str, Content]:
-    """The files of a healthy node, with GPUs and EFA where it has a driver."""
+    """The files of a healthy node, with those of GPUs and EFA if it has a driver."""
     return files_of_any() | (files_of_gpus(driver, toolkit) if driver else {})
 
 
@@ -99,7 +99,7 @@ def files_of_any() -> dict[str, Content]:
 
 
 def files_of_gpus(driver: str, toolkit: str) -> dict[str, Content]:
-    """The files that a node with GPUs and EFA has besides."""
+    """The further files of a node with GPUs and EFA."""
     return {
         DPKG: dpkg(COMMON | OF_GPUS),
         "/usr/local/cuda": Link(f"cuda-{toolkit}"),

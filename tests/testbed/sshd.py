@@ -1,4 +1,4 @@
-"""A real sshd in a fake node: its keys, its configuration, its users."""
+"""A real sshd in a fake node: its keys, configuration and users."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Subsystem sftp internal-sftp
 
 
 def new_key(path: Path) -> str:
-    """Write a new ed25519 key pair to `path` and `path`.pub; the public key."""
+    """Write a new ed25519 key pair to `path` and `path`.pub; returns the public key."""
     path.unlink(missing_ok=True)
     words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "testbed", "-f", str(path)]
     subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
@@ -40,7 +40,7 @@ def new_key(path: Path) -> str:
 
 
 def with_sshd(image: NodeImage, host_key: str, authorized_key: str) -> NodeImage:
-    """The image with all that its sshd needs; `authorized_key` opens root and USER."""
+    """The image with everything its sshd needs; `authorized_key` may log in as root and USER."""
     shell = LOGIN_SHELL if image.login_shell else "/bin/sh"
     files: dict[str, Content] = {
         HOST_KEY: File(host_key, 0o600),
@@ -62,5 +62,5 @@ def with_sshd(image: NodeImage, host_key: str, authorized_key: str) -> NodeImage
 
 
 def listens(pid: int) -> bool:
-    """Whether something listens on PORT in the network of that process."""
+    """Whether something listens on PORT in that process's network."""
     return LISTENING in Path(f"/proc/{pid}/net/tcp").read_text()

@@ -1,4 +1,4 @@
-"""Pieces of a node's /sys: PCI functions, EFA devices, DMI."""
+"""Parts of a node's /sys: PCI functions, EFA devices, DMI."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def pci_function(
     *,
     link: tuple[int, str] | None = None,
 ) -> Tree:
-    """One PCI function; `link` is its lanes and its speed, as both it and its slot have them."""
+    """One PCI function; `link` is its lanes and speed, both of the device and of its slot."""
     here = f"devices/pci0000:00/{address}"
     tree: Tree = {
         f"bus/pci/devices/{address}": Link(f"../../../{here}"),
         f"{here}/vendor": f"0x{vendor}\n",
         f"{here}/device": f"0x{device}\n",
         f"{here}/class": f"0x{pci_class}\n",
-        f"{here}/numa_node": f"{int(address[5:7], 16) // 0x90}\n",  # four GPUs of a p5 on each of two
+        f"{here}/numa_node": f"{int(address[5:7], 16) // 0x90}\n",  # four GPUs of a p5 on each of two nodes
         f"{here}/subsystem": Link("../../../bus/pci"),
     }
     if driver:
@@ -57,7 +57,7 @@ def below(tree: Mapping[str, Content], address: str, *bridges: str, host_bridge:
 
 
 def aer(correctable: int = 0, nonfatal: int = 0, fatal: int = 0) -> dict[str, str]:
-    """The files in which the kernel counts a device's PCIe errors, by name; the last line of each is its total."""
+    """The kernel's files of PCIe error counts for a device; each ends with the total."""
     uncorrected = "Undefined {0}\nDLP {0}\nSDES 0\nTLP 0\nCmpltTO 0\nUnsupReq 0\n"
     return {
         "aer_dev_correctable": f"RxErr 0\nBadTLP {correctable}\nBadDLLP 0\nRollover 0\nTOTAL_ERR_COR {correctable}\n",
@@ -67,7 +67,7 @@ def aer(correctable: int = 0, nonfatal: int = 0, fatal: int = 0) -> dict[str, st
 
 
 def efa_device(number: int, bus: int, device: str) -> Tree:
-    """An EFA device on PCI bus `bus`, the `number`th of its node, in the RDMA subsystem's words."""
+    """An EFA device on PCI bus `bus`, the node's `number`th, in the RDMA subsystem's format."""
     address, name = f"0000:{bus:02x}:00.0", f"rdmap{bus}s0"
     here = f"devices/pci0000:00/{address}/infiniband/{name}"
     verbs = f"devices/pci0000:00/{address}/infiniband_verbs/uverbs{number}"
@@ -87,7 +87,7 @@ def efa_device(number: int, bus: int, device: str) -> Tree:
 
 
 def dmi(vendor: str, product: str) -> Tree:
-    """What the firmware says that the machine is; its serial is root's alone to read, as on real machines."""
+    """The machine's identity from its firmware; as on real machines, only root may read its serial."""
     here = "devices/virtual/dmi/id"
     return {
         "class/dmi/id": Link(f"../../{here}"),
@@ -108,7 +108,7 @@ def module(name: str, version: str = "") -> Tree:
 
 
 def common(cpus: int) -> Tree:
-    """What every /sys has."""
+    """What every /sys contains."""
     return {
         "devices/system/cpu/online": f"0-{cpus - 1}\n",
         "devices/system/cpu/possible": f"0-{cpus - 1}\n",
@@ -120,7 +120,7 @@ def common(cpus: int) -> Tree:
 
 
 def resolved(tree: Mapping[str, Content], path: str) -> str:
-    """`path` with the links of the tree itself followed, as the kernel would."""
+    """`path` with the tree's own links followed, as the kernel would."""
     done: list[str] = []
     words = [word for word in path.split("/") if word]
     while words:

@@ -1,4 +1,4 @@
-"""A fake cluster: real sshds that answer as their node is, or as badly as they are configured to."""
+"""The fake cluster: real sshds that answer as their node would, or misbehave as configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fake node is the same whatever is installed on this machine, runs there, or is in the environment."""
+"""A fake node is the same whatever is installed or runs on this machine, or is in the environment."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ FURNISHED = NodeImage(
     tmpfs={"/cache": "1g"},
     whole_machine=True,
 )
-VARYING = ("now", "seconds", "times", "read_s", "init_s", "free_kib", "inodes_free")  # keys of what no two looks share
+VARYING = ("now", "seconds", "times", "read_s", "init_s", "free_kib", "inodes_free")  # differ in any two reads
 SAMPLE = random.Random(26).sample([name for name, fault in BY_NAME.items() if not fault.marks], 6)
 ASKED = f"""
 import json, sys
@@ -92,7 +92,7 @@ for name in sys.argv[1:]:
 
 
 def seen_on(machine: NodeImage, *faults: str, environment: Mapping[str, str] | None = None) -> dict[str, object]:
-    """The evidence of healthy nodes, and what becomes of faults, where the testbed runs on such a machine."""
+    """The evidence of healthy nodes, and the verdicts on faults, with the testbed on such a machine."""
     own = {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": "/cache"}
     with entered(machine, "machine") as running:
         words = [sys.executable, "-c", ASKED, *faults]

@@ -1,4 +1,4 @@
-"""The testbed's Kubernetes: what other tests rely on."""
+"""The testbed's Kubernetes: properties that other tests rely on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One fake node: it is what its image says, misbehaves as configured, and leaves nothing behind."""
+"""A fake node matches its image, misbehaves as configured, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FAILED_UNITS = "systemctl list-units --state=failed --plain --no-legend"
 
 
 def output(image: NodeImage, command: str, user: int = 0) -> str:
-    """What a shell command says on a node, errors among it."""
+    """The output of a shell command on a node, with errors mixed in."""
     with entered(image) as node:
         return node.run(["/bin/sh", "-c", f"exec 2>&1; {command}"], user=user).stdout.decode().strip()
 
@@ -135,7 +135,7 @@ def test_an_ordinary_user_may_not_read_the_kernel_log() -> None:
 @needs_nodes
 def test_a_node_sees_its_own_processes_only() -> None:
     names = output(healthy_cpu(), "cat /proc/[0-9]*/comm").split()
-    of_passing = {"cat", "sh", "sleep"}  # there or gone as it is looked
+    of_passing = {"cat", "sh", "sleep"}  # may come or go during the comparison
     assert set(names) - of_passing == {"containerd", "imds", "slurmd", "ticks"}
 
 
@@ -198,9 +198,9 @@ def test_a_hung_mount_never_answers_but_who_waits_can_be_killed() -> None:
 
 
 @needs_frozen
-def test_who_writes_to_a_frozen_file_system_cannot_be_killed() -> None:
+def test_a_writer_to_a_frozen_file_system_cannot_be_killed() -> None:
     with entered(with_frozen(healthy_cpu(), "/stuck")) as node:
-        for timeout_s in (0.5, 5.0, 50.0):  # on a busy machine it is killed before it comes to write
+        for timeout_s in (0.5, 5.0, 50.0):  # on a busy machine it is killed before it writes
             with pytest.raises(subprocess.TimeoutExpired):
                 node.run(["touch", "/stuck/file"], timeout=timeout_s)
             if states := node.run(["ps", "-o", "state=", "-C", "touch"]).stdout:
@@ -216,7 +216,7 @@ def namespaces(pid: int) -> set[Path]:
 
 
 def users_of(spaces: set[Path]) -> list[Path]:
-    """The processes that are in one of these namespaces."""
+    """The processes in one of these namespaces."""
     found = []
     for link in Path("/proc").glob("[0-9]*/ns/*"):
         try:
@@ -228,14 +228,14 @@ def users_of(spaces: set[Path]) -> list[Path]:
 
 
 def traces() -> set[str]:
-    """What this machine has that a testbed could leave behind; other tests come and go meanwhile."""
+    """What a testbed could leave behind on this machine; other tests come and go meanwhile."""
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
     mounts = Path("/proc/self/mounts").read_text()
     return {*mounts.splitlines(), *links.splitlines(), *map(str, Path("/run").iterdir())}
 
 
 def loop_device(node: Node, path: str) -> tuple[Path, str]:
-    """The loop device under a mount of the node, and the number of this use of it."""
+    """The loop device under a mount of the node, and the number of this use."""
     mounts = [line.split() for line in Path(f"/proc/{node.pid}/mounts").read_text().splitlines()]
     source = next(source for source, target, *_ in mounts if target == path)
     device = Path("/sys/block", Path(source).name)

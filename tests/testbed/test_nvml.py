@@ -1,4 +1,4 @@
-"""The fake NVML library: the real nvidia-ml-py reads what the file says, and fails as it says."""
+"""The fake NVML library: the real nvidia-ml-py reads the file's values and fails as the file says."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.testbed.node import (
     with_stuck_nvml,
 )
 
-# For each [values file, expressions] of its input: what nvmlInit and then each expression answers with that
-# file. pynvml is p, GPU 3's handle is h; an error is shown by its name.
+# Input: [values file, expressions] pairs. Prints what nvmlInit and then each expression return with that file; p is
+# pynvml, h is GPU 3's handle; errors appear by name.
 ASK = """
 import json, sys
 import pynvml as p
@@ -64,7 +64,7 @@ FABRIC = {
 UUID_HEX = "00112233445566778899aabbccddeeff"
 MIB = 1024 * 1024
 
-# What GPU 3's part of the file says, what is asked, and what pynvml answers.
+# GPU 3's part of the file, the expression, and pynvml's answer.
 VALUES: list[tuple[dict[str, object], str, object]] = [
     ({}, "p.nvmlDeviceGetCount()", 8),
     ({}, "p.nvmlSystemGetDriverVersion()", "580.126.09"),
@@ -161,7 +161,7 @@ VALUES: list[tuple[dict[str, object], str, object]] = [
 
 
 def ask(image: NodeImage, *expressions: str) -> list[object]:
-    """What `nvmlInit` and then each expression answers on a node; None: no error."""
+    """What `nvmlInit` and then each expression return on a node; None: no error."""
     with entered(with_pynvml(image)) as node:
         return ask_in(node, [(None, expressions)])[0]
 
@@ -169,7 +169,7 @@ def ask(image: NodeImage, *expressions: str) -> list[object]:
 def ask_in(
     node: Node, questions: Sequence[tuple[str | None, Sequence[str]]], timeout: float = 600.0
 ) -> list[list[object]]:
-    """The same of a running node, for several values files after each other; None: the one it has."""
+    """The same on a running node, for several values files in turn; None: its own file."""
     done = node.run(
         ["python3", "-c", ASK],
         input=json.dumps(questions).encode(),
@@ -245,7 +245,7 @@ def test_a_call_that_hangs_hangs_for_that_gpu_only() -> None:
 @needs_pynvml
 def test_a_stuck_call_survives_being_killed() -> None:
     with entered(with_pynvml(with_stuck_nvml(healthy_p5(), 3, "total_ecc_errors"))) as node:
-        for timeout_s in (0.5, 5.0, 50.0):  # on a busy machine it is killed before it comes to the call
+        for timeout_s in (0.5, 5.0, 50.0):  # on a busy machine it is killed before the call
             with pytest.raises(subprocess.TimeoutExpired):
                 ask_in(node, [(None, ["p.nvmlDeviceGetTotalEccErrors(h, 1, 0)"])], timeout=timeout_s)
             if states := node.run(["ps", "-o", "state=", "-C", "python3"]).stdout:

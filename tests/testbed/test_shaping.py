@@ -1,4 +1,4 @@
-"""Ports of the testbed's switch that are slowed down: a node, a link, a group; the rest stays as it was."""
+"""Slowed ports of the testbed's switch: a node, a link, a group; the rest stays as it was."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bed() -> Iterator[Testbed]:
 
 
 def slow_pairs(bed: Testbed, *options: str) -> set[str]:
-    """The pairs between which iperf3 finds no more than the slow rate."""
+    """The pairs between which iperf3 measures at most the slow rate."""
 
     def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
         words = [line.split() for line in outputs[0].text.splitlines() if line.endswith("receiver")]
@@ -61,7 +61,7 @@ def test_a_slow_link_is_slow_between_its_two_nodes_only(bed: Testbed, options: t
         assert slow_pairs(bed, *options) == {str(Pair("n1", "n4"))}
 
 
-def test_of_a_slow_group_every_node_is_slow(bed: Testbed) -> None:
+def test_every_node_of_a_slow_group_is_slow(bed: Testbed) -> None:
     with bed.slow_group(["n3", "n4"], SLOW_WIRE):
         assert slow_pairs(bed) == {"n1~n3", "n1~n4", "n2~n3", "n2~n4", "n3~n4"}
 

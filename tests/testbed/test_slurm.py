@@ -1,4 +1,4 @@
-"""A real Slurm over fake nodes: what the other tests take for granted of it."""
+"""A real Slurm over fake nodes: properties that other tests rely on."""
 
 from __future__ import annotations
 

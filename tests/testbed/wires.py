@@ -1,4 +1,4 @@
-"""The network of a small cluster: a switch in a network namespace, cables to the nodes' own, and how fast they are."""
+"""The network of a small cluster: a switch in a network namespace, cables to the nodes' namespaces, and their speed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from tests.testbed.node import BURIED_S, system_program
 
-CONTROL = "10.231.0.1"  # the host from which the cluster is looked at
+CONTROL = "10.231.0.1"  # the control host
 NOBODY = "02:00:00:00:00:01"  # a link address that no interface has
 
-# The switch is a bridge in a network namespace of its own, which is also the control host's. Its address is set: else
-# it is that of one of its ports, and changes for everybody when that port's node is stopped.
+# The switch is a bridge in its own network namespace, which is also the control host's. Its address is set explicitly:
+# otherwise it is a port's address, and changes for everybody when that port's node is stopped.
 SWITCH = f"""exec 2>&1
 ip link set lo up
 ip link add switch address 02:00:00:00:00:02 type bridge
@@ -25,7 +25,7 @@ cat >/dev/null
 
 @contextlib.contextmanager
 def switched_on() -> Iterator[subprocess.Popen[bytes]]:
-    """The process that holds the switch's namespace; it ends when its standard input does."""
+    """Start the process that holds the switch's namespace; it ends when its standard input does."""
     switch = subprocess.Popen(
         [system_program("unshare"), "--net", "/bin/sh", "-e", "-c", SWITCH],
         stdin=subprocess.PIPE,
@@ -46,48 +46,48 @@ def switched_on() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def plug_in(switch: int, node: int, address: str) -> None:
-    """Put a cable between a node and the switch, both given by a process in their network."""
+    """Put a cable between a node and the switch, each given by a process in its network."""
     ip(switch, [f"link add {port(address)} type veth peer name eth0 netns {node}"])
     ip(switch, [f"link set {port(address)} master switch up", f"neigh flush to {address} dev switch nud permanent"])
     ip(node, [f"addr add {address}/24 dev eth0", "link set eth0 up"])
 
 
 def unplug(switch: int, address: str) -> None:
-    """Take the cable away; what is sent to that address goes nowhere."""
+    """Remove the cable; traffic to that address goes nowhere."""
     ip(switch, [f"link del {port(address)}"])
     silence(switch, [address])
 
 
 def set_port(switch: int, address: str, state: str) -> None:
-    """The switch's port of that node is `up` or `down`."""
+    """Set the switch's port of that node `up` or `down`."""
     ip(switch, [f"link set {port(address)} {state}"])
 
 
 def silence(switch: int, addresses: Sequence[str]) -> None:
-    """What is sent to these addresses goes nowhere, and nothing comes back: as of a host that is down."""
+    """Drop traffic to these addresses without an answer, as for hosts that are down."""
     ip(switch, [f"neigh replace {one} lladdr {NOBODY} dev switch nud permanent" for one in addresses])
 
 
 def port(address: str) -> str:
-    """The switch's port of the node with that address."""
+    """The switch's port for the node with that address."""
     return f"port{address.rpartition('.')[2]}"
 
 
 def ip(pid: int, commands: Sequence[str]) -> None:
-    """Run these ip commands in the network namespace of a process."""
+    """Run ip commands in the network namespace of a process."""
     words = [system_program("nsenter"), "-t", str(pid), "-n", system_program("ip"), "-batch", "-"]
     subprocess.run(words, input="\n".join(commands), text=True, check=True, capture_output=True)
 
 
 FULL = "40gbit"
-BURST = "64k"  # sent at once before the rate holds: small beside what a meter sends
+BURST = "64k"  # sent at once before the rate applies; small beside what a benchmark sends
 
 
 @contextlib.contextmanager
 def shaped(pid: int, interface: str, rate: str, towards: str = "") -> Iterator[None]:
-    """What an interface, in the network of a process, sends: all of it, or what goes to one address.
+    """Shape what an interface in a process's network sends: everything, or traffic to one address.
 
-    One at a time for each interface.
+    Only one shaping per interface at a time.
     """
     default = 1 if towards else 2
     commands = [
@@ -103,7 +103,7 @@ def shaped(pid: int, interface: str, rate: str, towards: str = "") -> Iterator[N
     try:
         yield
     finally:
-        with contextlib.suppress(subprocess.CalledProcessError):  # the node may have gone meanwhile
+        with contextlib.suppress(subprocess.CalledProcessError):  # the node may be gone by now
             _tc(pid, [f"qdisc del dev {interface} root"])
 
 

@@ -1,1 +1,1 @@
-"""Training runs: what is read of them, and what is said of them."""
+"""Training runs: what is read of them, and the checks' results."""

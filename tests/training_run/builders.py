@@ -1,4 +1,4 @@
-"""Training runs that tests make up."""
+"""Made-up training runs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from clusterproof.plugins.training_run.run_data import RunData
 
 SHARED = Path(__file__).parents[3] / "shared" / "runs"
 CHECKS = {name: check for name, check in all_checks().items() if check.is_of_run}
-Seconds = Callable[[Position, int], float]  # of a rank's forward in a step
+Seconds = Callable[[Position, int], float]  # of a rank's forward pass in a step
 
 
 def labelled(path: str) -> Path:
-    """A recording of `../shared/runs`, of which it is known what is wrong. Skips where it is absent."""
+    """A recording of `../shared/runs` with known faults. Skips if it is absent."""
     if not (SHARED / path).exists():
         pytest.skip(f"no recorded runs: {SHARED} is absent")
     return SHARED / path
@@ -38,7 +38,7 @@ def one_second(_position: Position, _step: int) -> float:
 def computing(
     seconds: Seconds = one_second, *, stages: int = 1, replicas: int = 4, steps: int = 40, noise: float = 0.01
 ) -> TrainingRun:
-    """A run whose ranks compute so long, give or take a little noise that is always the same."""
+    """A run whose ranks compute this long, with a little noise that is always the same."""
     random = Random(5)
     positions = [Position(rank, rank // replicas, rank % replicas) for rank in range(stages * replicas)]
     data = RunData()
@@ -57,7 +57,7 @@ def computing(
 def stepping(
     seconds: Callable[[int], float], parts: Callable[[int], Mapping[str, float]] | None = None, steps: int = 400
 ) -> TrainingRun:
-    """A run of two ranks whose steps take so long, give or take a hundredth, and have such parts."""
+    """A run of two ranks whose steps take this long, within a hundredth, and have these parts."""
     random = Random(6)
     data = RunData()
     data.add(
@@ -74,7 +74,7 @@ def stepping(
 def logging_ranks(
     longer: Callable[[int, int], float] = lambda _rank, _step: 0.0, *, ranks: int = 4, steps: int = 240
 ) -> TrainingRun:
-    """Ranks that log their steps, a third of them their own forward, so much longer as is asked; all end at once."""
+    """Ranks that log their steps, a third of which is their own forward pass, longer as given; all end at once."""
     random = Random(8)
     data = RunData()
     for step in range(1, steps + 1):
@@ -89,7 +89,7 @@ def losing(
     steps: int = 300,
     is_skipped: Callable[[int], bool] = lambda _: False,
 ) -> TrainingRun:
-    """A run that logs such losses, and such norms of its gradients: where none is logged, a loss of 0 is unclear."""
+    """A run with these losses and gradient norms; without norms, a loss of 0 is ambiguous."""
     data = RunData()
     lines = ((step, loss(step), norm(step)) for step in range(1, steps + 1))
     data.add(
@@ -100,7 +100,7 @@ def losing(
 
 
 def arriving(late: int, calls: int = 200, ranks: int = 8) -> TrainingRun:
-    """A run in which one rank is 2 ms late to each collective, the others within a tenth of that; -1 is none."""
+    """A run in which one rank is 2 ms late to each collective, the others within a tenth of that; -1: none."""
     random = Random(7)
     data = RunData()
     data.add(
@@ -116,22 +116,22 @@ def arriving(late: int, calls: int = 200, ranks: int = 8) -> TrainingRun:
 
 
 def slow(rank: int, times: float, others: Seconds = one_second) -> Seconds:
-    """One rank computes so many times as long."""
+    """One rank computes this many times as long."""
     return lambda position, step: others(position, step) * (times if position.rank == rank else 1)
 
 
 def uneven(most: float = 0.4) -> Seconds:
-    """Each replica has another length of sequence in each step."""
+    """Each replica has another sequence length in each step."""
     return lambda position, step: 1 + most * Random(f"{position.replica} {step}").random()
 
 
 def said(check: str, run: TrainingRun) -> Result:
-    """What a check says of a run."""
+    """A check's result on a run."""
     return verdict_on(NO_POLICY, CHECKS[check], run)
 
 
 def readers_of(fact: str) -> tuple[str, ...]:
-    """The checks that read this fact of a run (`computed`): those that say so where it cannot be read."""
+    """The checks that read this fact of a run (`computed`): those that report it when it cannot be read."""
 
     def unreadable(_run: TrainingRun) -> None:
         raise Incomplete("not to be read here")
@@ -142,11 +142,11 @@ def readers_of(fact: str) -> tuple[str, ...]:
 
 
 def verdicts(run: TrainingRun) -> Mapping[str, str]:
-    """What every check says of it."""
+    """Every check's result."""
     return {name: said(name, run).verdict.value for name in CHECKS}
 
 
 def ranks_named(run: TrainingRun) -> list[int]:
-    """The ranks that are said to be slow."""
+    """The ranks named as slow."""
     result = said("run.slow_rank", run)
     return [int(device.split()[1]) for device in result.devices] if result.verdict.value in ("fail", "concern") else []

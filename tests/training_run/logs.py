@@ -41,7 +41,7 @@ def titan(step: int, second: float, *, prefix: str = "[rank0]:", colour: str = "
 
 
 def deepspeed(step: int, second: float) -> str:
-    """The two lines of a step that is printed."""
+    """The two lines of a printed step."""
     time = f"[2024-04-21 02:{int(second) // 60:02}:{int(second) % 60:02},{round(second % 1 * 1000):03}]"
     return (
         f"{time} [INFO] [logging.py:96:log_dist] [Rank 0] step={step}, skipped=0, lr=[1.5e-07, 1.5e-07], mom=[0.9]\n"
@@ -51,7 +51,7 @@ def deepspeed(step: int, second: float) -> str:
 
 
 def breakdown(forward_ms: float) -> str:
-    """What `wall_clock_breakdown` prints of a step: first its passes, then all of it."""
+    """The output of `wall_clock_breakdown` for a step: first its passes, then the whole."""
     logged = "[2024-04-21 02:45:40,723] [INFO] [logging.py:96:log_dist] [Rank 0] time (ms) | "
     return (
         f"{logged}fwd_microstep: 9.99 | bwd_microstep: 11249.42 | bwd_inner_microstep: 10520.18 | step_microstep: 8\n"
@@ -65,7 +65,7 @@ def read(folder: Path, text: str | bytes) -> TrainingRun:
 
 
 def finite(folder: Path, *texts: str, names: tuple[str, ...] = ()) -> Result:
-    """What `run.loss_finite` says of these files."""
+    """The result of `run.loss_finite` on these files."""
     for number, text in enumerate(texts):
         path = folder / (names[number] if names else f"{number}.log")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,15 +77,15 @@ def lasting(run: TrainingRun, rank: int = 0) -> dict[int, float]:
     return {step: round(seconds, 3) for step, (seconds, _) in run.data.steps[rank].items()}
 
 
-# As transformers 4.44 and 5.24 print by tqdm 4.70: first the bar, then a line over it, then the bar again.
+# As transformers 4.44 and 5.24 print with tqdm 4.70: the bar, then a line over it, then the bar again.
 def hugging_face(epoch: float, loss: object = 2.31, norm: object = 0.9) -> str:
-    """A line of training; None is a norm that is not printed."""
+    """A training line; None: a norm that is not printed."""
     values = {"loss": loss} | ({} if norm is None else {"grad_norm": norm}) | {"learning_rate": 1e-05, "epoch": epoch}
     return f"\r{'':48}\r{values}\n"
 
 
 def bar(step: int, of: int, elapsed_s: float, *, is_nested: bool = False) -> str:
-    """A drawing of the bar of training, or of one below it."""
+    """One drawing of the training bar, or of one below it."""
     minutes, second = divmod(int(elapsed_s), 60)
     hours, minute = divmod(minutes, 60)
     time = f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"

@@ -1,4 +1,4 @@
-"""Traces of PyTorch's profiler and dumps of the Flight Recorder that tests make up."""
+"""Made-up traces of PyTorch's profiler and dumps of the Flight Recorder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def event(name: str, start: float, lasted: float, category: str) -> Event:
 
 
 def step_events(number: int, *, loading: float = 50, alone: float = 100, compute: str = "gemm") -> Iterable[Event]:
-    """A step of 1,000 µs: data first, then compute, of which a collective runs on for a while when it has ended."""
+    """A step of 1,000 µs: first data, then compute, with a collective that continues for a while afterwards."""
     start = 1000.0 * number
     yield event(f"ProfilerStep#{number}", start, 1000, "user_annotation")
     yield event(f"ProfilerStep#{number}", start, 990, "gpu_user_annotation")
@@ -40,10 +40,10 @@ def ten_steps(**how: Any) -> list[Event]:
 
 
 def all_to_all(rank: int, computes: list[float], steps: int = 8, *, names_it: bool = True) -> list[Event]:
-    """What a rank of a recommendation model traces: in each step two all-to-alls and an all-reduce, of old names.
+    """The trace of a recommendation model's rank: each step has two all-to-alls and an all-reduce, with old names.
 
-    Each begins when this rank has computed, and ends for all when the last one has: `computes` are shares of a step of
-    1,000 µs, a third of it before each collective.
+    Each begins when this rank has computed, and ends for all when the last rank has: `computes` are shares of a step of
+    1,000 µs, with a third of it before each collective.
     """
     own, last, rows = 1000 * computes[rank] / 3, 1000 * max(computes) / 3, []
     for step in range(steps):
@@ -60,11 +60,11 @@ def all_to_all(rank: int, computes: list[float], steps: int = 8, *, names_it: bo
 
 
 GROUPS = {"0": ("default_pg", (0, 1, 2, 3)), "1": ("TENSOR", (0, 1)), "2": ("TENSOR", (2, 3))}
-Reached = Mapping[str, tuple[int, int]]  # by group: the last collective enqueued, the last one ended
+Reached = Mapping[str, tuple[int, int]]  # by group: the last collective enqueued, and the last one completed
 
 
 def dump(rank: int, reached: Reached, *, keeps_ended: bool = False, kind: str = "all_reduce") -> dict[str, Any]:
-    """What a rank wrote that has come so far in its groups; a ring may keep what has ended, or only what waits."""
+    """A dump by a rank that got this far in its groups; a ring may keep completed operations, or only pending ones."""
     own = [name for name, (_, ranks) in GROUPS.items() if rank in ranks]
     local = {name: str(number) for number, name in enumerate(own)}
     entries = [
@@ -92,11 +92,11 @@ def dump(rank: int, reached: Reached, *, keeps_ended: bool = False, kind: str = 
     }
 
 
-Sized = tuple[str, tuple[int, ...]]  # an operation, and the shape of what it is given
+Sized = tuple[str, tuple[int, ...]]  # an operation and its input's shape
 
 
 def calling(rank: int, calls: Sequence[Sized], *, ended: int, is_cut: bool = False, **of_each: Any) -> dict[str, Any]:
-    """What a rank wrote that called these in the group of all, of which some have ended; `is_cut`: not its first."""
+    """A dump by a rank with these calls in the group of all, some completed; `is_cut`: earlier ones are missing."""
     entries = [
         {
             "record_id": number - 1 + 7 * is_cut,
@@ -117,7 +117,7 @@ def calling(rank: int, calls: Sequence[Sized], *, ended: int, is_cut: bool = Fal
 
 
 def differing(ranks: Sequence[dict[str, Any]]) -> TrainingRun:
-    """The run of which these are the dumps, from rank 0 on."""
+    """The run with these dumps, from rank 0 on."""
     with TemporaryDirectory() as folder:
         for rank, data in enumerate(ranks):
             (Path(folder) / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(data))
@@ -125,7 +125,7 @@ def differing(ranks: Sequence[dict[str, Any]]) -> TrainingRun:
 
 
 def dumped(reached: Mapping[int, Reached]) -> TrainingRun:
-    """The same without a folder of one's own."""
+    """The same in a temporary folder."""
     with TemporaryDirectory() as folder:
         return hanging(Path(folder), reached)
 
@@ -133,7 +133,7 @@ def dumped(reached: Mapping[int, Reached]) -> TrainingRun:
 def hanging(
     folder: Path, reached: Mapping[int, Reached], *, keeps_ended: bool = False, kind: str = "all_reduce"
 ) -> TrainingRun:
-    """The run whose ranks have come so far; who is not there has left no dump."""
+    """The run whose ranks got this far; a rank without an entry has left no dump."""
     for rank, one in reached.items():
         data = pickle.dumps(dump(rank, one, keeps_ended=keeps_ended, kind=kind))
         (folder / f"nccl_trace_rank_{rank}").write_bytes(data)

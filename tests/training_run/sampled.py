@@ -1,4 +1,4 @@
-"""System metrics that tests make up, as SageMaker's profiler has them."""
+"""Made-up system metrics in the format of SageMaker's profiler."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import CPU, GPU, IO_WAIT, Sample
 
-Percent = Callable[[int, int, float], float]  # of a GPU of a node at a time
+Percent = Callable[[int, int, float], float]  # of a node's GPU at a time
 BEGAN_S = 1_591_160_000.0
-DCGM_4_DMON = "#Entity   GPUTL  TENSO  SMCLK  FBUSD  FBFRE\nID\n"  # the lines of names of dcgmi dmon
+DCGM_4_DMON = "#Entity   GPUTL  TENSO  SMCLK  FBUSD  FBFRE\nID\n"  # the header lines of dcgmi dmon
 
 
 def busy(_node: int, _gpu: int, _time_s: float) -> float:
@@ -35,14 +35,14 @@ def readings(gpu: Percent = busy, cpu: Percent = lambda *_: 40.0, io: Percent = 
 
 
 def sampled(gpu: Percent = busy, cpu: Percent = lambda *_: 40.0, io: Percent = lambda *_: 1.0) -> TrainingRun:
-    """The run that these are of."""
+    """The run with these samples."""
     data = RunData()
     data.add(readings(gpu, cpu, io), "made up")
     return TrainingRun("made-up", data)
 
 
 def line(sample: Sample) -> str:
-    """The sample as a line of the profiler's."""
+    """The sample as a line of the profiler."""
     dimension = {GPU: "GPUUtilization", CPU: "CPUUtilization", IO_WAIT: "I/OWaitPercentage"}[sample.metric]
     data = {
         "Type": sample.metric[:3],

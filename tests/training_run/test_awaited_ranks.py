@@ -1,4 +1,4 @@
-"""Of a run that hangs and left no dump the rank is named whose process does otherwise than all others, which wait."""
+"""A run that hangs without a dump: the rank is named whose process behaves differently from all others, which wait."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_what_a_rank_does_tells_a_program_that_is_stuck_from_one_that_computes()
         assert (result.verdict, words in result.message) == (Verdict.FAIL, True), result.message
 
 
-def test_of_many_jobs_the_last_ones_are_kept() -> None:
+def test_the_last_of_many_jobs_are_kept() -> None:
     processes = RankProcesses()
     for job in range(2 * MAX_JOBS):
         processes.add(RankSeen("gpu001", float(job), RankLook(0, 1, str(job), "S", "", 0.0)))
@@ -144,7 +144,7 @@ def test_of_many_jobs_the_last_ones_are_kept() -> None:
     assert processes.latest[0].seen_s == 2 * MAX_JOBS - 1
 
 
-def test_of_jobs_that_run_side_by_side_the_largest_is_judged() -> None:
+def test_the_largest_of_parallel_jobs_is_judged() -> None:
     processes = RankProcesses()
     for time_s, job, size in ((0.0, "ended", 8), (100.0, "large", 4), (101.0, "small", 1)):
         for rank in range(size):

@@ -1,4 +1,4 @@
-"""`pytest --run PATH`: a training run is evaluated as a cluster is, with the same verdicts, reports and exit codes."""
+"""`pytest --run PATH`: a training run is evaluated like a cluster, with the same verdicts, reports and exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHECKS = ("-p", "no:cacheprovider", "--pyargs", "clusterproof.checks.run")
 
 
 def trace(path: Path, slow: float = 1.0, steps: int = 40) -> str:
-    """A table of four ranks, of which rank 2 computes so many times as long."""
+    """A table of four ranks, of which rank 2 computes this many times as long."""
     rows = (f"{rank},{step},forward,{slow if rank == 2 else 1.0}\n" for step in range(steps) for rank in range(4))
     path.write_text("rank,step,operation,duration\n" + "".join(rows), encoding="utf-8")
     return str(path)
@@ -174,7 +174,7 @@ def test_a_recording_with_samples_is_evaluated_as_a_run_where_runs_are_asked_for
     ran = over(runs, "--cluster", cluster, "-m", "run", "-k", "gpu_busy")
     assert (ran.ret, verdicts(runs)) == (0, {"run.gpu_busy": Verdict.CONCERN})
     ran.stdout.fnmatch_lines(["run: gpu001: 1 file, 0 ranks, 0 steps"])
-    assert over(runs, "--cluster", cluster, "-k", "gpu_busy").ret == 5  # none is evaluated beside the nodes unasked
+    assert over(runs, "--cluster", cluster, "-k", "gpu_busy").ret == 5  # run only if selected
 
 
 def test_workers_of_xdist_give_the_same_verdicts(runs: Runs) -> None:

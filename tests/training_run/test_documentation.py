@@ -1,4 +1,4 @@
-"""The lines that docs/training-runs.md gives people for their training code write what `--run` reads."""
+"""The lines for training code in docs/training-runs.md write what `--run` reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Loss(SimpleNamespace):
 
 
 def nothing() -> None:
-    """Stands for what takes no time here."""
+    """Takes no time."""
 
 
 def test_the_lines_for_ones_own_training_code_write_what_is_read(

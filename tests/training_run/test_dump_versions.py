@@ -1,4 +1,4 @@
-"""Dumps of the Flight Recorder as its versions have written them, from PyTorch 2.2 (1.x) to 2.9 and as JSON."""
+"""Flight Recorder dumps in the formats of PyTorch 2.2 (1.x) to 2.9, and as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import said
 from tests.training_run.recorded import Reached, dump
 
-# Rank 1 does not come to collective 51 of all.
+# Rank 1 does not reach collective 51 of all ranks.
 BEHIND: dict[int, Reached] = {rank: {"0": (50 if rank == 1 else 51, 50)} for rank in range(4)}
 Change = Callable[[dict[str, Any]], Any]
 
@@ -63,7 +63,7 @@ VERSIONS: list[tuple[str, Change]] = [
 
 
 def of_gloo(data: dict[str, Any]) -> dict[str, Any]:
-    """As PyTorch 2.8 writes those of gloo: no state but one, and the one group has no name where its ranks are."""
+    """As PyTorch 2.8 writes them for gloo: only one state, and a single group without a name."""
 
     def other(entry: dict[str, Any]) -> dict[str, Any]:
         name = entry["profiling_name"].replace("nccl:", "gloo:")
@@ -112,7 +112,7 @@ def ring(*operations: dict[str, Any]) -> dict[str, Any]:
 
 def test_calls_that_were_coalesced_end_with_the_call_that_coalesces_them(tmp_path: Path) -> None:
     ended = [
-        *(operation("_all_gather_base", 5, "scheduled") for _ in range(3)),  # which keep this state for ever
+        *(operation("_all_gather_base", 5, "scheduled") for _ in range(3)),  # they keep this state for ever
         operation("coalesced", 5, "completed"),
     ]
     dumps = {rank: ring(*ended, *([operation("all_reduce", 6, "started")] if rank != 2 else [])) for rank in range(3)}
@@ -155,7 +155,7 @@ def test_a_batch_of_sends_has_ended_when_the_call_that_coalesces_it_has(tmp_path
     assert said("run.first_missing", written(tmp_path, dumps)).verdict is Verdict.PASS
 
 
-def test_of_dumps_of_gloo_the_rank_is_named_that_does_not_come(tmp_path: Path) -> None:
+def test_dumps_of_gloo_name_the_rank_that_does_not_come(tmp_path: Path) -> None:
     dumps = {rank: of_gloo(dump(rank, {"0": reached["0"]}, keeps_ended=True)) for rank, reached in BEHIND.items()}
     result = said("run.first_missing", written(tmp_path, dumps, as_json=True))
     assert result.message == (
@@ -163,6 +163,6 @@ def test_of_dumps_of_gloo_the_rank_is_named_that_does_not_come(tmp_path: Path) -
     )
 
 
-def test_of_dumps_of_gloo_without_a_wait_nobody_is_named(tmp_path: Path) -> None:
+def test_dumps_of_gloo_without_a_wait_name_nobody(tmp_path: Path) -> None:
     dumps = {rank: of_gloo(dump(rank, {"0": (50, 50)}, keeps_ended=True)) for rank in range(4)}
     assert said("run.first_missing", written(tmp_path, dumps, as_json=True)).verdict is Verdict.PASS

@@ -1,4 +1,4 @@
-"""What lies in folders of real runs: other programs' pickles, jobs that began again elsewhere, clocks that were set."""
+"""Other contents of real runs' folders: foreign pickles, jobs restarted elsewhere, clocks that were set."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ def test_a_step_that_lasts_no_time_costs_itself_only(tmp_path: Path, value: str)
     assert run.data.notes[0].startswith("1 duration left out, as they are negative or no number")
 
 
+@pytest.mark.long
 def test_a_log_that_ends_with_a_fault_says_who_reads_that(tmp_path: Path) -> None:
     end = "[rank3]: torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered\n"
     assert (
@@ -173,7 +174,7 @@ def test_an_exporter_s_next_pod_is_on_the_same_node(tmp_path: Path) -> None:
     ("series", "percent"),
     [(((GPU_UTIL, 97), (ACTIVE, 0.4)), 97), (((ACTIVE, 0.4), (GPU_UTIL, 97)), 97), (((ACTIVE, 0.4),), 40)],
 )
-def test_of_two_measures_of_a_gpu_s_use_one_counts(
+def test_one_of_two_measures_of_a_gpu_s_utilization_counts(
     tmp_path: Path, series: tuple[tuple[Mapping[str, str], float], ...], percent: float
 ) -> None:
     run = run_of(tmp_path, {"gpus.json": answer(*series)})

@@ -1,4 +1,4 @@
-"""Folders of a run: which files of them are read, what is named, and what is refused."""
+"""A run's folder: which of its files are read, which are named, and which are refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path, files: tuple[str, ...
         read_run([str(tmp_path)])
 
 
-@pytest.mark.parametrize("name", ["r1", "r1/trace.csv"])  # a folder that may not be listed, or only be listed
+@pytest.mark.parametrize("name", ["r1", "r1/trace.csv"])  # a folder that cannot be listed, or only listed
 def test_a_folder_of_a_run_that_may_not_be_read_is_refused_as_a_file_is(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +125,7 @@ RAS = (
 )
 EVENT = b"\x18\0\0\0\0\0\0\0\x7f\x93\x51\x36\x09\x91\xa5\xb0\x5d\x49\x6a\xd9\x41\x1a\x0dbrain.Event:2"
 STATISTICS = "Successfully retrieved statistics for job: 232. \n+-----+\n| Summary |\n"
-OTHERS = [  # a file that is not read: what is said of it, and what is expected in its place
+OTHERS = [  # a file that is not read: the message, and what is expected instead
     (
         "et.json",
         b'{"schema": "1.1.1-chakra.0.0.4", "pid": 1}',

@@ -1,4 +1,4 @@
-"""Logs of programs that print a line for each step give losses and, where they say them, times: a row for each."""
+"""Logs of programs that print a line per step give losses and, if they contain them, times: a row for each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.training_run.logs import lasting, read
 
 @dataclass(frozen=True)
 class Printed:
-    """A line as a program prints it of a step, with its loss; and the seconds of steps 2 and 3, of how many each."""
+    """A program's line for a step with its loss; and the seconds of steps 2 and 3, by number of steps."""
 
     name: str
     line: str
@@ -27,7 +27,7 @@ class Printed:
     parts: Mapping[str, float] | None = None
 
 
-# As the sources that each row of FRAMEWORKS names have them.
+# As in the sources that each row of FRAMEWORKS names.
 LINES = (
     Printed("nanoGPT", "iter {0}: loss {1}, time 561.94ms, mfu 31.20%\n", 0.562),
     Printed("litgpt", "Epoch 4 | iter {0} step {0} | loss train: {1}, val: 1.057 | iter time: 529.46 ms (step)\n"),
@@ -177,6 +177,7 @@ def test_a_number_with_commas_counts_whole(tmp_path: Path) -> None:
     assert "the norm of the gradients is 1.23e+03 at step 150, 822.7 times the largest" in message, message
 
 
+@pytest.mark.long
 def test_the_date_of_a_line_with_a_thousand_drawings_of_a_bar_is_looked_for_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

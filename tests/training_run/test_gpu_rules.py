@@ -1,4 +1,4 @@
-"""What is said of the memory and the clocks of GPUs, and of GPUs that only wait."""
+"""Findings on GPUs' memory and clocks, and on GPUs that only wait."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_memory_that_grows_is_distinguished_from_what_has_grown(what: str, chang
     assert verdict("run.gpu_memory_growth", watched(change)) == expected, what
 
 
-def test_of_many_gpus_whose_memory_grows_it_is_said_how_many_more_there_are() -> None:
+def test_many_gpus_whose_memory_grows_are_counted() -> None:
     data = RunData()
     every = ((metric, at, gpu) for metric in (of_run.GPU, of_run.MEMORY) for at in range(90) for gpu in range(12))
     data.add((Sample("gpu001", metric, f"gpu{gpu}", 60.0 * at, 50.0 + at / 4) for metric, at, gpu in every), "made up")
@@ -195,6 +195,7 @@ def test_samples_of_any_length_take_as_much_memory(monkeypatch: pytest.MonkeyPat
         data.add((Sample("gpu001", of_run.GPU, f"gpu{number}", 0.0, 1.0) for number in range(5_001)), "made up")
 
 
+@pytest.mark.long
 def test_stretches_that_are_made_longer_lose_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_run, "MAX_BINS", 5_000)
     samples = Samples()

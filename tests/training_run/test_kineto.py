@@ -1,4 +1,4 @@
-"""Traces of PyTorch's profiler, read event by event: steps, the wait for data, collectives that run alone."""
+"""Traces of PyTorch's profiler, parsed event by event: steps, waits for data, collectives that run alone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_loader_without_workers_is_found_in_a_real_trace() -> None:
         ("hta/sampled_rank-0.json.gz", {0}, "incomplete"),  # two steps
         ("hta/sampled_rank-1.json.gz", {1}, "incomplete"),
         ("hta/nccl_data.json.gz", {0}, "incomplete"),  # three
-        ("tracelens/b200-eager_trace.json.gz", {0}, "incomplete"),  # none is marked
+        ("tracelens/b200-eager_trace.json.gz", {0}, "incomplete"),  # no step is marked
     ],
 )
 def test_real_traces_of_jobs_have_their_collectives(file: str, ranks: set[int], verdict: str) -> None:
@@ -94,7 +94,7 @@ def test_a_trace_without_steps_is_one_step(tmp_path: Path) -> None:
     assert list(run.data.steps[3]) == [0]
 
 
-def test_of_a_trace_that_was_cut_what_was_written_is_read(tmp_path: Path) -> None:
+def test_the_written_part_of_a_truncated_trace_is_read(tmp_path: Path) -> None:
     text = trace(ten_steps(loading=200))
     for data in (text[: len(text) * 2 // 3].encode(), gzip.compress(text.encode())[:-40]):
         assert len(read(tmp_path, data).data.steps[3]) >= 5

@@ -1,4 +1,4 @@
-"""Traces of all ranks say who comes last to collectives, how long each waits in them, and how busy GPUs are."""
+"""Traces of all ranks show who comes last to collectives, how long each rank waits in them, and how busy GPUs are."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_trace_of_few_steps_says_what_it_saw_and_is_incomplete(tmp_path: Path)
     assert result.message.startswith("in 55.6 % of 4 steps of rank 1 only collectives run; expected at least 5 steps")
 
 
-def test_who_comes_last_to_collectives_is_named_by_traces(tmp_path: Path) -> None:
+def test_traces_name_the_rank_that_comes_last_to_collectives(tmp_path: Path) -> None:
     result = said("run.last_to_come", recommending(tmp_path, steps=20))
     assert result.verdict.value == "concern"
     assert result.message.startswith(
@@ -70,7 +70,7 @@ def test_too_few_of_each_group_pass_nobody(tmp_path: Path) -> None:
     assert result.message.startswith("18 collectives that every rank recorded; expected at least 20")
 
 
-def test_who_comes_last_in_a_few_steps_is_said_and_passes_nobody(tmp_path: Path) -> None:
+def test_a_rank_last_in_a_few_steps_is_reported_and_nobody_passes(tmp_path: Path) -> None:
     result = said("run.last_to_come", recommending(tmp_path, steps=2))
     assert result.verdict.value == "incomplete"
     assert result.message == (
@@ -95,7 +95,7 @@ def test_kernels_of_which_nothing_says_that_they_are_an_all_to_all_may_be_of_a_p
 
 
 def named(rank: int, kind: str, kernel: str, *, steps: int = 8, late: int = 2, **more: Any) -> list[Event]:
-    """A rank of four whose kernels say which collective they are of: a rank is late to each, five in a step."""
+    """One rank of four whose kernels name their collective: a rank is late to each, at five collectives a step."""
     rows = []
     for step in range(steps):
         rows.append(event(f"ProfilerStep#{step}", 1000.0 * step, 1000, "user_annotation"))
@@ -140,7 +140,7 @@ def test_only_collectives_that_end_together_say_who_came_last(
 
 
 def test_collectives_are_matched_by_group_and_number(tmp_path: Path) -> None:
-    """Two groups of three; what rank 4 traces of its own group says nothing of the other one."""
+    """Two groups of three; rank 4's traces of its own group say nothing about the other."""
     traces = {}
     for rank in range(6):
         members = [0, 1, 2] if rank < 3 else [3, 4, 5]
@@ -188,8 +188,8 @@ def test_ranks_of_which_now_this_one_now_that_one_comes_last_pass(tmp_path: Path
     assert said("run.last_to_come", written(tmp_path, traces)).verdict.value == "pass"
 
 
-def test_who_may_come_last_by_chance_is_not_named(tmp_path: Path) -> None:
-    """Of three ranks each comes last to a third of them, give or take: three in five of forty say nothing yet."""
+def test_a_rank_that_may_be_last_by_chance_is_not_named(tmp_path: Path) -> None:
+    """Of three ranks each comes last about a third of the time: three in five of forty prove nothing yet."""
     traces = {rank: named(rank, "allreduce", NCCL, late=-1) for rank in range(3)}
     for rank, events in traces.items():
         for number, one in enumerate(one for one in events if "args" in one):

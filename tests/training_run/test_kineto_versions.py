@@ -1,4 +1,4 @@
-"""Traces as versions of PyTorch, ROCm and SageMaker have written them, also those that are not quite JSON."""
+"""Traces as versions of PyTorch, ROCm and SageMaker have written them, including almost-JSON."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_keys_and_events_may_stand_in_any_order(tmp_path: Path, data: dict[str, 
     assert run.data.notes == []
 
 
-# What profilers wrote that is no JSON: pytorch/pytorch#98432 and pytorch/kineto#336 (Windows), pytorch/kineto#131,
+# Profilers' output that is not JSON: pytorch/pytorch#98432 and pytorch/kineto#336 (Windows), pytorch/kineto#131,
 # pytorch/pytorch#130622 and #136180 (control characters, bytes that are no UTF-8).
 @pytest.mark.parametrize(
     "wrong",
@@ -83,7 +83,7 @@ def test_several_ranks_are_one_run(tmp_path: Path) -> None:
 
 
 def computing(folder: Path, *more: str) -> TrainingRun:
-    """Traces of five ranks, of which one computes 1.3 times as long, and of kernels that are so called besides."""
+    """Traces of five ranks, one of which computes 1.3 times as long, with additional kernels of these names."""
     for rank in range(5):
         lasts = 650 if rank == 3 else 500
         events = [

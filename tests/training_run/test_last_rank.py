@@ -1,4 +1,4 @@
-"""What NCCL's Inspector wrote says which rank comes last to collectives."""
+"""NCCL Inspector's output shows which rank comes last to collectives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.training_run.builders import arriving, said
 
 
 def line(rank: int, number: int, us: float, ranks: int = 4, kind: str = "AllReduce", source: str = "kernel_gpu") -> str:
-    """A line as DataDog's integrations-core has one of a real dump, of version 4."""
+    """A line like one in DataDog's integrations-core from a real dump of version 4."""
     header = {"id": "0xad56c683b0c4ef", "rank": rank, "n_ranks": ranks, "nnodes": ranks}
     metadata = {
         "inspector_output_format_version": "v4.0",
@@ -67,7 +67,7 @@ def test_the_rank_whose_kernel_is_shortest_came_last(tmp_path: Path) -> None:
     ],
 )
 def test_only_what_ends_on_all_ranks_at_once_says_who_came_last(tmp_path: Path, kind: str, is_named: bool) -> None:
-    """The root of a Broadcast has sent it before the others have it: its kernel is shorter, and it is not late."""
+    """A Broadcast's root has sent before the others receive: its kernel is shorter, and it is not late."""
     for rank in range(4):
         rows = [line(rank, number, 800.0 if rank == 0 else 5663.0, kind=kind) for number in range(150)]
         (tmp_path / f"{rank}.log").write_text("".join(rows), encoding="utf-8")
@@ -79,7 +79,7 @@ def test_only_what_ends_on_all_ranks_at_once_says_who_came_last(tmp_path: Path, 
 
 @pytest.mark.long
 def test_broadcasts_among_them_change_nothing(tmp_path: Path) -> None:
-    """Each kind is numbered by itself: the third Broadcast and the third AllReduce are two collectives."""
+    """Each kind is numbered separately: the third Broadcast and the third AllReduce are two collectives."""
     for rank in range(4):
         rows = [line(rank, number, 5000.0 + 400 * ((rank + number) % 4)) for number in range(150)]
         rows += [line(rank, number, 9.0 if rank == 0 else 900.0, kind="Broadcast") for number in range(600)]
@@ -101,7 +101,7 @@ def test_kinds_are_numbered_by_themselves(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", ["kernel_cpu", "collective_cpu"])
 def test_what_a_cpu_has_timed_says_nothing(tmp_path: Path, source: str) -> None:
-    """It begins when the collective is enqueued, which is early on a rank whose GPU is late."""
+    """CPU timing begins when the collective is enqueued, which is early on a rank whose GPU is late."""
     for rank in range(4):
         rows = [line(rank, number, 800.0 if rank == 2 else 5663.0, source=source) for number in range(150)]
         (tmp_path / f"{rank}.log").write_text("".join(rows), encoding="utf-8")
@@ -118,7 +118,7 @@ def test_a_rank_without_a_file_leaves_it_open(tmp_path: Path) -> None:
     assert result.message.startswith("0 collectives that every rank recorded; expected at least 100")
 
 
-def test_of_a_long_run_every_second_collective_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_run_keeps_every_second_collective(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collectives, "MAX_KEPT", 150)
     run = arriving(3, calls=400)
     assert len(run.data.arrivals.seen) <= 150

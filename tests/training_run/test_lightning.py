@@ -1,4 +1,4 @@
-"""Tables and JSON lines without durations, as `metrics.csv` of Lightning's CSVLogger, give losses and norms."""
+"""Tables and JSON lines without durations, like `metrics.csv` of Lightning's CSVLogger, give losses and norms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAD = "epoch,grad_2.0_norm_total,step,train_loss_epoch,train_loss_step,val_loss
 
 
 def metrics(steps: int, bad: int = 0) -> str:
-    """Rows of training, with one of validation behind each tenth; the last ones are nan."""
+    """Rows of training, with one of validation after every tenth; the last ones are nan."""
     rows = ""
     for step in range(steps):
         loss = "nan" if step >= steps - bad else f"{2 + 9 / (step + 1)}"

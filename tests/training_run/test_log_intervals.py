@@ -1,4 +1,4 @@
-"""A line of a log stands for all iterations since the one before it: a run says the same, however often it logs."""
+"""A log line covers all iterations since the previous one: results do not depend on the logging interval."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEPS, SAVE_EACH = 1000, 100
 
 
 def logged(each: Sequence[int], *, lasts: float = 1.0, save_s: float = 4.0, data_ms: float = 20.0) -> str:
-    """A run of Megatron-LM that saves at each hundredth iteration, and logs at these."""
+    """A run of Megatron-LM that saves every hundredth iteration, and logs at these."""
     lines = []
     for step in range(1, STEPS + 1):
         if step in each:
@@ -93,7 +93,7 @@ def test_few_lines_of_many_steps_are_incomplete_and_say_what_to_log(tmp_path: Pa
 
 
 def test_time_that_is_lost_within_lines_is_no_pass(tmp_path: Path) -> None:
-    """Of ten steps one takes twice as long: their mean is a tenth above the usual, in two of ten lines."""
+    """One step of ten takes twice as long: that raises the mean of two in ten lines by a tenth."""
     lines = [megatron(step, 1160.0 if step % 50 == 0 else 1000.0) for step in every(10)]
     result = said("run.step_outliers", read(tmp_path, "".join(lines)))
     assert result.verdict.value == "incomplete"

@@ -1,4 +1,4 @@
-"""Logs of Megatron-LM, NeMo and torchtitan give how long iterations take, whatever else stands in them."""
+"""Logs of Megatron-LM, NeMo and torchtitan give iteration times, whatever else they contain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_iterations_of_megatron_are_read_by_their_elapsed_time(tmp_path: Path, p
 
 
 def test_seconds_of_megatron_deepspeed_are_read_as_such(tmp_path: Path) -> None:
-    """BLOOM's log of 2022, as bigscience's chronicles quote it."""
+    """BLOOM's log of 2022, as quoted in bigscience's chronicles."""
     text = "".join(megatron(step, 105.25, "[default7]: ").replace("(ms): 105.2", "(s): 105.25") for step in range(1, 9))
     assert lasting(read(tmp_path, text)) == dict.fromkeys(range(1, 9), 105.25)
 
@@ -194,7 +194,7 @@ def test_a_log_of_deepspeed_whose_steps_come_late_is_known(tmp_path: Path) -> No
     assert lasting(run) == {2: 2.0}
 
 
-# A line as NeMo 2's own benchmarks quote it, with and without srun's label.
+# A line as quoted in NeMo 2's own benchmarks, with and without srun's label.
 NEMO = (
     "Training epoch 0, iteration {0}/99 | lr: 6.897e-06 | global_batch_size: 128 | global_step: {0} | "
     "max_memory_reserved: 127785762816 | reduced_train_loss: {1} | train_step_timing in s: {2} | "

@@ -1,4 +1,4 @@
-"""What logs say of the loss: also where they leave it out, say it elsewhere, or several ranks and files have one."""
+"""Losses in logs: also omitted, printed elsewhere, or from several ranks and files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOSS, NORM = "lm loss: 2.504220E+00 |", "grad norm: 0.231 |"
 
 
 def iteration(step: int, *, loss: str = LOSS, norm: str = NORM, skipped: int = 0, nans: int = 0) -> str:
-    """A line as Megatron-LM prints it: a loss that is nan is not above 0, and is left out."""
+    """A Megatron-LM line: a loss that is nan is not above 0, and is omitted."""
     counted = f"number of skipped iterations: {skipped:3d} | number of nan iterations: {nans:3d} |"
     line = megatron(step, 500).replace(LOSS, loss).replace(NORM, norm)
     return line.replace("number of skipped iterations:   0 |", counted)
@@ -94,7 +94,7 @@ def test_a_loss_of_minus_one_is_that_of_a_rank_without_the_last_stage_of_a_pipel
 
 
 def of_two_ranks(line: Callable[[int], str], number: str, last: int = 12) -> str:
-    """Lines of which nothing says whose they are: of one rank, and of another whose loss is nan from step 9 on."""
+    """Unattributed lines: of one rank, and of another whose loss is nan from step 9 on."""
     of_other = (line(step).replace(number, "nan" if step >= 9 else number) for step in range(1, last + 1))
     return "".join(line(step) + other for step, other in enumerate(of_other, 1))
 
@@ -159,7 +159,7 @@ def ending(first: int, last: int, nan_from: int = 10**6) -> str:
 
 
 def again(last: int, nan_from: int = 10**6) -> str:
-    """The same of a job on the next day."""
+    """The same lines from a job on the next day."""
     return ending(1, last, nan_from).replace("2025-06-16", "2025-06-17")
 
 
@@ -229,7 +229,7 @@ def test_a_time_that_is_none_leaves_the_loss_on_its_line(tmp_path: Path) -> None
 
 
 def resumed(value: str) -> tuple[str, str]:
-    """A job that fails at step 400, and what the one prints that goes on from the checkpoint of step 379."""
+    """A job that fails at step 400, and the output of the one that resumes from the checkpoint of step 379."""
     lines = [iteration(step, loss="lm loss: 2.1 |") for step in range(1, 401)]
     return "".join(lines), "".join(iteration(step, loss=f"lm loss: {value} |") for step in range(380, 601))
 
@@ -257,6 +257,7 @@ def test_a_loss_is_compared_with_that_before_the_checkpoint_it_goes_on_from(
     assert (result.verdict.value, "is 30 at step 380, 14.3 times" in result.message) == (verdict, verdict != "pass")
 
 
+@pytest.mark.long
 def test_a_run_that_goes_far_back_is_compared_with_the_loss_it_had_there(tmp_path: Path) -> None:
     losses = {step: f"lm loss: {1 + 2000 / (step + 200):.4f} |" for step in range(1, 1001)}
     steps = [*range(1, 1001), *range(200, 1001)]
@@ -264,6 +265,7 @@ def test_a_run_that_goes_far_back_is_compared_with_the_loss_it_had_there(tmp_pat
     assert said("run.loss_spikes", read(tmp_path, text)).verdict.value == "pass"
 
 
+@pytest.mark.long
 def test_logs_of_two_models_side_by_side_are_not_compared(tmp_path: Path) -> None:
     for name, first, loss in (("actor.log", 1, 0.5), ("critic.log", 200, 9.0)):
         text = "".join(iteration(step, loss=f"lm loss: {loss} |") for step in range(first, 600))

@@ -1,4 +1,4 @@
-"""GPUs that are lost or slow in what nvidia-smi and dcgmi printed are named, and no file is refused for them."""
+"""Lost or slow GPUs in the output of nvidia-smi and dcgmi are named, and no file is refused because of them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from tests.training_run.sampled import DCGM_4_DMON
 
 COLUMNS = ("index", "utilization.gpu [%]", "memory.used [MiB]", "memory.total [MiB]", "clocks.current.sm [MHz]")
 HEALTHY = ("97 %", "60000 MiB", "81559 MiB", "1980 MHz")
-# As NVIDIA's forum and issues quote it, with and without the number of the GPU.
+# As quoted in NVIDIA's forum and issues, with and without the GPU's number.
 HANDLE = (
     "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.  Reboot the system to recover this GPU"
 )
-NO_DRIVER = (  # a container that has lost its devices, a driver that was updated below a run, a driver that is gone
+NO_DRIVER = (  # a container that lost its devices, a driver updated during a run, a driver that is gone
     "Failed to initialize NVML: Unknown Error",
     "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.90",
     "\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest …\n",
 )
 EACH_REASON = tuple(f"clocks_event_reasons.{reason}" for reason in REASONS)
-Cells = Callable[[int, int], tuple[str, ...] | str | None]  # of a GPU in a minute; a line by itself; None: no line
+Cells = Callable[[int, int], tuple[str, ...] | str | None]  # of a GPU in a minute; a whole line; None: no line
 
 
 def smi(cells: Cells, columns: tuple[str, ...] = COLUMNS, every_s: int = 10) -> str:
-    """Half an hour of eight GPUs, a round of lines each ten seconds, or as often as is asked."""
+    """Half an hour of eight GPUs, a round of lines every ten seconds by default."""
     lines = ["timestamp, " + ", ".join(columns)]
     for second in range(0, 1800, every_s):
         for gpu in range(8):

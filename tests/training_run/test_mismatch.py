@@ -1,4 +1,4 @@
-"""Ranks that call different collectives are told from those that rightly give different sizes, or are only late."""
+"""Ranks that call different collectives are told apart from those with legitimately different sizes, or late ones."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_groups_of_one_name_that_have_other_ranks_are_not_compared() -> None:
     assert said("run.collectives_match", differing(data)).verdict is Verdict.PASS
 
 
-def test_who_skipped_a_collective_is_named_at_the_first_that_differs() -> None:
+def test_a_rank_that_skipped_a_collective_is_named_at_the_first_that_differs() -> None:
     steps: list[Sized] = [("all_reduce", (513_000,)), ("all_reduce", (4_717_568,))] * 3
     run = differing([calling(rank, steps[1:] if rank == 2 else steps, ended=0) for rank in range(4)])
     message = said("run.collectives_match", run).message
@@ -80,7 +80,7 @@ def test_who_skipped_a_collective_is_named_at_the_first_that_differs() -> None:
     )
 
 
-def test_of_two_ranks_that_differ_neither_is_the_odd_one() -> None:
+def test_neither_of_two_ranks_that_differ_is_the_odd_one() -> None:
     run = differing([calling(rank, [("all_reduce", (rank + 1,))], ended=0) for rank in range(2)])
     (found,) = run.mismatches
     assert not found.has_majority
@@ -110,7 +110,7 @@ def test_sizes_and_stacks_of_another_form_lose_nothing_else(of_each: dict[str, A
         assert said(check, run).verdict is Verdict.PASS
 
 
-def test_who_left_no_dump_may_have_called_anything() -> None:
+def test_a_rank_without_a_dump_may_have_called_anything() -> None:
     run = differing([calling(rank, [USUAL], ended=0) for rank in range(3)])
     result = said("run.collectives_match", run)
     assert (result.verdict, result.message) == (Verdict.INCOMPLETE, "rank 3 left no dump; expected one of every rank")

@@ -1,4 +1,4 @@
-"""Of a run that hangs the rank is named that all others wait for, out of dumps in which no code can hide."""
+"""A run that hangs: the rank is named that all others wait for, from dumps in which no code can hide."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.training_run.recorded import Reached, dump, hanging
 from tests.untrusted.programs import bounded
 
 ALL_DONE: Reached = {"0": (50, 50), "1": (90, 90)}
-# Rank 1 does not come to collective 91 of its tensor group: rank 0 waits there, the other two for both in the whole.
+# Rank 1 does not reach collective 91 of its tensor group: rank 0 waits there, the other two wait for both.
 HOST_HANGS: dict[int, Reached] = {
     0: {"0": (50, 50), "1": (91, 90)},
     1: {"0": (50, 50), "1": (90, 90)},
     2: {"0": (51, 50), "2": (92, 92)},
     3: {"0": (51, 50), "2": (92, 92)},
 }
-# Rank 1 has enqueued all and its GPU ends nothing any more; the others have ended what they could.
+# Rank 1 has enqueued everything but its GPU completes nothing; the others have completed what they could.
 GPU_STOPS: dict[int, Reached] = {
     0: {"0": (50, 50), "1": (95, 93)},
     1: {"0": (51, 49), "1": (96, 90)},
@@ -49,7 +49,7 @@ def test_the_ranks_that_were_broken_on_purpose_are_named_and_no_other() -> None:
 
 @pytest.mark.parametrize("reached", [HOST_HANGS, GPU_STOPS], ids=["its host hangs", "its GPU stops"])
 @pytest.mark.parametrize("keeps_ended", [False, True], ids=["only what waits", "all of the ring"])
-def test_who_waits_for_nobody_is_named_and_who_waits_is_not(
+def test_a_rank_that_waits_for_nobody_is_named_and_one_that_waits_is_not(
     tmp_path: Path, reached: dict[int, Reached], keeps_ended: bool
 ) -> None:
     result = said("run.first_missing", hanging(tmp_path, reached, keeps_ended=keeps_ended))
@@ -73,10 +73,10 @@ def test_who_waits_for_nobody_is_named_and_who_waits_is_not(
         ("scatter", "incomplete"),
     ],
 )
-def test_who_is_still_in_what_another_has_ended_has_stopped_only_where_all_end_together(
+def test_a_rank_in_a_collective_that_another_completed_has_stopped_only_if_all_complete_together(
     tmp_path: Path, kind: str, verdict: str
 ) -> None:
-    """Rank 0 has ended 90, in which rank 1 still is: the root of a broadcast ends it while the others wait for it."""
+    """Rank 0 has completed 90, in which rank 1 still is: a broadcast's root completes it while the others wait."""
     reached = {0: {"1": (91, 90)}, 1: {"1": (95, 89)}, 2: {"2": (92, 92)}, 3: {"2": (92, 92)}}
     result = said("run.first_missing", hanging(tmp_path, reached, kind=kind))
     assert result.verdict.value == verdict
@@ -84,7 +84,7 @@ def test_who_is_still_in_what_another_has_ended_has_stopped_only_where_all_end_t
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "broadcast", "reduce", "gather", "scatter"])
-def test_who_has_not_come_at_all_is_named_whatever_others_wait_for(tmp_path: Path, kind: str) -> None:
+def test_a_rank_that_never_came_is_named_whatever_others_wait_for(tmp_path: Path, kind: str) -> None:
     result = said("run.first_missing", hanging(tmp_path, HOST_HANGS, kind=kind))
     assert result.message.startswith(f"rank 1 missing in {kind} 51 of default_pg")
 
@@ -94,7 +94,7 @@ def test_ranks_that_have_all_come_pass(tmp_path: Path) -> None:
     assert said("run.first_missing", hanging(tmp_path, reached)).verdict is Verdict.PASS
 
 
-def test_who_left_no_dump_is_named_where_others_wait_for_it_and_that_is_incomplete(tmp_path: Path) -> None:
+def test_a_rank_without_a_dump_is_named_where_others_wait_for_it_and_that_is_incomplete(tmp_path: Path) -> None:
     result = said("run.first_missing", hanging(tmp_path, {rank: HOST_HANGS[rank] for rank in (0, 2, 3)}))
     assert result.verdict is Verdict.INCOMPLETE
     assert result.message.startswith("rank 1 left no dump, and others wait for them in all_reduce 51 of default_pg")
@@ -116,7 +116,7 @@ MARK_OF_2 = b"\x80\x02"  # the protocol
 
 
 def shared(depth: int) -> Any:
-    """A list that has one list twice, which has one list twice, and so on."""
+    """A list that contains one list twice, which contains one list twice, and so on."""
     data: Any = ["x"]
     for _ in range(depth):
         data = [data, data]
@@ -124,7 +124,7 @@ def shared(depth: int) -> Any:
 
 
 def pickled(keys: Iterable[int]) -> bytes:
-    """A dictionary of these keys, none of which was ever put into one here: that takes seconds where they collide."""
+    """A pickled dictionary with these keys, never built here: that takes seconds if they collide."""
     pairs = (pickle.dumps(key, protocol=2)[2:-1] + pickle.dumps(0, protocol=2)[2:-1] for key in keys)
     return MARK_OF_2 + b"}(" + b"".join(pairs) + b"u."
 
@@ -214,7 +214,7 @@ def test_two_dumps_of_one_rank_are_not_of_one_moment(tmp_path: Path) -> None:
 def test_the_order_of_a_ranks_groups_gives_the_numbers_by_which_it_knows_them() -> None:
     dumps = read_run([str(labelled("flight-recorder/gpu_error_1st"))]).data.dumps.values()
     assert len(dumps) == 16
-    for one in dumps:  # what its operations say of some agrees with what the order says of all
+    for one in dumps:  # what some ranks' operations show agrees with what the order shows for all
         assert set(one.local) == set(one.members)
         assert len(set(one.local.values())) == len(one.local)
 

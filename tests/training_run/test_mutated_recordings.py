@@ -1,4 +1,4 @@
-"""Recordings of which it is known what is wrong, changed: another rank is slow, other columns, dumps that are gone."""
+"""Recordings with known faults, altered: another rank is slow, other columns, missing dumps."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.training_run.builders import labelled, ranks_named, said
 
 pytestmark = pytest.mark.long
 
-SLOW, TIMES = 0, 2.36  # the slow worker of trace-AR, and how many times as long as its peers it computes
-FAULTY = {12, 14}  # of gpu_error_1st
+SLOW, TIMES = 0, 2.36  # the slow worker of trace-AR, and its compute time relative to its peers
+FAULTY = {12, 14}  # in gpu_error_1st
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def recorded() -> TrainingRun:
 
 
 def changed(run: TrainingRun, times: dict[int, float]) -> TrainingRun:
-    """The same run with ranks that compute so many times as long."""
+    """The same run with ranks that compute this many times as long."""
     data = copy(run.data)
     data.compute = {
         (rank, name): {step: (seconds * times.get(rank, 1.0), count) for step, (seconds, count) in cells.items()}
@@ -67,7 +67,7 @@ def test_rows_and_columns_in_any_order_read_the_same(recorded: TrainingRun, tmp_
     assert said("run.slow_rank", shuffled).message == said("run.slow_rank", recorded).message
 
 
-def test_whosever_dump_is_gone_no_healthy_rank_is_named_missing() -> None:
+def test_no_healthy_rank_is_named_missing_whichever_dump_is_gone() -> None:
     dumps = read_run([str(labelled("flight-recorder/gpu_error_1st"))]).data.dumps
     for gone in dumps:
         found = missing({rank: dump for rank, dump in dumps.items() if rank != gone})

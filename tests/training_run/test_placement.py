@@ -1,4 +1,4 @@
-"""On which node and GPU a slow or a missing rank runs, and the command that measures that node's pairs."""
+"""The node and GPU of a slow or missing rank, and the command that measures that node's pairs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORLD, SLOW = 16, 12
 
 
 def table(*, host: bool = False, gpu: bool = False) -> str:
-    """Sixteen ranks of which rank 12 is slow, eight on each node."""
+    """Sixteen ranks, eight on each node, of which rank 12 is slow."""
     head = "rank,step,operation,duration" + ",host" * host + ",local_rank" * gpu
     rows = (
         f"{rank},{step},forward,{1.3 if rank == SLOW else 1.0}"
@@ -63,7 +63,7 @@ def test_nothing_is_said_of_nodes_where_they_are_unknown(tmp_path: Path) -> None
     ],
     ids=["a host is a pod", "another is", "a pod that was on two nodes"],
 )
-def test_of_a_host_that_is_a_pod_the_node_is_named(tmp_path: Path, pods: list[tuple[str, str]], words: str) -> None:
+def test_a_host_that_is_a_pod_is_reported_by_its_node(tmp_path: Path, pods: list[tuple[str, str]], words: str) -> None:
     lines = [json.dumps({"pod": pod, "node": name}) + "\n" for pod, name in pods]
     (tmp_path / "pods.jsonl").write_text("".join(lines))
     assert words in of_slow(read(tmp_path, table(host=True), str(tmp_path / "pods.jsonl")))
@@ -131,14 +131,14 @@ def test_what_the_run_itself_records_counts_before_the_cluster(tmp_path: Path) -
     )
 
 
-def test_of_a_rank_on_two_nodes_none_is_named(tmp_path: Path) -> None:
+def test_neither_node_is_named_for_a_rank_on_both(tmp_path: Path) -> None:
     text = table(host=True).replace("3,7,forward,1.0,gpu001", "3,7,forward,1.0,gpu002")
     run = beside(read(tmp_path, text), Slots("gpu002", 8), Slots("gpu001", 8), Slots("gpu000", 8))
     assert run.data.notes[0].startswith("rank 3 was on gpu001, then on gpu002: ")
     assert 3 not in run.placements
 
 
-def test_of_a_node_that_a_rank_left_no_gpu_is_numbered_by_the_order_of_ranks(tmp_path: Path) -> None:
+def test_no_gpu_is_numbered_by_rank_order_on_a_node_that_a_rank_left(tmp_path: Path) -> None:
     run = read(tmp_path, table(host=True) + "0,40,forward,1.0,gpu009\n8,40,forward,1.0,gpu009\n")
     assert run.placements[3].location == "gpu001"
     assert of_slow(run) == "; rank 12 is on gpu002"

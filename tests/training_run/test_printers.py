@@ -1,4 +1,4 @@
-"""Labels before a line say who printed it, whoever has put them there."""
+"""Labels before a line tell which rank printed it, whichever program added them."""
 
 from __future__ import annotations
 

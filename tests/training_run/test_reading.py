@@ -1,4 +1,4 @@
-"""Files of a run are read strictly: a wrong line is one clear error, and a file that was cut loses its tail only."""
+"""A run's files are read strictly: a wrong line is one clear error, and a truncated file only loses its tail."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINES = "".join(
     for rank in range(4)
 )
 ROW = "3,30,forward-compute,0.8\n"
-WRONG = [  # a line that takes the place of the third, and what is said of it
+WRONG = [  # a replacement for the third line, and the error
     ("0,one,forward-compute,0.5", "step is 'one'; expected a whole number of 0 or more"),
     ("0,1,forward-compute", "3 values; expected 4, as the first line names them"),
     ("-1,1,forward-compute,0.5", "rank is '-1'; expected a whole number of 0 or more"),

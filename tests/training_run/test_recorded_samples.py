@@ -1,4 +1,4 @@
-"""Files of samples: what is written is read again, a cut costs the tail, and what is wrong is one clear error."""
+"""Sample files: read back as written, a cut costs only the tail, and anything wrong is one clear error."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SCHEMA = json.loads((ROOT / "plugins/training_run/samples.schema.json").read_tex
 
 
 def values(random: Random) -> list[float | None]:
-    """A moment of a node that trains, as noisy as real ones are."""
+    """A moment of a node in training, as noisy as real ones."""
     of_gpu: dict[str, Any] = {
         "util": random.randint(92, 99), "sm": random.randint(55, 70), "tensor": random.randint(35, 45),
         "nvlink": random.randint(30_000, 45_000), "pcie": random.randint(1_000, 2_000), "mem": 70_123,

@@ -18,7 +18,7 @@ from tests.training_run.faults.fault import RunFault
 def test_a_fault_changes_the_verdicts_that_it_is_to_change_and_no_other(fault: RunFault) -> None:
     run = fault.run()
     found = {name: said(name, run) for name in CHECKS}
-    of_others = {Verdict.PASS, Verdict.NOT_APPLICABLE}  # and where nothing of their kind was given, incomplete
+    of_others = {Verdict.PASS, Verdict.NOT_APPLICABLE}  # and incomplete, if nothing of their kind was given
     for name, result in found.items():
         if name in fault.expect:
             assert result.verdict is fault.expect[name], result.message

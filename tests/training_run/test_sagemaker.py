@@ -1,4 +1,4 @@
-"""A job of SageMaker's: its folder of system metrics beside its timeline, as the report of its profiler needed both."""
+"""A SageMaker job: its folder of system metrics beside its timeline, both needed for its profiler's report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clusterproof.reports.document.training import training_section
 from tests.training_run.builders import said
 
 BEGAN_S, US = 1_640_485_615, 1_000_000
-Values = Callable[[int], float]  # by the second
+Values = Callable[[int], float]  # by second
 
 
 def written(
@@ -33,7 +33,7 @@ def written(
     waits: float = 0.01,
     step_s: float = 0.67,
 ) -> TrainingRun:
-    """A job of one node with eight CPUs and a GPU; its steps begin so late and wait for data for such a share."""
+    """A job of one node with eight CPUs and a GPU; its steps begin this late and wait for data for this share."""
     random = Random(9)
     system = folder / "system" / "incremental" / "2021122602"
     system.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Folders of SageMaker's profiler, how busy their GPUs were, and samples from before or after a run."""
+"""Folders of SageMaker's profiler, GPU utilization, and samples from before or after a run."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ OF_USE = ("run.gpu_busy", "run.gpu_fluctuates", "run.load_balance")
 
 
 def smi(sampled: int, used: int) -> str:
-    """So many minutes of two GPUs, used in the first of them."""
+    """Minutes of two GPUs, used in the first of them."""
     rows = [
         f"2026/11/23 {1 + second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.000, {gpu}, "
         f"{96 if second < 60 * used else 0} %"
@@ -120,7 +120,7 @@ def smi(sampled: int, used: int) -> str:
 
 
 def dmon(idle: int, used: int) -> str:
-    """So many minutes, of which nothing says when they began."""
+    """Minutes without a start time."""
     return DMON + "".join(
         f"    {gpu}     {96 if second >= 60 * idle else 0}\n"
         for second in range(60 * (idle + used))
@@ -134,6 +134,7 @@ def run_of(folder: Path, files: Mapping[str, str]) -> TrainingRun:
     return read_run([str(folder)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "files",
     [
@@ -150,6 +151,7 @@ def test_a_gpu_that_is_sampled_before_or_behind_the_run_is_not_idle(tmp_path: Pa
     assert said("run.gpu_lost", run).verdict.value == "pass"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("files", "words"),
     [

@@ -1,4 +1,4 @@
-"""A rank that logs no more while the others do, or of which there is nothing, is said; none passes for it."""
+"""A rank that stops logging while the others continue, or is missing, is reported; none passes because of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHECKS = ("run.held_up", "run.stragglers", "run.step_outliers")
 
 
 def without(rank: int, behind: int, ranks: int = 8) -> TrainingRun:
-    """A run of 240 steps of which a rank logs none behind one."""
+    """A run of 240 steps in which a rank stops logging after one of them."""
     run = logging_ranks(ranks=ranks)
     for cells in (run.data.steps[rank], run.data.compute[rank, "forward"]):
         for step in [step for step in cells if step > behind]:

@@ -1,4 +1,4 @@
-"""Steps that DeepSpeed skips are named where they go on to the end."""
+"""Steps that DeepSpeed skips are named if they continue to the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_log_of_deepspeed_whose_steps_are_all_skipped_says_so(tmp_path: Path) 
 
 
 def overflowing(first: int, last: int, of: int = 40) -> str:
-    """ymcui/Chinese-LLaMA-Alpaca#534: the bar of Trainer, and behind it what DeepSpeed says of the next step."""
+    """ymcui/Chinese-LLaMA-Alpaca#534: Trainer's bar, followed by DeepSpeed's message about the next step."""
     scale = (
         " [INFO] [loss_scaler.py:181:update_scale] [deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 64"
     )
@@ -36,7 +36,7 @@ SUMMARY = "\n{'train_runtime': 5280.0, 'train_steps_per_second': 0.01, 'train_lo
 
 
 def evaluated(steps: int) -> str:
-    """The bar of an evaluation behind the end."""
+    """An evaluation's bar after the end."""
     return "".join(bar(step, steps, step) for step in range(steps + 1))
 
 

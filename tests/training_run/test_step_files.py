@@ -1,4 +1,4 @@
-"""Steps that training code logs itself: their losses, their times under any name, and rows of other things."""
+"""Steps logged by training code: their losses, their times under any name, and other rows."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_columns_that_are_no_times_are_no_parts_of_a_step(tmp_path: Path) -> Non
 def test_a_loss_that_is_empty_at_the_end_does_not_pass(
     tmp_path: Path, form: str, has_loss: Callable[[int], bool], verdict: str
 ) -> None:
-    """As pandas and json.dumps, made to write standard JSON, write nan."""
+    """As pandas and json.dumps write nan, if set to standard JSON."""
     steps = range(1, 300)
     if form == "table":
         run = table(tmp_path, "step,step_time,loss", [f"{step},1.5,{2.5 if has_loss(step) else ''}" for step in steps])

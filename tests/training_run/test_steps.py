@@ -1,4 +1,4 @@
-"""Steps that are far longer than others, a change that stays, and the shares of a step."""
+"""Steps far longer than others, lasting changes, and the parts of a step."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def test_a_change_that_stays_is_found_where_it_begins(at: int, times: float) -> 
 @pytest.mark.parametrize(
     "seconds",
     [
-        lambda step: 1.5 if 100 <= step < 200 else 1.0,  # over again
-        lambda step: 1.0 if step >= 200 else 1.5,  # better
+        lambda step: 1.5 if 100 <= step < 200 else 1.0,  # it recovers
+        lambda step: 1.0 if step >= 200 else 1.5,  # it improves
         lambda step: 30.0 if step == 200 else 1.0,  # one long step
-        lambda step: 3.0 if step % 20 == 0 else 1.0,  # now and then
+        lambda step: 3.0 if step % 20 == 0 else 1.0,  # occasionally
     ],
 )
 def test_what_does_not_stay_is_no_drift(seconds: Callable[[int], float]) -> None:
@@ -69,7 +69,7 @@ def test_steps_that_all_take_exactly_as_long_have_no_finding() -> None:
     [
         ([500, 1000, 1500], 1, 500),
         ([510, 1010, 1510, 2000], 20, 500),
-        ([500, 501, 1000, 1001, 1500], 1, 500),  # what goes on for two steps
+        ([500, 501, 1000, 1001, 1500], 1, 500),  # two consecutive steps
         ([500, 1000], 1, 0),
         ([500, 700, 1500], 1, 0),
         ([10, 11, 12, 13], 1, 0),

@@ -71,6 +71,7 @@ def for_a_while(rank: int, step: int) -> float:
     return 2.0 if rank == 3 and 100 <= step < 130 else 0.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [4, 8, 64])
 def test_a_rank_that_is_slow_for_a_while_is_named_by_the_steps_that_it_makes_long(ranks: int) -> None:
     run = logging_ranks(for_a_while, ranks=ranks)

@@ -1,4 +1,4 @@
-"""The simulation that `scripts/simulate stragglers` runs, small: the same runs each time, and no goal is missed."""
+"""A small run of `scripts/simulate stragglers`: repeatable, with all goals met."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slow rank is distinguished from uneven work and from uneven stages, whatever else a trace is like."""
+"""A slow rank is distinguished from uneven work and from uneven stages, whatever the trace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = [
     ("forward-compute", "backward-compute"),
     ("fwd", "bwd"),
     ("ForwardPass", "BackwardPass"),
-    ("F", "B"),  # words of somebody's own
+    ("F", "B"),  # user-defined words
     ("layer_1", "layer_2"),
 ]
 
@@ -37,7 +37,7 @@ def test_the_labelled_slow_worker_is_named_and_nobody_else() -> None:
 
 
 @pytest.mark.long
-def test_of_labelled_uneven_stages_nobody_is_named() -> None:
+def test_nobody_is_named_for_labelled_uneven_stages() -> None:
     run = read_run([str(labelled("straggler-analysis/trace-ST.csv.gz"))])
     assert ranks_named(run) == []
     assert said("run.stages_uneven", run).message.startswith("stage 3 computes 1.63 times as long as stage 0")
@@ -79,7 +79,7 @@ def test_a_slow_rank_on_cpus_that_others_use_is_named_though_most_of_its_steps_o
 
 
 def shared_cpus(position: Position, step: int) -> float:
-    """Each step of a rank waits for a CPU as chance has it, up to four times as long as it computes."""
+    """In each step, a rank waits at random for a CPU, up to four times as long as it computes."""
     return 1 + 4 * Random(f"{position.rank} {step}").random() ** 3
 
 
@@ -99,7 +99,7 @@ def test_nobody_is_named_beside_one_rank_that_is_fast(others: Seconds) -> None:
 
 
 def in_a_part(times: float, others: Seconds) -> Seconds:
-    """Rank 3 computes so many times as long in the first three of four steps of the run."""
+    """Rank 3 computes this many times as long in the first three quarters of the run."""
     return lambda position, step: others(position, step) * (times if position.rank == 3 and step < 300 else 1)
 
 
@@ -192,7 +192,7 @@ def test_warm_up_is_left_out_as_far_as_twenty_steps_are_left() -> None:
 
 
 def renamed(run: TrainingRun, names: tuple[str, str]) -> TrainingRun:
-    """The same run, whose operations are called so."""
+    """The same run with these names of operations."""
     data = RunData()
     old = ("forward-compute", "backward-compute")
     data.add(

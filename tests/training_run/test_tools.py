@@ -1,4 +1,4 @@
-"""What tools print of GPUs is read as it is printed: nvidia-smi, dcgmi, answers of Prometheus."""
+"""GPU tools' output is read as printed: nvidia-smi, dcgmi, answers of Prometheus."""
 
 from __future__ import annotations
 
@@ -108,6 +108,7 @@ def test_dmon_of_nvidia_smi_is_read(tmp_path: Path) -> None:
     assert means(run, CLOCK) == {("gpu007", "gpu0"): 1683, ("gpu007", "gpu1"): 1733}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("violations", "verdict"),
     [("     0      1", "fail"), ("    40      0", "concern"), ("     0      0", "incomplete")],
@@ -134,7 +135,7 @@ def test_times_of_dmon_count_where_it_prints_them_also_behind_midnight(tmp_path:
     assert (run.sampled.gpus[0].samples, run.sampled.gpus[0].seconds) == (94, 935)
 
 
-def test_of_a_gpu_with_mig_the_engine_s_use_counts_and_of_others_the_driver_s(tmp_path: Path) -> None:
+def test_the_engine_s_utilization_counts_with_mig_and_otherwise_the_driver_s(tmp_path: Path) -> None:
     rows = "GPU 0     N/A     0.930\nGPU 1     97     0.930\n"
     run = read(tmp_path, "#Entity   GPUTL   GRACT\nID\n" + rows * 400, "gpu007.txt")
     assert means(run, GPU) == {("gpu007", "gpu0"): 93, ("gpu007", "gpu1"): 97}

@@ -1,4 +1,4 @@
-"""What Hugging Face's Trainer prints and keeps gives losses, and where its bar says them, steps and their times."""
+"""Output and state of Hugging Face's Trainer give losses and, if its bar shows them, steps and their times."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def trained(
     behind: Callable[[int, float], str] = nothing,
     held_up: Callable[[int], float] = lambda _: 0.0,
 ) -> str:
-    """A run whose steps take so long; `behind` a step comes more, which holds the next one up."""
+    """A run whose steps take this long; `behind` follows a step, and delays the next one."""
     text, time = bar(0, STEPS, 0), 5.0
     for step in range(first, STEPS + 1):
         time += lasts
@@ -113,7 +113,7 @@ def test_a_second_training_is_not_compared_with_the_first(tmp_path: Path, end: s
 def test_steps_are_as_long_as_the_bar_says_in_half_a_minute_and_more(tmp_path: Path) -> None:
     run = read(tmp_path, trained())
     assert seconds(run) == {3.0}
-    assert run.step_count == 390  # all but the first, and what the end is too short for
+    assert run.step_count == 390  # all but the first, and those for which the end is too short
     assert said("run.step_outliers", run).verdict.value == "pass"
 
 
@@ -131,7 +131,7 @@ def test_steps_that_are_longer_from_one_on_are_found(tmp_path: Path) -> None:
 
 
 def evaluation(step: int, time: float) -> str:
-    """As it is drawn below the bar, behind each hundredth step."""
+    """As drawn below the bar after every hundredth step."""
     if step % 100:
         return ""
     below = "".join(bar(batch, 20, 5 * batch, is_nested=True) for batch in range(21))
@@ -149,7 +149,7 @@ def test_what_an_evaluation_and_a_checkpoint_take_is_none_of_the_steps(
     tmp_path: Path, behind: Callable[[int, float], str]
 ) -> None:
     text = trained(behind=behind, held_up=lambda step: 0.0 if step % 100 else 100.0)
-    for shown in (text, text.replace("\x1b[A", "")):  # as some collectors of logs leave it
+    for shown in (text, text.replace("\x1b[A", "")):  # as some log collectors leave it
         run = read(tmp_path, shown)
         assert seconds(run) == {3.0}
         assert run.step_count > 300
@@ -165,7 +165,7 @@ def test_a_bar_of_evaluation_is_no_training(tmp_path: Path, batches: int) -> Non
 
 
 def test_a_log_without_carriage_returns_reads_the_same(tmp_path: Path) -> None:
-    """As a terminal's text is copied: what a line is printed over is left of it."""
+    """As a terminal's text is copied: the remains of overwritten lines."""
     shown = trained().replace("\r", "\n").replace("]\n" + " " * 48 + "\n{", "]{")
     assert "]{'loss'" in shown
     run = read(tmp_path, shown)

@@ -1,4 +1,4 @@
-"""JSON lines of LLaMA-Factory and ms-swift: steps by the time that they say, losses, evaluations, resumed runs."""
+"""JSON lines of LLaMA-Factory and ms-swift: steps by their times, losses, evaluations, resumed runs."""
 
 from __future__ import annotations
 
@@ -89,14 +89,14 @@ def test_steps_are_called_otherwise_by_megatron_and_by_older_versions(tmp_path: 
     assert lasting(run_of(tmp_path, *(swift(step, 40 * step, key=key) for step in range(1, 4)))) == {2: 40.0, 3: 40.0}
 
 
-def test_of_lines_without_a_time_losses_are_read(tmp_path: Path) -> None:
+def test_losses_are_read_from_lines_without_a_time(tmp_path: Path) -> None:
     line = {"lm loss": 2.5, "grad_norm": 1.0, "consumed_samples": 16, "global_step/max_steps": "1/93"}
     run = run_of(tmp_path, json.dumps(line) + "\n")
     assert run.data.steps == {}
     assert run.data.losses.losses[0, 1].lines == 1
 
 
-def test_of_a_line_that_is_cut_nothing_is_taken_and_a_resumed_run_goes_on_behind_it(tmp_path: Path) -> None:
+def test_a_truncated_line_is_dropped_and_a_resumed_run_continues_after_it(tmp_path: Path) -> None:
     run = run_of(tmp_path, factory(1, 40), factory(2, 80), factory(3, 120)[:40])
     assert lasting(run) == {2: 40.0}
     assert run.data.cut
@@ -113,7 +113,7 @@ def test_what_ms_swift_keeps_of_the_whole_run_in_the_last_line_is_no_step(tmp_pa
     assert run.data.losses.losses[0, 1].lines == count - 1
 
 
-def test_of_how_many_steps_there_are_nobody_need_know(tmp_path: Path) -> None:
+def test_the_number_of_steps_need_not_be_known(tmp_path: Path) -> None:
     assert lasting(run_of(tmp_path, *(factory(step, 40 * step, of=-1) for step in range(1, 4)))) == {2: 40.0, 3: 40.0}
 
 

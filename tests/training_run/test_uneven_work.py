@@ -1,4 +1,4 @@
-"""Compute that swings is uneven work only where the run shows it; slow steps among those of many lengths are found."""
+"""Varying compute counts as uneven work only with evidence; slow steps among those of many lengths are found."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EITHER = "the work is uneven, or CPUs are shared or programs pause, and nothing 
 
 
 def under_pressure(percent: float) -> TrainingRun:
-    """One stage that swings, on a node and an idle one whose tasks wait so much for a CPU."""
+    """One stage that varies, on a node and an idle one, whose tasks wait this much for a CPU."""
     run = computing(uneven(0.6), steps=400)
     samples = [
         Sample(node, CPU_PRESSURE, "", 10.0 * at, of) for at in range(60) for node, of in (("a", 0), ("b", percent))
@@ -103,7 +103,7 @@ def test_sequences_of_any_length_hide_no_slow_step_unless_they_grow(
         ((1, 2, 3, 5, 6), " times as long as ranks 0, 4, 7 of 8 in their stage: most are slow, or have more work"),
         ((0, 1, 2, 3, 4, 5), " times as long as ranks 6, 7 of 8"),
         ((1, 2, 3, 4, 5, 6, 7), ""),  # a rank with less work costs nothing
-        ((4, 5, 6, 7), ""),  # which run.slow_rank names
+        ((4, 5, 6, 7), ""),  # run.slow_rank names it
         ((), ""),
     ],
 )

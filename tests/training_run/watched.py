@@ -1,4 +1,4 @@
-"""What `clusterproof watch` samples of two nodes with four GPUs each, which train well unless told otherwise."""
+"""`clusterproof watch` samples of two nodes with four GPUs each, which train well by default."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_NODE: Mapping[str, float] = {
     of_run.IO_PRESSURE: 0.3,
     of_run.NETWORK: 20_000.0,
 }
-Change = Callable[[str, int, float], Mapping[str, float]]  # of a node, its GPU and the seconds: what is otherwise
+Change = Callable[[str, int, float], Mapping[str, float]]  # of a node, its GPU and the seconds: the differing values
 
 
 def as_ever(_node: str, _gpu: int, _time_s: float) -> Mapping[str, float]:
@@ -37,7 +37,7 @@ def as_ever(_node: str, _gpu: int, _time_s: float) -> Mapping[str, float]:
 
 
 def readings(change: Change = as_ever, minutes: int = 60, *, noise: float = 0.01) -> Iterator[Sample]:
-    """Each metric of each GPU and node every ten seconds; -1 stands for the node's own."""
+    """Each metric of each GPU and node every ten seconds; -1 is the node itself."""
     random = Random(4)
     for number in range(minutes * 60 // EVERY_S):
         time_s = float(number * EVERY_S)
@@ -54,7 +54,7 @@ def readings(change: Change = as_ever, minutes: int = 60, *, noise: float = 0.01
 
 
 def watched(change: Change = as_ever, minutes: int = 60, without: tuple[str, ...] = ()) -> TrainingRun:
-    """The run that these are of."""
+    """The run with these samples."""
     data = RunData()
     data.add((one for one in readings(change, minutes) if one.metric not in without), "made up")
     return TrainingRun("made-up", data)
@@ -73,7 +73,7 @@ def of_every_gpu(since_s: float = 0, **other: float) -> Change:
 
 
 def leaking(points_an_hour: float, begins: float = 60.0, after_s: float = 0, until_s: float = 1e9) -> Change:
-    """The memory of one GPU grows."""
+    """One GPU's memory use grows."""
 
     def change(node: str, gpu: int, time_s: float) -> Mapping[str, float]:
         if (node, gpu) != ("gpu002", 1):

@@ -1,4 +1,4 @@
-"""What `clusterproof watch` has seen of the processes of ranks, made up: looks each ten seconds."""
+"""Made-up `clusterproof watch` samples of rank processes, every ten seconds."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ BEGAN_S, EVERY_S = 1_763_600_000.0, 10.0
 JOB = "gpu001:29500"
 WAITS, SLEEPS, COMPUTES = ("S", "futex_do_wait", 0.0), ("S", "hrtimer_nanosleep", 0.0), ("R", "", 1.0)
 STOPPED, READS = ("T", "do_signal_stop", 0.0), ("D", "folio_wait_bit_common", 0.0)
-STARVED = ("R", "", 0.01)  # by other programs of the machine
-Doing = tuple[str, str, float]  # the state, what it waits in, and of how much of a CPU it computes
+STARVED = ("R", "", 0.01)  # by other programs on the machine
+Doing = tuple[str, str, float]  # state, wait channel, share of a CPU used
 Seen = Callable[[int, int], Doing | None]  # by rank and minute; None once it has ended
 
 
 def training(rank: int, minute: int) -> Doing:
-    """What a rank does that trains well: it waits at some looks, and always computes between two."""
+    """A rank that trains well: it waits in some samples, and always computes in between."""
     return ("S", "futex_do_wait", 0.4) if (rank + minute) % 3 else ("R", "", 0.4)
 
 
 def hanging(**others: Doing | None) -> Seen:
-    """All ranks train for five minutes; then some do what is said of them (`rank3`), and the others wait."""
+    """All ranks train for five minutes; then some do as given (`rank3`), and the others wait."""
     return lambda rank, minute: training(rank, minute) if minute < 5 else others.get(f"rank{rank}", WAITS)
 
 
@@ -37,7 +37,7 @@ def seen(
     nodes: Callable[[int], str] = lambda _: "gpu001",
     gpus: Change | None = None,
 ) -> TrainingRun:
-    """The run that these looks are of, with the samples of its GPUs where these are asked for."""
+    """The run with these samples, and on request its GPUs' samples."""
     data, used, looks = RunData(), dict.fromkeys(range(ranks), 0.0), list[RankSeen]()
     for number in range(int(60 / EVERY_S) * minutes):
         for rank in range(ranks):

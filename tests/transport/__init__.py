@@ -1,1 +1,1 @@
-"""How nodes are asked."""
+"""Connections to nodes."""

@@ -1,4 +1,4 @@
-"""One sshd on loopback for the tests of a file, and a client of it for each."""
+"""One sshd on loopback for a file's tests, and a client of it for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a submit host: that it starts a command on nodes."""
+"""The request to a submit host: to start a command on nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Visits nodes by srun with a program that is longer by so many characters, and prints what each has received."""
+"""Visits nodes by srun with a program made longer by this many characters, and prints what each received."""
 
 from __future__ import annotations
 

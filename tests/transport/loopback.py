@@ -1,4 +1,4 @@
-"""A real sshd on loopback with keys of its own, for the tests of the SSH connection."""
+"""A real sshd on loopback with its own keys, for the tests of the SSH connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST_PORT, PORTS, WORKERS = 12_000, 2_500, 8
 
 @dataclass(frozen=True)
 class Sshd:
-    """A running server: where it listens, its host key and the key that it lets in."""
+    """A running server: its address, its host key and the key that may log in."""
 
     folder: Path
     port: int
@@ -39,21 +39,21 @@ class Sshd:
 
 @contextlib.contextmanager
 def sshd(folder: Path, *options: str, startups: str = "300") -> Iterator[Sshd]:
-    """Start a server whose files lie in `folder`, and end it."""
+    """Run a server whose files are in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     new_key(folder / "host_key")
     new_key(folder / "user_key")
     server = Sshd(folder, free_port())
     (folder / "sshd_config").write_text(
-        "".join(f"{option}\n" for option in options)  # before the rest: sshd takes the first that it reads
+        "".join(f"{option}\n" for option in options)  # first, as sshd takes the first value it reads
         + f"Port {server.port}\nListenAddress 127.0.0.1\nHostKey {folder}/host_key\n"
         f"AuthorizedKeysFile {folder}/user_key.pub\nPidFile none\nStrictModes no\nUsePAM no\n"
         "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nUseDNS no\n"
         f"PrintMotd no\nMaxStartups {startups}\n"
-        f"SetEnv HOME={folder}\n"  # no start-up file of a shell takes part
+        f"SetEnv HOME={folder}\n"  # so that no shell start-up file takes part
     )
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # sshd asks for it before it gives up root
+        Path("/run/sshd").mkdir(exist_ok=True)  # sshd requires it before it drops root
     program = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin") or "/usr/sbin/sshd"
     log = (folder / "sshd.log").open("wb")
     process = subprocess.Popen([program, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=log)
@@ -92,7 +92,7 @@ def new_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> None:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 where nothing listens, and that no other test nor any client is given meanwhile."""
+    """A free port of 127.0.0.1 that neither another test nor a client gets meanwhile."""
     for port in _PORTS:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -101,7 +101,7 @@ def free_port() -> int:
 
 
 def _own_ports() -> Iterator[int]:
-    """Those of this process among the workers of a run, below the ports that Linux gives to clients: none twice."""
+    """This xdist worker's own range of ports, below those that Linux gives to clients, each used once."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
     own = range(FIRST_PORT + worker * PORTS, FIRST_PORT + (worker + 1) * PORTS)
     begin = os.getpid() % PORTS
@@ -112,7 +112,7 @@ _PORTS = _own_ports()
 
 
 def wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Return once something listens; a server that ended is an error at once."""
+    """Wait until something listens; raise at once if the server has exited."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
@@ -121,5 +121,5 @@ def wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def user() -> str:
-    """Who runs the tests, and so who may log in to an sshd that is not root."""
+    """The user running the tests, who may log in to an sshd that is not root."""
     return getpass.getuser()

@@ -10,7 +10,7 @@ import sys
 
 
 def main(host: str, port: str) -> None:
-    """Relay until one side ends."""
+    """Relay until one side closes."""
     with socket.create_connection((host, int(port))) as far, selectors.DefaultSelector() as ready:
         ready.register(0, selectors.EVENT_READ, lambda: (os.read(0, 65536), far.sendall))
         ready.register(far, selectors.EVENT_READ, lambda: (far.recv(65536), lambda read: os.write(1, read)))

@@ -1,4 +1,4 @@
-"""A person's own ssh configuration, and visits with it to an sshd on loopback."""
+"""A user's ssh configuration, and visits with it to an sshd on loopback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HELLO = Program("echo hello")
 
 
 class Client:
-    """A person's ssh configuration in a home of its own, and runs with it."""
+    """A user's ssh configuration in its own home, and runs with it."""
 
     def __init__(self, home: Path, server: Sshd) -> None:
         self.home = home
@@ -34,7 +34,7 @@ class Client:
         fanout: int = 64,
         **settings: str,
     ) -> dict[str, Answer]:
-        """Visit the targets; `config` outranks the configuration in which every host is the server."""
+        """Visit the targets; `config` precedes the configuration that maps every host to the server."""
         path = self.home / "config"
         path.write_text(
             f"{config}\nHost *\n  User {user()}\n  Port {self.server.port}\n  HostName 127.0.0.1\n"
@@ -59,7 +59,7 @@ class Client:
 
 @contextlib.contextmanager
 def listening(serve: Callable[[socket.socket], object]) -> Iterator[int]:
-    """A server on loopback that gives every connection to `serve`, and then closes it."""
+    """A server on loopback that passes every connection to `serve`, and then closes it."""
 
     def accept() -> None:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What every connection has, those of other authors too."""
+"""The behaviour required of every connection, including third-party ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NODES = (Target("left"), Target("right"))
 
 
 class Relay:
-    """What docs/extend.md asks of a connection: it runs programs, and says nothing else."""
+    """What docs/extend.md requires of a connection: it runs programs, and adds no output."""
 
     def run(
         self, targets: Sequence[Target], program: Program, _limits: Limits, answered: Callable[[Target, Answer], None]
@@ -25,7 +25,7 @@ class Relay:
 
 
 class Queue(Relay):
-    """It says all that a connection may, and loads nodes by another."""
+    """A connection with all optional features, which loads nodes through another."""
 
     takes_stdin = False
 

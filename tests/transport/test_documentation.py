@@ -1,4 +1,4 @@
-"""The connection that CONTRIBUTING adds reaches nodes and is in help, once its module and its two rows are there."""
+"""The connection that CONTRIBUTING adds reaches nodes and is in --help, with only its module and two rows."""
 
 from __future__ import annotations
 

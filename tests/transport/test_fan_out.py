@@ -1,4 +1,4 @@
-"""Many visits at once: each is answered once, and none holds up the others."""
+"""Many simultaneous visits: each is answered once, and none delays the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONG_S = 60.0
 
 @dataclass
 class Scripted:
-    """A visit that answers once it may, or fails."""
+    """A visit that answers when it is allowed to, or fails."""
 
     target: Target
     deadline: float

@@ -1,4 +1,4 @@
-"""known_hosts: which keys a host may show, in every form that OpenSSH writes."""
+"""known_hosts: which keys a host may present, in every format that OpenSSH writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gate keeps of agents' reports: a log is read again where something changed, and else seldom."""
+"""A gate's cache of agents' reports: a log is read again after a change, and otherwise seldom."""
 
 from __future__ import annotations
 
@@ -71,6 +71,7 @@ def test_it_is_read_again_after_a_while_and_where_clocks_go_back(
     assert bool(kept.current(pod(), NOW + later_s)) is is_current
 
 
+@pytest.mark.long
 def test_reports_that_were_read_in_one_round_are_not_all_read_in_one_again(tmp_path: Path) -> None:
     kept = ReportCache(str(tmp_path))
     nodes = [f"gpu{number:03d}" for number in range(200)]
@@ -116,7 +117,7 @@ def test_where_nothing_can_be_kept_no_fault_waits(tmp_path: Path, monkeypatch: p
 
 
 def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # whose files are not its own
+    monkeypatch.chdir(tmp_path)  # whose files are not the gate's own
     ReportCache(str(tmp_path)).keep(pod(), b"x", NOW)
     kept = ReportCache("")
     kept.keep(pod("gpu002"), b"x", NOW)
@@ -158,7 +159,7 @@ def test_a_share_is_handed_over_with_its_own_agents_alone_and_as_they_are(tmp_pa
 
 
 @pytest.mark.parametrize(("targets", "agents"), [((), AGENTS), (SHARE, AgentPods({}, {}))], ids=["whole", "no agents"])
-def test_of_an_earlier_share_nothing_is_left(tmp_path: Path, targets: tuple[Target, ...], agents: AgentPods) -> None:
+def test_nothing_is_left_of_an_earlier_share(tmp_path: Path, targets: tuple[Target, ...], agents: AgentPods) -> None:
     hand_over(tmp_path, SHARE, AGENTS)
     hand_over(tmp_path, targets, agents)
     assert handed_share(str(tmp_path)) is None

@@ -1,4 +1,4 @@
-"""This machine as a node: what a program prints comes back, and nothing outlives its deadline."""
+"""This machine as a node: a program's output comes back, and nothing outlives its deadline."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_program_of_any_length_reaches_the_node_whole(tmp_path: Path) -> None:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process ends within a while; one that nobody has reaped yet is gone too."""
+    """Whether a process ends within a while; an unreaped process counts as ended."""
     deadline = time.monotonic() + END_S
     while time.monotonic() < deadline:
         try:
@@ -105,7 +105,7 @@ def test_only_known_connections_have_a_name() -> None:
 
 
 def unreached_with(options: ProbeOptions, settings: dict[str, str]) -> list[Unreached | None]:
-    """Why this machine does not answer, as it is told and as it is kept."""
+    """Why this machine does not answer: the message and the recorded reason."""
     cluster, told = Cluster("here", "local", (Target("here"),)), list[NodeEvidence]()
     limits = Limits(answer_s=1.0, settings=settings)
     answers = gather(cluster, connection_for("local"), ("kernel",), options, limits, told.append)

@@ -1,4 +1,4 @@
-"""`--cluster slurm:…` over a real Slurm: the nodes that it names, and one srun that visits them."""
+"""`--cluster slurm:…` over a real Slurm: the nodes it selects, and the single srun that visits them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *WITHOUT_HYPOTHESIS.split(), "--no-report"]
 SICK = {"gpu002": "uncorrected errors in DRAM", "gpu003": "a GPU that is lost"}
 UBUNTU = 1000
-CLAIMED = "/run/claimed"  # a node where this file is calls itself what is in it
+CLAIMED = "/run/claimed"  # a node with this file calls itself by its content
 TASK = File(f"#!/bin/sh\n[ ! -f {CLAIMED} ] || echo export SLURMD_NODENAME=$(cat {CLAIMED})\n", 0o755)
 
 
@@ -47,7 +47,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
 
 @pytest.fixture(autouse=True)
 def quiet(bed: SlurmBed) -> Iterator[None]:
-    """Every test leaves the nodes as they were."""
+    """Check that every test leaves the nodes as they were."""
     yield
     bed.run("scancel", "--user=ubuntu")
     bed.run("scancel", "--user=root")
@@ -58,7 +58,7 @@ def quiet(bed: SlurmBed) -> Iterator[None]:
 
 
 class Ran:
-    """A run of the suite on the controller: its words, its exit code, its results."""
+    """A run of the suite on the controller: output, exit code, results."""
 
     def __init__(
         self, bed: SlurmBed, arguments: tuple[str, ...], user: int, environment: Mapping[str, str] = {}
@@ -85,7 +85,7 @@ def ran(bed: SlurmBed, *arguments: str, user: int = 0, **environment: str) -> Ra
 
 
 def verdicts(found: Iterable[Result]) -> dict[tuple[str, str], Verdict]:
-    """Of each node and check; what is said of the cluster as a whole, whatever the command line calls it."""
+    """Each node's and check's verdict; the cluster as a whole has a fixed name."""
     return {("" if data.is_of_cluster else data.node, data.check): data.verdict for data in found}
 
 
@@ -96,14 +96,14 @@ def next_job(bed: SlurmBed) -> int:
 
 
 def busy(bed: SlurmBed, name: str, user: int) -> subprocess.Popen[bytes]:
-    """All of a node is somebody's, for a while."""
+    """Allocate a whole node to somebody, for a while."""
     job = bed.controller.start(["srun", "-w", name, "-n4", "--gres=gpu:8", "sleep", "120"], user=user)
     bed.wait_for(name, "ALLOCATED")
     return job
 
 
 def stop(bed: SlurmBed, job: int) -> None:
-    """Stop a job: it is so called once its tasks, which start after it, have taken the signal. Raises TimeoutError."""
+    """Stop a job: it only counts once its tasks, which start later, have got the signal. Raises TimeoutError."""
     until = time.monotonic() + START_S
     while bed.output_of("squeue", "-h", "-j", str(job), "-o", "%T").strip() != "STOPPED":
         if time.monotonic() > until:
@@ -178,7 +178,7 @@ def test_a_drained_node_is_named_and_not_visited(bed: SlurmBed) -> None:
 def test_a_drained_node_is_visited_over_ssh_where_that_is_asked_for(bed: SlurmBed) -> None:
     bed.output_of("scontrol", "update", "NodeName=gpu003", "State=DRAIN", "Reason=the fan is loud")
     run = ran(bed, "--cluster", "slurm:gpu", "-m", "node and prolog", "--include-drained")
-    assert "host key: unknown host key" in run.message("gpu003", "node.reachable")  # it was: nobody knows it there
+    assert "host key: unknown host key" in run.message("gpu003", "node.reachable")  # there, nobody knows it
     assert run.verdicts("gpu001")["node.reachable"] == Verdict.PASS.value
 
 

@@ -1,4 +1,4 @@
-"""What is made of what srun prints, of which there is a stand-in."""
+"""How srun's output is interpreted, with a stand-in for srun."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ esac
 
 
 class Stand:
-    """Commands of Slurm's in a folder that comes first on PATH; `srun` is what a case writes."""
+    """Slurm's commands in a folder first on PATH; each case writes `srun`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -87,7 +87,7 @@ class Stand:
         (self.folder / name).chmod(0o755)
 
     def srun(self, body: str) -> None:
-        """`$mark` is what a node says its name behind; `end` ends its answer; `on NODE TASK` is srun's own word."""
+        """`$mark` precedes a node's name; `end` ends its answer; `on NODE TASK` is srun's own message."""
         find = 'for last; do :; done; mark=${last#echo }; mark=${mark%%\\$*}; end() { echo "$1: cp:end:1:1:1."; }'
         find += '; on() { echo "srun: launching StepId=7.0 on host $1, 1 tasks: $2" >&2; }'
         self.command("srun", f'#!/bin/sh\necho "$*" >>{self.folder}/called\n{find}\n{body}\n')

@@ -1,4 +1,4 @@
-"""Which nodes go together in one srun, what it asks for, and which nodes it leaves out."""
+"""Which nodes share one srun, what it requests, and which nodes it leaves out."""
 
 from __future__ import annotations
 

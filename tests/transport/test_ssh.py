@@ -1,4 +1,4 @@
-"""SSH: what comes back from a real sshd, and from one that misbehaves."""
+"""SSH: the answers of a real sshd, and of one that misbehaves."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_program_that_never_ends_is_timed_out_and_what_it_said_is_kept(client:
 def test_a_connection_that_breaks_hands_back_what_came(client: Client) -> None:
     answer = client.one(program=Program("head -c 4000000 /dev/zero; kill -9 $PPID"))
     assert answer.output == bytes(len(answer.output))
-    assert len(answer.output) >= 1_000_000  # all but what the window of 2 MiB and a pipe may hold on their way
+    assert len(answer.output) >= 1_000_000  # except what the window of 2 MiB and a pipe may hold
     assert answer.unreached is None
 
 

@@ -1,4 +1,4 @@
-"""ssh_config: what is read of it, that reading it in parts changes nothing, and nodes behind others."""
+"""ssh_config: what is read of it, that reading it in parts makes no difference, and nodes behind others."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_proxy_command_that_dies_is_reported_with_its_last_words_and_costs_not
     spent_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime - before
     assert answer.unreached is Unreached.LOST
     assert answer.detail.endswith("ended with exit code 7: target is offline")
-    assert spent_s < 5.0  # paramiko's own spins for all of the 30 s
+    assert spent_s < 5.0  # paramiko's own would spin for all of the 30 s
 
 
 @needs_sshd

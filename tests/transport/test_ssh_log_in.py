@@ -1,4 +1,4 @@
-"""SSH: whose key is believed, who is let in, and what is said of a host that does not let in."""
+"""SSH: whose key is trusted, who may log in, and the message about a host that refuses."""
 
 from __future__ import annotations
 

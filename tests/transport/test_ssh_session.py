@@ -1,4 +1,4 @@
-"""A program that stays on a node: its connection has one thread, and whatever ends it is said in words."""
+"""A program that stays on a node: its connection has one thread, and whatever ends it is reported in words."""
 
 from __future__ import annotations
 

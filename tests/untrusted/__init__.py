@@ -1,1 +1,1 @@
-"""Nodes and users that mean harm."""
+"""Malicious nodes and users."""

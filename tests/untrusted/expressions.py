@@ -1,4 +1,4 @@
-"""Every regular expression of the product: in module globals, in tables, and written or put together in functions."""
+"""Finds every regular expression of the product: in module globals, in tables, and written or built in functions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from clusterproof.plugins.evidence.software import collect_versions
 
 CATALOG = Path(plugins.__path__[0], "catalog")
 KEYS_OF_EXPRESSIONS = ("pattern", "vendor", "product")
-WORD = "word"  # for what only a call knows: a name, a number that marks a run
+WORD = "word"  # for values that only a call knows: a name, a number that marks a run
 PACKAGES = (checks, fixtures, integrations, plugins, reports)
 LOOKING = frozenset({"search", "findall", "finditer", "sub", "subn", "split"})  # from every place of a text
 
 
 @dataclass(frozen=True, order=True)
 class Expression:
-    """An expression, where it is, and whether it is looked for from every place of a text."""
+    """An expression, its location, and whether it is searched for at every position of a text."""
 
     pattern: str
     flags: int
@@ -39,7 +39,7 @@ class Expression:
 
 @functools.cache
 def expressions() -> list[Expression]:
-    """All that the product has, in module globals, in tables, and written where they are used."""
+    """All of the product's expressions, in module globals, in tables, and where they are used."""
     found: dict[tuple[str, int], Expression] = {}
     for one in _all():
         key = one.pattern, one.flags
@@ -69,7 +69,7 @@ def _modules() -> Iterator[ModuleType]:
                 try:
                     yield importlib.import_module(info.name)
                 except ImportError:
-                    continue  # for a library that is not installed
+                    continue  # of a library that is not installed
 
 
 def _is_table(value: object) -> bool:
@@ -88,7 +88,7 @@ def _within(value: Any, depth: int = 0) -> Iterator[re.Pattern[str]]:
 
 
 def _methods(tree: ast.AST) -> dict[str, frozenset[str]]:
-    """The methods of each name that a module uses; a name that is handed on may be used in any way."""
+    """The methods of each name that a module uses; a name that is passed on may be used in any way."""
     used: dict[str, set[str]] = {}
     taken = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
@@ -100,7 +100,7 @@ def _methods(tree: ast.AST) -> dict[str, frozenset[str]]:
 
 
 def _written(tree: ast.AST, module: ModuleType) -> Iterator[Expression]:
-    """`re.search("…", text)` inside a function, also of an expression that is put together there."""
+    """`re.search("…", text)` inside a function, also for expressions built there."""
     of_module = {id(node) for node in _of_its_own(tree)}
     for call, text in _calls(tree, module):
         names = {each.attr for each in ast.walk(call) if isinstance(each, ast.Attribute)}
@@ -123,7 +123,7 @@ def untold() -> list[str]:
 
 
 def of_tables() -> Iterator[tuple[str, str]]:
-    """The expressions of the catalogue's tables, each of a whole value: as they are, and without spaces."""
+    """The expressions of the catalogue's tables, each for a whole value: unchanged, and without spaces."""
     for file in sorted(CATALOG.glob("*.toml")):
         for key, text in _entries(parse(file.read_text("utf-8"), file.name)):
             if key in KEYS_OF_EXPRESSIONS:
@@ -143,7 +143,7 @@ _CALLED = re.compile(r"re\.(?!escape)\w+")
 
 
 def _calls(tree: ast.AST, module: ModuleType) -> Iterator[tuple[ast.Call, str | bytes | None]]:
-    """The calls of `re` with the expression of each: None where it cannot be told."""
+    """The calls of `re` with the expression of each: None if it cannot be determined."""
     for function in (tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))):
         for node in _of_its_own(function):
             if not isinstance(node, ast.Call) or not node.args or not _CALLED.fullmatch(ast.unparse(node.func)):
@@ -153,7 +153,7 @@ def _calls(tree: ast.AST, module: ModuleType) -> Iterator[tuple[ast.Call, str | 
 
 
 def _of_its_own(function: ast.AST) -> Iterator[ast.AST]:
-    """All of a function but other functions in it."""
+    """A function's body without nested functions."""
     for node in ast.iter_child_nodes(function):
         if not isinstance(node, ast.FunctionDef):
             yield node
@@ -161,7 +161,7 @@ def _of_its_own(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def _told(expression: ast.expr, function: ast.AST, module: ModuleType) -> str | bytes | None:
-    """What an expression is, with a word for each value that only the call knows; None where that is all of it."""
+    """An expression with a word for each value that only the call knows; None if that is all of it."""
     names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)} - vars(module).keys()
     local = {name: _assigned(name, function, module) for name in names - vars(builtins).keys()}
     if isinstance(expression, ast.Name) and expression.id in local:
@@ -179,12 +179,12 @@ def _told(expression: ast.expr, function: ast.AST, module: ModuleType) -> str | 
 
 
 def _assigned(name: str, function: ast.AST, module: ModuleType) -> str | bytes | None:
-    """What a name has in a function that gives it a value once."""
+    """The value of a name that a function assigns once."""
     lines = [node for node in _of_its_own(function) if isinstance(node, ast.Assign)]
     given = [line.value for line in lines if name in map(ast.unparse, line.targets)]
     return _told(given[0], function, module) if len(given) == 1 else None
 
 
 def _as_text(pattern: str | bytes, flags: int) -> tuple[str, int]:
-    """An expression over bytes as one over text, where each byte is a character."""
+    """A bytes expression as a text expression, where each byte is a character."""
     return (pattern, flags) if isinstance(pattern, str) else (pattern.decode("latin-1"), flags | re.ASCII)

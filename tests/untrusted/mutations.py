@@ -1,4 +1,4 @@
-"""Recorded nodes as no machine reports them: values of other types, out of range, hostile, dropped, doubled."""
+"""Recorded nodes altered as no machine reports them: values of other types, out of range, hostile, dropped, doubled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-Place = tuple[Any, Any]  # a container, and the key or number of one of its values
+Place = tuple[Any, Any]  # a container, and the key or index of one of its values
 
 TEXTS = (
     "",
@@ -61,7 +61,7 @@ STATUSES = ("absent", "denied", "broke", "timed_out", "stuck", "uncollected", "n
 
 
 def mutated(data: dict[str, Any], chance: random.Random, count: int) -> dict[str, Any]:
-    """A recorded node (`evidence.to_json`) with so many changes; the node's own name stays."""
+    """A recorded node (`evidence.to_json`) with this many changes; the node's own name stays."""
     changed = copy.deepcopy(data)
     for _ in range(count):
         if chance.random() < 0.05:
@@ -73,12 +73,12 @@ def mutated(data: dict[str, Any], chance: random.Random, count: int) -> dict[str
 
 
 def written(data: dict[str, Any]) -> str:
-    """The node as JSON, and what JSON does not know as Python writes it."""
+    """The node as JSON, with Python's notation for what JSON lacks."""
     return json.dumps(data)
 
 
 def _of_a_collector(data: dict[str, Any], chance: random.Random) -> None:
-    """Another end of a collector, or no collector at all."""
+    """Give a collector another outcome, or remove it."""
     name = chance.choice(sorted(data["collectors"]) or ["boot"])
     if chance.random() < 0.2:
         data["collectors"].pop(name, None)
@@ -87,7 +87,7 @@ def _of_a_collector(data: dict[str, Any], chance: random.Random) -> None:
 
 
 def _place(data: dict[str, Any], chance: random.Random) -> Place:
-    """A value anywhere in what the collectors returned, each collector equally likely, and each depth."""
+    """A random value in the collectors' results, with each collector and each depth equally likely."""
     collectors = [name for name, collector in data["collectors"].items() if "value" in collector]
     if not collectors:
         return data["probe"], "python"

@@ -1,4 +1,4 @@
-"""Texts that make an expression work, built from the expression itself, and those that make it work too long."""
+"""Texts that make an expression work, built from the expression itself, and those on which it works too long."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ SIGNS = " a0:-.,_(/[\n\t=\"'xé"
 TAILS = ("", "\0", "\n!")
 ATOMIC_GROUP = getattr(code, "ATOMIC_GROUP", None)
 REPEATS = (code.MAX_REPEAT, code.MIN_REPEAT, getattr(code, "POSSESSIVE_REPEAT", None))
-MANY = 50  # repetitions from which on a repeat is pumped
-MOST = 16  # texts for one expression
+MANY = 50  # repetitions from which a repeat is pumped
+MOST = 16  # texts per expression
 LENGTH = 20_000  # of a text
-LEAST_S = 0.002  # of a processor: what takes less is not measured
-CONFIRMED = 5  # times, each of them by itself: what a busy machine's caches do is not the expression's
-MOST_S = 20.0  # … for all texts of one expression
+LEAST_S = 0.002  # CPU seconds: anything faster is not measured
+CONFIRMED = 5  # times, each alone, to exclude effects of a busy machine's caches
+MOST_S = 20.0  # … for all texts of an expression
 
 
 def hostile(pattern: str, flags: int) -> list[tuple[str, str, str]]:
-    """What comes before, what is repeated, and what comes behind: for each repeat of an expression."""
+    """For each repeat of an expression: the text before it, the repeated text, and the text after it."""
     tree = parser.parse(pattern, flags)
     found: dict[tuple[str, str, str], None] = {}
     whole = _sample(tree)
@@ -110,7 +110,7 @@ def _is_in(data: Any, sign: str) -> bool:
 
 
 def _sample(tree: Iterable[Any]) -> str:
-    """A text that an expression matches, or nearly."""
+    """A text that an expression matches, or nearly matches."""
     return "".join(_one(operation, data) for operation, data in tree)
 
 
@@ -131,7 +131,7 @@ def _one(operation: Any, data: Any) -> str:
 
 
 def offenders(every: Iterable[Expression]) -> Iterator[str]:
-    """The expressions for which a text of twice the length takes more than three times as long, and with what text."""
+    """Expressions with a text that takes more than three times as long at twice the length, and that text."""
     signal.signal(signal.SIGPROF, _give_up)
     for one in every:
         signal.setitimer(signal.ITIMER_PROF, MOST_S)
@@ -150,7 +150,7 @@ def _give_up(*_: object) -> None:
 
 def _grows(one: Expression) -> str:
     compiled = re.compile(one.pattern, one.flags)
-    # findall does first what search does, and fullmatch tries all that match tries before it is content.
+    # findall starts like search, and fullmatch tries all that match tries before it succeeds.
     use = compiled.findall if one.is_searched else compiled.fullmatch
     for before, pump, tail in hostile(one.pattern, one.flags):
         texts = [(before + pump * length)[:length] + tail for length in (LENGTH // 8, LENGTH // 2, LENGTH)]
@@ -166,7 +166,7 @@ def _takes_too_long(use: Callable[[str], object], half: str, whole: str) -> bool
 
 
 def _seconds(use: Callable[[str], object], text: str) -> float:
-    """Of this thread's own, the least of some: however busy the machine is."""
+    """This thread's CPU seconds, the minimum of some runs: independent of the machine's load."""
     least = float("inf")
     for _ in range(5):
         began = time.thread_time()

@@ -1,4 +1,4 @@
-"""Recordings, captures, runs, histories, policies and inventories of others: only files of theirs are opened."""
+"""Other users' recordings, captures, runs, histories, policies and inventories: only files of theirs are opened."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STEP = '{{"rank": {rank}, "step": {step}, "seconds": 1.0}}\n'
 
 
 def pipe(path: Path) -> None:
-    """Nobody writes into it: opened as files usually are, it is waited for as long as that lasts."""
+    """A pipe without a writer: opening it normally would block."""
     os.mkfifo(path)
 
 
@@ -48,7 +48,7 @@ def endless(path: Path) -> None:
 
 
 def elsewhere(path: Path) -> None:
-    """A link out of the folder, to what only the caller may read."""
+    """A link out of the folder, to a file that only the caller may read."""
     secret = path.parents[2] / "secret"
     secret.write_text(SECRET)
     path.symlink_to(secret)
@@ -60,7 +60,7 @@ REFUSED = f"({IS_LINK}|{IS_NO_FILE})"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A recording of somebody else's."""
+    """Another user's recording."""
     shutil.copytree(DEMO, tmp_path / "of others" / "recording")
     return tmp_path / "of others" / "recording"
 
@@ -132,7 +132,7 @@ def test_a_pipe_that_is_named_as_a_run_is_refused(tmp_path: Path) -> None:
 @TRAPS
 def test_a_policy_and_an_inventory_are_files(folder: Path, trap: Callable[[Path], None]) -> None:
     trap(folder / "site.toml")
-    is_link_to_text = trap is elsewhere  # the command line names it: a link is the caller's own
+    is_link_to_text = trap is elsewhere  # named on the command line, a link is the caller's own
     for read in (read_policy, lambda path: resolve(str(path))):
         with pytest.raises(InventoryError, match="not TOML" if is_link_to_text else IS_NO_FILE):
             read(folder / "site.toml")
@@ -143,7 +143,7 @@ def test_a_history_is_a_file(tmp_path: Path) -> None:
     assert IS_NO_FILE in history(["--history", str(tmp_path / "history.sqlite")])[1]
 
 
-# What packed files become
+# Packed files
 
 
 def packed(path: Path, size: int, pack: Callable[[bytes], bytes]) -> Path:

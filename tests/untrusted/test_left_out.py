@@ -1,4 +1,4 @@
-"""However many there are of something, what hides no fault is counted, and what could hide one is incomplete."""
+"""Limits on numbers: harmless excess is counted, and excess that could hide a fault is incomplete."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_listing_without_end_is_not_understood() -> None:
 
 
 @pytest.mark.long
-def test_of_a_program_that_prints_too_much_nothing_is_passed_on_as_whole() -> None:
+def test_a_program_that_prints_too_much_is_not_passed_on_as_whole() -> None:
     data = command(Node(collector_s=60), "head", "-c", str(MAX_OUTPUT_BYTES), "/dev/zero")
     assert len(str(data["output"])) == MAX_OUTPUT_BYTES
     with pytest.raises(Broke, match=r"head -c \d+ /dev/zero prints more than"):
@@ -63,8 +63,8 @@ def test_every_job_and_every_switch_of_slurm_is_reported(tmp_path: Path, monkeyp
     assert len(SlurmCluster(cluster).switches) == 9_000
 
 
-def test_of_many_processes_on_a_gpu_each_control_group_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`_process` and the driver's calls have stand-ins: their own tests are in tests/evidence/gpu."""
+def test_each_control_group_has_some_of_many_processes_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`_process` and the driver's calls are replaced: their own tests are in tests/evidence/gpu."""
     of_job = [{"pid": pid, "cgroup": "/job_7"} for pid in range(1000)]
     monkeypatch.setattr(collect_nvml_gpu, "_processes", lambda *_: [*of_job, {"pid": 1000, "cgroup": "/stray"}])
     monkeypatch.setattr(collect_nvml_gpu, "ASKED", {})
@@ -96,7 +96,7 @@ def blocked_root(folder: Path, uids: int, each: int) -> Path:
 
 
 @pytest.mark.long
-def test_of_many_blocked_processes_each_that_waits_elsewhere_is_shown(tmp_path: Path) -> None:
+def test_each_wait_of_many_blocked_processes_is_shown(tmp_path: Path) -> None:
     data = read_under(blocked_root(tmp_path, 3, 50), "processes")
     assert len(data["blocked"]) == MAX_BLOCKED
     assert {one["wait"] for one in data["blocked"]} == {"wait_0", "wait_1", "wait_2"}
@@ -137,7 +137,7 @@ def test_blocked_processes_of_kinds_that_are_not_shown_are_counted(tmp_path: Pat
         (
             "host.shm_leftovers",
             {"memory": {"nccl_shm": {"count": 9, "kib": 2048, "oldest_s": 60.0, "left_out": 1}}},
-            Verdict.INCOMPLETE,  # as jobs are not known here either
+            Verdict.INCOMPLETE,  # the jobs are not known here either
             "9 NCCL segments of at least 2 MiB, the oldest at least 1 minutes old",
         ),
     ],

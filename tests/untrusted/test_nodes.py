@@ -1,7 +1,7 @@
-"""Whatever one node says costs that node's checks at most: whole recordings, thousands of things in them changed.
+"""Whatever one node reports affects only that node's checks: recordings with thousands of changes.
 
-The same changes in each run of the tests; `HOSTILE_RUNS=50 HOSTILE_SEED=1000 pytest tests/untrusted/test_nodes.py` goes
-on where they end.
+Each run of the tests makes the same changes; `HOSTILE_RUNS=50 HOSTILE_SEED=1000 pytest tests/untrusted/test_nodes.py`
+continues after them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.untrusted.mutations import mutated, written
 
 RUNS = int(os.environ.get("HOSTILE_RUNS", "4"))
 SEED = int(os.environ.get("HOSTILE_SEED", "1"))
-HOSTILE, CHANGES = 24, 30  # nodes of a run, and changes to each
+HOSTILE, CHANGES = 24, 30  # nodes per run, and changes to each
 PEERS = [f"gpu{number:03d}" for number in range(1, 6)]
 LISTED = ("fail", "concern", "incomplete")
 EVERYTHING = "preflight or prolog or epilog or ami or perf"
@@ -49,18 +49,18 @@ WAYS = (
 
 @dataclass(frozen=True)
 class Run:
-    """What a run over hostile nodes and their healthy peers wrote and said."""
+    """Files and output of a run over hostile nodes and their healthy peers."""
 
     folder: Path
     exit: int
     output: str
     results: list[Result]
-    alone: list[Result]  # what the healthy ones get among themselves
+    alone: list[Result]  # results of the healthy ones alone
 
 
 @pytest.fixture(scope="module")
 def recordings() -> list[dict[str, Any]]:
-    """Healthy and sick nodes of several kinds, as they are recorded."""
+    """Healthy and sick nodes of several kinds, as recorded."""
     demo = [json.loads((DEMO / "nodes" / f"{name}.json").read_text()) for name in ("gpu001", "gpu003", "gpu012")]
     if needs_nodes.args[0]:
         return demo
@@ -110,7 +110,7 @@ def validated(folder: Path, nodes: dict[str, str], *options: str) -> subprocess.
 
 
 def of_peers(results: list[Result]) -> dict[tuple[str, int], Verdict]:
-    """The verdict of each check on each healthy node: those come first, whatever they are called."""
+    """Each check's verdict on each healthy node: these come first, whatever their names."""
     peers = list(dict.fromkeys(one.node for one in results if one.is_of_node))[: len(PEERS)]
     return {(one.check, peers.index(one.node)): one.verdict for one in results if one.node in peers}
 

@@ -1,4 +1,4 @@
-"""No text makes a regular expression work for longer than its length is worth: others choose the texts."""
+"""No text makes a regular expression take more than linear time, since others choose the texts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_what_a_function_puts_together_is_among_them(part: str) -> None:
 
 
 def test_the_expression_of_every_call_is_told_but_for_what_tables_and_names_have() -> None:
-    """Those of tables are among them as the catalogue has them; names are escaped where they are taken in."""
+    """Expressions from tables appear as in the catalogue; names are escaped when they are inserted."""
     assert untold() == [
         "agent.pattern: self.pattern",
         "catalog.instance_types: self.product",
@@ -66,6 +66,6 @@ def test_what_is_anchored_where_it_is_used_is_not() -> None:
 
 
 def test_digits_are_read_as_int_reads_them() -> None:
-    wrong = re.compile(r"\bis(?:digit|numeric)\b")  # true of `²`, of which int() is none
+    wrong = re.compile(r"\bis(?:digit|numeric)\b")  # true of `²`, which int() rejects
     files = (ROOT / "clusterproof").rglob("*.py")
     assert [str(file) for file in files if wrong.search(file.read_text("utf-8"))] == []

@@ -1,4 +1,4 @@
-"""Recorded nodes with one value in another's place: no check breaks by it, whichever value and whatever it is."""
+"""Recorded nodes with one value in place of another: no check breaks, whichever the two values are."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ RECORDED = {
     "rack": to_json(tray(0)),
     "roce": to_json(roce_host(roce_port(0), roce_port(1))),
 }
-ALIKE = 2  # of a list: its further entries are read as these are
+ALIKE = 2  # of a list: the further entries are read in the same way
 OTHERS: tuple[Any, ...] = ("text", -1, None, [], {}, True, ["text"], {"text": "text"}, 1e300)
-AT_ONCE = 25  # places of a recording that a run of the tests tries; `places` has all of them
+AT_ONCE = 25  # places per recording in a test run; `places` has all of them
 
 Place = tuple[Any, ...]
 
 
 def places(value: Any, at: Place = ()) -> Iterator[Place]:
-    """Where a value is in another, by keys and numbers: all within it, and itself."""
+    """Every place of a value in another, by keys and indexes, including itself."""
     within = value.items() if isinstance(value, dict) else enumerate(value[:ALIKE]) if isinstance(value, list) else ()
     for key, entry in within:
         yield from places(entry, (*at, key))
@@ -44,7 +44,7 @@ def places(value: Any, at: Place = ()) -> Iterator[Place]:
 
 
 def broken(recorded: dict[str, Any], collector: str, place: Place, other: object) -> list[str]:
-    """What checks that read this collector say where they break, with another value in that place."""
+    """The errors of checks that read this collector and break with another value in that place."""
     changed = copy.deepcopy(recorded)
     holder = changed["collectors"][collector]["value"]
     for key in place[:-1]:

@@ -1,4 +1,4 @@
-"""What an unprivileged user can do on a node, all at once and on a real kernel: none of it drains, and none hides."""
+"""Everything an unprivileged user can do on a node, at once on a real kernel: it drains nothing, and hides nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ int main(void) {
     pause();
 }
 """
-# Each a script of the user's that stays, once it has said `done`.
+# Each is a user's script that keeps running after it prints `done`.
 ATTACKS = {
     "a hundred processes in state D": "exec /usr/bin/vforks",
     "names of daemons": f"""
@@ -71,7 +71,7 @@ def output_of(node: Node) -> NodeEvidence:
 
 
 def attacked(image: NodeImage) -> NodeEvidence:
-    """What a node reports while all attacks are under way on it."""
+    """A node's report while all attacks are under way."""
     with entered(image, "gpu001") as node:
         subprocess.run(
             ["gcc", "-x", "c", "-", "-o", str(node.root / "usr/bin/vforks")], input=FORK.encode(), check=True
@@ -84,7 +84,7 @@ def attacked(image: NodeImage) -> NodeEvidence:
 
 
 def drained_for(evidence: NodeEvidence, occasion: str) -> dict[str, str]:
-    """The checks for which a script would drain, with what they say; a job of another user's begins or has ended."""
+    """The checks for which a script would drain, with messages, as another user's job begins or ends."""
     findings = tuple(findings_in(results(evidence, occasion=occasion).values(), evidence))
     run = CheckRun("boot", 1.0, 0.1, len(findings), findings, None, None)
     return {one.check: one.message for one in draining(run, OTHERS, is_epilog=occasion == "epilog")}
@@ -128,7 +128,7 @@ SPIN = "for number in $(seq 30); do while :; do :; done & echo $!; done; echo do
 def test_a_process_without_a_processor_is_known_from_one_that_waits_for_something(
     script: str, is_starved_: bool
 ) -> None:
-    """Thirty that share one processor have a thirtieth of it each; one that sleeps needs none."""
+    """Of thirty that share a processor, each gets a thirtieth; one that sleeps needs none."""
     with subprocess.Popen(
         ["taskset", "-c", str(min(os.sched_getaffinity(0))), "/bin/bash", "-c", script],
         stdout=subprocess.PIPE,

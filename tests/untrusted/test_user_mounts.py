@@ -1,4 +1,4 @@
-"""What a user mounts through FUSE, or puts where a file is looked for: it neither hides, fails nor leads root away."""
+"""User mounts through FUSE, and user files at expected paths: they hide nothing, fail nothing and mislead nothing."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.testbed.node import Node, entered, healthy_cpu, with_file, with_tmpfs
 from tests.untrusted.programs import USER
 
 FSTAB = "tmpfs /scratch tmpfs size=64m 0 0\n"
-# A user's file systems at the paths on the command line, mounted as setuid fusermount3 does where /etc/fuse.conf has
-# user_allow_other. Each takes every request of others and answers none: who asks cannot even be killed.
+# A user's file systems at the paths on the command line, mounted as setuid fusermount3 does if /etc/fuse.conf has
+# user_allow_other. Each accepts every request from others and answers none: the caller cannot even be killed.
 FUSE = """
 import ctypes, os, struct, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
@@ -110,7 +110,7 @@ def read(node: Node) -> object:
 
 
 @needs_hung_mount
-def test_whoever_a_user_holds_in_his_file_system_does_not_fail_the_node(tmp_path: Path) -> None:
+def test_a_process_that_a_user_holds_in_his_file_system_does_not_fail_the_node(tmp_path: Path) -> None:
     collector = tmp_path / "looking.py"
     collector.write_text(LOOKING)
     with mounted("/dev/shm/mine") as node:
@@ -129,7 +129,7 @@ def test_whoever_a_user_holds_in_his_file_system_does_not_fail_the_node(tmp_path
         (("rwsem_down_read_failed", "down_read", "__access_remote_vm", "environ_read"), Verdict.CONCERN),
         (("request_wait_answer",), Verdict.CONCERN),
         (("schedule_timeout",), Verdict.FAIL),
-        ((), Verdict.FAIL),  # as older recordings have it
+        ((), Verdict.FAIL),  # as in older recordings
     ],
 )
 def test_evidence_that_hangs_fails_unless_a_user_can_hold_it(waits: tuple[str, ...], verdict: Verdict) -> None:
@@ -142,8 +142,8 @@ def evaluated(data: NodeEvidence) -> Verdict:
 
 
 KEYS = "/home/eve/.ssh/authorized_keys"
-# Each is what the user does below /home/eve/.ssh, and what is then known of his keys. Whoever opens /run/watched for
-# reading lets its writer go on, who leaves a mark.
+# What the user does below /home/eve/.ssh, and what is then known of his keys. A process that opens /run/watched for
+# reading releases its writer, which leaves a mark.
 LURES = {
     "a link to a file of root's": ("ln -s /etc/shadow authorized_keys", "ELOOP"),
     "a link to a device": ("ln -s /dev/watchdog authorized_keys", "ELOOP"),
@@ -156,7 +156,7 @@ LURES = {
 
 
 def with_home(node: Node, script: str) -> None:
-    """A home of the user's, in which he does this."""
+    """A user's home in which he does this."""
     prepare = f"""
         mkdir -p /home/eve/.ssh /run/lure; chown -R {USER} /home/eve; chmod 1777 /tmp
         mkfifo /run/watched; chmod 666 /run/watched; (exec 3>/run/watched; touch /tmp/opened) >/dev/null 2>&1 &

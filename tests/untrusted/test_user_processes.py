@@ -1,4 +1,4 @@
-"""What an unprivileged user's processes pretend to be, on a real kernel: none of it is a fault of the node."""
+"""Whatever an unprivileged user's processes pretend to be, on a real kernel, it is no fault of the node."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.untrusted.programs import OTHER, SLURM, USER, hold
 
 
 def renamed(node: Node, name: str) -> int:
-    """A process of the user's that calls itself so."""
+    """A process of the user's with this name."""
     return hold(node, f"ulimit -l 0; echo -n {name} >/proc/$$/comm")
 
 
 def setuid(node: Node, name: str, words: str = "60") -> int:
-    """A program of root's that the user has started by a link of that name, with limits and words of his own."""
+    """A setuid root program that the user starts through a link of that name, with his own limits and arguments."""
     source = '#include <unistd.h>\nint main(void) { write(1, "held\\n", 5); setuid(0); pause(); }'
     subprocess.run(["gcc", "-x", "c", "-", "-o", str(node.root / "usr/bin/held")], input=source.encode(), check=True)
     node.run(["chmod", "4755", "/usr/bin/held"])
@@ -62,7 +62,7 @@ def test_a_users_process_that_is_called_like_a_daemon_has_not_its_limits(
 
 @needs_nodes
 @pytest.mark.parametrize("daemon", ["slurmd", "containerd"])
-def test_whose_program_only_root_may_know_has_limits_that_are_not_known(daemon: str) -> None:
+def test_a_process_whose_program_only_root_may_see_has_unknown_limits(daemon: str) -> None:
     image = healthy_cpu()
     others = {name: limit for name, limit in image.daemons.items() if name != daemon}
     with entered(replace(image, daemons=others)) as node:
@@ -102,7 +102,7 @@ OF_A_STEP = "SLURM_JOB_ID=41 SLURMD_NODENAME=node001"
     ("environment", "group", "jobs"),
     [
         (OF_A_STEP, "", ["41"]),
-        ("SLURM_JOB_ID=41", "", []),  # the shell of salloc
+        ("SLURM_JOB_ID=41", "", []),  # salloc's shell
         (f"-i {OF_A_STEP}", "/slurm/uid_7/job_41/step_batch", ["41"]),
         ("-i", "/system.slice/slurmstepd.scope/job_41/step_0/user/task_0", ["41"]),
         ("-i SLURM_JOB_ID=42 SLURMD_NODENAME=a", "/slurm/uid_7/job_41/step_0", ["41"]),
@@ -137,7 +137,7 @@ def of_slurm(node: Node, user: int = 0, program: str = "/usr/bin/slurmstepd") ->
     ("step", "jobs"),
     [
         (of_slurm, []),
-        (partial(of_slurm, program="/usr/bin/slurmstepd-wlm"), []),  # as Debian calls it
+        (partial(of_slurm, program="/usr/bin/slurmstepd-wlm"), []),  # Debian's name for it
         (partial(of_slurm, user=SLURM), []),
         (partial(of_slurm, user=USER), ["41"]),
         (partial(of_slurm, user=SLURM, program="/usr/bin/sleep"), ["41"]),
@@ -181,7 +181,7 @@ def server_of_a_user(node: Node) -> int:
 
 
 def server_of_a_setuid_parent(node: Node) -> int:
-    """A user's server beside a parent of root's that is no control daemon."""
+    """A user's server with a root parent that is no control daemon."""
     return started(node, ["/bin/sh", "-c", f"setpriv --reuid={USER} {SERVER} 60 & echo $!; wait"])
 
 

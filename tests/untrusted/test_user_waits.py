@@ -1,4 +1,4 @@
-"""A user's processes that wait for ever, on a real kernel: only a driver or a file system of the kernel's hangs."""
+"""A user's processes that wait for ever, on a real kernel: only waits in a kernel driver or file system are hangs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ int main(void) {
     return 0;
 }
 """
-# A file system of the user's own, mounted as setuid fusermount3 does, which answers no request but the mount's.
+# A user's own file system, mounted as setuid fusermount3 does, which answers only the mount request.
 FUSE = """
 import ctypes, os, signal, struct
 libc = ctypes.CDLL(None, use_errno=True)
@@ -53,13 +53,13 @@ while True:
 
 
 def vfork(node: Node) -> list[str]:
-    """A parent that waits for the child of its vfork, which sleeps."""
+    """A parent that waits for its vfork child, which sleeps."""
     subprocess.run(["gcc", "-x", "c", "-", "-o", str(node.root / "usr/bin/held")], input=VFORK.encode(), check=True)
     return ["/usr/bin/held"]
 
 
 def fuse(node: Node) -> list[str]:
-    """A reader of a file system that a user has mounted for himself, and does not serve."""
+    """A reader of a file system that a user has mounted for himself and does not serve."""
     node.run(["mknod", "/run/fuse", "c", "10", "229"])
     return ["/usr/bin/python3", "-c", FUSE]
 
@@ -92,12 +92,12 @@ def test_state_d_in_a_file_system_of_the_kernels_is_a_hang() -> None:
 
 
 def after_an_hour(data: dict[str, Any]) -> Any:
-    """The verdict, had what is blocked been so for an hour."""
+    """The verdict, had the process been blocked for an hour."""
     blocked = [{**process, "blocked_s": LONG_S, "age_s": LONG_S} for process in data["blocked"]]
     return verdict_of("host.d_state", processes={**data, "blocked": blocked}, kernel_log={"lines": []})
 
 
-STACKS = {  # innermost first, as /proc/PID/stack has them
+STACKS = {  # innermost first, as in /proc/PID/stack
     ("kernel_clone", "__do_sys_vfork", "do_syscall_64"): "user",
     ("request_wait_answer", "__fuse_simple_request", "fuse_readdir_uncached", "iterate_dir"): "user",
     ("handle_userfault", "do_anonymous_page", "__handle_mm_fault", "exc_page_fault"): "user",

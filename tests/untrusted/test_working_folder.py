@@ -1,4 +1,4 @@
-"""The console command in a folder of somebody else's: nothing that lies there is run, and no policy there is taken."""
+"""The console command in another user's folder: nothing in it is run, and no policy there is taken."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OWN = "def test_own(node):\n    import beside\n    assert beside.KNOWN\n"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A recording with all that Python or pytest might load from the folder that it is started in."""
+    """A recording, with everything that Python or pytest might load from the current folder."""
     shutil.copytree(DEMO, tmp_path / "recording")
     trap = f"with open({str(tmp_path / SPRUNG)!r}, 'a') as file:\n    file.write(__file__)\n"
     inside = (
@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *words: str) -> str:
-    """What the command says there, which ends as a run does."""
+    """The command's output there; it ends as a run does."""
     ran = subprocess.run([sys.executable, "-I", "-c", MAIN, *words], cwd=folder, capture_output=True, text=True)
     assert ran.returncode in (0, 1, 10), ran.stdout + ran.stderr
     return ran.stdout + ran.stderr

@@ -1,4 +1,4 @@
-"""What a run writes lands in a file of its own, whatever somebody else has put in its way; nothing hangs."""
+"""A run's output goes into files of its own, whatever others have put in their place; nothing hangs."""
 
 from __future__ import annotations
 

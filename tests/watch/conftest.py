@@ -1,4 +1,4 @@
-"""One Slurm of a version for all tests of watches over it."""
+"""One Slurm per version for all tests of watches over it."""
 
 from __future__ import annotations
 

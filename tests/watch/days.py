@@ -1,4 +1,4 @@
-"""Days of a node that trains, as its sampler sends them, without any waiting; and faults that are put into them."""
+"""Days of a node in training, as its sampler sends them, without waiting; and faults to inject into them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POWER_CAP, NOTHING, BRAKE = 0x4, 0x0, 0x80
 
 
 def evidence(**changes: Any) -> NodeEvidence:
-    """What the demo's healthy node reports; `changes` are put into collectors' values, by name."""
+    """The demo's healthy node's report; `changes` apply to collectors' values, by name."""
     data = json.loads((ROOT / "fixtures/demo/nodes/gpu001.json").read_text(encoding="utf-8"))
     for collector, change in changes.items():
         data["collectors"][collector]["value"].update(change)
@@ -36,14 +36,14 @@ def evidence(**changes: Any) -> NodeEvidence:
 
 @dataclass
 class Day:
-    """A watch of one node and what it has said, moment by moment."""
+    """A watch of one node and what it has reported, moment by moment."""
 
     watch: Watch = field(init=False)
     said: list[Change] = field(default_factory=list)
     now: float = 0.0
     stepped_s: float = 0.0
     random: Random = field(default_factory=lambda: Random(3))
-    before: tuple[Change, ...] = ()  # what another watch has said, that this one goes on with
+    before: tuple[Change, ...] = ()  # reported by an earlier watch, which this one continues
     boot_id: str = BOOT_ID
 
     def __post_init__(self) -> None:
@@ -55,19 +55,19 @@ class Day:
         self.hello(self.boot_id)
 
     def visit(self, **changes: Any) -> None:
-        """All evidence is gathered."""
+        """Gather all evidence."""
         reported = evidence(**{"boot": {"boot_id": self.boot_id}, **changes})
         self.said += self.watch.evidence({NODE: reported}, self.now)
 
     def hello(self, boot_id: str = BOOT_ID) -> None:
-        """The sampler begins."""
+        """The sampler starts."""
         self.boot_id = boot_id
         self.said += self.watch.take(NODE, Hello(boot_id, BEGAN_S + self.now, UP_S + self.now), self.now)
 
     def tick(
         self, facts: Mapping[int, Mapping[str, Any]] | None = None, late: float = 0.0, **reported: Mapping[str, Any]
     ) -> None:
-        """Ten seconds later; these collectors report anew."""
+        """Ten seconds later; these collectors report new values."""
         self.now += EVERY_S
         moment = BEGAN_S + self.now + self.stepped_s, UP_S + self.now
         gone = {"gpu": (late, "")} if late else {}
@@ -80,22 +80,22 @@ class Day:
             self.tick()
 
     def silence(self, seconds: float) -> None:
-        """The node sends nothing for so long."""
+        """The node sends nothing for this long."""
         for _ in range(int(seconds // EVERY_S)):
             self.now += EVERY_S
             self.said += self.watch.look(self.now)
 
     def log(self, text: str, times: int = 1) -> None:
-        """The kernel logs it."""
+        """The kernel logs this."""
         lines = tuple(LogLine(1000 + int(self.now) + at, UP_S + self.now, text) for at in range(times))
         self.said += self.watch.take(NODE, LogUpdate(UP_S + self.now, lines), self.now)
 
     def of(self, rule: str) -> list[str]:
-        """What was said of a rule."""
+        """The changes reported by a rule."""
         return [change.kind.value for change in self.said if change.key.rule == rule]
 
     def _gpus(self) -> tuple[tuple[float | None, ...], ...]:
-        """Training, but for checkpoints of a minute each half an hour, and evaluations of five each three hours."""
+        """Training, except for checkpoints of a minute every half hour, and evaluations of five every three hours."""
         pauses = self.now % 1800 < 60 or self.now % 10_800 < 300
         use = 0.0 if pauses else self.random.gauss(96, 2)
         values = (use, use / 2, use / 3, 100 * use, use, 70_000.0, 1_700.0, 6 * use, 60.0, use / 2, 0.0, 0.0, 3.0, 0.0)
@@ -103,7 +103,7 @@ class Day:
 
 
 def healthy(day: Day, ticks: int) -> Iterator[int]:
-    """So many ticks of a healthy node: its clocks chatter with the power cap, a brake once an hour, idle words."""
+    """Ticks of a healthy node: clocks that vary with the power cap, an hourly power brake, harmless log lines."""
     for number in range(ticks):
         facts: dict[int, dict[str, Any]] = {}
         if number % 30 < 2:
@@ -119,7 +119,7 @@ def healthy(day: Day, ticks: int) -> Iterator[int]:
 
 
 def slowed(now: float, share: float) -> list[dict[str, Any]]:
-    """The counters of being slowed down at two moments, between which they ran for that share of the time."""
+    """The slowdown counters at two moments, between which they ran for that share of the time."""
     fields = (75, 252, 253, 270, 271)
     return [
         {"at_s": now + at, "counters_ns": {str(one): int(share * at * 1e9) for one in fields}} for at in (0.0, EVERY_S)
@@ -131,7 +131,7 @@ Act = Callable[[Day], object]
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens, which rule says so, and what ends it."""
+    """What happens, which rule reports it, and what ends it."""
 
     name: str
     begin: Act
@@ -157,13 +157,13 @@ def lasting(**facts: Any) -> Act:
 
 
 def rebooted(day: Day) -> None:
-    """It has booted, and all of it was gathered anew."""
+    """It has rebooted, and all evidence was gathered anew."""
     day.hello("boot-2")
     day.visit()
 
 
 def ended(day: Day) -> None:
-    """The hardware slows it down no more, for a minute and more."""
+    """The hardware no longer throttles it, for more than a minute."""
     day.tick({3: {"clocks_event_reasons": NOTHING, "slowdown": None}})
     day.ticks(6)
 

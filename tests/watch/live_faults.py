@@ -1,4 +1,4 @@
-"""What goes wrong on a node while it is watched, and what is to be said of it: table by table, as the node shows it."""
+"""Faults of a watched node and the expected reports, in one table for each way in which the node shows them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.watch.watched_bed import Watched
 
 @dataclass(frozen=True)
 class OfGpu:
-    """GPUs report it: a fake library that answers these, and NVIDIA's mock with that injected and healed."""
+    """Reported by GPUs: a fake library gives these answers, and NVIDIA's mock has the fault injected and healed."""
 
     name: str
     gpu: int
     rule: str
     words: str
     answers: Mapping[str, object]
-    mock: str = ""  # in the words of nvml-mock-ctl; empty: it has no such fault
+    mock: str = ""  # in nvml-mock-ctl's words; empty: it has no such fault
     healed: str = "reset"
 
 
 @dataclass(frozen=True)
 class OfLog:
-    """The kernel logs it. It is over when the node has booted."""
+    """Logged by the kernel. It ends when the node has rebooted."""
 
     name: str
     rule: str
@@ -39,7 +39,7 @@ class OfLog:
 
 @dataclass(frozen=True)
 class OfFile:
-    """A file of the node shows it, which each visit reads; of links and of Lustre the sampler does as well."""
+    """Shown by a file of the node that each visit reads; for links and Lustre the sampler also does."""
 
     rule: str
     words: str
@@ -49,7 +49,7 @@ class OfFile:
 
 @dataclass(frozen=True)
 class OfNode:
-    """What is done on the node, and undone, by a shell there, and what goes on meanwhile; each visit sees it."""
+    """Done and undone on the node by a shell, with a background process meanwhile; each visit sees it."""
 
     rule: str
     words: str
@@ -59,7 +59,7 @@ class OfNode:
 
 
 HEAT, BRAKE = "0x48", "0x80"
-GPU_FAULTS = (  # each of a GPU of its own
+GPU_FAULTS = (  # each on a separate GPU
     OfGpu("a GPU is lost", 0, "gpu.gpu_answers", "GPU_IS_LOST", {"lost_after": 0}, "fail --mode lost"),
     OfGpu(
         "an ECC error is not corrected",
@@ -181,11 +181,11 @@ FILE_FAULTS = (
     OfFile("storage.lustre_health", "NOT HEALTHY", "/sys/fs/lustre/health_check", "NOT HEALTHY\n"),
 )
 SCRATCH, SHM = "/opt/dlami/scratch", "/dev/shm"
-NODE_FAULTS = (  # of a node whose root volume is half full
+NODE_FAULTS = (  # on a node whose root volume is half full
     OfNode(
         "storage.space",
         f"{SCRATCH} (tmpfs) has 100 % in use",
-        f"head -c 4M /dev/zero >{SCRATCH}/checkpoint; "  # full at once, not by and by
+        f"head -c 4M /dev/zero >{SCRATCH}/checkpoint; "  # full at once, not gradually
         f"mount -o remount,size=$(df -k --output=used {SCRATCH} | tail -n 1 | tr -d ' ')k {SCRATCH}",
         f"rm {SCRATCH}/checkpoint; mount -o remount,size=1g {SCRATCH}",
     ),
@@ -207,7 +207,7 @@ VISITED_GPU_FAULTS = (
 
 
 def answer(node: Node, healthy: str, *faults: OfGpu) -> None:
-    """The fake library of a node answers as in the file `healthy`, but for these faults."""
+    """Have a node's fake library answer as in the file `healthy`, except for these faults."""
     parts = [healthy.rstrip()]
     for fault in faults:
         values = {key: str(value).lower() if isinstance(value, bool) else value for key, value in fault.answers.items()}
@@ -216,13 +216,13 @@ def answer(node: Node, healthy: str, *faults: OfGpu) -> None:
 
 
 def answers(node: Node) -> str:
-    """The file from which the fake library of a node answers."""
+    """The file of a node's fake library's answers."""
     return Path(node.root / VALUES_PATH.lstrip("/")).read_text(encoding="utf-8")
 
 
 @contextmanager
 def broken(root: Path, faults: Sequence[OfFile]) -> Iterator[None]:
-    """The files of the node at `root` read so while the block runs."""
+    """Give files of the node at `root` this content during the block."""
     paths = [(root / fault.path.lstrip("/"), fault.content) for fault in faults]
     before = [path.read_text(encoding="utf-8") for path, _ in paths]
     for path, content in paths:
@@ -234,7 +234,7 @@ def broken(root: Path, faults: Sequence[OfFile]) -> Iterator[None]:
 
 @contextmanager
 def done_on(node: Node, faults: Sequence[OfNode]) -> Iterator[None]:
-    """These are so while the block runs."""
+    """Have these faults during the block."""
     going = [node.start(["/bin/sh", "-c", fault.pending]) for fault in faults if fault.pending]
     for fault in faults:
         _shell(node, fault.begin)
@@ -251,5 +251,5 @@ def _shell(node: Node, script: str) -> None:
 
 
 def said_of(watch: Watched, node: str, fault: OfGpu) -> list[Change]:
-    """What was said of that GPU by that rule."""
+    """The reports on that GPU by that rule."""
     return [one for one in watch.of(fault.rule, node) if one.key.device == f"GPU {fault.gpu}"]

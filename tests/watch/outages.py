@@ -1,4 +1,4 @@
-"""What becomes of nodes while they are watched over real sshds, what mends it, and what is to be said of it."""
+"""Outages of nodes watched over real sshds: what causes and ends them, and the expected reports."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def nothing(_watch: Watched, _name: str) -> None:
 
 @dataclass(frozen=True)
 class Outage:
-    """What happens to a node, what mends it, and what is said of it, by rule."""
+    """What happens to a node, what ends it, and what is reported, by rule."""
 
     node: str
     act: Act
@@ -95,20 +95,20 @@ OUTAGES = (
 
 
 def xid(watch: Watched, name: str, code: int, bus: int = 0x64) -> None:
-    """The kernel of a node logs an Xid three times."""
+    """A node's kernel logs an Xid three times."""
     text = f"NVRM: Xid (PCI:0000:{bus:02x}:00): {code}, pid='<unknown>', name=<unknown>, it broke"
     for _ in range(3):
         log(watch.bed.nodes[name], text, time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
 def xids(watch: Watched, name: str) -> list[str]:
-    """The Xids that were said to begin, in their order."""
+    """The Xids that were reported, in order."""
     said = [one for one in watch.of("gpu.no_xid", name) if one.kind.value == OPENED]
     return [one.key.device.rpartition(" ")[2] for one in said]
 
 
 def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that sends nothing is given up, and tried again, within seconds."""
+    """Give up a silent connection, and try again, within seconds."""
     for name, value in QUICK.items():
         module, _, constant = name.partition(".")
         monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""What the table of docs/watch.md says is named, and when: a fault of each check in it, put into a day of one node."""
+"""The table in docs/watch.md, which promises when faults are reported: a fault of each check in it, in a node's day."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INFINIBAND = {"devices": [{"name": f"mlx5_{number}", **DEVICE, "ports": [dict(PO
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table."""
+    """A row of the table."""
 
     what: str
     checks: tuple[str, ...]
@@ -30,7 +30,7 @@ class Row:
 
 
 def rows() -> list[Row]:
-    """The lines of the table that promise a time."""
+    """The rows of the table that promise a time."""
     text = (ROOT / "docs/watch.md").read_text(encoding="utf-8")
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
     begin = cells.index(["what happens", "named by", "when"]) + 2
@@ -39,18 +39,18 @@ def rows() -> list[Row]:
 
 
 def value_of(collector: str) -> dict[str, Any]:
-    """What a collector returns on a healthy node."""
+    """A collector's value on a healthy node."""
     value: Any = evidence().collectors[collector].value
     return copy.deepcopy(value)
 
 
 def logs(*lines: str) -> Act:
-    """The kernel logs these."""
+    """The kernel logs these lines."""
     return lambda day: [day.log(line) for line in lines]
 
 
 def reports(collector: str, change: Callable[[dict[str, Any]], object], value: Mapping[str, Any] = {}) -> Act:
-    """The sampler reports this of a collector, which differs from what it was before."""
+    """The sampler reports this for a collector, unlike before."""
 
     def act(day: Day) -> None:
         new: Any = {**value_of(collector), **copy.deepcopy(dict(value))}
@@ -69,7 +69,7 @@ def of_mount(path: str, **values: Any) -> Act:
 
 
 def of_fstab(path: str, **values: Any) -> Act:
-    """It is not mounted any more."""
+    """It is no longer mounted."""
 
     def change(data: dict[str, Any]) -> None:
         data["mounts"] = [one for one in data["mounts"] if one["path"] != path]
@@ -79,14 +79,14 @@ def of_fstab(path: str, **values: Any) -> Act:
 
 
 def blocked(day: Day) -> None:
-    """A process stays in a file system's function."""
+    """A process remains in a file system's function."""
     wait = {"wait": "cl_sync_io_wait", "stack": [], "blocked_s": 75.0, "age_s": 900.0}
     one = {"pid": 4242, "name": "python3", "uid": 1000, **wait}
     day.tick(processes={**value_of("processes"), "blocked": [one], "blocked_alike": 0, "blocked_left_out": 0})
 
 
 def braked(day: Day) -> None:
-    """The power brake holds a GPU down, tick by tick."""
+    """The power brake slows a GPU, tick by tick."""
     day.tick({3: {"clocks_event_reasons": BRAKE, "slowdown": slowed(day.now, 1.0)}})
 
 
@@ -99,7 +99,7 @@ SCRATCH = "/opt/dlami/scratch"
 
 
 def crowded(day: Day) -> None:
-    """It has more findings than are said of a node."""
+    """It has more findings than are reported for a node."""
     found = {(f"GPU 0, Xid {code}", "gpu.no_xid"): RuleResult(Verdict.FAIL, "") for code in range(MAX_OPEN + 1)}
     day.said += day.watch.states.events(NODE, frozenset(), found, day.now)
     day.tick()

@@ -1,4 +1,4 @@
-"""Receivers of what changes, for tests: a web server and a program that can be down, and keep what they take."""
+"""Receivers of notifications for tests: a web server and a program, which can be down and keep what they get."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from clusterproof.plugins.watch.notify.receiver import ReceiverProgram
 
 TIMEOUT_S = 600.0
 
-# Posts its input, as a program of a site's would, and says on what the server asks it to wait for.
+# Posts its input like a site's own program, and passes on how long the server asks it to wait.
 POSTS = """
 import sys, urllib.error, urllib.request
 try:
@@ -45,7 +45,7 @@ def change(node: str, kind: ChangeKind = ChangeKind.OPENED, rule: str = "watch.s
 
 @dataclass
 class WebServer:
-    """It answers each POST with `status`, after having read it."""
+    """Reads each POST and answers it with `status`."""
 
     status: int = 200
     after: str = ""  # Retry-After
@@ -56,18 +56,18 @@ class WebServer:
 
     @property
     def program(self) -> list[str]:
-        """The words of a program that posts there."""
+        """The command line of a program that posts there."""
         return [sys.executable, "-c", POSTS, f"http://127.0.0.1:{self.port}/"]
 
     @property
     def said(self) -> list[tuple[str, str]]:
-        """Kind and nodes of each notification taken; repetitions, which have the same id, are left out."""
+        """Kind and nodes of each accepted notification, without repetitions, which have the same id."""
         return list({one["id"]: (one["kind"], one["nodes"]) for one in self.taken}.values())
 
 
 @contextmanager
 def web_server() -> Iterator[WebServer]:
-    """A real one, on a port of its own."""
+    """A real server on a port of its own."""
     server = WebServer()
     is_over = threading.Event()
 
@@ -83,7 +83,7 @@ def web_server() -> Iterator[WebServer]:
             self.end_headers()
 
         def log_message(self, *data: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
         listening.daemon_threads = True
@@ -100,12 +100,12 @@ def web_server() -> Iterator[WebServer]:
 
 
 def lines(path: Path) -> list[Any]:
-    """What a program has kept, a notification a line."""
+    """A program's kept notifications, one per line."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pauses of tests."""
+    """Short pauses, for tests."""
     monkeypatch.setattr(notifier, "GATHER_S", 0.05)
     monkeypatch.setattr(notifier, "FIRST_S", 0.02)
     monkeypatch.setattr(notifier, "MOST_S", 0.1)
@@ -120,7 +120,7 @@ def until(is_so: Callable[[], object], why: Callable[[], object] = str) -> None:
 
 
 class Notified:
-    """A notifier with a receiver of ours, and what was said of it."""
+    """A notifier with the tests' receiver, and its messages."""
 
     def __init__(self, words: Sequence[str], folder: Path | None = None, remind_s: float | None = None) -> None:
         self.own: list[str] = []
@@ -137,5 +137,5 @@ class Notified:
 
 
 def keeping(file: Path, more: str = "") -> list[str]:
-    """The words of a program that keeps what it reads, and does more."""
+    """The command line of a program that keeps its input, and runs further code."""
     return [sys.executable, "-c", f"import sys; open({str(file)!r}, 'a').write(sys.stdin.read()); {more}"]

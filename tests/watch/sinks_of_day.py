@@ -1,4 +1,4 @@
-"""The sinks of a watch of one node with two GPUs, and what Prometheus reads of them."""
+"""The sinks of a watch of one node with two GPUs, and what Prometheus scrapes from them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ VALUES = dict(zip(GPU_COLUMNS, OF_GPU, strict=True))
 
 
 def tick(up: float, *, late: float = 0.0, gpus: tuple[SampledGpu, ...] | None = GPUS, **values: float | None) -> Tick:
-    """Two GPUs alike; `late`: their driver has not answered for so long (s)."""
+    """Two equal GPUs; `late`: seconds since their driver last answered."""
     row = tuple({**VALUES, **values}[column] for column in GPU_COLUMNS)
     return Tick(1.7e9 + up, up, () if late else (row, row), (1.0,) * 15, gpus, {}, {"gpu": (late, "")} if late else {})
 
 
 class OfDay:
-    """Sinks, updated by hand."""
+    """Sinks, updated by a test."""
 
     def __init__(self) -> None:
         self.day = Day()
@@ -35,19 +35,19 @@ class OfDay:
         self.at = 0.0
 
     def take(self, *every: Update) -> OfDay:
-        """The node sends these, ten seconds between two."""
+        """The node sends these, ten seconds apart."""
         for update in every:
             self.at += 10.0
             self.sinks.take(NODE, update, 1.7e9 + self.at, self.snapshot().now)
         return self
 
     def hello(self) -> OfDay:
-        """The sampler begins."""
+        """The sampler starts."""
         return self.take(Hello("boot-1", 1.7e9, 1.0))
 
     @property
     def text(self) -> str:
-        """What Prometheus is answered."""
+        """The answer to Prometheus."""
         self.sinks.look([NODE])
         registry = CollectorRegistry(auto_describe=False)
         registry.register(Metrics(self.snapshot))
@@ -55,12 +55,12 @@ class OfDay:
 
     @property
     def read(self) -> Mapping[str, float]:
-        """The same by name and labels, without those of the cluster and its node: `gpu_power_watts{gpu="0"}`."""
+        """The same by name and labels, without those of cluster and node: `gpu_power_watts{gpu="0"}`."""
         return series(self.text)
 
 
 def series(text: str) -> dict[str, float]:
-    """What Prometheus' own parser reads, by name and labels."""
+    """The series as Prometheus' own parser reads them, by name and labels."""
     found = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

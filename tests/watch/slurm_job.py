@@ -1,4 +1,4 @@
-"""Jobs on a Slurm of two nodes, and watches of them that are started on its controller."""
+"""Jobs on a Slurm of two nodes, and watches of them started on its controller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ sys.exit(main())"""
 
 
 def until(is_so: Callable[[], object], what: Callable[[], object]) -> None:
-    """Wait until it is so; `what` is said where it does not come."""
+    """Wait for a condition; `what` describes it in the error."""
     deadline = time.monotonic() + TIMEOUT_S
     while not is_so():
         assert time.monotonic() < deadline, what()
@@ -48,12 +48,12 @@ def job(bed: SlurmBed, user: int = UBUNTU) -> Iterator[str]:
 
 
 def steps(bed: SlurmBed) -> list[str]:
-    """The steps that run."""
+    """The running steps."""
     return sorted(bed.output_of("squeue", "-h", "--steps", "-o", "%i %j %N").splitlines())
 
 
 def watching(bed: SlurmBed, out: Path, *words: str, user: int = UBUNTU) -> subprocess.Popen[bytes]:
-    """A watch that looks each second, also at its job, and what it says."""
+    """A watch that samples, and queries its job, every second; and its output."""
     with out.open("wb") as file:
         return bed.controller.start(
             [sys.executable, "-u", "-c", MAIN, "watch", "--every", "1", *words],
@@ -65,6 +65,6 @@ def watching(bed: SlurmBed, out: Path, *words: str, user: int = UBUNTU) -> subpr
 
 
 def interrupt(process: subprocess.Popen[bytes]) -> None:
-    """As Ctrl-C does: what entered the node lets no signal through to what it has started there."""
+    """Interrupt it as Ctrl-C does: the program that entered the node forwards no signals."""
     (entered,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(entered), signal.SIGINT)

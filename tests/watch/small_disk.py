@@ -1,4 +1,4 @@
-"""A file system with little room, which a test fills and frees."""
+"""A small file system that a test fills and frees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KIB = 256
 
 @contextmanager
 def small_disk(under: Path, kib: int = KIB) -> Iterator[tuple[Path, Callable[[], object], Callable[[], object]]]:
-    """A folder on it, what fills it to the last byte, and what frees that."""
+    """A folder on it, a function that fills it to the last byte, and one that frees it."""
     mount = under / "disk"
     mount.mkdir()
     words = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "testbed", str(mount)]

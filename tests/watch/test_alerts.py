@@ -1,4 +1,4 @@
-"""What becomes of alerts while all goes wrong between a watch and its receiver."""
+"""Alerts arrive although everything between a watch and its receiver fails."""
 
 from __future__ import annotations
 

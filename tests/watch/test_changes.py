@@ -1,4 +1,4 @@
-"""What was said is kept on disk, whole lines only; a watch that begins again goes on with what is open there."""
+"""Reported changes are kept on disk, whole lines only; a restarted watch continues with those that are open."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_what_was_kept_reads_as_it_was_said(tmp_path: Path) -> None:
 
 
 def test_how_many_things_a_change_names_is_a_value_and_no_word_of_a_node_counts(tmp_path: Path) -> None:
-    """A message is cut, and may quote what a node says."""
+    """A message is cut, and may quote a node's text."""
     quoting = replace(change("Xid 79: it; also quoted"), findings=3)
     append_changes(tmp_path / "changes", [quoting], 1.7e9)
     assert list(read_changes(tmp_path / "changes")) == [quoting]
@@ -94,7 +94,7 @@ def test_what_is_said_while_the_disk_is_full_is_kept_when_there_is_room(
 
 
 def again(day: Day) -> Day:
-    """Another watch of that node, which goes on with what was said."""
+    """Another watch of that node, which continues with the reported changes."""
     return Day(before=tuple(day.said), boot_id=day.boot_id)
 
 
@@ -126,6 +126,7 @@ def test_what_flapped_flaps_on_for_the_watch_that_begins_again() -> None:
     assert [seen.message for key, seen in second.watch.states.open.items() if key.rule == "gpu.no_xid"]
 
 
+@pytest.mark.long
 def test_a_node_that_flaps_and_stays_silent_is_said_and_that_it_is_back() -> None:
     day = Day()
     for _ in range(3):

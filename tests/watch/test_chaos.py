@@ -1,4 +1,4 @@
-"""Whatever becomes of a node, its sampler, its sshd or the wire: what its kernel logs is said, and said once."""
+"""Whatever happens to a node, its sampler, sshd or connection: its kernel's messages are reported, exactly once."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def test_what_is_logged_while_a_boot_is_visited_and_the_sampler_is_gone_is_said(
 
 
 def open_files() -> int:
-    """How many this process has open, sockets and pipes among them."""
+    """This process's number of open files, including sockets and pipes."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def each(watch: Watched, code: int, names: Sequence[str]) -> None:
-    """Each of these nodes logs that Xid, and it is said."""
+    """Each of these nodes logs that Xid, and it is reported."""
     for name in names:
         xid(watch, name, code)
     for name in names:

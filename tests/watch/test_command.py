@@ -1,4 +1,4 @@
-"""`clusterproof watch`: what it refuses, how it ends, what it prints and with which exit code."""
+"""`clusterproof watch`: what it refuses, how it ends, its output and its exit codes."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_the_screen_has_the_worst_nodes_and_the_last_changes() -> None:
 
 
 def _below(pid: int) -> list[int]:
-    """All processes that a process has started, and those have."""
+    """All descendants of a process."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in map(int, (task / "children").read_text().split()):

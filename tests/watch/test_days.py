@@ -1,4 +1,4 @@
-"""A healthy day says nothing; a fault is said once, and once that it is over."""
+"""A healthy day reports nothing; a fault is reported once, and its end once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_fault_is_said_once_and_once_that_it_is_over(day: Day, fault: Fault) -
     assert {change.key.rule for change in day.said} - {REBOOT} <= {fault.rule, *ALSO.get(fault.rule, ())}
 
 
-# What else the suite says of the same fault: it evaluates all of its checks.
+# Other reports of the same fault: the suite evaluates all of its checks.
 ALSO = {
     "gpu.no_uncorrected_ecc": ("gpu.recovery_action",),
     "gpu.gpu_answers": ("gpu.gpu_count", "gpu.gpu_identity", "gpu.gpu_uniform"),

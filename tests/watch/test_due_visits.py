@@ -1,4 +1,4 @@
-"""Visits before their hour: of nodes that have booted, or that the last visit did not reach."""
+"""Visits before they are due: to nodes that have rebooted, or that the last visit did not reach."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def day() -> Day:
 
 
 def in_vain(day: Day) -> None:
-    """All evidence is asked for, and the node is not reached."""
+    """Ask for all evidence without reaching the node."""
     day.watch.visiting([NODE], day.now)
     day.said += day.watch.evidence({NODE: NodeEvidence(NODE, unreached=Unreached.REFUSED)}, day.now)
 
@@ -136,7 +136,7 @@ def test_each_further_visit_in_vain_is_followed_by_a_longer_pause(day: Day) -> N
 
 
 def pause_after_a_visit_in_vain(day: Day) -> float:
-    """Until the node, which sends, is to be visited again; in seconds."""
+    """Seconds until a node that sends is visited again."""
     began = day.now
     in_vain(day)
     while not day.watch.due(day.now):
@@ -147,7 +147,7 @@ def pause_after_a_visit_in_vain(day: Day) -> float:
 @pytest.mark.long
 def test_a_visit_that_could_not_be_made_at_all_is_made_again(day: Day) -> None:
     began = day.now
-    day.watch.visiting([NODE], began)  # and no evidence comes of it
+    day.watch.visiting([NODE], began)  # without any evidence
     day.tick()
     assert day.watch.due(began + AGAIN_S - 1) == []
     assert day.watch.due(began + AGAIN_S) == [NODE]
@@ -156,7 +156,7 @@ def test_a_visit_that_could_not_be_made_at_all_is_made_again(day: Day) -> None:
 def visits(
     monkeypatch: pytest.MonkeyPatch, say: Callable[[str], object], *outcomes: Exception | None
 ) -> list[list[str]]:
-    """Which nodes each visit was of: one for each outcome, and throttled where that is none. They send meanwhile."""
+    """The nodes of each visit, one visit per outcome, throttled without one. The nodes send meanwhile."""
     made: list[list[str]] = []
 
     def throttled(cluster: Cluster, *_: object) -> dict[str, NodeEvidence]:
@@ -177,7 +177,7 @@ def visits(
 def controller_of_three(
     monkeypatch: pytest.MonkeyPatch, visit: Callable[..., dict[str, NodeEvidence]], say: Callable[[str], object]
 ) -> Controller:
-    """Of nodes that send and that no visit has reached; each visit is this."""
+    """A controller of nodes that send and that no visit has reached; each visit runs this."""
     monkeypatch.setattr(visiting, "gather", visit)
     monkeypatch.setattr(watching, "AGAIN_S", 0.01)
     cluster = Cluster("three", "ssh", tuple(map(Target, NAMES)))
@@ -209,7 +209,7 @@ def test_a_boot_waits_for_no_visit_in_progress_and_other_nodes_that_are_due_wait
             controller._events.put(SessionEvent(name, update, time.monotonic()))
 
     controller = controller_of_three(monkeypatch, visit, print)
-    for name in ("gpu001", "gpu003"):  # which send, and are due again at once
+    for name in ("gpu001", "gpu003"):  # they send, and are due again at once
         controller.watch.visiting([name], time.monotonic())
     controller.watch.evidence({"gpu002": replace(evidence(), node="gpu002")}, time.monotonic())
     controller._visit(["gpu001"])

@@ -1,4 +1,4 @@
-"""How `clusterproof watch` ends over real sshds: by a signal or killed, it leaves nothing on nodes, and it goes on."""
+"""How `clusterproof watch` ends over real sshds: interrupted or killed, it leaves nothing on nodes and can continue."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def bed() -> Iterator[Testbed]:
 
 @dataclass
 class Running:
-    """The command, as a person runs it, and what it has printed."""
+    """The command as a user runs it, and its output."""
 
     process: subprocess.Popen[bytes]
     out: Path
@@ -81,7 +81,7 @@ def test_ended_while_nodes_are_visited_it_leaves_nothing_running(
     with running(bed, tmp_path / "kept", tmp_path / "out") as watch:
         until(lambda: all(samplers(bed.nodes[name]) for name in NAMES), "the first visit")
         watch.process.send_signal(number)
-        assert watch.process.wait(TIMEOUT_S) in (0, 10, -number)  # 10 where nobody had answered yet
+        assert watch.process.wait(TIMEOUT_S) in (0, 10, -number)  # 10 if no node had answered yet
     until(lambda: nothing_is_left(bed), "the end of what it runs on nodes")
 
 

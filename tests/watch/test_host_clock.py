@@ -1,4 +1,4 @@
-"""What happens to the host that watches, and to the log of a node: said, and costing nothing of what is watched."""
+"""Events on the watching host, and in a node's log: reported, without losing anything of what is watched."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.watch.receiving import change
 
 
 def watched(day: Day, moments: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a watch says of its own host, whose clocks (set by people, since boot) read so at its looks."""
+    """A watch's messages about its own host, whose clocks (wall time, since boot) read as given."""
     own: list[str] = []
     settings = WatchSettings(SamplerOptions(0.001), Limits(), ProbeOptions())
     controller = Controller(
@@ -48,7 +48,7 @@ def watched(day: Day, moments: list[tuple[float, float]], monkeypatch: pytest.Mo
         ([(1e9, 50.0), (1e9 + 10, 60.0), (1e9 + 20.5, 70.0)], []),
         ([(1e9, 50.0), (1e9 + 3_610, 60.0), (1e9 + 3_620, 70.0)], ["+3600"]),
         ([(1e9, 50.0), (1e9 - 3_590, 60.0), (1e9 + 20, 70.0)], ["-3600", "+3600"]),
-        ([(1e9, 50.0), (1e9 + 7_200, 7_250.0)], []),  # it slept for two hours
+        ([(1e9, 50.0), (1e9 + 7_200, 7_250.0)], []),  # it was suspended for two hours
     ],
 )
 def test_the_clock_of_the_watching_host_is_said_to_be_set_and_nothing_else_changes(

@@ -1,4 +1,4 @@
-"""`--listen`: where it listens, what it answers in the midst of a watch, and who keeps it waiting."""
+"""`--listen`: its address, its answers during a watch, and clients that are slow."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def place_of(listener: Listener) -> tuple[str, int]:
 
 
 def is_given_up(connection: socket.socket) -> bool:
-    """Whether the other end has closed it, which is waited for."""
+    """Whether the server closes it, within a while."""
     connection.settimeout(TIMEOUT_S)
     with suppress(ConnectionError):
         return connection.recv(1) == b""
@@ -175,7 +175,7 @@ def test_a_request_that_is_never_whole_is_given_up_at_its_deadline_though_bytes_
         ("a1 b2 c3", ""),
         ("a1 a2 a3 a4", ""),
         ("a1 a2 a3 a4 a5", "a1"),
-        ("a1+ a2 a3 a4 a5", "a2"),  # one that is being answered is not kept from it
+        ("a1+ a2 a3 a4 a5", "a2"),  # one that is being answered does not keep it waiting
         ("a1+ a2+ a3+ a4+ a5", "a1+"),
         ("a1 b2 c3 d4 e5 f6 g7 h8", ""),
         ("a1 b2 c3 d4 e5 f6 g7 h8 i9", "a1"),

@@ -1,4 +1,4 @@
-"""What is shipped for a watch that stays: a unit of systemd, a Deployment, alert rules, a dashboard."""
+"""Files for a permanent watch: a systemd unit, a Deployment, alert rules, a dashboard."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAME = re.compile(r"\bclusterproof_watch_\w+")
 
 
 def parsed(words: list[str], folder: Path) -> Any:
-    """What the command makes of these words, where its file of arguments lies in the folder."""
+    """How the command parses these arguments, with its file of arguments in the folder."""
     (folder / "watch.args").write_text("slurm:\n--via=nodes\n--notify=slack://…\n--heartbeat=https://hc-ping.com/…\n")
     return parser().parse_args([word.replace("/etc/clusterproof", str(folder)) for word in words])
 
@@ -71,7 +71,7 @@ def test_the_deployment_runs_a_command_that_there_is_with_the_rights_of_a_run(tm
 
 
 def scraped(url: str) -> str:
-    """What it answers."""
+    """Its answer."""
     with urllib.request.urlopen(url, timeout=600) as answer:
         text: str = answer.read().decode()
     return text
@@ -79,7 +79,7 @@ def scraped(url: str) -> str:
 
 @pytest.fixture(scope="module")
 def served() -> dict[str, set[str]]:
-    """The labels of each metric that a watch answers over HTTP, of a day in which everything happens."""
+    """The labels of each metric that a watch serves over HTTP, on a day when everything happens."""
     watched = OfDay().hello().take(tick(100.0), tick(110.0))
     watched.day.silence(60)
     with watched.sinks as sinks:
@@ -99,7 +99,7 @@ def served() -> dict[str, set[str]]:
 
 
 def expressions() -> Iterator[str]:
-    """Every expression of the rules and of the dashboard."""
+    """Every expression in the rules and the dashboard."""
     rules = yaml.safe_load((INTEGRATIONS / "prometheus" / "watch-rules.yml").read_text())
     yield from (rule["expr"] for group in rules["groups"] for rule in group["rules"])
     dashboard = json.loads((INTEGRATIONS / "grafana" / "watch.json").read_text())

@@ -1,4 +1,4 @@
-"""`--job`: a watch of one job of Slurm's, which ends with it and leaves its report; the script that is ready for it."""
+"""`--job`: a watch of one Slurm job, which ends with it and leaves its report; and the script for it."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_what_is_no_job_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "scontrol").write_text("#!/bin/sh\nexit 1\n")  # whatever Slurm this machine is part of
+    (tmp_path / "scontrol").write_text("#!/bin/sh\nexit 1\n")  # whichever Slurm this machine belongs to
     (tmp_path / "scontrol").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert main(["watch", *words]) == 4

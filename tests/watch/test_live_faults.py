@@ -1,4 +1,4 @@
-"""What goes wrong on nodes with real sshds while they are watched is said, each once, and once that it is over."""
+"""Faults on watched nodes with real sshds are reported, each once, and its end once."""
 
 from __future__ import annotations
 

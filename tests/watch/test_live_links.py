@@ -1,4 +1,4 @@
-"""Links, mounts and processes of a node with a real sshd: what happens to them is said between two visits."""
+"""Links, mounts and processes of a node with a real sshd: their faults are reported between two visits."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ def test_what_happens_to_links_mounts_and_processes_is_said_between_two_visits_a
         stack.enter_context(done_on(node, MOUNTS))
         for fault in (*LINKS, *MOUNTS):
             assert fault.words in watch.until_said(fault.rule).message
-    for fault in (*LINKS, *MOUNTS[:2]):  # no signal ends what hangs
+    for fault in (*LINKS, *MOUNTS[:2]):  # no signal ends a hung process
         watch.until_said(fault.rule, ChangeKind.CLOSED)

@@ -1,4 +1,4 @@
-"""`--listen`: the page of what a watch knows now; it follows, and says when nobody answers any more."""
+"""`--listen`: the page with a watch's current state; it updates, and says when the watch no longer answers."""
 
 from __future__ import annotations
 
@@ -124,6 +124,7 @@ def test_what_else_a_check_finds_hides_nothing_that_is_open_and_repeats_nothing(
     assert [said.message.count(xid) for xid in ("Xid 48 (Double", "Xid 79 (GPU has")] == [1, 1]
 
 
+@pytest.mark.long
 def test_a_check_that_finds_one_device_and_could_not_look_at_all_hides_no_other_that_is_open(served: Served) -> None:
     ecc = "gpu.no_uncorrected_ecc"
     served.day.tick({5: {"ecc_uncorrected_dram": 14, "ecc_uncorrected_total": 14}})

@@ -1,4 +1,4 @@
-"""What the kernel of a watched node logs is said with the verdict that a check gives it, as it comes, and once."""
+"""A watched node's kernel log lines are reported at once and once, with the verdict that a check gives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus gets from a watch: base units, counters that only grow, nothing that is old, no series too many."""
+"""What Prometheus scrapes from a watch: base units, growing counters, no stale values, no superfluous series."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def watched() -> OfDay:
 
 @pytest.fixture(scope="module")
 def read() -> Mapping[str, float]:
-    """What Prometheus reads after two samples."""
+    """What Prometheus scrapes after two samples."""
     return OfDay().hello().take(tick(100.0), tick(110.0)).read
 
 
@@ -82,6 +82,7 @@ def test_counters_grow_by_the_time_between_samples_and_never_shrink_when_the_con
     assert all(before <= after for before, after in pairwise(grown))
 
 
+@pytest.mark.long
 def test_what_a_gpu_does_not_report_has_no_series(watched: OfDay) -> None:
     read = watched.take(tick(100.0, sm=None, tensor=None, nvlink=None)).read
     assert [name for name in read if name.startswith(("gpu_sm_active", "gpu_tensor", "gpu_nvlink_bytes"))] == []

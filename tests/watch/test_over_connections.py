@@ -1,4 +1,4 @@
-"""A watch over real sshds, and over srun in one's own job: events at once and once; nothing is left behind."""
+"""A watch over real sshds, and over srun in the user's own job: events at once and once; nothing is left behind."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_events_are_said_at_once_and_once_and_nothing_is_left_on_the_nodes(
     run = read_run([str(tmp_path / "kept")])
     assert {node for node, _ in run.data.samples.of(CPU)} == set(names)
     assert len(run.data.samples.of(MEMORY)) == 16
-    if Path("/proc/pressure/cpu").exists():  # the kernel counts it
+    if Path("/proc/pressure/cpu").exists():  # the kernel reports it
         assert {node for node, _ in run.data.samples.of(CPU_PRESSURE)} == set(names)
     assert "Xid" in (tmp_path / "kept" / "changes.jsonl").read_text(encoding="utf-8")
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == [
@@ -86,7 +86,7 @@ def test_each_hour_all_evidence_is_gathered_while_samples_go_on_and_what_it_show
         answer(node, healthy)
         for rule in rules:
             watch.until_said(rule, ChangeKind.CLOSED)
-            # /fsx of this node lies on the root that is filled: a visit between the two sees it later.
+            # This node's /fsx is on the root that is filled: a visit between the two sees it later.
             said = [
                 change
                 for change in watch.of(rule)
@@ -99,13 +99,13 @@ XID_48 = "NVRM: Xid (PCI:0000:53:00): 48, pid='<unknown>', name=<unknown>, DBE (
 
 
 def scraped(bed: SlurmBed) -> str:
-    """What Prometheus reads on the controller."""
+    """What Prometheus scrapes on the controller."""
     ask = "import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen('http://127.0.0.1:9188/metrics').read())"
     return bed.output_of(sys.executable, "-c", ask)
 
 
 def watts(bed: SlurmBed) -> set[str]:
-    """The GPUs whose power is reported, by the labels that distinguish them."""
+    """The GPUs whose power is reported, by their distinguishing labels."""
     return set(re.findall(r'gpu_power_watts\{cluster="[^"]*",(gpu="\d",node="\w+")\} \d', scraped(bed)))
 
 

@@ -1,4 +1,4 @@
-"""The table of docs/watch.md is held, line by line, by the numbers of the catalogue or of a site."""
+"""The table in docs/watch.md is kept, row by row, with the numbers of the catalogue or of a site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a watch keeps: samples of each connection, gaps between them, changes; a disk that is full costs a line."""
+"""A watch's recording: samples of each connection, gaps between them, changes; a full disk costs one message."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tick(up: float, gpus: tuple[SampledGpu, ...] | None = None, count: int = 2) 
 
 
 class Kept:
-    """A recording, and what it said of itself."""
+    """A recording, and its messages about itself."""
 
     def __init__(self, folder: Path) -> None:
         self.own: list[str] = []

@@ -1,4 +1,4 @@
-"""One node's connection, kept: it begins anew whatever ends it, and a node that floods is hung up on."""
+"""One node's permanent connection: it restarts whatever ends it, and disconnects a node that floods."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMEOUT_S = 600.0
 
 
 class Scripted:
-    """A connection that does one thing after the other, and then ends for good."""
+    """A connection that performs these steps in turn, and then ends for good."""
 
     has_input = True
 
@@ -105,6 +105,7 @@ def test_whatever_ends_a_connection_is_reported_and_it_begins_anew(
     assert any(isinstance(one, Hello) for one in seen)
 
 
+@pytest.mark.long
 def test_who_sends_faster_than_anybody_takes_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WAITING", 2)
     has_update = threading.Event()

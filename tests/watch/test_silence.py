@@ -1,4 +1,4 @@
-"""A node is silent once it should have sent something: a visit or a log-in that takes long is no silence."""
+"""A node is silent once an expected message is missing; a visit or log-in that takes long is no silence."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SETTINGS = WatchSettings(SamplerOptions(EVERY_S), Limits(), ProbeOptions())
 
 @dataclass
 class Slow:
-    """What stays on a node that logs in once it is let, and whose connection breaks then."""
+    """A sampler on a node that logs in once allowed, and whose connection then breaks."""
 
     has_input = True
     let_in: threading.Event = field(default_factory=threading.Event)
@@ -50,7 +50,7 @@ class Slow:
         self.let_in.set()
 
     def open(self, text: str) -> None:
-        """Nothing is to be made ready."""
+        """Nothing to prepare."""
 
     def on_node(self, interrupted: Callable[[str], object]) -> Slow:  # noqa: ARG002
         return self
@@ -60,7 +60,7 @@ class Slow:
 
 @dataclass
 class Running:
-    """A watch of one node that runs, with how often it has looked for silence."""
+    """A running watch of one node, with the number of its checks for silence."""
 
     node: Slow
     said: list[Change] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Running:
 
 @dataclass
 class Clock:
-    """Stands for the module `time`."""
+    """A replacement for the module `time`."""
 
     now: float = 0.0
 
@@ -127,7 +127,7 @@ def test_a_first_visit_and_a_log_in_that_take_longer_than_a_silence_are_none(mon
     with running(monkeypatch, slow_visit) as watch:
         watch.until_looked()
         assert watch.silences == []
-        watch.node.let_in.set()  # and its connection breaks
+        watch.node.let_in.set()  # then its connection breaks
         watch.until(lambda: bool(watch.silences))
         assert "the connection broke" in watch.silences[0].message
 

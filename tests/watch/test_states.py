@@ -1,4 +1,4 @@
-"""What opens, closes and flaps, and how often it is said."""
+"""What opens, closes and flaps, and how often it is reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOLDS: RuleResults = {(DEVICE, RULE): SLOW}
 
 
 def ticks(states: States, looks: str, began: float = 0.0, every_s: float = 10.0) -> list[tuple[int, str]]:
-    """At which tick what is said; `x` is a tick at which it holds, `X` one at which it is a fail, `2` two things."""
+    """Which tick reports what; `x` is a tick with the finding, `X` one where it fails, `2` one with two findings."""
     said = []
     for number, look in enumerate(looks):
         found = {"x": HOLDS, "X": {(DEVICE, RULE): WORSE}, "2": {(DEVICE, RULE): TWO}}.get(look, {})
@@ -88,7 +88,7 @@ def test_what_flapped_and_is_settled_is_forgotten_or_may_flap_again() -> None:
 
 
 def resumed(last_s: float) -> States:
-    """What the next watch knows of what flapped, of which the last change was said then; it begins at 0."""
+    """What the next watch knows of flapping, whose last change was reported then; it starts at 0."""
     states, key = States(), Key("gpu001", DEVICE, RULE)
     said = ((ChangeKind.FLAPPING, last_s - 9_000.0), (ChangeKind.WORSE, last_s))
     states.resume([Change(kind, key, Verdict.CONCERN, "slow", at) for kind, at in said], 0.0)

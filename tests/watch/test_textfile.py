@@ -1,4 +1,4 @@
-"""`--textfile`: a file that is whole at any moment, that others can read, and that does not outlive the watch."""
+"""`--textfile`: a file that is complete at any moment, readable for others, and removed when the watch ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What samplers send is decoded strictly; what nodes that are not trusted send costs only their own connection."""
+"""Samplers' messages are decoded strictly; what an untrusted node sends only affects its own connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All evidence gathered while a node goes on sending: what is newer holds, and what is not known closes nothing."""
+"""All evidence gathered while a node keeps sending: newer values win, and unknown ones close nothing."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def day() -> Day:
 
 
 def alive(*kinds: type) -> Mapping[str, int]:
-    """How many objects of each kind there are."""
+    """The number of live objects of each kind."""
     gc.collect()
     types = Counter(map(type, gc.get_objects()))
     return {kind.__name__: sum(types[one] for one in types if issubclass(one, kind)) for kind in kinds}
 
 
 def visited(day: Day, **collectors: Collected) -> None:
-    """All evidence comes that was gathered, with these in the place of what their collectors returned."""
+    """All gathered evidence arrives, with these values for the named collectors."""
     data = evidence()
     data = replace(data, collectors={**data.collectors, **collectors})
     day.said += day.watch.evidence({NODE: data}, day.now)
@@ -146,7 +146,7 @@ def test_of_a_visit_only_what_is_evaluated_again_is_kept(day: Day) -> None:
 
 
 def evaluator_of(*names: str) -> Evaluator:
-    """One that has visited these nodes."""
+    """An evaluator that has visited these nodes."""
     targets = tuple(Target(name, instance_type="p5.48xlarge") for name in names)
     evaluator = Evaluator(Cluster("some", "ssh", targets), NO_POLICY)
     evaluator.evaluate_all({name: replace(evidence(), node=name) for name in names})

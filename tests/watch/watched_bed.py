@@ -1,4 +1,4 @@
-"""A watch over nodes of the testbed with real sshds, and what it said."""
+"""A watch over testbed nodes with real sshds, and its reports."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ EVERY_S = 1.0
 
 @dataclass
 class Running(ABC):
-    """A watch that runs."""
+    """A running watch."""
 
     said: list[Change] = field(default_factory=list)
-    own: list[str] = field(default_factory=list)  # what it says of itself
+    own: list[str] = field(default_factory=list)  # its messages about itself
 
     def until(self, is_so: Callable[[], object], what: str) -> None:
-        """Wait until it is so."""
+        """Wait for a condition."""
         deadline = time.monotonic() + TIMEOUT_S
         while not is_so():
             assert time.monotonic() < deadline, f"{what} did not come: {self.said[-5:]}"
@@ -45,7 +45,7 @@ class Running(ABC):
 
     @abstractmethod
     def samples(self, node: str) -> int:
-        """How many samples a node has sent."""
+        """The number of samples that a node has sent."""
 
     def until_sampled(self, *nodes: str, more: int = 3) -> None:
         for node in nodes:
@@ -62,7 +62,7 @@ class Running(ABC):
 
 @dataclass
 class RunningHere(Running):
-    """In this process."""
+    """One in this process."""
 
     controller: Controller = field(kw_only=True)
 
@@ -72,21 +72,21 @@ class RunningHere(Running):
 
 @dataclass
 class Watched(Running):
-    """Of a testbed."""
+    """One over a testbed."""
 
     bed: Testbed = field(kw_only=True)
 
 
 @dataclass
 class WatchedHere(RunningHere, Watched):
-    """Of a testbed, in this process."""
+    """One over a testbed, in this process."""
 
 
 @contextmanager
 def watched(
     bed: Testbed, monkeypatch: pytest.MonkeyPatch, record: Path | None = None, *, every_s: float = EVERY_S
 ) -> Iterator[WatchedHere]:
-    """Watch all nodes of the testbed for as long as the block runs."""
+    """Watch all nodes of the testbed during the block."""
     monkeypatch.setenv("HOME", str(bed.home))
     cluster = Cluster("bed", "ssh", tuple(Target(name) for name in bed.addresses))
     settings = WatchSettings(
@@ -103,7 +103,7 @@ def watching(
     record: Path | None = None,
     joined: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[RunningHere]:
-    """Watch a cluster for as long as the block runs; whoever is `joined` is on its network."""
+    """Watch a cluster during the block; `joined` puts a thread on its network."""
     every_s = settings.sampling.every_s
     names = [target.name for target in cluster.targets]
     watch = Watch(Evaluator(cluster, NO_POLICY), every_s, names, time.monotonic())
@@ -123,7 +123,7 @@ def watching(
 
 
 def log(node: Node, text: str, at_s: float = 90_000.0, level: int = 3) -> None:
-    """The kernel of a node logs this."""
+    """A node's kernel logs this."""
     file = node.root / "dev" / "kmsg"
     number = file.read_text().count(",-;")
     with file.open("a") as opened:
@@ -131,7 +131,7 @@ def log(node: Node, text: str, at_s: float = 90_000.0, level: int = 3) -> None:
 
 
 def samplers(node: Node) -> Sequence[str]:
-    """The processes of samplers that are left on a node, by their command lines."""
+    """Sampler processes left on a node, by command line."""
     return [
         words
         for process in Path(f"/proc/{node.pid}/root/proc").glob("[0-9]*/cmdline")

@@ -1,1 +1,1 @@
-"""Who starts a meter on the nodes of a pair."""
+"""Launchers, which start a meter on the nodes of a pair."""

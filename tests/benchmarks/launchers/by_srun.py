@@ -19,13 +19,13 @@ ROUND = [Pair("gpu001", "gpu002"), Pair("gpu003", "gpu004")]
 def campaign(
     bed: SlurmBed, meter: Meter, run_s: float = 600.0, name: str = "slurm:gpu", **settings: str
 ) -> MeterCampaign:
-    """With its submit host reached over ssh."""
+    """A campaign whose submit host is reached over ssh."""
     data = {"submit_host": f"ssh:{CONTROLLER}", "config": str(bed.bed.ssh_config), "slurm_wait": "5", **settings}
     cluster = cluster_of(dict.fromkeys(NAMES, ""), "srun", name=name, **data)
     return MeterCampaign(meter, MeterSettings(ranks_per_node=2), cluster, Limits(connect_s=10.0, settings=data), run_s)
 
 
 def round_of(bed: SlurmBed, made: MeterCampaign, together: Sequence[PairOrGroup] = ROUND) -> dict[str, Reading]:
-    """What a round measures."""
+    """The measurements of a round."""
     with bed.bed.joined(), srun(made) as launcher:
         return measured(launcher, together)

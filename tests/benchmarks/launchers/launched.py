@@ -1,4 +1,4 @@
-"""Small meters, and what the tests of the launchers have in common."""
+"""Small meters and other code that the launchers' tests share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENT = Limits(connect_s=10.0, answer_s=30.0)
 SLOW_WIRE, SLOW_GB_PER_S = (
     "8mbit",
     0.002,
-)  # twice what such a wire carries: below what a busy machine sends by any other
+)  # twice such a network's rate, and less than a busy machine sends by any other
 SENDS = (
     "import socket as s,sys;c=s.create_connection((sys.argv[1],int(sys.argv[2])));c.sendall(bytes({count}));"
     "c.shutdown(1);print('rate',c.recv(9).decode())"
@@ -38,14 +38,14 @@ TAKES = (
 
 
 def over_ssh(bed: Testbed, meter: Meter, run_s: float = 600.0, settings: MeterSettings | None = None) -> MeterCampaign:
-    """A campaign by the names of ssh_config, which mean nothing to the nodes themselves."""
+    """A campaign that uses names of ssh_config, which the nodes themselves do not know."""
     cluster = cluster_of(dict.fromkeys(bed.addresses, ""), "ssh", config=str(bed.ssh_config))
     limits = replace(PATIENT, settings=dict(cluster.settings))
     return MeterCampaign(meter, settings or MeterSettings(ranks_per_node=2), cluster, limits, run_s)
 
 
 def sending(count: int = 1_000_000, server: str = "", client: str = "") -> Meter:
-    """A meter of two ends that sends so many bytes; shell commands that run before the ends themselves."""
+    """A two-ended meter that sends this many bytes, after these shell commands."""
     return Meter(
         "sending",
         read_sent,
@@ -57,7 +57,7 @@ def sending(count: int = 1_000_000, server: str = "", client: str = "") -> Meter
 
 
 def read_sent(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
-    """What the client said of what it sent, and by which network."""
+    """The client's report of what it sent, and over which network."""
     client = outputs[0]
     if client.exit is None:
         return Reading(problem="did not end in its time")
@@ -69,13 +69,13 @@ def read_sent(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
 
 
 def all_reduce(*options: str, before: str = ":") -> Meter:
-    """The stand-in for all_reduce_perf, read just so far; a shell command that runs before it on every rank."""
+    """The stand-in for all_reduce_perf with a minimal reader; each rank runs this shell command first."""
     words = options or ("-b", "1M", "-e", "1M", "-n", "2")
     return Meter("all_reduce", read_table, ranks=lambda _: f"{before}; exec {ALL_REDUCE} {shlex.join(words)}")
 
 
 def read_table(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
-    """The bus bandwidth of the table's last row."""
+    """The bus bandwidth in the table's last row."""
     (data,) = outputs
     if data.exit is None:
         return Reading(problem="did not end in its time")
@@ -94,7 +94,7 @@ def cluster_of(addresses: Mapping[str, str], connection: str, name: str = "testb
 
 
 def measured(launcher: Launcher, together: Sequence[PairOrGroup]) -> dict[str, Reading]:
-    """One round: the measurement of every pair or group; none comes twice."""
+    """Measure one round: every pair or group, each once."""
     data: dict[str, Reading] = {}
     lock = threading.Lock()
 
@@ -109,7 +109,7 @@ def measured(launcher: Launcher, together: Sequence[PairOrGroup]) -> dict[str, R
 
 
 def of_run(root: Path) -> list[str]:
-    """The processes under that root's /proc that some run has started."""
+    """The processes under that root's /proc that any run has started."""
     found = []
     for process in (root / "proc").glob("[0-9]*"):
         try:
@@ -122,7 +122,7 @@ def of_run(root: Path) -> list[str]:
 
 
 def are_soon_quiet(*nodes: Node) -> bool:
-    """Whether nothing of any run is left on these nodes, after a while at the latest."""
+    """Whether these nodes are soon free of processes of any run."""
     until = time.monotonic() + SOON_S
     while (left := [words for node in nodes for words in of_run(node.root)]) and time.monotonic() < until:
         time.sleep(0.05)
@@ -131,7 +131,7 @@ def are_soon_quiet(*nodes: Node) -> bool:
 
 
 def wait_for(file: Path) -> None:
-    """Until a node has made a file, which is removed."""
+    """Wait until a node has created a file, and remove it."""
     until = time.monotonic() + SOON_S
     while not file.exists():
         assert time.monotonic() < until, file

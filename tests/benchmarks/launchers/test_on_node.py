@@ -1,4 +1,4 @@
-"""The program that runs on a node: what it starts, how that ends, and that nothing of it is left."""
+"""The program that runs on a node: what it starts, how it ends, and that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def visited(*commands: str, **more: Any) -> NodeAnswer:
 
 
 def living(run: str) -> list[str]:
-    """What is left of a run, as words; a process that ends right now is waited for."""
+    """What remains of a run, as text; waits for processes that are about to end."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -83,7 +83,7 @@ def test_a_command_has_its_environment_and_the_mark_of_the_run() -> None:
 
 @pytest.mark.long
 def test_a_command_runs_in_a_folder_that_no_other_user_may_leave_settings_or_libraries_in() -> None:
-    (output,) = visited("pwd; stat -c '%u %A' .").outputs  # UCX, for one, reads ./ucx.conf last
+    (output,) = visited("pwd; stat -c '%u %A' .").outputs  # UCX, for one, finally reads ./ucx.conf
     folder, owner, mode = output.text.split()
     assert int(owner) in (0, os.geteuid()), folder
     assert (mode[5], mode[8]) == ("-", "-"), folder
@@ -99,7 +99,7 @@ def test_nothing_that_lies_where_a_command_runs_is_run_or_loaded(monkeypatch: py
 
 
 @pytest.mark.long
-def test_of_a_long_output_the_head_and_the_tail_are_kept() -> None:
+def test_a_long_output_keeps_its_head_and_tail() -> None:
     data = visited("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last")
     text = data.outputs[0].text
     assert text.startswith("first\nxxx")
@@ -134,7 +134,7 @@ def test_at_its_deadline_a_command_is_ended_with_all_that_it_started(command: st
 
 
 def start(run: str, *commands: str, **more: Any) -> subprocess.Popen[bytes]:
-    """The program, running, with its commands and all that sleeps in them."""
+    """Start the program; yields it with its commands and everything that sleeps in them."""
     program = node_program(request(*commands, run=run, **more), run, on_stdin=True)
     process = subprocess.Popen(
         ["/bin/sh", "-c", program.command], stdin=-1, stdout=-1, stderr=-2, start_new_session=True
@@ -200,9 +200,9 @@ def test_a_server_that_nobody_comes_to_is_ended_and_says_so() -> None:
 
 @pytest.mark.long
 def test_a_client_that_finds_nobody_says_where_it_looked_and_starts_nothing() -> None:
-    searches = {"addresses": ["127.0.0.1"], "stands_for_address": "ADDRESS", "timeout_s": 0.3}
+    searches = {"servers": [["gpu001", ["127.0.0.1"]]], "stands_for_addresses": "ADDRESS", "timeout_s": 0.3}
     data = visited("echo started", rendezvous=rendezvous(port := free_port(), **searches))
-    assert data.unmet == f"it cannot be reached on port {port} (127.0.0.1: Connection refused)"
+    assert data.unmet == f"gpu001 cannot be reached on port {port} (127.0.0.1: Connection refused)"
     assert data.outputs == ()
 
 
@@ -231,7 +231,7 @@ def test_the_first_address_is_the_way_in_though_the_other_listens_only_after_it_
 
 
 def second_of_two() -> socket.socket:
-    """A listening socket whose port is behind a free one, below those that the kernel gives to other programs."""
+    """A listening socket just above a free port, below the kernel's ephemeral ports."""
     for port in range(20_000, 30_000, 2):
         with suppress(OSError):
             socket.create_server(("", port)).close()
@@ -251,7 +251,7 @@ def test_a_port_that_is_taken_is_reported_before_anything_starts() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
 def test_another_users_server_on_that_port_is_not_the_one_that_is_measured_with() -> None:
-    """A user may take the port between the moment at which it was free and that at which the server opens it."""
+    """A user may take the port between the check that it is free and the server's opening of it."""
     words = {**rendezvous(port := free_port(), word="a word"), "timeout_s": 30.0}
     server = f"import socket, time; listening = socket.create_server(('', {port + 1})); time.sleep(1000)"
     threading.Thread(target=come, args=(port,), daemon=True).start()
@@ -261,7 +261,7 @@ def test_another_users_server_on_that_port_is_not_the_one_that_is_measured_with(
 
 
 def come(port: int) -> None:
-    """Be the other end, for as long as the server's has not ended."""
+    """Act as the other end until the server's end exits."""
     with suppress(NotConnected):
         find_server(["127.0.0.1"], port, b"a word", time.monotonic() + 30)
 

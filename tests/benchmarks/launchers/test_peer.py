@@ -1,4 +1,4 @@
-"""What stands for ssh between two pods: one command, of a peer who knows the word."""
+"""The replacement for ssh between two pods: it runs one command, from a peer with the right secret."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORD = "a word of the run"
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """Where somebody serves who knows the word."""
+    """A port served for peers with the right secret."""
     number = free_port()
     served = subprocess.Popen([sys.executable, "-c", SOURCE, str(number)], env={**os.environ, peer.WORD: WORD})
     wait_until(lambda: listens(number), "listening")
@@ -33,7 +33,7 @@ def port() -> Iterator[int]:
 
 
 def listens(port: int) -> bool:
-    """Whoever only looks is no peer."""
+    """A connection without a request is not from a peer."""
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
     except OSError:
@@ -43,7 +43,7 @@ def listens(port: int) -> bool:
 
 def asked(port: int, command: str, word: str = WORD) -> subprocess.CompletedProcess[str]:
     """As mpirun calls its agent: a host, and the words of a command."""
-    environment = {**os.environ, peer.WORD: word, peer.WHERE: f"127.0.0.1:{port}"}
+    environment = {**os.environ, peer.WORD: word, peer.WHERE: f"gpu003=127.0.0.1:1 gpu002=127.0.0.1:{port}"}
     words = [sys.executable, "-c", SOURCE, "gpu002", *command.split()]
     return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
@@ -62,7 +62,7 @@ def test_the_word_is_in_no_environment_of_what_is_started(port: int) -> None:
     assert WORD not in asked(port, "env").stdout
 
 
-def test_who_does_not_know_the_word_has_nothing_run_and_who_does_is_still_served(port: int) -> None:
+def test_a_peer_without_the_secret_has_nothing_run_and_one_with_it_is_still_served(port: int) -> None:
     refused = asked(port, "echo done", word="another")
     assert (refused.stdout, refused.returncode) == ("", 1)
     assert asked(port, "echo done").stdout == "done\n"

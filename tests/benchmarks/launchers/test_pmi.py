@@ -1,4 +1,4 @@
-"""How ranks find each other under Slurm: chosen from what each version of Slurm lists, unless it is given."""
+"""How ranks find each other under Slurm: chosen from what each version of Slurm lists, unless the user sets it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ HERE = "srun: error:  mpi/pmix_v4: init: (null) [0]: mpi_pmix.c:195: pmi/pmix: c
         ("pmix", ALIKE, True),
         ("pmix_v4", HERE, True),
         ("pmi2", ALIKE, False),
-        ("pmix", ALIKE.replace("n2", "n3"), False),  # a node's own fault
+        ("pmix", ALIKE.replace("n2", "n3"), False),  # a fault of one node
         ("pmix", ALIKE.replace("Unspecified error", "Communication connection failure"), False),
         ("pmix", "", False),
     ],

@@ -1,4 +1,4 @@
-"""Two ends of a pair find each other whoever else comes, and nobody else learns or keeps them from anything."""
+"""The two ends of a pair find each other whoever else connects; others learn nothing and block nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def port() -> int:
 
 @contextmanager
 def served(port: int) -> Iterator[list[socket.socket]]:
-    """Somebody waits for the other end, and tells it that the server serves; the connections that were accepted."""
+    """Wait for the other end and tell it that the server is ready; yields the accepted connections."""
     came: list[socket.socket] = []
     own = Acceptor(listen(port), WORD)
 
@@ -73,7 +73,7 @@ OUTSIDERS: dict[str, Callable[[socket.socket], object]] = {
 
 
 @pytest.mark.parametrize("outsider", OUTSIDERS)
-def test_whoever_knows_the_secret_is_met_though_many_came_before_who_do_not(port: int, outsider: str) -> None:
+def test_a_peer_with_the_secret_is_met_though_many_without_it_came_before(port: int, outsider: str) -> None:
     with served(port) as came, ExitStack() as candidates:
         for _ in range(2 * rendezvous.MAX_CANDIDATES):
             candidate = candidates.enter_context(socket.create_connection(("127.0.0.1", port), LATEST_S))
@@ -97,7 +97,7 @@ def test_no_visitor_without_the_secret_is_let_in(port: int, monkeypatch: pytest.
 
 @contextmanager
 def impostor(port: int, says: bytes) -> Iterator[bytearray]:
-    """Another who listens on that port at another address, says this, and keeps what it is told."""
+    """Listen on that port at another address, send this, and keep what is received."""
     told = bytearray()
     listener = socket.create_server(("127.0.0.2", port))
 
@@ -115,12 +115,12 @@ def impostor(port: int, says: bytes) -> Iterator[bytearray]:
 
 
 @pytest.mark.parametrize("words", [b"", READY, b"x" * QUESTION_BYTES, b"x" * (QUESTION_BYTES + PROOF_BYTES) + READY])
-def test_whoever_listens_in_its_place_is_passed_over_and_learns_nothing(
+def test_an_impostor_that_listens_is_passed_over_and_learns_nothing(
     port: int, words: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rendezvous, "listen", listen)
     own = socket.create_server(("127.0.0.1", port))
-    monkeypatch.setattr(rendezvous, "REFUSED", "")  # nobody begins again with an address that refused
+    monkeypatch.setattr(rendezvous, "REFUSED", "")  # nobody retries an address that refused
     came = Acceptor(own, WORD)
     thread = threading.Thread(target=lambda: (came.accept(LATEST_S) or own).sendall(READY), daemon=True)
     thread.start()
@@ -132,7 +132,7 @@ def test_whoever_listens_in_its_place_is_passed_over_and_learns_nothing(
 
 
 def test_what_one_end_proves_proves_nothing_of_the_other() -> None:
-    """Else whoever listens could let each answer the other's question, of two that come."""
+    """Otherwise a listener could use two incoming connections to let each answer the other's question."""
     proofs = {proof(WORD, who, *asked) for who in (SERVES, COMES) for asked in ((b"1", b"2"), (b"2", b"1"))}
     assert len(proofs) == 4
 
@@ -154,13 +154,13 @@ def test_an_answer_that_was_heard_proves_nothing_again(port: int) -> None:
 
 
 class Heard:
-    """A connection at which somebody listens."""
+    """A connection on which somebody eavesdrops."""
 
     def __init__(self, own: socket.socket, heard: bytearray) -> None:
         self.own, self.heard = own, heard
 
     def sendall(self, data: bytes) -> None:
-        """Send it, and be heard."""
+        """Send the data and let it be overheard."""
         self.heard += data
         self.own.sendall(data)
 

@@ -1,4 +1,4 @@
-"""Ranks, and two ends, as steps of one job of a real Slurm."""
+"""Ranks, and pairs of ends, as steps of one job of a real Slurm."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
 
 @pytest.fixture(autouse=True)
 def quiet(bed: SlurmBed) -> Iterator[None]:
-    """Every test leaves the nodes as they were."""
+    """Check that every test leaves the nodes as they were."""
     yield
     bed.run("scancel", "--user=root")
     for name in bed.names:
@@ -81,7 +81,7 @@ def test_ranks_of_a_group_are_one_step(bed: SlurmBed) -> None:
     assert data.busbw_gb_per_s
 
 
-@pytest.mark.parametrize("bed", VERSIONS[:1], indirect=True)  # this machine's own
+@pytest.mark.parametrize("bed", VERSIONS[:1], indirect=True)  # this machine's version
 @pytest.mark.parametrize("lacking", [("gpu001", "gpu002"), (CONTROLLER,)], ids=["the nodes", "the submit host"])
 def test_pmix_without_its_library_is_no_nodes_fault_and_says_what_to_install(
     bed: SlurmBed, lacking: tuple[str, ...]
@@ -109,7 +109,7 @@ def test_ranks_without_pmi_say_so_with_what_to_do(bed: SlurmBed) -> None:
     data = round_of(bed, small, ROUND[:1])["gpu001~gpu002"]
     seen, _, advice = data.problem.partition("; ")
     assert seen in (
-        "the ranks did not find each other: its MPI saw no other rank",  # Open MPI 4 says so, and ends
+        "the ranks did not find each other: its MPI saw no other rank",  # Open MPI 4 says so, and exits
         "the ranks did not find each other: each ran alone, though nccl-tests has MPI (libmpi.so.40)",
     )
     assert advice == "srun offered them no PMI (--mpi=none); expected --srun-options=--mpi=pmix"
@@ -147,7 +147,7 @@ def test_root_starts_nccom_test_which_starts_its_own_ranks_with_mpirun(bed: Slur
         program.parent.mkdir(parents=True, exist_ok=True)
         program.write_text(NCCOM_TEST)
         program.chmod(0o755)
-        (bed.node(name).root / "root/.ssh/config").write_text("StrictHostKeyChecking no\n")  # known by addresses only
+        (bed.node(name).root / "root/.ssh/config").write_text("StrictHostKeyChecking no\n")  # known by address only
     made = campaign(bed, nccom_test.METER)
     data = round_of(bed, replace(made, settings=MeterSettings(ranks_per_node=2, size_bytes=8388608)), ROUND[:1])
     assert (data["gpu001~gpu002"].problem, data["gpu001~gpu002"].busbw_gb_per_s) == ("", 71.33)
@@ -197,7 +197,7 @@ def test_a_job_that_is_stopped_is_used_as_one_that_runs(bed: SlurmBed) -> None:
     job = bed.output_of("sbatch", "--parsable", *words).strip()
     bed.wait_for("gpu001", "ALLOCATED")
     until = time.monotonic() + 600
-    while bed.output_of("squeue", "-h", "-o", "%T").strip() != "STOPPED":  # a signal that comes early finds no step
+    while bed.output_of("squeue", "-h", "-o", "%T").strip() != "STOPPED":  # a signal that comes too early finds no step
         assert time.monotonic() < until
         bed.run("scancel", "--batch", "--signal=STOP", job)
     data = round_of(bed, campaign(bed, sending(), name=f"slurm:job:{job}"), ROUND[:1])
@@ -250,7 +250,7 @@ def test_at_the_deadline_a_pair_fails_and_nothing_of_it_is_left(bed: SlurmBed) -
     assert data["gpu001~gpu002"].problem == "did not end in its time"
 
 
-@pytest.mark.parametrize("bed", VERSIONS[:1], indirect=True)  # once: it kills a node of a bed of its own
+@pytest.mark.parametrize("bed", VERSIONS[:1], indirect=True)  # once: it kills a node of its own bed
 def test_a_node_that_dies_in_mid_round_is_at_fault_and_the_others_are_measured() -> None:
     with slurm({name: with_all_reduce(healthy_cpu()) for name in NAMES}) as bed:
         stuck = all_reduce(before="[ $(uname -n) != gpu002 ] || { touch /tmp/began; sleep 1000; }")

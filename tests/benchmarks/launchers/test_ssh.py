@@ -1,4 +1,4 @@
-"""A server on one node and a client on the other: over real sshds on a real network, and on this machine."""
+"""A server on one node and a client on the other, over real sshds on a real network, and on this machine."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What loads one node."""
+"""Load on a single node."""

@@ -1,4 +1,4 @@
-"""What collectors that load a node return."""
+"""Results of collectors that load a node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.testbed.node import NodeImage, entered
 
 
 def evidence_of(image: NodeImage, collector: str, chosen: LoadOptions = OPTIONS) -> Collected:
-    """What one collector returns from a fake node."""
+    """One collector's result on a fake node."""
     to_run, nonce = program([collector], chosen)
     with entered(image, "gpu001") as node:
         ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=600)
@@ -26,7 +26,7 @@ def evidence_of(image: NodeImage, collector: str, chosen: LoadOptions = OPTIONS)
 
 
 def loaded(collectors: Iterable[str], chosen: LoadOptions) -> NodeEvidence:
-    """What these collectors return from this machine."""
+    """These collectors' results on this machine."""
     to_run, nonce = program([collector for collector in SECONDS if collector in collectors], chosen)
     return decode("here", Answer(answer(to_run)), nonce)
 

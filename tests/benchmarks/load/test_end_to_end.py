@@ -1,4 +1,4 @@
-"""`pytest --cluster ssh:… -m perf` as a person types it: nodes are loaded once, and the slow one is named."""
+"""`pytest --cluster ssh:… -m perf` as typed by a user: nodes are loaded once, and the slow one is named."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [needs_cluster]
 ROOT = Path(__file__).parents[3]
 CHOSEN = [name for name, check in node_checks().items() if "perf" in occasions(check)]
 PASS = dict.fromkeys(CHOSEN, Verdict.PASS) | {"neuron.nccom": Verdict.NOT_APPLICABLE}
-ONE_NODE = ("-k", "not pairwise and not straggler")  # pairs of nodes have tests of their own
+ONE_NODE = ("-k", "not pairwise and not straggler")  # pairs of nodes have their own tests
 ON_FSX = ("--fs-bandwidth", SCRATCH, "--fs-size", "64", "--fs-at-once", "2")
 STRESS = ("--stress-s", "1")
 SLOW = {"gpu.gpu_gemm": Verdict.FAIL, "storage.fs_bandwidth": Verdict.CONCERN}
@@ -39,7 +39,7 @@ def bed() -> Iterator[Testbed]:
 
 
 def run(bed: Testbed, folder: Path, *options: str) -> tuple[dict[str, dict[str, Verdict]], str]:
-    """Type `pytest OPTIONS` in the checkout; every verdict by node and check, and what was printed."""
+    """Run `pytest OPTIONS` in the checkout; returns every verdict by node and check, and the output."""
     results = folder / "results.jsonl"
     results.unlink(missing_ok=True)
     words = ["-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", "--results", str(results), *options]

@@ -1,4 +1,4 @@
-"""Writing and reading a file system: past the cache, within what is free, and nothing is left."""
+"""Writing and reading a file system: past the cache, within its free space, and with nothing left behind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTLE_S = 600.0
 
 
 def settles(is_so: Callable[[], object]) -> bool:
-    """Whether something comes true after a while."""
+    """Whether a condition becomes true after a while."""
     until = time.monotonic() + SETTLE_S
     while not is_so() and time.monotonic() < until:
         time.sleep(0.02)
@@ -70,14 +70,14 @@ def test_a_run_that_is_cut_off_leaves_no_file_and_no_process(tmp_path: Path) -> 
     running.stdin.write(to_run.stdin)
     running.stdin.close()
     assert settles(lambda: list(tmp_path.iterdir()))
-    running.stdout.close()  # the connection is gone
+    running.stdout.close()  # close the connection
     assert settles(lambda: not list(tmp_path.iterdir()))
     assert settles(lambda: not writers(tmp_path))
     running.wait(SETTLE_S)
 
 
 def writers(folder: Path) -> list[bytes]:
-    """The programs that have this folder on their command line."""
+    """Running programs with this folder on their command line."""
     lines = map(read, Path("/proc").glob("[0-9]*/cmdline"))
     return [line for line in lines if f"--filename={folder}".encode() in line]
 

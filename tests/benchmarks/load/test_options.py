@@ -1,4 +1,4 @@
-"""The command line's words for load."""
+"""The command-line options for load."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_fs(node):
 
 @pytest.mark.parametrize("workers", ALONE_OR_NOT)
 def test_a_check_of_another_author_gets_the_results_of_the_load(runs: Runs, tmp_path: Path, workers: list[str]) -> None:
-    runs.checks(test_own=OF_THE_FILE_SYSTEM)  # says what it reads: without that all is loaded
+    runs.checks(test_own=OF_THE_FILE_SYSTEM)  # declares what it reads; otherwise everything is loaded
     load = ["-m", "perf", f"--fs-bandwidth={tmp_path}", "--fs-size=64"]
     results = [f"--results={runs.results_file}"]
     assert runs.run("--cluster", "local", *load, *results, *workers).ret == 0

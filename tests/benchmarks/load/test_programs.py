@@ -1,4 +1,4 @@
-"""The programs that load a node: what they run, how they end, and that nothing is left behind."""
+"""The programs that load a node: what they run, how they end, and that they leave nothing behind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_collector_has_a_function_a_deadline_and_a_place_in_the_order() ->
     for module, function in (place.split(":") for place in FUNCTIONS.values()):
         assert f"\ndef {function}(node: Node)" in files[module]
     assert set(FUNCTIONS) == COLLECTORS == set(SECONDS)
-    assert next(iter(SECONDS)) == "dcgm_diag"  # it wants GPUs at rest
+    assert next(iter(SECONDS)) == "dcgm_diag"  # it needs idle GPUs
 
 
 def test_the_whole_time_is_that_of_all_collectors_one_after_another() -> None:
@@ -216,7 +216,7 @@ def test_what_a_collector_has_started_ends_with_it() -> None:
 def test_the_real_fi_pingpong_exchanges_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     words = tuple("tcp" if word == "efa" else word for word in programs.EXCHANGE)
     monkeypatch.setattr(programs, "EXCHANGE", words)
-    monkeypatch.setattr(programs, "LISTEN_S", 300.0)  # of which a quiet machine needs a second
+    monkeypatch.setattr(programs, "LISTEN_S", 300.0)  # a quiet machine needs a second of it
     monkeypatch.setattr(programs, "EXCHANGE_S", 300.0)
     node = Node(collector_s=600.0)
     data = PingpongRun({"domain": "lo", **programs.exchanged(node, find(node, "fi_pingpong"), "lo")})

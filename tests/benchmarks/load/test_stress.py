@@ -1,4 +1,4 @@
-"""stress-ng: what it is asked, what the real one answers, and that it is ended with what it has said until then."""
+"""stress-ng: its arguments, the real program's output, and that stopping it keeps the output so far."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_real_one_verifies_cores_and_memory_and_leaves_no_file(
 @needs_nodes
 def test_one_that_hangs_is_ended_and_what_it_said_counts() -> None:
     said = ("stress fail vm: detected 24 bit errors while stressing memory", "stress hangs")
-    chosen = LoadOptions(stress_s=1, seconds={"stress_ng": 25.0})  # 10 of them before it is ended
+    chosen = LoadOptions(stress_s=1, seconds={"stress_ng": 25.0})  # it is stopped after 10 of them
     value = evidence_of(with_speed(loadable_p5(), *said), "stress_ng", chosen).value
     assert value["exit"] is None
     result = evaluated(CHECK, "stress_ng", {"gpu001": value})

@@ -1,1 +1,1 @@
-"""What measures, and what is read of it."""
+"""Meters, and how their output is read."""

@@ -25,7 +25,7 @@ def ended(process: subprocess.Popen[str]) -> Output:
 
 
 def measured(meter: Meter, settings: MeterSettings) -> tuple[Reading, tuple[Output, Output]]:
-    """A client that is there before its server, as launchers cannot order them."""
+    """Start the client before its server, as launchers cannot order them."""
     assert meter.client
     assert meter.server
     port = free_port()

@@ -1,4 +1,4 @@
-"""What a site has measured itself: saved, read again, and held against the same key and stack."""
+"""A site's own measurements: saved, read again, and compared for the same key and software."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Captured logs of nccl-tests and nccom-test: every one is read."""
+"""Captured logs of nccl-tests and nccom-test: every one can be read."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NCCL: dict[str, tuple[float | None, int, bool | None, str]] = {
     "superbench-allreduce.log": (235.03, 8 * GIB, None, ""),
     "superbench-alltoall.log": (224.31, 8 * GIB, None, ""),
 }
-# Of the largest size, in GB/s: the first and the last are printed in GiB/s.
+# For the largest size, in GB/s; the first and the last log print GiB/s.
 NCCOM: dict[str, tuple[float, int, bool | None]] = {
     "neuron-sdk-01-L28": (43.690555, 2**25, None),
     "neuron-sdk-02-L587": (43.690555, 2**25, None),

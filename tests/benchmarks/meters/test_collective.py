@@ -1,4 +1,4 @@
-"""The meters of collectives: every text form that nccl-tests and nccom-test print, and what is read of it."""
+"""The collective meters: every text format that nccl-tests and nccom-test print, and how it is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The meters of collectives: what every rank runs."""
+"""The collective meters: what each rank runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.testbed import compiled
 from tests.testbed.needs import needs_openmpi
 
 GIB = 2**30
-OPT = "/nowhere/opt/"  # in the place of this machine's, where somebody may have installed them
+OPT = "/nowhere/opt/"  # replaces this machine's, where they may be installed
 
 
 @needs_openmpi

@@ -1,4 +1,4 @@
-"""The meter of exact integers: real ranks of gloo on both ends, and what is read of wrong ones."""
+"""The meter of exact integers: real gloo ranks on both ends, and how output of faulty ranks is read."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.benchmarks.meters.ends import measured
 from tests.testbed.exact import Change, by_processors, exact, exchanged_wrong
 
 METER = METERS["exact"]
-EACH = 4  # ranks of a node
+EACH = 4  # ranks per node
 OVER_GLOO = "the ranks exchanged over gloo, not over NCCL: no GPU took part"
 
 
 def printed(node: int, *changes: Change) -> Output:
-    """What one of two nodes of four GPUs prints; changes count the ranks of both."""
+    """The output of one of two nodes with four GPUs; changes count the ranks of both."""
     data: dict[str, Any] = json.loads(exact(*changes))["collectives"]
     answers = data["answers"][EACH * node : EACH * (node + 1)]
     about = {"of_each_node": EACH, "node": node, "host": f"host-{node}", "message_bytes": 4 << 25}
@@ -35,7 +35,7 @@ def printed(node: int, *changes: Change) -> Output:
 
 
 def read(*changes: Change) -> Reading:
-    """What the meter makes of both ends; the client's comes first."""
+    """What the meter reads from both ends, the client's first."""
     return METER.read(MeterSettings(), (printed(1, *changes), printed(0, *changes)))
 
 
@@ -128,7 +128,7 @@ def test_a_node_without_pytorch_says_what_to_do() -> None:
 
 
 def of_two_ends(meter: Meter) -> Reading:
-    """What two real ranks on each of two ends bring. Skips without PyTorch."""
+    """The output of two real ranks on each of two ends. Skips without PyTorch."""
     python = torch_python(None)
     if python is None:
         pytest.skip("no PyTorch here: apt-get install python3-torch")
@@ -142,7 +142,7 @@ def of_two_ends(meter: Meter) -> Reading:
 def test_real_ranks_of_two_ends_meet_and_agree_on_every_element_but_are_no_gpus() -> None:
     meter = replace(METER, server=partial(server, backend="gloo"), client=partial(client, backend="gloo"))
     found = of_two_ends(meter)
-    assert found.problem == f"{OVER_GLOO}; expected nccl"  # which is said of ranks alone that have all else right
+    assert found.problem == f"{OVER_GLOO}; expected nccl"  # reported only if the ranks have everything else right
     assert (found.is_correct, found.busbw_gb_per_s) == (None, None)
 
 

@@ -1,4 +1,4 @@
-"""fi_pingpong, on written output and over this machine's loopback."""
+"""fi_pingpong, on sample output and over this machine's loopback."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_table_of_fi_pingpong_is_read() -> None:
     assert (read.problem, read.is_correct, read.network) == ("", None, "")
 
 
-def test_of_several_sizes_the_largest_is_taken() -> None:
+def test_the_largest_of_several_sizes_is_taken() -> None:
     small = "64      50      =50      6.2k        0.00s     10.39      24.65       0.04\n"
     head, row = TABLE.splitlines(keepends=True)
     assert pingpong(head + row + small).size_bytes == 16 * 2**20

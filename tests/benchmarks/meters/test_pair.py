@@ -1,4 +1,4 @@
-"""The meters of two ends, iperf3 above all: on written output and over this machine's loopback."""
+"""The two-ended meters, mainly iperf3: on sample output and over this machine's loopback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ESTABLISHED = "01"  # in /proc/net/tcp
 
 
 def report(direction: int, received: Any, seconds: Any = 4.0) -> dict[str, Any]:
-    """One report of `iperf3 -c -J`, of the parts that are read."""
+    """A report of `iperf3 -c -J` with the fields that are read."""
     return {
         "start": {"test_start": {"protocol": "TCP", "num_streams": 8, "blksize": 131072, "reverse": direction}},
         "intervals": [],
@@ -186,12 +186,12 @@ def test_an_iperf3_server_that_dies_in_mid_run_is_a_problem_and_not_a_number(
     client = start(iperf3.client(MeterSettings(options="-t 2 -P 1"), "127.0.0.1", port))
     for _ in range(600):
         begun = pids.read_text().split() if pids.exists() else []
-        if len(begun) > direction and connections_to(port) > 1:  # that of control, and a stream
+        if len(begun) > direction and connections_to(port) > 1:  # the control connection and a stream
             os.kill(int(begun[direction]), signal.SIGKILL)
             break
         time.sleep(0.02)
     output = ended(client)
-    while server.poll() is None:  # that of the way back may still wait for a client
+    while server.poll() is None:  # the reverse one may still wait for a client
         for pid in pids.read_text().split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
@@ -202,7 +202,7 @@ def test_an_iperf3_server_that_dies_in_mid_run_is_a_problem_and_not_a_number(
 
 
 def connections_to(port: int) -> int:
-    """How many this machine's servers have on that port."""
+    """How many connections this machine's servers have on that port."""
     tables = [Path(name).read_text().splitlines()[1:] for name in ("/proc/net/tcp", "/proc/net/tcp6")]
     rows = [line.split() for table in tables for line in table]
     return sum(row[1].endswith(f":{port:04X}") and row[3] == ESTABLISHED for row in rows)
@@ -235,7 +235,7 @@ def test_a_server_that_never_listens_is_a_problem(name: str, monkeypatch: pytest
     client = METERS[name].client
     assert client
     output = ended(start(client(MeterSettings(program=str(refusing)), "127.0.0.1", 1)))
-    assert output.text.count("Connection refused") == 1  # the last try's
+    assert output.text.count("Connection refused") == 1  # the last attempt's
     read = METERS[name].read(MeterSettings(), (output,))
     assert read.busbw_gb_per_s is None
     assert "Connection refused" in read.problem
@@ -256,7 +256,7 @@ def test_a_program_that_is_not_there_is_named_with_its_package(name: str, tmp_pa
 
 
 def only_uname(folder: Path) -> Path:
-    """A folder for PATH that has no program but uname."""
+    """A folder for PATH with no program but uname."""
     (folder / "uname").unlink(missing_ok=True)
     (folder / "uname").symlink_to("/bin/uname")
     return folder

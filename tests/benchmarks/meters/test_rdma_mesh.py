@@ -1,4 +1,4 @@
-"""The meter of exchanges between RDMA devices: real fi_pingpong between two ends, and what is read of them."""
+"""The meter of exchanges between RDMA devices: real fi_pingpong between two ends, and how its output is read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OVER_TCP = MeterSettings(options="-p tcp")
 
 
 def both(roots: tuple[str, str], settings: MeterSettings = OVER_TCP) -> Reading:
-    """What two real ends on this machine bring."""
+    """The output of two real ends on this machine."""
     port = free_port()
     comes = start(client(settings, "127.0.0.1", port, roots[1]), **{SECRET: "word"})
     waits = start(server(settings, port, roots[0]), **{SECRET: "word"})
@@ -38,7 +38,7 @@ def both(roots: tuple[str, str], settings: MeterSettings = OVER_TCP) -> Reading:
 
 
 def both_have(rail: int, bus: int) -> Exchange:
-    """An exchange that arrived between EFA devices at the same place."""
+    """An exchange that arrived between EFA devices at the same position."""
     place = f"0000:{bus:02x}:00.0/1"
     return Exchange(rail, f"rdmap{bus}s0", f"rdmap{bus}s0", places=(place, place))
 
@@ -65,7 +65,7 @@ def test_what_fails_has_the_words_of_both_ends(tmp_path: Path) -> None:
     assert failed.problem.count(f"{os.uname().nodename}: it ended with ") == 2
 
 
-# Somebody connects to so many servers before their clients do.
+# Connect to this many servers before their clients do.
 INTRUDED = """#!{python}
 import os, pathlib, socket, sys, time
 words, seen = ["{own}", *sys.argv[1:]], pathlib.Path("{seen}")
@@ -86,7 +86,7 @@ os.execv(words[0], words)
 
 
 def intruded(folder: Path, times: int) -> MeterSettings:
-    """fi_pingpong, to so many of whose servers somebody else comes first."""
+    """Run fi_pingpong while another program connects first to this many of its servers."""
     seen, program = folder / "seen", folder / "fi_pingpong"
     seen.mkdir()
     own = shutil.which("fi_pingpong")
@@ -156,7 +156,7 @@ def test_without_a_device_or_a_program_nothing_is_exchanged_and_the_node_is_name
 
 
 @pytest.mark.long
-def test_of_two_nodes_without_rdma_hardware_neither_is_the_culprit(tmp_path: Path) -> None:
+def test_neither_of_two_nodes_without_rdma_hardware_is_blamed(tmp_path: Path) -> None:
     (tmp_path / "sys").mkdir()
     found = both((str(tmp_path), str(tmp_path)))
     assert (found.failure, found.culprit) == (Failure.NO_RDMA, "")

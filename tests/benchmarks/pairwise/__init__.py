@@ -1,1 +1,1 @@
-"""Pairs: planned, measured, understood."""
+"""Pairs of nodes: scheduling, measurement, analysis."""

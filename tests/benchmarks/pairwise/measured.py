@@ -1,4 +1,4 @@
-"""Measurements of pairs of clusters whose faults are known; 100 GB/s and a little noise are normal."""
+"""Simulated measurements of pairs in clusters with known faults; 100 GB/s with a little noise is normal."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def names(count: int) -> tuple[str, ...]:
 
 
 def racks(nodes: Sequence[str], size: int) -> dict[str, str]:
-    """Racks of so many nodes: r0, r1, …"""
+    """Racks of this many nodes: r0, r1, …"""
     return {node: f"r{number // size}" for number, node in enumerate(nodes)}
 
 
 def failed(one: Pair, culprit: str = "") -> Reading:
-    """A run that brought no bandwidth."""
+    """A run that yielded no bandwidth."""
     return Reading(problem=f"{one} did not end in its time", culprit=culprit)
 
 
 class Cluster:
-    """What is wrong where; a share of 0.9 is 10 % slow. The same seed measures the same."""
+    """A cluster's faults; a share of 0.9 is 10 % slow. The same seed gives the same measurements."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Cluster:
     ) -> None:
         self.nodes = nodes or {}
         self.links = links or {}
-        self.ways_out = ways_out or {}  # of a place
+        self.ways_out = ways_out or {}  # by place
         self.dead = dead
         self.dead_links = dead_links
         self.now_and_then = now_and_then or {}  # every second time
@@ -55,7 +55,7 @@ class Cluster:
         self.turns: dict[str, int] = {}
 
     def read(self, one: Pair, at_once: int, places: Mapping[str, str]) -> Reading:
-        """One run of this pair."""
+        """Measure this pair once."""
         if one in self.dead_links or set(one) & set(self.dead):
             return failed(one)
         share = min(self.nodes.get(node, 1.0) for node in one) * self.links.get(one, 1.0)
@@ -70,7 +70,7 @@ class Cluster:
 
 
 def measured(plan: PairPlan, cluster: Cluster) -> list[Measurement]:
-    """A whole campaign."""
+    """Run a whole campaign."""
     data: list[Measurement] = []
     while True:
         number, pairs = next_round(plan, data)
@@ -80,10 +80,10 @@ def measured(plan: PairPlan, cluster: Cluster) -> list[Measurement]:
 
 
 def concluded(plan: PairPlan, cluster: Cluster, floor_gb_per_s: float | None = None) -> Analysis:
-    """What a whole campaign comes to."""
+    """The conclusion of a whole campaign."""
     return analyse(measured(plan, cluster), plan.settings, floor_gb_per_s)
 
 
 def verdicts(findings: Iterable[PairFault]) -> set[tuple[Kind, str]]:
-    """Who or what is called what: a node, a pair, a place, or nothing in particular."""
+    """Each finding with its subject: a node, a pair, a place, or none in particular."""
     return {(one.kind, one.place or "~".join(one.nodes)) for one in findings}

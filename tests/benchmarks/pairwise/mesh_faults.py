@@ -1,4 +1,4 @@
-"""Faults between RDMA devices that network.rdma_mesh is proven on, each put into a healthy simulated mesh."""
+"""Faults between RDMA devices that network.rdma_mesh is tested with, each in an otherwise healthy simulated mesh."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MISSING = "clusterproof: n003: fi_pingpong is not installed; install libfabric-b
 
 @dataclass(frozen=True, eq=False)
 class MeshFault:
-    """One fault. `expect` has the verdict on a node of the cluster (`network.rdma_mesh@n003`)."""
+    """One fault. `expect` is the verdict on a node of the cluster (`network.rdma_mesh@n003`)."""
 
     name: str
     wiring: Wiring = field(default_factory=Wiring)
@@ -35,7 +35,7 @@ class MeshFault:
 
 @cache
 def mesh_run_of(fault: MeshFault) -> PairwiseRun:
-    """The exchanges over a cluster that has the fault."""
+    """The exchanges over a cluster with the fault."""
     made = planned(fault.count, fault.rack)
     return PairwiseRun((Campaign(Journal(made, {"meter": RDMA_MESH}, {}, tuple(measured(made, fault.wiring)), "")),))
 

@@ -1,4 +1,4 @@
-"""Simulated meshes of RDMA devices whose faults are known, measured as a run measures them."""
+"""Simulated meshes of RDMA devices with known faults, measured as a run measures them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ RAILS = 8
 DEAD = "Failed status transport retry counter exceeded (12)"
 REFUSED = "failed to connect: Connection refused"
 NODE_KINDS = (MeshKind.NODE, MeshKind.DEVICE)
-Device = tuple[str, int]  # a node, and the rail
+Device = tuple[str, int]  # node and rail
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """What carries nothing: devices, whole rails, paths on a rail (-1: on all), and sides that do not reach each other.
+    """What carries no data: devices, whole rails, paths on a rail (-1: all), and sides that do not reach each other.
 
-    `once` are pairs that fail the first time; `silent` are nodes with which nothing can be exchanged, and why.
+    `once`: pairs that fail the first time; `silent`: nodes that cannot exchange anything, with the reason.
     """
 
     devices: Collection[Device] = ()
@@ -32,12 +32,12 @@ class Wiring:
     sides: Sequence[Collection[str]] = ()
     once: Collection[Pair] = ()
     silent: Mapping[str, str] = field(default_factory=dict)
-    failure: Failure | None = None  # the kind of that
+    failure: Failure | None = None  # the kind of failure
     lacking: Collection[Device] = ()
-    apart: Collection[Pair] = ()  # whose programs do not meet
+    apart: Collection[Pair] = ()  # pairs whose programs do not meet
 
     def read(self, pair: Pair, of_rails: int, tries: int) -> Reading:
-        """What one visit of a pair brings."""
+        """The result of one visit to a pair."""
         why = next((self.silent[node] for node in pair if node in self.silent), "")
         if why:
             culprit = next(node for node in pair if node in self.silent)
@@ -60,14 +60,14 @@ class Wiring:
 
 
 def planned(count: int, rack: int = 0, seed: int = 3) -> PairPlan:
-    """The plan of a run over so many nodes, in racks of so many."""
+    """The plan of a run over this many nodes, in racks of this size."""
     nodes = names(count)
     made = plan(nodes, racks(nodes, rack) if rack else {}, 0.05, seed=seed)
     return PairPlan(made.nodes, made.places, made.min_effect, seed=seed, mesh=LIMITS)
 
 
 def measured(made: PairPlan, wiring: Wiring, rails: int = RAILS) -> list[Measurement]:
-    """All rounds of it."""
+    """Run all its rounds."""
     data: list[Measurement] = []
     while True:
         number, pairs = next_round(made, data)
@@ -78,12 +78,12 @@ def measured(made: PairPlan, wiring: Wiring, rails: int = RAILS) -> list[Measure
 
 
 def concluded(made: PairPlan, wiring: Wiring, rails: int = RAILS) -> Mesh:
-    """What they come to."""
+    """The conclusion."""
     return mesh_of(measured(made, wiring, rails), made.places, LIMITS)
 
 
 def said(mesh: Mesh) -> set[tuple[MeshKind, str]]:
-    """Each finding with whom it names: `n001`, `n001+2` with its rail, a rail alone."""
+    """Each finding with its subject: `n001`, `n001+2` with the rail, or a rail alone."""
     return {(one.kind, _whom(one.kind, one.nodes, one.rails)) for one in mesh.findings}
 
 

@@ -1,4 +1,4 @@
-"""Faults between nodes that the checks of pairs are proven on, each put into a healthy simulated cluster."""
+"""Faults between nodes that the checks of pairs are tested with, each in an otherwise healthy simulated cluster."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ WELL = "efa, 32 devices"
 
 Change = Callable[[Simulated], None]
 Touch = Callable[[Measurement], Measurement]
-GroupTouch = Callable[[NodeGroup, int], Reading]  # and how often it was measured before
+GroupTouch = Callable[[NodeGroup, int], Reading]  # second argument: how often it was measured before
 
 
 @dataclass(frozen=True, eq=False)
 class PairFault:
-    """One fault. `expect` has the verdict of a check on a node or pair of the cluster (`network.x@n0003`)."""
+    """One fault. `expect` is the verdict of a check on a node or pair of the cluster (`network.x@n0003`)."""
 
     name: str
     put: Change = lambda _cluster: None
@@ -57,12 +57,12 @@ class PairFault:
     nodes: int = NODES
     first_rounds_only: bool = False
     key: Mapping[str, object] = field(default_factory=lambda: KEY)
-    touch_group: GroupTouch | None = None  # groups are measured where it says what of them
+    touch_group: GroupTouch | None = None  # groups are measured if this is set
 
 
 @cache
 def run_of(fault: PairFault) -> PairwiseRun:
-    """The campaign over a cluster that has the fault."""
+    """The campaign over a cluster with the fault."""
     nodes = names(fault.nodes)
     cluster = Simulated(
         nodes, Random(11), noise=0.015, racks=racks_of(nodes) if fault.nodes >= 16 else {}, outliers=0.0
@@ -82,7 +82,7 @@ def run_of(fault: PairFault) -> PairwiseRun:
 
 
 def _of_groups(fault: PairFault, pairs: Campaign) -> dict[str, Any]:
-    """What is planned and measured of groups."""
+    """Plan and measure groups."""
     plan = plan_groups("doubling", pairs.nodes_for_groups, pairs.journal.plan.places)
     limits = GroupLimits(0.05, 0.7, 0.33, pairs.pairs_gb_per_s)
     measured: list[GroupMeasurement] = []
@@ -98,7 +98,7 @@ def _well(group: NodeGroup, _times: int = 0) -> Reading:
 
 
 def write_recording(fault: PairFault, folder: Path, names_there: Sequence[str]) -> None:
-    """Put the campaign into a recording whose nodes have other names, in the same order."""
+    """Record the campaign with the nodes of a recording, in the same order."""
     file = folder / "pairwise.jsonl"
     write(file, run_of(fault).campaigns[0].journal)
     text = file.read_text(encoding="utf-8")
@@ -207,7 +207,7 @@ def measured_first(fault: PairFault) -> Pair:
 
 
 def _group(node: str, size: int, share: float = 1.0, only_once: bool = False, **reading: Any) -> GroupTouch:
-    """The group of so many nodes that the node is in, so slow, or with such a reading."""
+    """Slow the group of this size that contains the node, or give it such a reading."""
 
     def touch(group: NodeGroup, times: int) -> Reading:
         well = _well(group)

@@ -16,7 +16,7 @@ FLOOR = 0.8 * NORMAL_GB_PER_S
 
 @dataclass(frozen=True)
 class Case:
-    """A cluster of `count` nodes in places of `place` nodes, and what is to be said of it."""
+    """A cluster of `count` nodes in places of `place` nodes, and the expected finding."""
 
     count: int
     cluster: Mapping[str, object]
@@ -26,12 +26,12 @@ class Case:
 
     @property
     def plan(self) -> PairPlan:
-        """As a run makes it."""
+        """Plan as a run does."""
         nodes = names(self.count)
         return plan(nodes, racks(nodes, self.place) if self.place else {}, MIN_EFFECT, self.is_full, seed=5)
 
     def concluded(self, seed: int = 1) -> Analysis:
-        """What is said."""
+        """The conclusion."""
         return concluded(self.plan, Cluster(**self.cluster, seed=seed), FLOOR)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""From measurements to findings: each kind of fault is named for what it is, and nothing healthy is flagged."""
+"""From measurements to findings: each kind of fault is identified, and nothing healthy is flagged."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_two_nodes_have_nobody_to_be_compared_with_but_a_floor() -> None:
     assert not concluded(of_two, Cluster(), FLOOR).findings
 
 
-def test_of_two_nodes_that_fail_neither_is_named() -> None:
+def test_neither_of_two_failing_nodes_is_named() -> None:
     found = Case(2, {"dead": {"n001"}}).concluded()
     assert {one.kind for one in found.findings} == {Kind.INCONCLUSIVE}
 
@@ -174,6 +174,6 @@ def test_what_was_not_measured_again_is_not_named_yet() -> None:
     assert "measure it with more" in finding.words
 
 
-def test_of_nothing_nothing_is_concluded() -> None:
+def test_nothing_is_concluded_from_nothing() -> None:
     finding = the_only(analyse([], AnalysisSettings(MIN_EFFECT, {}, 4)))
     assert (finding.kind, finding.words) == (Kind.INCONCLUSIVE, "nothing was measured")

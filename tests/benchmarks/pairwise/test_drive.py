@@ -1,4 +1,4 @@
-"""A campaign through a launcher: so many pairs at once, within its time, with its progress shown."""
+"""A campaign through a launcher: limited in parallel pairs and in time, with visible progress."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ LONG_S = 1e6
 
 @dataclass
 class Made:
-    """A launcher whose runs take ten seconds of a clock of its own, over a cluster that is known."""
+    """A launcher whose runs take ten seconds of a simulated clock, over a cluster with known faults."""
 
     cluster: Cluster = field(default_factory=Cluster)
     places: Mapping[str, str] = field(default_factory=dict)
     now_s: float = 0.0
     batches: list[tuple[Pair, ...]] = field(default_factory=list)
-    ends_after: int | None = None  # batches, and then nothing can be measured
+    ends_after: int | None = None  # batches, after which nothing can be measured
 
     def clock(self) -> float:
         """Seconds."""
         return self.now_s
 
     def measure(self, pairs: Sequence[Any], measured: Measured) -> None:
-        """All of them, in the other order."""
+        """Measure all of them, in reverse order."""
         if self.ends_after is not None and len(self.batches) >= self.ends_after:
             raise Unusable("the partition is gone")
         self.batches.append(tuple(pairs))
@@ -50,7 +50,7 @@ class Made:
             measured(one, self.cluster.read(one, len(pairs), self.places))
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Do nothing."""
 
     def __enter__(self) -> Made:
         return self
@@ -63,14 +63,14 @@ class Made:
 
 @dataclass
 class Driven:
-    """A campaign that was driven, and the progress that it showed."""
+    """A finished campaign, and the progress that it showed."""
 
     path: Path
     launcher: Made
     data: list[Progress] = field(default_factory=list)
 
     def drive(self, made: PairPlan, budget_s: float = LONG_S, at_once: int = 100) -> Journal:
-        """From its beginning, or from what is in the file."""
+        """Run a campaign from the beginning, or from the state in the file."""
         journal = read(self.path) if self.path.exists() else Journal(made)
         writer = JournalWriter(self.path, journal)
         try:
@@ -81,7 +81,7 @@ class Driven:
 
 @pytest.fixture
 def driven(tmp_path: Path) -> Driven:
-    """Over a cluster with one slow node."""
+    """Run a campaign over a cluster with one slow node."""
     return Driven(tmp_path / "pairwise.jsonl", Made(Cluster(nodes={"n003": 0.8})))
 
 
@@ -113,7 +113,7 @@ def test_every_measurement_is_on_the_disk_before_the_next_batch(driven: Driven) 
     seen: list[int] = []
 
     class Looking(Made):
-        """Looks into the file before each batch."""
+        """Reads the file before each batch."""
 
         def measure(self, pairs: Sequence[Any], measured: Measured) -> None:
             seen.append(len(read(driven.path).measurements))
@@ -228,7 +228,7 @@ def test_a_pair_that_fails_stops_nobody(driven: Driven) -> None:
 
 @dataclass
 class Interrupted(Made):
-    """A person presses Ctrl-C in a round: one pair has ended well, one is ended by it, and reports that."""
+    """The user presses Ctrl-C during a round: one pair has finished, another is interrupted and reports that."""
 
     in_round: int = 1
 
@@ -259,7 +259,7 @@ def test_readings_are_kept_as_they_are(driven: Driven) -> None:
     reading = Reading(1.5, network="eth0", ranks=2, hosts=("a", "b"))
 
     class Same(Made):
-        """Reads always the same."""
+        """Always returns the same reading."""
 
         def measure(self, pairs: Sequence[Any], measured: Measured) -> None:
             self.batches.append(tuple(pairs))

@@ -1,4 +1,4 @@
-"""`pytest --cluster X -m perf` as a user types it: real sockets, real sshds, real Slurm, real mpirun, slowed by tc."""
+"""`pytest --cluster X -m perf` as typed by a user: real sockets, sshds, Slurm and mpirun, slowed by tc."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SIGNALS = [
 
 
 def with_fi_pingpong(image: NodeImage) -> NodeImage:
-    """The image with this machine's own where EFA's installer puts it, where it has one."""
+    """The image with this machine's fi_pingpong, if there is one, at the path of EFA's installer."""
     found = shutil.which("fi_pingpong")
     files = {"/opt/amazon/efa/bin/fi_pingpong": File(Path(found).read_bytes(), 0o755)} if found else {}
     return replace(image, files={**image.files, **files}, whole_machine=True)

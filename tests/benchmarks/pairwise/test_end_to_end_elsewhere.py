@@ -1,4 +1,4 @@
-"""`pytest --cluster X -m perf` where ranks are started by Slurm and by mpirun, and where a node dies meanwhile."""
+"""`pytest --cluster X -m perf` with ranks started by Slurm and by mpirun, and with a node that dies during the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a measurement of a pair failed: a kind of its own, which journals from before say in words alone."""
+"""Kinds of failed measurements; older journals record them only in words."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_where_a_journal_says_the_kind_of_a_failure_its_words_are_for_people_alo
 
 
 def measured_older(path: Path, reading: dict[str, str]) -> tuple[Measurement, ...]:
-    """What is read of a journal with this reading as its file has it."""
+    """A journal with this reading as an older file has it."""
     write(path, Journal(PLAN, {"meter": "nccl-tests"}))
     line = {"pair": ["n000", "n001"], "round": 1, "at_once": 1, "reading": reading}
     with path.open("a", encoding="utf-8") as file:

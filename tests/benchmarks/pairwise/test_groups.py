@@ -46,7 +46,7 @@ def well(_group: NodeGroup, _times: int) -> Reading:
 
 
 def share(nodes: int, of: str, value: float) -> Read:
-    """The group of so many nodes that this node is in has this share of what is usual."""
+    """Give the group of this size that contains the node this share of the normal bandwidth."""
     return lambda group, _: Reading(
         BUSBW_GB_PER_S * (value if len(group.nodes) == nodes and of in group.nodes else 1.0)
     )
@@ -54,7 +54,7 @@ def share(nodes: int, of: str, value: float) -> Read:
 
 @dataclass
 class Made:
-    """A launcher whose runs take ten seconds of a clock of its own."""
+    """A launcher whose runs take ten seconds of a simulated clock."""
 
     read: Read = well
     now_s: float = 0.0
@@ -65,7 +65,7 @@ class Made:
         return self.now_s
 
     def measure(self, together: Sequence[Any], measured: Measured) -> None:
-        """All of them."""
+        """Measure all of them."""
         times = Counter(group for batch in self.batches for group in batch)
         self.batches.append(tuple(together))
         self.now_s += RUN_S
@@ -74,14 +74,14 @@ class Made:
 
     @property
     def sizes(self) -> list[int]:
-        """How many nodes the groups of each batch have."""
+        """The group sizes in each batch."""
         return [len(batch[0].nodes) for batch in self.batches]
 
 
 def driven(
     path: Path, made: GroupPlan, launcher: Made, budget_s: float = 1e6, before: Journal | None = None
 ) -> Journal:
-    """What comes of it, as the file has it."""
+    """The result, read back from the file."""
     journal = before or Journal(PairPlan(names(64), {}, 0.05), ended="")
     writer = JournalWriter(path, journal)
     whole = drive_groups(journal, writer, launcher, made, LIMITS, budget_s, lambda _: None, launcher.clock)

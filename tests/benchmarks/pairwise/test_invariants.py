@@ -1,4 +1,4 @@
-"""Whatever was measured, under whatever names and in whatever order, the findings are the same."""
+"""The findings do not depend on the nodes' names or on the order of measurements."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def any_measurements(draw: st.DrawFn) -> list[Measurement]:
     return draw(st.lists(one, max_size=30))
 
 
+@pytest.mark.long
 @examples(200)
 @given(any_measurements(), st.booleans(), st.sampled_from([None, 1.0, 1e4]))
 def test_it_comes_to_something_whatever_was_measured(

@@ -1,4 +1,4 @@
-"""The file of a campaign: what was measured is in it at once, and what is no such file is reported in one line."""
+"""A campaign's file: each measurement is in it at once, and any other file is rejected in one line."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ GROUP = plan_groups("4", names(8)[:5], PLAN.places).groups[0]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a campaign is to be kept."""
+    """The path for a campaign's file."""
     return tmp_path / "pairwise.jsonl"
 
 

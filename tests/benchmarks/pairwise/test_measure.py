@@ -49,21 +49,21 @@ def well(nodes: Any) -> Reading:
 
 @dataclass
 class Launched:
-    """A launcher that measures nothing, and what it was asked for."""
+    """A launcher that measures nothing and keeps its arguments."""
 
     answer: Answer = well
     campaign: MeterCampaign = field(init=False)
-    groups: list[tuple[int, bool]] = field(default_factory=list)  # of how many nodes, and whether briefly
+    groups: list[tuple[int, bool]] = field(default_factory=list)  # number of nodes, and whether briefly
 
     def measure(self, together: Sequence[Any], measured: Measured) -> None:
-        """As it was told."""
+        """Return the prepared results."""
         for each in together:
             if isinstance(each, NodeGroup):
                 self.groups.append((len(each.nodes), self.campaign.settings.is_brief))
             measured(each, self.answer(each))
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Do nothing."""
 
     def __enter__(self) -> Launched:
         return self
@@ -71,7 +71,7 @@ class Launched:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is left."""
+        """Do nothing."""
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Run:
     def __call__(
         self, launched: Launched, text: Any = str, unavailable: Mapping[str, str] | None = None, **options: Any
     ) -> PairwiseRun:
-        """Measure nodes that are called otherwise than they are shown."""
+        """Measure nodes whose names differ from those shown."""
 
         def launcher_for(campaign: MeterCampaign, _name: str) -> Launched:
             launched.campaign = campaign
@@ -215,6 +215,7 @@ def test_a_meter_of_two_ends_says_that_it_measures_no_groups(run: Run) -> None:
     for plan in (campaign.journal.group_plan, read(run.folder / "pairwise.jsonl").group_plan):
         assert plan
         assert plan.left_out == "iperf3 measures two nodes; expected --meter nccl-tests or nccom-test"
+        assert f"groups: left out: {plan.left_out}" in run.said
 
 
 def test_figures_of_groups_are_kept_for_so_many_nodes(run: Run, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What exchanges of a few bytes come to, in simulated meshes of 2 to 128 nodes with known faults."""
+"""Conclusions from exchanges of a few bytes, in simulated meshes of 2 to 128 nodes with known faults."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RACK = "~".join(names(16)[4:8])
 
 @dataclass(frozen=True)
 class Case:
-    """So many nodes, in racks of so many, with this wiring; and what is said of it."""
+    """Nodes in racks of this size with this wiring, and the expected findings."""
 
     count: int
     wiring: Wiring = field(default_factory=Wiring)
@@ -46,7 +46,7 @@ class Case:
 
 
 def met(count: int, rack: int = 0) -> Pair:
-    """A pair that the first round has."""
+    """A pair in the first round."""
     return planned(count, rack).first[0][0]
 
 
@@ -172,7 +172,7 @@ SIDES = {4: "n[000-001] and n[002-003]", 16: "n[000-007] and n[008-015]", 128: "
 @pytest.mark.long
 @pytest.mark.parametrize("count", SIDES)
 @pytest.mark.parametrize("racks", [2, 4])
-def test_of_a_cut_between_racks_both_sides_are_named_and_no_node(count: int, racks: int) -> None:
+def test_a_cut_between_racks_names_both_sides_and_no_node(count: int, racks: int) -> None:
     for seed in range(4):
         made = planned(count, count // racks if count > racks else 0, seed)
         (cut,) = concluded(made, Wiring(sides=[names(count)[: count // 2]])).findings
@@ -182,7 +182,7 @@ def test_of_a_cut_between_racks_both_sides_are_named_and_no_node(count: int, rac
 
 @pytest.mark.long
 @pytest.mark.parametrize("count", [8, 16, 128])
-def test_of_a_cut_that_no_rack_shows_no_node_is_named_either(count: int) -> None:
+def test_a_cut_that_no_rack_shows_names_no_node_either(count: int) -> None:
     for seed in range(12):
         found = concluded(planned(count, seed=seed), Wiring(sides=[names(count)[::2]])).findings
         assert {one.kind for one in found} - {OPEN} == {CUT}

@@ -1,4 +1,4 @@
-"""What a run keeps of exchanges between RDMA devices: in its journal, in reports, with names hidden, and resumed."""
+"""What a run keeps of exchanges between RDMA devices: journal, reports, with redaction, and when resumed."""
 
 from __future__ import annotations
 
@@ -91,6 +91,12 @@ def test_the_page_has_what_was_found_and_no_heat_map_of_bandwidths() -> None:
     well = pairs_section(mesh_run_of(HEALTHY_MESH), names(16))
     assert well
     assert "No RDMA device, rail or path was found to carry nothing" in well.html
+
+
+def test_the_terminal_says_why_no_exchange_was_made() -> None:
+    none = Wiring(silent=dict.fromkeys(names(16), "no RDMA device on either node"), failure=Failure.NO_RDMA)
+    line = " ".join(" ".join(lines_of_pairs(mesh_run_of(MeshFault("no devices", none)), 100)).split())
+    assert line.endswith("with rdma_mesh: no exchange was made: no RDMA device on either node")
 
 
 def test_the_page_praises_nothing_where_nothing_was_exchanged() -> None:

@@ -1,4 +1,4 @@
-"""Meshes of any size: no innocent node is accused, rails have one number on all nodes, and who exchanges again."""
+"""Meshes of any size: no innocent node is accused, rails have the same number on all nodes, and what is repeated."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MESHES = 40
 
 @dataclass
 class Faults:
-    """What was put into a mesh."""
+    """The faults of a mesh."""
 
     devices: list[Device] = field(default_factory=list)
     nodes: set[str] = field(default_factory=set)
@@ -43,7 +43,7 @@ class Faults:
     sides: list[tuple[str, ...]] = field(default_factory=list)
 
     def put(self, kind: str, random: Random, known: tuple[str, ...], pairs: list[Pair]) -> None:
-        """One more of a kind."""
+        """Add one more of a kind."""
         if kind == "device":
             self.devices.append((random.choice(known), random.randrange(8)))
         elif kind == "node":
@@ -56,12 +56,12 @@ class Faults:
             self.sides = [known[: len(known) // 2]]
 
     def wiring(self) -> Wiring:
-        """All of them."""
+        """The wiring with all faults."""
         devices = [*self.devices, *(device for node in self.nodes for device in of_node(node))]
         return Wiring(devices, self.rails, self.paths, self.sides)
 
     def accounts_for(self, found: MeshFinding) -> bool:
-        """Whether a finding that fails a node is of one at fault."""
+        """Whether a finding that fails a node is about one with a fault."""
         if found.kind is MeshKind.NODE:
             return found.nodes[0] in self.nodes
         return found.kind is not MeshKind.DEVICE or (found.nodes[0], found.rails[0]) in self.devices
@@ -70,9 +70,7 @@ class Faults:
 @pytest.mark.long
 @pytest.mark.parametrize("rack", [0, 4])
 @pytest.mark.parametrize("count", [8, 16, 48])
-def test_of_up_to_three_faults_at_once_none_accuses_an_innocent_node_and_each_device_is_said(
-    count: int, rack: int
-) -> None:
+def test_up_to_three_faults_at_once_blame_no_innocent_node_and_each_device_is_named(count: int, rack: int) -> None:
     random = Random(f"{count} {rack}")
     for seed in range(MESHES if count < 48 else MESHES // 4):
         made, faults = planned(count, rack, seed), Faults()
@@ -96,12 +94,12 @@ def test_nodes_on_a_fabric_of_their_own_are_never_taken_for_dead(count: int, own
 
 NODES = names(16)
 BUSES, OTHER = range(0x10, 0x18), range(0x40, 0x48)
-Nodes = Mapping[str, Collection[int]]  # the buses of each node's devices
-Dead = Collection[tuple[str, int]]  # a node, and the bus
+Nodes = Mapping[str, Collection[int]]  # bus numbers of each node's devices
+Dead = Collection[tuple[str, int]]  # node and bus
 
 
 def read(ends: Pair, nodes: Nodes, dead: Dead) -> Reading:
-    """What one visit brings: rails are matched as the two nodes do it."""
+    """The result of one visit, with rails matched as the two nodes do it."""
     sides = [
         [{"place": f"0000:{bus:02x}:00.0/1", "label": f"d{bus:x}", "bus": bus} for bus in nodes[one]] for one in ends
     ]
@@ -114,7 +112,7 @@ def read(ends: Pair, nodes: Nodes, dead: Dead) -> Reading:
 
 
 def after_all_rounds(nodes: Nodes, dead: Dead = (), seed: int = 3) -> Mesh:
-    """What all rounds come to."""
+    """The conclusion after all rounds."""
     made: PairPlan = planned(len(nodes), seed=seed)
     data: list[Measurement] = []
     while True:
@@ -125,7 +123,7 @@ def after_all_rounds(nodes: Nodes, dead: Dead = (), seed: int = 3) -> Mesh:
 
 
 def without(count: int) -> dict[str, Collection[int]]:
-    """So many nodes lack the first device."""
+    """This many nodes lack the first device."""
     return {node: BUSES[1:] if number < count else BUSES for number, node in enumerate(NODES)}
 
 

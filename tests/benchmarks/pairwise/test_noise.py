@@ -1,4 +1,4 @@
-"""Noise that is nobody's fault hides no slow node, flags no healthy one, and where it is too large that is said."""
+"""Noise that is nobody's fault hides no slow node and flags no healthy one; if it is too large, that is reported."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def link_of(data: Sequence[Measurement], one: Pair) -> PairFault:
 
 
 def rounds_with(slow: Mapping[int, Sequence[Pair]], repeated: Mapping[int, Sequence[Pair]]) -> list[Measurement]:
-    """Four first rounds of 16 nodes and the pairs that are measured again; those that are slow in a round are."""
+    """Four first rounds of 16 nodes and the retested pairs, with those slow that are slow in a round."""
     random = Random(2)
     rounds = {number: list(pairs) for number, pairs in enumerate(circle(names(16))[:4])}
     rounds |= {number: list(pairs) for number, pairs in repeated.items()}

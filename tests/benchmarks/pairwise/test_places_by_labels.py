@@ -1,4 +1,4 @@
-"""Where the pairwise test and the report take nodes to stand in a cluster of Kubernetes'."""
+"""The node positions that the pairwise test and the report use in a Kubernetes cluster."""
 
 from __future__ import annotations
 

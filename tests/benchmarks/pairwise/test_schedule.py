@@ -1,4 +1,4 @@
-"""The rounds: every pair once, or a few at random; no node twice at once; suspects with good partners of their own."""
+"""The rounds: every pair once, or random ones; no node twice at once; suspects with their own good partners."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_with_places_too_nobody_meets_a_partner_twice(sizes: list[int], seed: in
     met = Counter(one for pairs in quick(tuple(places), places, FIRST_ROUNDS, Random(seed)) for one in pairs)
     inside = {one for one in met if is_inside(one, places)}
     assert all(met[one] == 1 for one in inside)
-    assert sum(met.values()) - len(met) <= 1  # 20 tries leave a repetition across places now and then
+    assert sum(met.values()) - len(met) <= 1  # 20 tries leave an occasional repetition across places
 
 
 @examples(40)
@@ -171,7 +171,7 @@ FAULTS: Mapping[str, Cluster] = {
 
 @pytest.fixture(params=[(name, size) for name in FAULTS for size in (0, 8)], ids=str)
 def campaign(request: pytest.FixtureRequest) -> tuple[PairPlan, list[Measurement]]:
-    """A campaign of 32 nodes in one place or four, whatever the fault."""
+    """A campaign of 32 nodes in one place or four, with any fault."""
     name, size = request.param
     nodes = names(32)
     made = plan(nodes, racks(nodes, size) if size else {}, MIN_EFFECT, seed=3)

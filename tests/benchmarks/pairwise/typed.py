@@ -1,4 +1,4 @@
-"""Runs that measure pairs, as a user types them."""
+"""Runs that measure pairs, as typed by a user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = tuple(f"n{number}" for number in range(1, 9))
 ONE_PORT, SLOW_PORT = "200mbit", "100mbit"
 CHECKS = tuple(str(ROOT / "checks" / "perf" / f"test_{name}.py") for name in ("pairwise", "groups"))
 QUICK_IPERF = ("--meter", "iperf3", "--meter-options=-t 1 -O 0")
-# Slow wires, and long runs on them: what busy processors delay is little beside that.
+# Slow links and long runs on them, beside which the delays of a busy machine are small.
 NCCL_PORTS = ("80mbit", "40mbit")
 QUICK_NCCL = ("--meter", "nccl-tests", "--meter-size", "2M", "--meter-options=-n 3 -w 0", "--ranks-per-node", "1")
 LIBFABRIC = (
@@ -55,7 +55,7 @@ class Run:
 
 
 def run(bed: Testbed, folder: Path, *options: str) -> Run:
-    """Type `pytest OPTIONS -m perf` on the cluster's network, recorded unless it is a replay."""
+    """Run `pytest OPTIONS -m perf` on the cluster's network, recording unless it is a replay."""
     results, recording = folder / "results.jsonl", folder / "recording"
     results.unlink(missing_ok=True)
     recorded = "--record" in options or any(option.startswith("replay:") for option in options)
@@ -68,7 +68,7 @@ def run(bed: Testbed, folder: Path, *options: str) -> Run:
 
 
 def interrupted(bed: Testbed, recording: Path, stop: signal.Signals, *options: str) -> str:
-    """What a run says that is stopped in the midst of its second round."""
+    """The output of a run that is stopped in the middle of its second round."""
     words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml"), "--no-report"]
     words += ["--record", str(recording), "-p", "no:cacheprovider", "-m", "perf", "-k", "pairwise or straggler"]
     journal = recording / "pairwise.jsonl"
@@ -101,7 +101,7 @@ def wires(
     bare: Sequence[str] = (),
     ports: tuple[str, str] = (ONE_PORT, SLOW_PORT),
 ) -> Iterator[None]:
-    """The nodes' ports with what they send, `slow` ones less; `bare` are left as they are."""
+    """Limit what nodes' ports send, `slow` ones to less; `bare` ones are left alone."""
     rest = [name for name in names if name not in (*slow, *bare)]
     with bed.slow_group(rest, ports[0]), bed.slow_group(slow, ports[1]):
         yield

@@ -1,1 +1,1 @@
-"""What runs on both nodes to exchange a few bytes."""
+"""Programs that exchange a few bytes between two nodes."""

@@ -1,4 +1,4 @@
-"""The /sys of nodes with RDMA devices, in a folder."""
+"""The /sys of nodes with RDMA devices, written into a folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rdma_device(name: str, bus: int, link_layer: str = "InfiniBand", **port: str
 
 
 def with_address(name: str, bus: int, index: int, type_: str = "RoCE v2") -> Tree:
-    """An IPv4 address of a RoCE port, in its table at that index."""
+    """An IPv4 address of a RoCE port, at that index of its table."""
     here = f"devices/pci0000:00/0000:{bus:02x}:00.0/infiniband/{name}/ports/1"
     gid = "0000:0000:0000:0000:0000:ffff:0a00:0001"
     return {f"{here}/gids/{index}": f"{gid}\n", f"{here}/gid_attrs/types/{index}": f"{type_}\n"}

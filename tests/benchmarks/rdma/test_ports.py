@@ -1,4 +1,4 @@
-"""Which RDMA ports of a node are meant, in what order, and which are of one rail on two nodes."""
+"""Which of a node's RDMA ports are used, in what order, and which form one rail on two nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.testbed.sysfs import Tree
 
 
 def seen(folder: Path, tree: Tree) -> list[tuple[str, str, int | None, str]]:
-    """Each port as it is called, its fabric, the index of its GID, and why it cannot be used."""
+    """Each port's name, fabric, GID index, and why it cannot be used."""
     return [(one["label"], one["fabric"], one["gid"], one["down"]) for one in ports(Node(written(folder, tree)))]
 
 
@@ -22,7 +22,7 @@ def test_they_are_in_the_order_of_the_pci_bus_and_not_of_their_names(tmp_path: P
     assert [label for label, *_ in seen(tmp_path, tree)] == ["mlx5_9 port 1", "mlx5_10 port 1", "mlx5_1 port 1"]
 
 
-def test_of_a_node_with_efa_no_other_device_is_meant(tmp_path: Path) -> None:
+def test_no_other_device_is_used_on_a_node_with_efa(tmp_path: Path) -> None:
     assert seen(tmp_path, {**rdma_device("mlx5_0", 0x18), **efas(0x4F)}) == [("rdmap79s0", EFA, None, "")]
 
 

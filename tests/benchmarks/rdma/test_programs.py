@@ -1,4 +1,4 @@
-"""How the programs are called that exchange bytes, and what shows that these arrived."""
+"""The command lines of programs that exchange bytes, and how arrival is recognised."""
 
 from __future__ import annotations
 

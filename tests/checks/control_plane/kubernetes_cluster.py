@@ -1,4 +1,4 @@
-"""A healthy cluster as Kubernetes reports it, whose nodes report the same themselves."""
+"""A healthy cluster as Kubernetes reports it, with nodes that report the same."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Json = dict[str, Any]
 
 
 def node_in_kubernetes(name: str) -> Json:
-    """What Kubernetes reports about one p5 node."""
+    """Kubernetes' report on one p5 node."""
     given = {"gpu": 8, "efa": 32, "hugepages_2mi": PAGES * 2 * 2**20, "mig": {}}
     return {
         "name": name,
@@ -77,7 +77,7 @@ def condition(kind: str, status: str, reason: str = "", message: str = "", since
 
 
 def pod(name: str, node: str = "", **changed: Any) -> Json:
-    """A pod that runs and is ready."""
+    """A pod that is running and ready."""
     return {
         "namespace": "train",
         "name": name,
@@ -131,11 +131,11 @@ def of_pod(number: int) -> str:
 
 @dataclass
 class Words:
-    """What Kubernetes reports, by collector, and what each node reports itself."""
+    """Kubernetes' reports by collector, and each node's own reports."""
 
     kubernetes: dict[str, Any]
     of_nodes: dict[str, Json]
-    refused: dict[str, Collected] = field(default_factory=dict)  # collectors of Kubernetes that were refused
+    refused: dict[str, Collected] = field(default_factory=dict)  # Kubernetes collectors that were refused
 
     @property
     def nodes(self) -> list[Json]:
@@ -159,7 +159,7 @@ class Words:
         return next(pod for pod in self.pods if pod["owner"] == f"DaemonSet/{daemon_set}" and pod["node"] == node)
 
     def facts(self, **settings: str) -> ClusterFacts:
-        """All of it, as checks see it."""
+        """All of it, in the form that checks see."""
         targets = tuple(
             Target(name, group="workers", instance_type="p5.48xlarge", efa_attached=32) for name in self.of_nodes
         )

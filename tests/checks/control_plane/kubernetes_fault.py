@@ -1,4 +1,4 @@
-"""A fault that the checks over Kubernetes are proven on, and helpers that put one into what is reported."""
+"""A fault that the Kubernetes checks are tested with, and helpers that inject it into the reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLUGIN = "nvidia-device-plugin-daemonset"
 
 @dataclass(frozen=True)
 class KubernetesFault:
-    """A fault: what it changes in what is reported, the verdicts that it changes, and words of the message."""
+    """A fault: its change to the reports, the verdicts that change, and words of the message."""
 
     name: str
     change: Callable[[Words], object]
@@ -36,7 +36,7 @@ class KubernetesFault:
 
 
 def set_condition(words: Words, changed: Json, number: int = 2) -> None:
-    """Replace the condition of that kind on one node, or add it."""
+    """Set the condition of that kind on one node."""
     node = words.nodes[number]
     node["conditions"] = [one for one in node["conditions"] if one["kind"] != changed["kind"]] + [changed]
 
@@ -85,7 +85,7 @@ def job(words: Words, **changed: object) -> None:
 
 
 def kubelet(words: Words, number: int, **changed: object) -> None:
-    """What the kubelet of one node reports differently: `configured`, `in_force`, `changed`."""
+    """Change the report on one node's kubelet: `configured`, `in_force`, `changed`."""
     words.of_nodes[NAMES[number]]["kubelet"].update(changed)
 
 
@@ -94,7 +94,7 @@ def without_driver(words: Words, number: int, driver: str) -> None:
 
 
 def unbound(words: Words, claim: Json, **of_pod: object) -> None:
-    """A claim, and a pod that waits for it and for GPUs: for half an hour, unless given otherwise."""
+    """A claim, and a pod that waits for it and for GPUs: for half an hour by default."""
     words.storage["claims"].append(claim)
     waits = {"created": HALF_AN_HOUR_AGO, "phase": "Pending", "accelerators": 8, "gates": 0, **of_pod}
     words.pods.append(pod("worker-9", "", volume_claims=[claim["name"]], **waits))

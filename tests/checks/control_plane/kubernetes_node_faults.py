@@ -1,4 +1,4 @@
-"""Faults of nodes as Kubernetes has them, and of the devices that it gives to pods."""
+"""Faults of nodes in Kubernetes, and of the devices that it gives to pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of pods and of who holds GPUs; of what should be the same in a group; of topology and queues."""
+"""Faults of pods and of processes that hold GPUs, differences within groups, faults of topology and queues."""
 
 from __future__ import annotations
 

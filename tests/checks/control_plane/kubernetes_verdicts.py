@@ -1,4 +1,4 @@
-"""The result of every check over Kubernetes on a cluster, and the faults that prove them."""
+"""The Kubernetes checks' results on a cluster, and the faults that the checks are tested with."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OF_KUBERNETES = {
 
 
 def verdicts(words: Words) -> dict[str, Result]:
-    """The result of every check over Kubernetes on this."""
+    """The result of every Kubernetes check on this cluster."""
     facts = words.facts()
     return {name: worst(check, facts) for name, check in OF_KUBERNETES.items()}
 
 
 def found(words: Words) -> dict[str, Verdict]:
-    """Those of them that are not a pass."""
+    """Results other than a pass."""
     return {name: result.verdict for name, result in verdicts(words).items() if result.verdict is not Verdict.PASS}

@@ -1,4 +1,4 @@
-"""A healthy cluster as Slurm reports it, and the faults that its checks are proven on."""
+"""A healthy cluster as Slurm reports it, and the faults that its checks are tested with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NODES = 4
 
 
 def healthy() -> Json:
-    """What the collector `slurm` reports about four p5 nodes in one partition."""
+    """The `slurm` collector's report on four p5 nodes in one partition."""
     names = [f"gpu{number:03}" for number in range(1, NODES + 1)]
     return {
         "nodes": [
@@ -48,7 +48,7 @@ def healthy() -> Json:
 
 @dataclass(frozen=True)
 class SlurmFault:
-    """A fault: what it changes in what Slurm reports, the verdicts that it changes, and words of the message."""
+    """A fault: its change to Slurm's report, the verdicts that change, and words of the message."""
 
     name: str
     change: Callable[[Json], object]

@@ -1,4 +1,4 @@
-"""The checks over what Kubernetes reports: each proven to fail, and silent on a healthy cluster."""
+"""The Kubernetes checks: each can fail, and all are silent on a healthy cluster."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_finding_is_of_its_node_and_the_others_pass() -> None:
             },
         ),
         ("k8s_storage", {"k8s_storage", "k8s_volume_claims"}),
-        ("k8s_resource_slices", set()),  # read only where no device plugin offers the devices
+        ("k8s_resource_slices", set()),  # read only if no device plugin offers the devices
         ("k8s_queues", {"k8s_queues"}),
     ],
 )
@@ -114,7 +114,7 @@ def test_what_may_not_be_listed_costs_the_checks_that_need_it(collector: str, lo
             give(words, 1, {"gpu": 0, "mig": {"1g.10gb": 56}}),
             label(words, 1, mig_strategy="mixed", gpu_product="NVIDIA H100 80GB HBM3 MIG 1g.10gb", gpu_count="56"),
         ),
-        lambda words: process(words, held(of_pod(10)), NAMES[0]),  # of a daemon set
+        lambda words: process(words, held(of_pod(10)), NAMES[0]),  # a daemon set's
         lambda words: unbound(words, claim("late", "Pending", **{"class": "gp3"}), accelerators=0),
         lambda words: unbound(words, claim("late", "Pending"), created=JUST_NOW),
         lambda words: unbound(words, claim("late", "Pending", created=JUST_NOW), accelerators=0),
@@ -128,7 +128,7 @@ def test_what_may_not_be_listed_costs_the_checks_that_need_it(collector: str, lo
 def test_what_is_meant_to_be_so_is_no_finding(change: Callable[[Words], object]) -> None:
     words = healthy()
     change(words)
-    allowed = {"k8s_gpu_seen": Verdict.NOT_APPLICABLE}  # divided GPUs on one of four nodes: the others pass
+    allowed = {"k8s_gpu_seen": Verdict.NOT_APPLICABLE}  # one of four nodes has partitioned GPUs: the others pass
     assert {name: verdict for name, verdict in found(words).items() if allowed.get(name) is not verdict} == {}
 
 
@@ -172,7 +172,7 @@ def test_a_claim_of_many_pods_is_reported_once_and_of_many_claims_the_oldest_pod
     assert message.endswith(", and 1 more; expected claims that have a volume within 10 min")
 
 
-def test_of_a_node_that_was_not_reached_kubernetes_report_is_evaluated_and_the_rest_incomplete() -> None:
+def test_kubernetes_report_on_an_unreached_node_is_evaluated_and_the_rest_incomplete() -> None:
     words = healthy()
     words.of_nodes[NAMES[2]] = {}
     compared = {"k8s_gpu_seen", "k8s_gpu_labels", "k8s_hugepages", "k8s_gpu_pods", "k8s_kubelet_policy"}

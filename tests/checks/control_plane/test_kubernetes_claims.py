@@ -1,4 +1,4 @@
-"""Devices that a DRA driver offers in slices count like those of a device plugin."""
+"""Devices that a DRA driver offers in slices count like a device plugin's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def slices(driver: str, devices: int, gpus: int | None, generation: int = 1) -> 
     ("offered", "expected"),
     [
         ([slices("gpu.nvidia.com", 8, 8)], {}),
-        ([slices("gpu.nvidia.com", 64, 8)], {}),  # parts of GPUs beside them
+        ([slices("gpu.nvidia.com", 64, 8)], {}),  # parts of GPUs in addition
         (
             [slices("gpu.nvidia.com", 7, 7)],
             {"k8s_gpu_allocatable": Verdict.FAIL, "k8s_gpu_seen": Verdict.FAIL},

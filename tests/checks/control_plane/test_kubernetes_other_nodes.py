@@ -1,4 +1,4 @@
-"""The checks over Kubernetes on nodes that are not like the p5 of the healthy cluster: one at a time, beside it."""
+"""The Kubernetes checks on nodes unlike the healthy cluster's p5, one at a time beside it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def said(
     expect: Mapping[str, int] = {},
     group: str = "workers",
 ) -> Result:
-    """The result of a check on a node of this type and group."""
+    """A check's result on a node of this type and group."""
     words = healthy()
     words.of_nodes[NAMES[OTHER]]["imds"]["identity"]["instance_type"] = instance_type
     words.nodes[OTHER]["instance_type"] = instance_type
@@ -47,7 +47,7 @@ def said(
 
 
 def neuron(name: str, count: int) -> Callable[[Words], object]:
-    """A node whose plugin offers so many Neuron devices, and no GPU."""
+    """A node whose plugin offers this many Neuron devices, and no GPU."""
 
     def change(words: Words) -> None:
         for devices in (words.nodes[OTHER]["capacity"], words.nodes[OTHER]["allocatable"]):
@@ -74,7 +74,7 @@ def test_neuron_devices_that_a_driver_of_claims_offers_count() -> None:
 
 
 def of_no_accelerators(words: Words) -> None:
-    """A node that is not expected to have any device."""
+    """A node that should have no accelerators."""
     give(words, OTHER, {"gpu": 0, "efa": 0})
     words.nodes[OTHER]["labels"].update(gpu_product="", gpu_count="", driver="")
 

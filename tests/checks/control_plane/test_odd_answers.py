@@ -1,4 +1,4 @@
-"""Results of the checks of the cluster itself on answers of AWS and Slurm that are odd or incomplete."""
+"""Results of the cluster's checks on odd or incomplete answers of AWS and Slurm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAIL, CONCERN, INCOMPLETE, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPL
 
 
 def facts(types: Mapping[str, str], collectors: Mapping[str, Any], **settings: str) -> ClusterFacts:
-    """A cluster of instances of these types, by name, about which AWS or Slurm reported this."""
+    """A cluster of instances of these types, by name, on which AWS or Slurm reported this."""
     targets = tuple(Target(name, instance_type=kind) for name, kind in types.items())
     cluster = Cluster("c", "ssm", targets, {"region": "us-west-2", **settings})
     data = NodeEvidence("c", {name: Collected(Status.READ, value) for name, value in collectors.items()})
@@ -38,7 +38,7 @@ def evaluated(check: str, types: Mapping[str, str], **collectors: Any) -> Result
 
 
 def quotas(types: Mapping[str, str], *without: str, value: float = 1000.0) -> dict[str, Any]:
-    """The quotas that such a cluster needs, except those whose names contain these words."""
+    """The quotas that such a cluster needs, except those with these words in their names."""
     wanted = [need for need in needs(facts(types, {})) if not any(words in need.name for words in without)]
     return {"quotas": [{"service": need.service, "name": need.name, "value": value} for need in wanted]}
 
@@ -94,7 +94,7 @@ def test_nodes_outside_an_ultraserver_are_named() -> None:
 
 
 def slurm(**changed: str) -> dict[str, Any]:
-    """What Slurm reports, with one node's changed."""
+    """Slurm's report, with one node's changed."""
     data = healthy()
     data["nodes"][0].update(changed)
     return data
@@ -150,7 +150,7 @@ def test_the_flags_of_a_prolog_are_named(flags: str, words: str) -> None:
         ("UNKNOWN*", "gpu:8", INCOMPLETE, "Slurm reports it as UNKNOWN*; expected a known state"),
         ("", "gpu:8", INCOMPLETE, "Slurm reports it as nothing; expected a known state"),
         ("IDLE+DRAI", "gpu:8", INCOMPLETE, "Slurm reports it as IDLE+DRAI; expected a known state"),
-        ("DOWN$", "gpu:8", FAIL, "Slurm reports it as DOWN$; expected a node that takes jobs"),  # of older versions
+        ("DOWN$", "gpu:8", FAIL, "Slurm reports it as DOWN$; expected a node that takes jobs"),  # from older versions
         ("IDLE*", "gpu:8", CONCERN, "slurmctld gets no response from it (IDLE*); expected slurmd to answer"),
         ("IDLE+CLOUD+POWERED_DOWN+NOT_RESPONDING", "gpu:8", PASS, ""),
         ("MIXED+CLOUD+NOT_RESPONDING+POWERING_UP", "gpu:8", PASS, ""),

@@ -1,4 +1,4 @@
-"""What Slurm reports about the cluster, and its checks: each proven to fail, and silent on a healthy cluster."""
+"""Slurm's report on the cluster, and its checks: each can fail, and all are silent on a healthy cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OF_SLURM = {
 
 
 def verdicts(data: Collected, instance_type: str = "p5.48xlarge") -> dict[str, Result]:
-    """The result of every check over Slurm on four nodes."""
+    """The result of every Slurm check on four nodes."""
     targets = tuple(Target(f"gpu{number:03}", instance_type=instance_type) for number in range(1, NODES + 1))
     cluster = Cluster("slurm:gpu", "srun", targets, {"submit_host": "local", "partition": "gpu"})
     evidence = {target.name: NodeEvidence(target.name) for target in targets}
@@ -151,7 +151,7 @@ def test_a_job_that_has_nodes_takes_steps_by_its_state(state: str, takes_steps: 
     assert jobs.state_of("9") == state.lower()
 
 
-# The collector, over commands that print what real clusters printed
+# The collector, with commands that print real clusters' output
 
 SAMPLES = Path(__file__).parents[4] / "shared" / "samples" / "slurm"
 NODE = (

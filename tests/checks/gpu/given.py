@@ -1,4 +1,4 @@
-"""What GPUs report in a test, and a check's result on them."""
+"""A test's GPU reports, and a check's result on them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def evaluated(
     gpus: list[dict[str, Any]],
     **collectors: Any,
 ) -> Result:
-    """A check's result on a node whose GPUs report exactly this, and whose other collectors report that."""
+    """A check's result on a node with exactly these GPU reports and these other collectors."""
     nvml = {"init": None, "init_s": 0.1, "driver": "580.126.09", "count": len(gpus), "gpus": gpus}
     data = {"nvml": nvml, "pci": {"devices": [{**ON_BUS, "errors": NO_AER}]}} | collectors
     evidence = NodeEvidence(
@@ -41,7 +41,7 @@ def evaluated(
 
 
 def bus(*numa: int, driver: str | None = "nvidia", nvswitches: int = 4) -> dict[str, Any]:
-    """What the PCI bus shows: GPUs on these NUMA nodes, and so many NVSwitches."""
+    """The PCI bus with GPUs on these NUMA nodes, and this many NVSwitches."""
     gpus = [
         {**ON_BUS, "address": f"0000:{0x53 + n:02x}:00.0", "numa": node, "driver": driver}
         for n, node in enumerate(numa)

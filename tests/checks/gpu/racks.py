@@ -29,7 +29,7 @@ def tray(
     has_address: bool = True,
     **more: Any,
 ) -> NodeEvidence:
-    """A tray of a rack of 18; `output` is what its nvidia-imex-ctl prints, if not a whole domain."""
+    """A tray in a rack of 18; `output` is its nvidia-imex-ctl's output, by default that of a complete domain."""
     fabric = {"state": 3, "status": 0, "health_mask": 0xAA, "health_summary": 1, "clique": 7, "cluster_uuid": cluster}
     data = {"name": "NVIDIA GB200", "vbios": "97.00", "nvlinks": [True] * 18, "fabric": fabric, **more}
     printed = output or domain(DRIVER, addresses=ADDRESSES, names=NAMES)

@@ -1,4 +1,4 @@
-"""GPUs on the PCIe bus: their lanes, errors, places and drivers."""
+"""GPUs on the PCIe bus: lanes, errors, positions and drivers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_gpu_on_the_bus_that_does_not_answer_is_incomplete() -> None:
     ("instance_type", "gpu", "verdict"),
     [
         ("p5.48xlarge", {"pcie_width": 8, "nvlinks": [True] * 18}, Verdict.FAIL),  # boards with NVLink wire all lanes
-        ("g6e.48xlarge", {"pcie_width": 8}, Verdict.PASS),  # the catalogue knows that it wires no more
+        ("g6e.48xlarge", {"pcie_width": 8}, Verdict.PASS),  # the catalogue knows that no more are wired
         ("g6e.48xlarge", {"pcie_width": 4}, Verdict.CONCERN),
         ("g5.48xlarge", {"pcie_width": 8}, Verdict.CONCERN),  # nobody knows
         ("someone.else", {"pcie_width": 8, "nvlinks": UNSUPPORTED}, Verdict.CONCERN),
@@ -139,7 +139,7 @@ def test_what_a_pcie_link_can_do_is_alike_on_all_gpus(gpus: list[dict[str, Any]]
     ("addresses", "instance_type", "verdict"),
     [
         (["0000:53:00.0", "0000:64:00.0"], "someone.else", Verdict.FAIL),
-        (["0000:53:00.0"], "someone.else", Verdict.INCOMPLETE),  # all are on the bus; how many are due is unknown
+        (["0000:53:00.0"], "someone.else", Verdict.INCOMPLETE),  # all are on the bus; the expected number is unknown
         (["0000:64:00.0"], "someone.else", Verdict.INCOMPLETE),  # the bus of another machine
         (["0000:53:00.0"] * 8, "p5.48xlarge", Verdict.PASS),
         (["0000:53:00.0"] * 7 + ["0000:64:00.0"], "p5.48xlarge", Verdict.FAIL),
@@ -172,7 +172,7 @@ def test_gpus_are_shared_evenly_among_numa_nodes_where_no_other_node_shows_how(
     ("other", "words"),
     [
         ((0, 0, 0, 0, 1, 1, 1, 1), "5 GPUs on NUMA node 0, 3 GPUs on NUMA node 1; expected 4 on each"),
-        ((0, 0, 0, 0, 0, 1, 1, 1), ""),  # it is the machine's way
+        ((0, 0, 0, 0, 0, 1, 1, 1), ""),  # all of the group do it
     ],
 )
 def test_a_node_whose_gpus_are_shared_unevenly_stays_a_concern_beside_one_that_is_even(
@@ -187,7 +187,7 @@ def test_a_node_whose_gpus_are_shared_unevenly_stays_a_concern_beside_one_that_i
     ("driver", "modules", "verdict"),
     [
         ("nvidia", ["nvidia"], Verdict.PASS),
-        ("", ["nvidia"], Verdict.PASS),  # that none holds it is another check's finding
+        ("", ["nvidia"], Verdict.PASS),  # that it has none is another check's finding
         ("vfio-pci", ["nvidia"], Verdict.FAIL),
         ("nouveau", ["nouveau"], Verdict.FAIL),
         ("nvidia", ["nvidia", "nouveau"], Verdict.CONCERN),

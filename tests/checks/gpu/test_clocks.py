@@ -1,4 +1,4 @@
-"""Clocks, temperature and use of GPUs: of one that is slowed down, and of one that is idle beside others."""
+"""GPU clocks, temperature and utilization: a GPU that is throttled, and one that is idle beside busy ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.checks.gpu.given import GPU, UNKNOWN, UNSUPPORTED, beside, evaluated
 
 
 def moments(at_s: tuple[object, object] = (10.0, 10.5), **counters: tuple[object, object]) -> list[dict[str, Any]]:
-    """What a slowed GPU reports at two moments; `f252`: what field 252 counts at each."""
+    """A throttled GPU's report at two moments; `f252`: field 252's counter at each."""
     return [
         {"at_s": at_s[n], "counters_ns": {name[1:]: counted[n] for name, counted in counters.items()}} for n in (0, 1)
     ]
@@ -25,7 +25,7 @@ def moments(at_s: tuple[object, object] = (10.0, 10.5), **counters: tuple[object
         (0x40, moments(f252=(7, 249_000_007)), Verdict.CONCERN),
         (0x40, moments(f75=(7, 500_000_007), f252=(UNSUPPORTED, UNSUPPORTED)), Verdict.FAIL),
         (0x40, moments(f270=(7, 500_000_007)), Verdict.FAIL),
-        (0x40, moments(f253=(7, 500_000_007)), Verdict.CONCERN),  # it is the power brake's
+        (0x40, moments(f253=(7, 500_000_007)), Verdict.CONCERN),  # by the power brake
         (0x80, moments(f253=(7, 500_000_007)), Verdict.FAIL),
         (0x80, moments(f271=(7, 500_000_007)), Verdict.FAIL),
         (0x80, moments(f75=(7, 500_000_007), f270=(7, 500_000_007)), Verdict.CONCERN),
@@ -58,9 +58,9 @@ SOMEBODY = {"processes": [{"pid": 1, "memory_mib": 900, "name": "python3", "cgro
     [
         (beside(IDLE, IDLE), Verdict.PASS),
         (beside(IDLE | BUSY, IDLE), Verdict.CONCERN),
-        (beside(IDLE | {"utilization_percent": 49}, IDLE), Verdict.PASS),  # what has just ended is still reported
-        (beside(IDLE | BUSY, IDLE | BUSY), Verdict.PASS),  # a container may hide the processes of all
-        (beside(IDLE | BUSY, IDLE | SOMEBODY), Verdict.CONCERN),  # since GPU 1 is held
+        (beside(IDLE | {"utilization_percent": 49}, IDLE), Verdict.PASS),  # just ended, and still reported
+        (beside(IDLE | BUSY, IDLE | BUSY), Verdict.PASS),  # a container may hide everyone's processes
+        (beside(IDLE | BUSY, IDLE | SOMEBODY), Verdict.CONCERN),  # GPU 1 is in use
         (beside(IDLE | {"utilization_percent": UNKNOWN}, IDLE), Verdict.PASS),
     ],
 )
@@ -83,9 +83,9 @@ def warm(*celsius: object) -> list[dict[str, Any]]:
             Verdict.PASS,
         ),
         (beside(*(warm(53)[0] | {"name": "A100"}, *(one | {"name": "A100"} for one in warm(31, 32)))), Verdict.CONCERN),
-        (beside(*warm(90, 31)), Verdict.PASS),  # of two nobody knows which is the odd one
+        (beside(*warm(90, 31)), Verdict.PASS),  # of two, neither is known to be the odd one
         (beside(*warm(90, UNKNOWN, 31)), Verdict.PASS),
-        (beside(warm(70)[0] | SOMEBODY, *warm(31, 32, 33)), Verdict.PASS),  # it has work
+        (beside(warm(70)[0] | SOMEBODY, *warm(31, 32, 33)), Verdict.PASS),  # it is working
         (beside(warm(70)[0] | BUSY, *warm(31, 32, 33)), Verdict.PASS),
         (beside(*(one | {"temperature_margin_c": UNSUPPORTED} for one in warm(53, 31, 32, 33))), Verdict.CONCERN),
         (beside(warm(53)[0] | {"temperature_margin_c": UNSUPPORTED}, *warm(31, 32, 33)), Verdict.CONCERN),

@@ -173,7 +173,7 @@ OF_A_JOB = "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"
         ("prolog", process(cgroup=OF_A_JOB), CONCERN, "held by python3 (pid 7); expected no process"),
     ],
 )
-def test_who_holds_a_gpu_is_named(occasion: str, one: dict[str, Any], verdict: Verdict, words: str) -> None:
+def test_the_holder_of_a_gpu_is_named(occasion: str, one: dict[str, Any], verdict: Verdict, words: str) -> None:
     data = {"processes": [one], "memory_used_mib": 0, "utilization_percent": 0}
     expect(evaluated("no_leftover_processes", data, occasion=occasion), verdict, words)
 

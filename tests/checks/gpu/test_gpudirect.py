@@ -1,4 +1,4 @@
-"""GPUDirect RDMA: its modules, and PCIe's settings, on evidence that no fault of the testbed produces."""
+"""GPUDirect RDMA: modules and PCIe settings, on evidence that no fault of the testbed produces."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ EFA = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2"}
 
 
 def function(address: str, kind: str, *above: str, iommu: str = "identity", **settings: Any) -> dict[str, Any]:
-    """A function of PCI Express as the collector reports it."""
+    """A PCI Express function as the collector reports it."""
     model = {"gpu": "10de:2330", "nic": "15b3:1021"}.get(kind, "1000:c030")
     where = {"address": address, "kind": kind, "model": model, "path": [*PATH, *above], "iommu": iommu}
     return {**where, "settings": {**SETTINGS, **settings}}
 
 
 def board(acs: int = 0, **of_gpu: Any) -> list[dict[str, Any]]:
-    """A GPU and a network device below one switch, with `acs` on the port of the GPU."""
+    """A GPU and a network device below one switch, with `acs` on the GPU's port."""
     ports = [function("0000:46:00.0", "port", acs=acs), function("0000:46:01.0", "port", acs=0)]
     ends = [function("0000:53:00.0", "gpu", "0000:46:00.0", **of_gpu), function("0000:54:00.0", "nic", "0000:46:01.0")]
     return [*ports, *ends]
@@ -93,7 +93,7 @@ def test_what_only_root_may_read_is_incomplete() -> None:
 
 
 def below(model: str, payload: int = 128) -> list[dict[str, Any]]:
-    """A GPU with another payload than its port, which is of this model."""
+    """A GPU whose payload size differs from its port's; the port is of this model."""
     port, *others = board(max_payload=payload)
     return [{**port, "model": model}, *others]
 
@@ -120,6 +120,7 @@ def test_read_requests_are_compared_on_virtual_machines_too() -> None:
     )
 
 
+@pytest.mark.long
 def test_a_published_lspci_shows_nothing_amiss() -> None:
     data, _ = read_text("\n".join(sample("lspci/gpud-vvv-part-around-gpu.txt").lines))
     found = said("gpu.pcie_settings", node("gpu001", boot=boot(), pci_config=data["pci_config"]))
@@ -160,7 +161,7 @@ def fabric(layer: str, state: str = "4: ACTIVE") -> dict[str, Any]:
         (fabric("InfiniBand"), 18, ["nvidia_peermem"], PASS),
         (fabric("InfiniBand"), 0, [], CONCERN),
         (fabric("Ethernet"), 18, [], CONCERN),
-        (fabric("Ethernet"), 0, [], NA),  # it may be there for storage
+        (fabric("Ethernet"), 0, [], NA),  # it may serve storage
         (fabric("InfiniBand", "1: DOWN"), 18, [], NA),
         ({**fabric("InfiniBand"), "ports": {"error": "EIO", "text": ""}}, 18, [], INCOMPLETE),
     ],
@@ -189,7 +190,7 @@ def test_a_node_all_of_whose_devices_have_a_smaller_payload_than_others_is_a_con
 
 
 def with_requests(name: str, *sizes: int) -> NodeEvidence:
-    """A node whose network devices have these largest read requests."""
+    """A node whose network devices have these maximum read request sizes."""
     nics = [function(f"0000:{0x54 + at:02x}:00.0", "nic", max_read_request=size) for at, size in enumerate(sizes)]
     return node(name, boot=boot(), pci_config={"machine": "x86_64", "is_virtual": False, "functions": nics})
 
@@ -202,13 +203,13 @@ HALF, ALL_MORE = (512, 512, 4096, 4096), (4096, 4096, 4096, 4096)
     ("own", "others", "words"),
     [
         (STORAGE_LESS, [], "MaxReadReq of 0000:57:00.0 is 512; expected 4096, as on most of its model here"),
-        (STORAGE_LESS, [STORAGE_LESS, STORAGE_LESS], ""),  # a port for another purpose on every node
+        (STORAGE_LESS, [STORAGE_LESS, STORAGE_LESS], ""),  # every node has a port for another purpose
         (STORAGE_LESS, [ALL_MORE] * 2, "MaxReadReq of 0000:57:00.0 is 512; expected 4096"),
         (STORAGE_MORE, [], "MaxReadReq of 0000:54:00.0 is 512; expected 4096, like 1 of its model here"),
         (STORAGE_MORE, [STORAGE_MORE], ""),
         (STORAGE_LESS, [STORAGE_LESS], ""),
         (HALF, [], "MaxReadReq of 0000:54:00.0 is 512; expected 4096, like 2 of its model here"),
-        (HALF, [(4096, 4096, 512, 512)] * 2, ""),  # of neither setting can it be said that it is the usual
+        (HALF, [(4096, 4096, 512, 512)] * 2, ""),  # neither setting is known to be the usual one
         (HALF, [ALL_MORE] * 2, "MaxReadReq of 15b3:1021 512 and 4096; expected 4096 as on 2 of 3 nodes"),
         (HALF, [ALL_MORE], "MaxReadReq of 15b3:1021 differs from node to node (512 and 4096 on n0, 4096 on n1)"),
         (HALF, [ALL_LESS] * 2, ""),

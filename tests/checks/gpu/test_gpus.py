@@ -49,7 +49,7 @@ def test_a_query_that_failed_otherwise_loses_no_gpu(word: object) -> None:
     ("serials", "verdict"),
     [
         (["1", "2", "3", "4"], Verdict.PASS),
-        (["1", "1", "2", "2"], Verdict.PASS),  # two GPUs on a board, as on GB300
+        (["1", "1", "2", "2"], Verdict.PASS),  # two GPUs per board, as on GB300
         (["1", "1", "2", "3"], Verdict.CONCERN),
         (["1", "1", "1", "2"], Verdict.CONCERN),
         (["1", "1", "1", "2", "2", "2"], Verdict.CONCERN),

@@ -1,4 +1,4 @@
-"""A healthy node of any GPU model passes every check that applies to it: idle, at work, partitioned."""
+"""A healthy node of any GPU model passes every check that applies to it: idle, busy, partitioned."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ HAS_MIG = ("A100-40", "A100-80", "H100", "H200", "B200", "GB200", "GB300")
 STATES = [(model, False, loaded) for model in MODELS for loaded in (False, True)] + [
     (model, True, loaded) for model in HAS_MIG for loaded in (False, True)
 ]
-AT_WORK = {"gpu.no_leftover_processes": Verdict.CONCERN}  # only before and after a job it is known to be a leftover
+AT_WORK = {"gpu.no_leftover_processes": Verdict.CONCERN}  # only before and after a job is it known to be a leftover
 NOT_IN_THE_CATALOGUE = {  # EC2 publishes no numbers for these types
     "GB200": ("network.efa_rate", "storage.nvme_scratch"),
     "GB300": ("network.efa_rate", "storage.nvme_scratch", "host.cpus_online", "host.memory_size"),
 }
-# What makes no sense to ask of a model, and why.
+# Checks that do not apply to a model, and why.
 NO_DCGM_LOG = {"gpu.dcgm_diag"}
 NO_PCIE_SWITCH = {"gpu.pcie_acs", "gpu.pcie_iommu", "gpu.pcie_settings", "gpu.pcie_switches"}  # as far as EC2 shows
-NO_FABRIC = {"gpu.fabric_state", "gpu.fabric_uniform"}  # before Hopper GPUs are not registered with one
-NO_NVSWITCH = {"gpu.fabric_manager", "gpu.nvswitch_count"}  # or the rack has it
+NO_FABRIC = {"gpu.fabric_state", "gpu.fabric_uniform"}  # before Hopper, GPUs do not register with a fabric
+NO_NVSWITCH = {"gpu.fabric_manager", "gpu.nvswitch_count"}  # or they belong to the rack
 OFF_THE_BUS = {"gpu.nvswitch_count"}
 NO_RACK = {"gpu.imex", "gpu.imex_domain", "gpu.imex_nodes", "gpu.rack_trays", "gpu.rack_uniform"}
 NO_GPUDIRECT = {"gpu.peermem"}
@@ -45,7 +45,7 @@ NOT_APPLICABLE = {
     "H200": NO_RACK,
     "B200": NO_RACK | OFF_THE_BUS,
     "GB200": NO_NVSWITCH,
-    "GB300": NO_NVSWITCH | NO_GPUDIRECT,  # the catalogue does not know of its GPUDirect RDMA
+    "GB300": NO_NVSWITCH | NO_GPUDIRECT,  # the catalogue does not cover its GPUDirect RDMA
 }
 WITH_MIG = NO_FABRIC | {"gpu.nvlink_active", "gpu.nvlink_errors", "gpu.row_remap"}  # the driver does not report them
 

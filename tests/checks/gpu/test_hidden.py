@@ -22,7 +22,7 @@ EVERY_GPU = ("gpu.no_uncorrected_ecc", "gpu.pcie_link", "gpu.gpu_answers")
 
 
 def with_gpus(counted: int, denied: int) -> NodeImage:
-    """A node whose NVML counts some of eight GPUs; the device files of the last may not be opened."""
+    """A node whose NVML counts some of eight GPUs; the device files of the last ones may not be opened."""
     files: dict[str, Content] = {
         f"/dev/nvidia{number}": Device(195, number, 0o600 if number >= 8 - denied else 0o666) for number in range(8)
     }
@@ -45,7 +45,7 @@ def hidden(evidence: NodeEvidence) -> Any:
         (8, 0, []),
         (6, 2, ["/dev/nvidia6", "/dev/nvidia7"]),
         (6, 0, []),  # lost, not hidden
-        (8, 2, []),  # NVML counts them all the same
+        (8, 2, []),  # NVML counts them nevertheless
     ],
 )
 def test_a_gpu_is_hidden_where_its_file_may_not_be_opened_and_nvml_does_not_count_it(

@@ -118,6 +118,7 @@ def test_an_address_that_is_listed_twice_is_named() -> None:
     expect(evaluated("imex_nodes", *trays), CONCERN, "lists 10.1.2.3 more than once; expected each tray once")
 
 
+@pytest.mark.long
 def test_a_tray_of_another_rack_in_the_list_is_named() -> None:
     foreign = tray(5, RACK_2)
     trays = [foreign if number == 5 else tray(number) for number in range(18)]
@@ -128,12 +129,12 @@ def test_a_tray_of_another_rack_in_the_list_is_named() -> None:
     expect(own, FAIL, f"are not in clique 7 of cluster {RACK_2}, which this tray is in; expected all trays of the list")
 
 
-JOB_1, JOB_2 = ADDRESSES[:4], (*ADDRESSES[1:4], *ADDRESSES[5:8])  # of jobs one after the other
+JOB_1, JOB_2 = ADDRESSES[:4], (*ADDRESSES[1:4], *ADDRESSES[5:8])  # successive jobs
 OF_JOB_2 = (1, 2, 3, 5, 6, 7)
 
 
 def idle(word: str = "NODE_MAP_MISMATCH") -> NodeEvidence:
-    """A tray on which only job 1 ran, beside trays that now have job 2's list."""
+    """A tray on which only job 1 ran, beside trays with job 2's list."""
     links = dict.fromkeys((1, 2, 3), word)
     return tray(0, nodes=JOB_1, output=domain(DRIVER, links, addresses=JOB_1, names=NAMES[:4], state="DEGRADED"))
 
@@ -168,7 +169,7 @@ def test_whether_other_lists_name_a_tray_without_addresses_is_unknown() -> None:
 
 
 def half_off(words: dict[int, str]) -> str:
-    """What a tray prints while the trays with these words are off."""
+    """A tray's output while the trays with these words are off."""
     printed = json.loads(domain(DRIVER, words, addresses=ADDRESSES, names=NAMES, state="DEGRADED"))
     for number in words:
         printed["nodes"][str(number)]["status"] = "UNAVAILABLE"
@@ -207,6 +208,7 @@ def test_a_daemon_that_has_kept_an_earlier_list_is_cut_off() -> None:
     expect(evaluated("imex_domain", tray(0, output=printed), *rack(first=1, trays=17)), FAIL, "17 of 17 IMEX")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", [NAMES, tuple(f"{name}.example" for name in NAMES)])
 def test_host_names_in_a_list_are_those_of_trays(names: tuple[str, ...]) -> None:
     others = [tray(number, nodes=names) for number in range(1, 18)]
@@ -269,7 +271,7 @@ BARE = {"nodes": [], "channels": [], "channel_count": 2048, "domain": None, "dae
 @pytest.mark.parametrize(
     ("service", "imex", "verdict"),
     [
-        (None, Collected(Status.ABSENT), NA),  # the DRA driver brings it in pods
+        (None, Collected(Status.ABSENT), NA),  # the DRA driver runs it in pods
         (UNSTARTED, Collected(Status.ABSENT), NA),
         (UNSTARTED, BARE, NA),  # a prolog starts it
         ({**UNSTARTED, "enabled": "enabled"}, BARE, CONCERN),

@@ -1,4 +1,4 @@
-"""What nvidia-imex-ctl leaves out, or words unlike today: it accuses no tray, and clears none."""
+"""Output of nvidia-imex-ctl with gaps or unknown words: it fails no tray, and passes none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NODE = "Node #{0:<3} - {1:<15} - READY                - Version: {2}"
 
 
 def table(letters: dict[int, str] | None = None) -> str:
-    """The same as a table; `letters` are those of the first tray's connections that are not C."""
+    """The same as a table; `letters` are the first tray's connections that are not C."""
     listed = [NODE.format(number, address, DRIVER) for number, address in enumerate(ADDRESSES)]
     rows = [["C"] * 18 for _ in ADDRESSES]
     for number, letter in (letters or {}).items():
@@ -28,7 +28,7 @@ def table(letters: dict[int, str] | None = None) -> str:
 
 
 def answer(**own: Any) -> str:
-    """The JSON of a whole domain, in which the first tray has these values; None takes one away."""
+    """A complete domain's JSON with these values for the first tray; None removes one."""
     printed = json.loads(domain(DRIVER, addresses=ADDRESSES, names=NAMES))
     printed["nodes"]["0"].update(own)
     printed["nodes"]["0"] = {key: value for key, value in printed["nodes"]["0"].items() if value is not None}
@@ -77,6 +77,7 @@ def test_what_the_program_does_not_show_is_incomplete(printed: str, words: str) 
     expect(evaluated("imex_domain", tray(0, output=printed), *rack(first=1, trays=17)), INCOMPLETE, words)
 
 
+@pytest.mark.long
 def test_what_it_does_not_show_hides_no_connection_that_is_down() -> None:
     result = evaluated("imex_domain", tray(0, output=table({3: "!V!", 5: "W"})), *rack(first=1, trays=17))
     expect(result, INCOMPLETE, "1 of 17 IMEX connections to other trays are not up: VERSION_MISMATCH with tray03")

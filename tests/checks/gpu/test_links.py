@@ -1,4 +1,4 @@
-"""NVLinks and their fabric: which are due, what they count, and what was not reported."""
+"""NVLinks and their fabric: which links are expected, what they count, and what was not reported."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_no_nonsense_about_nvlink_errors_passes(data: dict[str, Any]) -> None:
     [
         ("effective_ber", 1e-12, Verdict.PASS),
         ("effective_ber", 1.1e-12, Verdict.CONCERN),
-        ("symbol_ber", 15e-238, Verdict.PASS),  # no error, of several links together
+        ("symbol_ber", 15e-238, Verdict.PASS),  # no error, over several links together
         ("symbol_ber", 1e-20, Verdict.CONCERN),
         ("effective_ber", UNSUPPORTED, Verdict.PASS),
         ("effective_ber", 0x20C, Verdict.INCOMPLETE),
@@ -90,7 +90,7 @@ XID_74 = [[1, "NVRM: Xid (PCI:0000:53:00): 74, pid='<unknown>', name=<unknown>, 
     [
         ({"lines": []}, Verdict.CONCERN, ["2 recovery", "3 replay"]),
         ({"lines": XID_74}, Verdict.FAIL, ["2 recovery, and Xid 74", "3 replay"]),
-        ({"lines": XID_74, "source": "all programs"}, Verdict.CONCERN, ["2 recovery", "3 replay"]),  # users write it
+        ({"lines": XID_74, "source": "all programs"}, Verdict.CONCERN, ["2 recovery", "3 replay"]),  # a user may
     ],
 )
 def test_a_recovery_fails_beside_a_fatal_xid_that_only_the_kernel_wrote(
@@ -132,7 +132,7 @@ UNREAD = [UNKNOWN]
     ("links", "verdict", "words"),
     [
         (UP * 18, Verdict.PASS, ""),
-        (UP * 18 + DOWN * 18, Verdict.PASS, ""),  # the due ones are active, and NVML lists more
+        (UP * 18 + DOWN * 18, Verdict.PASS, ""),  # the expected ones are active, and NVML lists more
         (UP * 18 + UNREAD, Verdict.PASS, ""),
         (DOWN * 2 + UP * 18, Verdict.PASS, ""),
         (UP * 17 + DOWN, Verdict.FAIL, "NVLink 17 inactive; expected 18 active links"),
@@ -217,7 +217,7 @@ def test_errors_of_nvlinks_need_no_catalogue(counters: object, verdict: Verdict)
         ("someone.else", 8, 3, Verdict.FAIL),
         ("someone.else", 8, 4, Verdict.INCOMPLETE),
         ("someone.else", 8, 0, Verdict.INCOMPLETE),
-        ("someone.else", 4, 3, Verdict.INCOMPLETE),  # a part of a machine may have them
+        ("someone.else", 4, 3, Verdict.INCOMPLETE),  # it may have only a part of a machine's GPUs
     ],
 )
 def test_how_many_nvswitches_there_should_be(
@@ -232,7 +232,7 @@ def test_how_many_nvswitches_there_should_be(
     [
         ("NVIDIA GB200", {"load": "loaded", "active": "active"}, Verdict.PASS),
         ("NVIDIA GB300", {"load": "loaded", "active": "failed"}, Verdict.CONCERN),
-        ("NVIDIA GB200", {"load": "not-found", "active": "inactive"}, Verdict.INCOMPLETE),  # is it asked for?
+        ("NVIDIA GB200", {"load": "not-found", "active": "inactive"}, Verdict.INCOMPLETE),  # it may not be needed
         ("NVIDIA H100 80GB HBM3", {"load": "not-found", "active": "inactive"}, Verdict.NOT_APPLICABLE),
         (UNKNOWN, {"load": "loaded", "active": "active"}, Verdict.INCOMPLETE),
     ],

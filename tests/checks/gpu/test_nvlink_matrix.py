@@ -1,4 +1,4 @@
-"""How many NVLinks join the GPUs of a node, as nvidia-smi topo shows them."""
+"""How many NVLinks join a node's GPUs, as nvidia-smi topo shows them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST = {0: "NVIDIA H200", 1: "NVIDIA H200", 2: "NVIDIA H200", 3: "NVIDIA H200"}
         (A_MINORITY_ALIKE, MOST, None, ""),
         (ONE_APART, MOST, Verdict.FAIL, APART),
         (ONE_APART, {}, Verdict.CONCERN, f"{APART}, unless it is of another model"),
-        (ONE_APART, MOST | {2: "NVIDIA T1000"}, None, ""),  # a card for a display has no NVLink
+        (ONE_APART, MOST | {2: "NVIDIA T1000"}, None, ""),  # a display card has no NVLink
         (ONE_WITH_FEWER, {}, Verdict.FAIL, "GPU 2: 17 NVLinks to GPU 0, GPU 1, GPU 3; expected 18, as between most"),
     ],
 )
@@ -55,7 +55,7 @@ def test_two_gpus_that_fewer_nvlinks_join_are_both_named() -> None:
 
 
 def said_of(rows: tuple[str, ...], models: dict[int, str]) -> list[Result]:
-    """What is wrong with GPUs that are joined by so many NVLinks, of whatever machine they are."""
+    """The finding on GPUs joined by this many NVLinks, on any machine."""
     gpus = [
         {
             **GPU,

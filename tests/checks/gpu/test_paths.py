@@ -1,4 +1,4 @@
-"""PCIe between GPUs and network devices: what is near, what is far, and what slows all of it down."""
+"""PCIe between GPUs and network devices: what is near, what is far, and what slows the path."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def node(name: str, devices: list[dict[str, Any]], **collectors: Any) -> NodeEvi
 
 
 def pairs(count: int = 4, **values: Any) -> list[dict[str, Any]]:
-    """So many GPUs, each with a network device below the same switch."""
+    """GPUs, each with a network device below the same switch."""
     places = [(number, f"pci0 r{number} u{number}") for number in range(count)]
     return [device(kind, number, f"{place} {kind}{number}", **values) for number, place in places for kind in "gn"]
 
@@ -53,9 +53,9 @@ ONE_NIC = [device("n", 0, "pci0 r0 u0 n0"), *(device("g", number, f"pci0 r0 u0 g
     [
         (pairs(), PASS, ""),
         ([*pairs(3), FAR], CONCERN, "0000:43:00.0 has no network device nearer than PHB; expected PIX, as 3 of 4 GPUs"),
-        ([*pairs(2), FAR, device("g", 2, "pci0 r8")], PASS, ""),  # neither is the rule
-        ([*ONE_NIC, FAR], PASS, ""),  # one network device cannot be near to all
-        ([*pairs(3), device("g", 3, "pci1 r9", numa=-1)], PASS, ""),  # nobody knows where it is
+        ([*pairs(2), FAR, device("g", 2, "pci0 r8")], PASS, ""),  # neither is usual
+        ([*ONE_NIC, FAR], PASS, ""),  # one network device cannot be near all
+        ([*pairs(3), device("g", 3, "pci1 r9", numa=-1)], PASS, ""),  # its position is unknown
         ([*pairs(3), FAR, device("n", 3, "pci0 r9 x", function_of="0000:80:00.0")], CONCERN, "0000:43:00.0 has no"),
         (pairs(2)[::2], NA, "no GPU shares the PCI bus with a network device"),
         ([], NA, "no GPU shares the PCI bus with a network device"),
@@ -75,7 +75,7 @@ def test_a_gpu_is_as_near_to_a_network_device_as_most(devices: list[Any], verdic
             CONCERN,
             "to each of 2 GPUs: differs from node to node (1 PIX, 1 PIX on gpu001, 1 PHB, 1 PHB on gpu002)",
         ),
-        (pairs(3), PASS, ""),  # that one has fewer GPUs is for others to say
+        (pairs(3), PASS, ""),  # missing GPUs are other checks' findings
         (pairs(path=None), PASS, ""),
     ],
 )
@@ -101,9 +101,9 @@ def test_nodes_with_as_many_devices_have_them_in_the_same_places(
             CONCERN,
             "expected x16 at 32 GT/s, like most such switches here",
         ),
-        ([switch(0, **SLOW), switch(1), switch(2)], True, PASS, ""),  # the others have busy GPUs below
+        ([switch(0, **SLOW), switch(1), switch(2)], True, PASS, ""),  # busy GPUs are below the others
         ([switch(0, **NARROW)], False, CONCERN, "expected x16 at 32 GT/s, which both ends support"),
-        ([switch(0, **SLOW)], False, PASS, ""),  # as power saving has it
+        ([switch(0, **SLOW)], False, PASS, ""),  # normal power saving
         ([switch(1, **SLOW)], True, CONCERN, "expected x16 at 32 GT/s, which both ends support"),
         ([switch(0, **NARROW, port_width_max=8)], False, PASS, ""),  # its slot
         ([switch(0, **NARROW, port_width_max=8), switch(1), switch(2)], False, CONCERN, "like most such switches here"),
@@ -114,7 +114,7 @@ def test_nodes_with_as_many_devices_have_them_in_the_same_places(
         ([switch(0, width=255, speed="Unknown speed"), switch(1)], False, PASS, ""),
         ([switch(0, width=UNKNOWN), switch(1)], False, INCOMPLETE, "width could not be read"),
         ([switch(0, width=8, speed=UNKNOWN)], False, INCOMPLETE, "concern: PCIe x8 on the switch u0"),
-        ([switch(7, **NARROW)], False, NA, "present and awake"),  # above nothing that matters
+        ([switch(7, **NARROW)], False, NA, "present and awake"),  # with no GPU below
         ([], False, NA, "no PCIe switch above a GPU or network device"),
         (None, False, NA, "nothing here says what is above PCI devices"),
     ],
@@ -161,8 +161,8 @@ def test_nvidia_smi_topo_says_how_near_everything_is() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        TOPO.replace("NIC1\tNIC2", "NIC1NIC2"),  # two columns that ran into each other
-        TOPO.replace("GPU0\t X \tNV18\tPHB\tPIX", "GPU0\t X \tNV18\tPHB\t0-55"),  # a row that lost one
+        TOPO.replace("NIC1\tNIC2", "NIC1NIC2"),  # two columns run together
+        TOPO.replace("GPU0\t X \tNV18\tPHB\tPIX", "GPU0\t X \tNV18\tPHB\t0-55"),  # a row without one
     ],
 )
 def test_a_row_that_does_not_fit_its_heading_says_nothing_of_paths(text: str) -> None:

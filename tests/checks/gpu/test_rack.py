@@ -33,7 +33,7 @@ def test_a_whole_rack_is_well(check: str) -> None:
     ("trays", "due", "verdict", "words"),
     [
         (18, 18, PASS, ""),
-        (17, 18, CONCERN, "has 17 trays here (tray[00-16]); expected 18"),  # one of them is away for repair
+        (17, 18, CONCERN, "has 17 trays here (tray[00-16]); expected 18"),  # one of them is in repair
         (18, 9, FAIL, "has 18 trays here (tray[00-17]); expected 9"),
         (17, None, PASS, ""),  # a job, or a part of the cluster
         (9, None, PASS, ""),
@@ -79,6 +79,7 @@ IN_PROGRESS = {  # as nvidia-smi -q prints it
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fabric", [IN_PROGRESS, {"error": "UNKNOWN"}, {"state": 3, "cluster_uuid": UNREAD}])
 def test_a_gpu_whose_place_is_unknown_leaves_the_others_of_its_tray_in_their_rack(fabric: dict[str, Any]) -> None:
     one, *others = rack()
@@ -137,7 +138,7 @@ def test_what_shares_no_memory_over_a_rack_is_no_tray_whatever_its_cluster(check
 
 
 def in_two_groups(check: str, *trays: NodeEvidence, first: int = 9, **target: Any) -> list[Result]:
-    """What a check says of each tray, where the first so many are in one group and the others in another."""
+    """A check's result on each tray; the first trays are in one group, the others in another."""
     targets = [
         Target(one.node, instance_type=P6E, group="a" if number < first else "b", **target)
         for number, one in enumerate(trays)
@@ -192,7 +193,7 @@ def test_what_is_no_tray_and_did_not_answer_is_not_missed_in_a_rack() -> None:
 
 
 def in_groups(*groups: tuple[str, str, list[NodeEvidence]]) -> Result:
-    """What the first tray says of its rack, where each of these nodes is in a group and of an instance type."""
+    """The first tray's result on its rack, with each node's group and instance type."""
     targets = [
         Target(one.node, group=group, instance_type=kind, expect={"trays": 18})
         for group, kind, members in groups

@@ -1,4 +1,4 @@
-"""GPUs compared with those of other nodes, and with each other: who is odd, who is not accused, what is unsupported."""
+"""GPUs compared with other nodes' and each other: which is odd, which is not blamed, what is unsupported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ H100: dict[str, Any] = {
 
 
 def host(name: str, *gpus: dict[str, Any]) -> NodeEvidence:
-    """A node with eight H100s, the first of which are so."""
+    """A node with eight H100s, the first of which have these values."""
     of_all = [*gpus, *[{}] * (8 - len(gpus))]
     entries = [
         {**H100, "index": n, "lost": None, "uuid": f"GPU-{name}-{n}", "serial": f"{name}{n}", **one}
@@ -128,7 +128,7 @@ def test_where_the_group_does_not_decide_most_gpus_of_the_node_do() -> None:
     ("model", "serials", "verdict"),
     [
         ("NVIDIA GB300", "AABB", Verdict.PASS),
-        ("NVIDIA GB300", "AAB", Verdict.PASS),  # one of a board's two is gone
+        ("NVIDIA GB300", "AAB", Verdict.PASS),  # one of two on a board is gone
         ("NVIDIA GB300", "AAAB", Verdict.CONCERN),
         ("NVIDIA H100 80GB HBM3", "AAB", Verdict.CONCERN),
         ("NVIDIA H100 80GB HBM3", "AABB", Verdict.PASS),
@@ -164,7 +164,7 @@ def test_one_machine_under_two_names_is_a_concern(boot_id: str, words: str) -> N
     ("one", "verdict"),
     [
         ({"persistence_mode": UNSUPPORTED}, Verdict.INCOMPLETE),
-        ({"persistence_mode": UNSUPPORTED, "name": "NVIDIA T400"}, Verdict.PASS),  # as one for a display
+        ({"persistence_mode": UNSUPPORTED, "name": "NVIDIA T400"}, Verdict.PASS),  # a display card
         ({"persistence_mode": UNSUPPORTED, "mig_mode": True}, Verdict.PASS),  # another mode
         ({"persistence_mode": UNSUPPORTED, "mig_mode": UNSUPPORTED}, Verdict.INCOMPLETE),
     ],

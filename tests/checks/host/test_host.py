@@ -1,4 +1,4 @@
-"""Verdicts on the host that no fault in one node shows: large clusters, needs of a type, unread values."""
+"""Verdicts on the host that no fault in one node causes: large clusters, needs of a type, unread values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_unlimited_stacks_worry_where_jobs_can_be_very_large(
     [
         ({"error": "EACCES", "text": ""}, Verdict.INCOMPLETE),
         ({"memlock": None}, Verdict.INCOMPLETE),
-        ({"stack": 4096}, Verdict.FAIL),  # a fault that is seen outranks what is not read
+        ({"stack": 4096}, Verdict.FAIL),  # a fault that is seen outranks a value that is not read
         ({**PLENTY, "stack": 8388608}, Verdict.PASS),
     ],
 )
@@ -139,7 +139,7 @@ def test_one_thread_per_core_leaves_half_of_the_cpus() -> None:
     cpus = {"online": "0-95", "present": "0-95", "smt": "notsupported", "info": {"cores": 96}, "machine": "x86_64"}
     assert verdict_of("host.cpus_online", cpus=cpus, platform=EC2).verdict is Verdict.PASS
     assert verdict_of("host.thread_siblings", cpus=cpus, platform=EC2).verdict is Verdict.CONCERN
-    nobody_knows = {"vendor": "", "product": "", "serial": ""}  # a machine of another kind may well have one
+    nobody_knows = {"vendor": "", "product": "", "serial": ""}  # another kind of machine may well have one
     assert verdict_of("host.thread_siblings", cpus=cpus, platform=nobody_knows).verdict is Verdict.NOT_APPLICABLE
 
 
@@ -147,7 +147,7 @@ GIB = 2**20  # KiB
 
 
 def busy(iowait: int = 0, steal: int = 0) -> dict[str, Any]:
-    """The processors' times between two samples, out of a thousand ticks."""
+    """The processors' times between two samples, per thousand ticks."""
     return {"times": [[0] * 8, [0, 0, 0, 1000 - iowait - steal, iowait, 0, 0, steal]]}
 
 
@@ -186,7 +186,7 @@ def test_a_node_with_a_little_less_memory_than_its_group_does_not_look_like_it()
 
 
 HOST_CHECKS = sorted(name for name in node_checks() if name.startswith("host."))
-ASKED_FOR = ("host.stress_ng",)  # by an option
+ASKED_FOR = ("host.stress_ng",)  # run only if an option asks for it
 
 
 @pytest.mark.parametrize("check", HOST_CHECKS)

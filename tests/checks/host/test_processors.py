@@ -1,4 +1,4 @@
-"""How fast the CPUs of a node may run."""
+"""How fast a node's CPUs may run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EPYC = {"driver": "acpi-cpufreq", "governor": "performance", "max_khz": 3_420_00
 
 
 def with_policies(name: str, *limits_khz: int | None, driver: str = "acpi-cpufreq") -> NodeEvidence:
-    """A node with two EPYC 7742, a frequency policy for each limit."""
+    """A node with two EPYC 7742 and a frequency policy for each limit."""
     policies = [
         {**EPYC, "driver": driver, "limit_khz": limit, "first": f"policy{at}", "count": 1}
         for at, limit in enumerate(limits_khz)

@@ -1,4 +1,4 @@
-"""Which services a node needs, which units nobody misses, and how a service that does not run is named."""
+"""Which services a node needs, which units may be missing, and how a stopped service is named."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEAD = {"active": "inactive", "sub": "dead"}
 
 
 def verdict_of(occasion: str = "preflight", **collector: Any) -> Result:
-    """The verdict on the services of a node that reports this about them."""
+    """The verdict on the services of a node that reports this."""
     evidence = NodeEvidence("node0", {"services": Collected(Status.READ, {"services": {}, "failed": [], **collector})})
     return said("host.services", evidence, occasion=occasion)
 
@@ -54,12 +54,12 @@ def test_the_probe_asks_for_every_service_that_a_node_may_need() -> None:
         ({**DEAD, "enabled": "disabled"}, PASS),
         ({**DEAD, "enabled": "static"}, PASS),
         ({**DEAD, "enabled": "masked", "load": "masked"}, PASS),
-        ({**FAILED, "enabled": "disabled"}, FAIL),  # somebody started it, and it is gone
+        ({**FAILED, "enabled": "disabled"}, FAIL),  # somebody started it, and it stopped
         (NOT_FOUND, PASS),
         ({"restarts": 3, "active_s": 600.0}, FAIL),
         ({"restarts": 2, "active_s": 5.0}, PASS),
-        ({"restarts": 9, "active_s": 601.0}, PASS),  # it has run since
-        ({"restarts": None, "active_s": None}, PASS),  # a systemd before 235 does not count
+        ({"restarts": 9, "active_s": 601.0}, PASS),  # it has been running since
+        ({"restarts": None, "active_s": None}, PASS),  # systemd before 235 does not count
         ({"restarts": 9, "active_s": {"error": "EACCES", "text": ""}}, INCOMPLETE),
     ],
 )
@@ -94,9 +94,7 @@ def test_every_service_of_the_catalogue_is_found_dead_under_its_own_name(name: s
     ],
 )
 @pytest.mark.parametrize("data", ["failed", "restarting"])
-def test_of_other_units_that_fail_only_those_of_the_system_are_worth_a_look(
-    data: str, unit: str, verdict: Verdict
-) -> None:
+def test_only_failed_units_of_the_system_are_a_concern(data: str, unit: str, verdict: Verdict) -> None:
     assert verdict_of("preflight", **{data: [unit]}).verdict is verdict
     assert verdict_of("prolog", **{data: [unit]}).verdict is (FAIL if verdict is FAIL else PASS)
 
@@ -110,7 +108,7 @@ def test_two_names_of_one_service_are_one_finding() -> None:
 
 
 def test_a_service_that_failed_is_found_though_of_another_nothing_is_known() -> None:
-    captured = {"load": "loaded", "active": "active", "sub": "running"}  # a list of units does not say what is enabled
+    captured = {"load": "loaded", "active": "active", "sub": "running"}  # a list of units does not say
     assert verdict_of(services={"munge": {**captured, **FAILED}, "slurmd": captured}).verdict is FAIL
     assert verdict_of(services={"slurmd": captured}).verdict is PASS
 
@@ -118,7 +116,7 @@ def test_a_service_that_failed_is_found_though_of_another_nothing_is_known() -> 
 @pytest.mark.parametrize(
     ("name", "service", "occasion", "instance_type", "verdict"),
     [
-        ("nvidia-persistenced", DEAD, "ami", "c6i.32xlarge", Verdict.NOT_APPLICABLE),  # which has no GPU
+        ("nvidia-persistenced", DEAD, "ami", "c6i.32xlarge", Verdict.NOT_APPLICABLE),  # the type has no GPU
         ("nvidia-persistenced", DEAD, "preflight", "c6i.32xlarge", FAIL),
         ("nvidia-persistenced", {}, "ami", "c6i.32xlarge", PASS),
         ("nvidia-persistenced", NOT_FOUND, "ami", "c6i.32xlarge", PASS),
@@ -149,9 +147,9 @@ GONE = {**DEAD, "enabled": "disabled"}
             CONCERN,
             "slurmd not started at boot; expected started at boot as on",
         ),
-        ({}, [GONE, GONE, GONE], PASS, ""),  # as a controller beside the nodes that it controls
+        ({}, [GONE, GONE, GONE], PASS, ""),  # a controller among its nodes
         (GONE, [{}], CONCERN, "slurmd differs from node to node (not running on n0, running on n1)"),
-        ({}, [GONE], PASS, ""),  # which has the concern
+        ({}, [GONE], PASS, ""),  # the other has the concern
         (GONE, [{}, GONE, {}], CONCERN, "slurmd differs from node to node (not running on 2, running on 2)"),
         (NOT_FOUND, [{}, {}, {}], PASS, ""),
         ({"enabled": "static"}, [{}, {}, {}], PASS, ""),
@@ -162,7 +160,7 @@ GONE = {**DEAD, "enabled": "disabled"}
             "slurmd not running; expected running as on 3 of 4 nodes",
         ),
         ({**GONE, "load": None}, [{}, {}, {}], INCOMPLETE, "slurmd not running, slurmd not started at boot"),
-        ({"enabled": None}, [{}, {}, {}], PASS, ""),  # a list of units does not say it
+        ({"enabled": None}, [{}, {}, {}], PASS, ""),  # a list of units does not include it
         ({**FAILED, "enabled": "disabled"}, [{}, {}, {}], FAIL, "slurmd is failed"),
     ],
 )
@@ -185,7 +183,7 @@ def test_what_most_nodes_have_running_is_expected_of_each(
         ({"slurmctld": {}, "slurmd": GONE}, {"slurmctld": GONE, "slurmd": {}}, PASS),
         ({"slurmctld": GONE, "slurmd": GONE}, {"slurmctld": GONE, "slurmd": {}}, CONCERN),
         ({"slurmd": {**DEAD, "load": "masked", "enabled": "masked"}}, {"slurmd": {}}, PASS),  # a login node
-        ({"ssh": GONE}, {"ssh": {"enabled": "disabled"}}, PASS),  # nobody has come yet
+        ({"ssh": GONE}, {"ssh": {"enabled": "disabled"}}, PASS),  # started at the first connection
         ({"docker": GONE}, {"docker": {"enabled": "disabled"}}, PASS),
         ({"docker": GONE}, {"docker": {}}, CONCERN),
         ({"kubelet": GONE}, {"kubelet": {"enabled": "disabled"}}, CONCERN),

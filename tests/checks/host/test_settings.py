@@ -1,4 +1,4 @@
-"""The clock of a node, and settings that are compared with one other node, or wrong by themselves."""
+"""A node's clock, and settings that differ from another node's or are wrong by themselves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETTINGS = {
 
 
 def of_clock(clock: dict[str, Any], began: float, asked: float = NOW - 4, answered: float = NOW) -> NodeEvidence:
-    """A node whose probe began at that time by its own clock and took a second."""
+    """A node whose probe began at that time by the node's clock, and took a second."""
     data = node("gpu001", kernel={"clock": clock})
     return replace(data, asked=asked, answered=answered, probe={"began": began, "seconds": 1.0})
 
@@ -44,7 +44,7 @@ def of_clock(clock: dict[str, Any], began: float, asked: float = NOW - 4, answer
         (of_clock(KEPT, NOW + 1.9), PASS, ""),
         (of_clock(KEPT, NOW + 299), CONCERN, "300 s ahead of that of the machine which asked; expected at most 3 s"),
         (of_clock(KEPT, NOW - 304), CONCERN, "the clock is 300 s behind that of the machine which asked"),
-        (of_clock(KEPT, NOW + 299, 0.0, 0.0), PASS, ""),  # a capture, or recorded before this was
+        (of_clock(KEPT, NOW + 299, 0.0, 0.0), PASS, ""),  # a capture, or an older recording
         (of_clock(STOPPED, NOW - 2), CONCERN, "may be off by 16 s or more, and nobody corrects it"),
         (of_clock(STOPPED, NOW + 299), CONCERN, "the clock is 300 s ahead"),
         (of_clock(STOPPED, NOW + 299), CONCERN, "off by 16 s or more"),
@@ -64,7 +64,7 @@ def test_a_clock_is_held_against_that_of_the_machine_that_asked(
 
 def test_whoever_asks_notes_when_the_question_left_and_the_answer_came(monkeypatch: pytest.MonkeyPatch) -> None:
     class Answering(Connection):
-        """Answers at once: from one node after so many seconds, of another it is unknown after how many."""
+        """Probes that take no time; one node answers after this many seconds, another after an unknown number."""
 
         def run(self, targets: Any, _program: Program, _limits: Limits, answered: Any) -> None:
             for target, seconds in zip(targets, (7.0, 0.0), strict=True):
@@ -85,7 +85,7 @@ def of_settings(
     cores: int = 192,
     **other: Any,
 ) -> NodeEvidence:
-    """A node that is set as most are, but for this: `vm_overcommit_memory="2"`."""
+    """A node with the usual settings except these: `vm_overcommit_memory="2"`."""
     data = {**SETTINGS, **{f"{SYS}/{key.replace('.', '/')}": value for key, value in other.items()}}
     return node(
         name,
@@ -103,7 +103,7 @@ def of_settings(
         ({"vm.overcommit_memory": "2"}, [], CONCERN, "vm.overcommit_memory 2; expected 0 or 1"),
         ({"net.core.somaxconn": "16"}, [], CONCERN, "net.core.somaxconn 16; expected at least 128"),
         ({"net.ipv4.ip_local_port_range": "32768 32797"}, [], CONCERN, "30 ports in net.ipv4.ip_local_port_range"),
-        ({"user.max_user_namespaces": "0"}, [], PASS, ""),  # hardened sites set it everywhere
+        ({"user.max_user_namespaces": "0"}, [], PASS, ""),  # hardened sites set it on all nodes
         (
             {"user.max_user_namespaces": "0"},
             [{}],
@@ -113,10 +113,10 @@ def of_settings(
         ({"cpus": "0"}, [{}, {}], CONCERN, "CPUs of slurmd 0; expected 0-191 as on 2 of 3 nodes"),
         ({"nofile": 4096}, [{}, {}], CONCERN, "nofile of slurmd 4096; expected 1048576 as on 2 of 3 nodes"),
         ({"pid_max": 32768}, [{}], CONCERN, "kernel.pid_max differs from node to node (32768 on gpu001, 4194304 on"),
-        ({"pid_max": 196608}, [{"pid_max": 131072, "cores": 128}], PASS, ""),  # the kernel's own, by how many CPUs
+        ({"pid_max": 196608}, [{"pid_max": 131072, "cores": 128}], PASS, ""),  # the kernel's default, by CPUs
         ({"pid_max": 32768, "cores": 8}, [{}, {}], PASS, ""),
         ({"pid_max": 196608, "cores": 128}, [{}, {}], CONCERN, "kernel.pid_max 196608; expected 4194304 as on 2 of"),
-        ({"cpus": ""}, [{}, {}], PASS, ""),  # as a recording has it that is older than this
+        ({"cpus": ""}, [{}, {}], PASS, ""),  # from an older recording
         ({"vm.overcommit_memory": {"error": "EIO", "text": ""}, "net.core.somaxconn": "16"}, [], INCOMPLETE,
          "concern: net.core.somaxconn 16"),
     ],
@@ -158,7 +158,7 @@ def test_folders_of_all_users_are_open_to_all(modes: dict[str, Any], verdict: Ve
 
 
 def of_thp(name: str, mode: str) -> NodeEvidence:
-    """A node with that mode of transparent huge pages."""
+    """A node with that transparent huge page mode."""
     return node(name, memory={"transparent": mode})
 
 

@@ -1,4 +1,4 @@
-"""Nodes with EFA devices, as they report them."""
+"""Nodes with EFA devices, as the probe reports them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def on_bus(number: int) -> dict[str, Any]:
 def evidence(
     name: str, instance_type: str, count: int, bus: int | None = None, gbps: int = 100, driver: str | None = "2.17.3g"
 ) -> NodeEvidence:
-    """What a node with so many EFA devices reports."""
+    """The report of a node with this many EFA devices."""
     data: dict[str, Any] = {
         "platform": {"vendor": "Amazon EC2", "product": instance_type, "serial": ""},
         "boot": {"uptime_s": 86400.0},
@@ -49,12 +49,12 @@ def evaluated(check: str, *data: NodeEvidence, **target: Any) -> Result:
 
 
 def group(instance_type: str, *counts: int, **data: Any) -> list[NodeEvidence]:
-    """Nodes of one group, each with so many EFA devices."""
+    """Nodes of one group, with these numbers of EFA devices."""
     return [evidence(f"n{number}", instance_type, count, **data) for number, count in enumerate(counts)]
 
 
 def output_of(name: str = "n0", count: int = 2, **collectors: Any) -> NodeEvidence:
-    """A p5 with so many EFA devices that also reports these collectors; a Collected is the collector itself."""
+    """A p5 with this many EFA devices that also reports these collectors; a Collected is taken as it is."""
     plain = evidence(name, "p5.48xlarge", count)
     more = {
         collector: value if isinstance(value, Collected) else Collected(Status.READ, value)

@@ -1,4 +1,4 @@
-"""Network devices that a test gives a node, and a check's result on it."""
+"""A test's network devices for a node, and a check's result on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.builders.recordings import boot, node
 
 
 def verdict(check: str, collectors: Mapping[str, Any], **target: Any) -> Result:
-    """A check's result on a lone node that reported these collectors."""
+    """A check's result on a single node that reported these collectors."""
     data = {name: Collected(Status.READ, value) for name, value in collectors.items()}
     return evaluate(node_checks()[check], Node(Target("gpu001", **target), NodeEvidence("gpu001", data)))
 
@@ -33,7 +33,7 @@ def mlx5(number: int, *ports: dict[str, Any], device: str = "1021") -> dict[str,
 
 
 def rdma(*devices: dict[str, Any]) -> dict[str, Any]:
-    """A node with these RDMA devices, a day after its boot."""
+    """A node with these RDMA devices, up for a day."""
     return {"rdma": {"devices": list(devices)}, "boot": {"uptime_s": 86400.0}}
 
 

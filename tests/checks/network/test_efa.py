@@ -1,4 +1,4 @@
-"""EFA is compared with what is attached (by inventory, PCI bus and group), rates with what the driver knows."""
+"""EFA devices compared with those attached (inventory, PCI bus and group), and rates with the driver's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_efa_that_was_never_attached_is_not_broken(check: str) -> None:
         ("p5.48xlarge", (31, 32, 32, 32), FAIL, "31 EFA devices, 31 on the PCI bus; expected 32 as on most nodes"),
         ("p5.48xlarge", (0, 32, 32, 32), FAIL, "0 EFA devices, 0 on the PCI bus; expected 32 as on most nodes"),
         ("p5.48xlarge", (31, 32), CONCERN, "expected 32, as many as a p5.48xlarge can have"),
-        ("p5.48xlarge", (16, 16, 16, 16), PASS, ""),  # somebody attached no more
+        ("p5.48xlarge", (16, 16, 16, 16), PASS, ""),  # no more were attached
         ("p5.48xlarge", (16, 16, 16, 32), CONCERN, "16 EFA devices attached; expected 32"),
         ("p5.48xlarge", (32, 31, 31, 31), PASS, ""),
         ("g5.16xlarge", (1,), PASS, ""),
@@ -117,8 +117,8 @@ def test_a_recording_keeps_what_aws_says_is_attached(attached: int | None, tmp_p
         ("p5.48xlarge", 100, "2.17.3g", PASS),
         ("p5.48xlarge", 25, "2.17.3g", FAIL),
         ("p5en.48xlarge", 200, "2.13.0g", PASS),
-        ("p5en.48xlarge", 100, "2.12.1g", NA),  # it reports that for every device
-        ("p5en.48xlarge", 100, None, INCOMPLETE),  # what the driver reports where the device reports nothing
+        ("p5en.48xlarge", 100, "2.12.1g", NA),  # every device reports that
+        ("p5en.48xlarge", 100, None, INCOMPLETE),  # the driver's value where the device reports none
         ("p5en.48xlarge", 100, "2.17.3g", INCOMPLETE),
         ("p5.48xlarge", 100, "2.12.1g", NA),
         ("p5.48xlarge", 100, None, PASS),
@@ -197,7 +197,7 @@ def test_libfabric_offers_each_device(fi_info: Any, occasion: str, verdict: Verd
 
 
 def loopback(*mb_per_s: float | None) -> dict[str, Any]:
-    """Exchanges through as many domains."""
+    """Exchanges through this many domains."""
     head = "bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec"
     row = f"{head}\n1m 200 =200 400m 0.57s {{:.2f}} 286.98 0.00\n"
     runs = [

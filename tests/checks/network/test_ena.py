@@ -1,4 +1,4 @@
-"""Results on packets above an instance's allowances."""
+"""Results on packets beyond an instance's allowances."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NONE = [0, 0]
 
 
 def node(seconds: float = 0.4, uptime_s: float = DAY_S, **looks: Sequence[object]) -> dict[str, Any]:
-    """A node whose only ENA interface has these counters in two samples; of the others nothing was exceeded."""
+    """A node with these counters of its only ENA interface in two samples, and zeros for the others."""
     counters = {f"{name}_allowance_exceeded": looks.get(name, NONE) for name in COUNTERS}
     return {
         "ena_counters": {"seconds": seconds, "interfaces": [{"name": "ens5", "counters": counters}]},
@@ -29,19 +29,19 @@ def node(seconds: float = 0.4, uptime_s: float = DAY_S, **looks: Sequence[object
     ("data", "says", "words"),
     [
         (node(), PASS, ""),
-        (node(bw_in=[11072, 11072]), PASS, ""),  # as in a capture by AWS's own agent: bursts in a day
+        (node(bw_in=[11072, 11072]), PASS, ""),  # as in a capture by AWS's own agent: bursts within a day
         (node(bw_in=[11072, 11252]), PASS, ""),
         (node(bw_in=[5, 186]), CONCERN, "ens5: bw_in_allowance_exceeded 181 in 0.4 s; expected at most 180 in 300 s"),
         (node(pps=[0, 320]), PASS, ""),
         (node(conntrack=[0, 101]), CONCERN, "conntrack_allowance_exceeded 101 in 0.4 s; expected at most 100"),
-        (node(600.0, bw_out=[0, 200]), PASS, ""),  # as many in twice the time
+        (node(600.0, bw_out=[0, 200]), PASS, ""),  # the same number in twice the time
         (node(linklocal=[28_800, 28_800]), PASS, ""),
         (
             node(linklocal=[28_801, 28_801]),
             CONCERN,
             "linklocal_allowance_exceeded 28801 since boot, 100.003 in 300 s; expected at most 100 in 300 s",
         ),
-        (node(uptime_s=60.0, linklocal=[100, 100]), PASS, ""),  # a node that has just booted has no mean yet
+        (node(uptime_s=60.0, linklocal=[100, 100]), PASS, ""),  # a node that has just booted has no average yet
         (node(uptime_s=60.0, linklocal=[101, 101]), CONCERN, "101 since boot"),
         (node(conntrack=[9, 3]), INCOMPLETE, "ens5: conntrack_allowance_exceeded went backwards, from 9 to 3"),
         (node(pps=[{"error": "EIO", "text": "x"}, 10**9]), INCOMPLETE, "exceeded 1000000000 since boot"),

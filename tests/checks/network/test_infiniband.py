@@ -1,4 +1,4 @@
-"""InfiniBand: devices, ports, their errors and rates, and what is not part of its fabric."""
+"""InfiniBand: devices, ports, their errors and rates, and what is outside its fabric."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_ib_may_be_expected_on_the_command_line() -> None:
         ([mlx5(0, port()), mlx5(1, port(rate=EDR), device="1017")], PASS),  # another model
         ([mlx5(0, port()), mlx5(1, port(rate=EDR, link_layer="Ethernet"))], PASS),
         ([mlx5(0, port()), mlx5(1, port()), mlx5(2, port(rate=EDR, link_layer="Ethernet"))], PASS),
-        ([mlx5(0, port()), mlx5(1, port(rate="200 Gb/sec (4X HDR)"))], CONCERN),  # of two neither is the usual
+        ([mlx5(0, port()), mlx5(1, port(rate="200 Gb/sec (4X HDR)"))], CONCERN),  # of two, neither is the usual
         ([mlx5(0, port()), *(mlx5(n, port(rate=EDR)) for n in (1, 2, 3))], CONCERN),
         ([mlx5(0, port()), mlx5(1, port()), mlx5(2, port(rate="200 Gb/sec (4X HDR)"))], CONCERN),  # one for storage
         ([mlx5(0, port()), mlx5(1, port()), mlx5(2, port(rate="100 Gb/sec (2X HDR)"))], CONCERN),  # HDR100
@@ -70,7 +70,7 @@ def test_one_port_of_two_that_is_slower_than_on_other_nodes_is_found() -> None:
 
 
 def four(**values: Any) -> dict[str, Any]:
-    """A node with four ports, the first of which is so."""
+    """A node with four ports, the first of which has these values."""
     return rdma(mlx5(0, port(**values)), *(mlx5(number, port()) for number in (1, 2, 3)))
 
 
@@ -93,7 +93,7 @@ SLOW = rdma(*(mlx5(number, port(rate=EDR)) for number in range(4)))
     ],
     ids=["rate", "number", "link layer", "switched off"],
 )
-def test_of_two_nodes_the_lesser_one_is_a_concern(check: str, worse: dict[str, Any], words: str) -> None:
+def test_the_lesser_of_two_nodes_is_a_concern(check: str, worse: dict[str, Any], words: str) -> None:
     one, other = node("n0", **worse), node("n1", **four())
     result = said(check, one, other)
     assert (result.verdict, words in result.message) == (CONCERN, True), result.message
@@ -199,7 +199,7 @@ POLLING = {"state": "1: DOWN", "physical_state": "2: Polling", "rate": "10 Gb/se
 
 
 def with_a_second_port(name: str, **second: Any) -> NodeEvidence:
-    """A node of eight devices with one port, and one with a second port that is so."""
+    """A node of eight devices with one port, and one with a second port of this kind."""
     return node(name, **rdma(*(mlx5(at, port()) for at in range(8)), mlx5(8, port(), port(port=2, **second))))
 
 
@@ -224,7 +224,7 @@ def test_the_planes_of_a_card_that_are_not_wired_are_said_once() -> None:
     ("own", "others"),
     [
         (POLLING, [{}, {}]),  # active elsewhere
-        ({**POLLING, "link_downed": 1}, [{**POLLING, "link_downed": 1}] * 2),  # it has had a link: the switch is down
+        ({**POLLING, "link_downed": 1}, [{**POLLING, "link_downed": 1}] * 2),  # it had a link: the switch is down
         (POLLING, [{**POLLING, "link_downed": 1}] * 2),
         ({**POLLING, "link_downed": 1}, []),
         ({**POLLING, "physical_state": "4: PortConfigurationTraining"}, [POLLING] * 2),

@@ -1,4 +1,4 @@
-"""Links that the kernel log calls lost, beside what interfaces are now."""
+"""Links that the kernel log reports lost, compared with the interfaces' current state."""
 
 from __future__ import annotations
 

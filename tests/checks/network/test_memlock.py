@@ -1,4 +1,4 @@
-"""How much memory may be locked, where there is EFA or should be."""
+"""How much memory may be locked on nodes with EFA, or that should have EFA."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ P5 = "p5.48xlarge"
     [
         (2, None, 2, PASS, ""),
         (2, 65536, 2, FAIL, ""),
-        (0, 65536, 2, FAIL, ""),  # which are due
+        (0, 65536, 2, FAIL, ""),  # expected by type
         (2, 65536, 0, FAIL, ""),
         (0, 65536, 0, NA, "no EFA, InfiniBand or RoCE device on this node"),
         (2, 16 * 2**30, 2, PASS, ""),

@@ -25,7 +25,7 @@ EFA = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2", "ports": []}
 
 
 def transport(network: str, *devices: Mapping[str, Any], efa: int = 32, instance_type: str = "p5.48xlarge") -> Result:
-    """The result on a log with these lines on a node with those devices."""
+    """The result on a log with these lines, on a node with those devices."""
     data = {**nccl_tests.read(nccl_log(network=network)), "rdma": {"devices": list(devices)}, "pci": {"devices": []}}
     expect = {"efa": efa}
     return said("network.nccl_transport", node("gpu001", **data), instance_type=instance_type, expect=expect)
@@ -122,7 +122,7 @@ def test_a_log_of_nccom_proves_what_it_has_numbers_of(text: str, verdict: Verdic
     [
         ("nccom-test -r 32 allr\n", " 30.00", FAIL),
         ("nccom-test -r 32 allr\n", " 71.33", PASS),
-        ("", " 30.00", PASS),  # nobody knows whether the others ran the same
+        ("", " 30.00", PASS),  # the other nodes may have run something else
     ],
 )
 def test_nodes_that_ran_the_same_command_are_compared(command: str, busbw: str, verdict: Verdict) -> None:

@@ -51,7 +51,7 @@ def interface(name: str, mtu: int, driver: str = "mlx5_core", *, flags: int = 3,
         ([interface("e0", 9000, "ena")], CONCERN),
         ([interface("e0", 9001, "ena"), interface("e1", 1500, "ena", flags=2, carrier=None)], PASS),  # not in use
         ([interface("e0", 1500)], PASS),
-        ([interface("e0", 1500), interface("e1", 9000)], PASS),  # of two neither is the usual
+        ([interface("e0", 1500), interface("e1", 9000)], PASS),  # of two, neither is the usual
         ([interface("e0", 1500), interface("e1", 9000), interface("e2", 9000)], CONCERN),
         ([interface("e0", 1500, "igb"), interface("e1", 9000), interface("e2", 9000)], PASS),
         ([], NA),
@@ -88,7 +88,7 @@ def test_an_interface_that_is_switched_on_has_a_link(physical: list[dict[str, An
     ("own", "of_others", "says", "words"),
     [
         (2, 3, CONCERN, "e1 is down; expected up as on 2 of 3 nodes"),
-        (3, 2, PASS, ""),  # it has a link that the others do without
+        (3, 2, PASS, ""),  # it has a link that the others do not use
         (2, 2, PASS, ""),
     ],
 )
@@ -126,7 +126,7 @@ def test_what_is_not_an_infiniband_fabric_is_not_evaluated_as_one(
 
 
 def nic(at: int, width: int | None = 16, **data: Any) -> dict[str, Any]:
-    """A ConnectX on the bus whose port does not report what it can do."""
+    """A ConnectX on the bus whose port does not report its maximum."""
     link = {"width": width, "speed": "32.0 GT/s PCIe" if width else "", "width_max": 16, "speed_max": "32.0 GT/s PCIe"}
     names = {"address": f"0000:{at:02x}:00.0", "vendor": "15b3", "device": "1021", "class": "020700", "numa": 0}
     return {**names, **link, "port_width_max": None, "port_speed_max": None, **data}
@@ -175,7 +175,7 @@ def test_two_nodes_that_differ_are_a_concern(
         ([nic(1), nic(2), nic(3, None)], Verdict.INCOMPLETE, "the kernel reports no PCIe link for 0000:03:00.0"),
         ([nic(1, None), nic(2, None)], NA, "the kernel reports no PCIe link for any network device here"),
         ([nic(1), nic(2), nic(3, 8)], CONCERN, "PCIe x8 at 32 GT/s on 0000:03:00.0; expected x16"),
-        ([nic(1), nic(2, 8)], PASS, ""),  # of two neither is the usual
+        ([nic(1), nic(2, 8)], PASS, ""),  # of two, neither is the usual
         ([nic(1, 8, **WHOLE)], CONCERN, "PCIe x8 at 32 GT/s on 0000:01:00.0; expected x16 at 32 GT/s, which both "),
         ([nic(1, speed="16.0 GT/s PCIe", **WHOLE), nic(2)], CONCERN, "PCIe x16 at 16 GT/s on 0000:01:00.0; expected"),
         ([nic(1), nic(2), nic(3, 8, device="1023")], PASS, ""),  # another model

@@ -26,9 +26,9 @@ STORAGE = {"model": "15b3:101d", "rate": "100 Gb/sec (4X EDR)", "reacts": "0" * 
     ("ports", "verdict", "words"),
     [
         ([port(number) for number in range(8)], PASS, ""),
-        ([*(port(number) for number in range(8)), port(8, **STORAGE)], PASS, ""),  # another card, for another purpose
+        ([*(port(number) for number in range(8)), port(8, **STORAGE)], PASS, ""),  # another card for another purpose
         ([*(port(number) for number in range(8)), port(8, state="1: DOWN", gids=[])], PASS, ""),
-        ([port(0), port(1, traffic_class="0")], PASS, ""),  # which of the two is right?
+        ([port(0), port(1, traffic_class="0")], PASS, ""),  # either of the two may be right
         ([port(0), port(1), port(2, traffic_class="")], CONCERN, "traffic class of mlx5_2 port 1 is not set; expected"),
         ([port(0), port(1), port(2, gids=[])], CONCERN, "RoCE v2 GID index of mlx5_2 port 1 is none; expected 3, like"),
         ([port(0), port(1), port(2, pfc="0" * 8)], CONCERN, "PFC of mlx5_2 port 1 is 00000000; expected 00010000"),
@@ -56,7 +56,7 @@ def test_active_ports_of_one_kind_are_alike(ports: list[dict[str, Any]], verdict
         ({"pfc": "0" * 8, "reacts": "", "notifies": ""}, ""),  # its driver does not show it
         ({"pfc": "00000001", "traffic_class": "0"}, ""),  # programs choose it
         ({"pfc": "00000001", "traffic_class": ""}, ""),
-        ({"pfc": "00000001", "dscp": ""}, ""),  # VLAN tags do
+        ({"pfc": "00000001", "dscp": ""}, ""),  # VLAN tags decide
         ({"pfc": "00000001", "dscp": "-" * 64}, ""),
         ({"pfc": ""}, ""),
         ({"traffic_class": "999"}, ""),
@@ -85,7 +85,7 @@ def test_a_port_that_differs_here_is_not_named_a_second_time_for_other_nodes() -
 
 
 def of_two_purposes(name: str, **storage: Any) -> NodeEvidence:
-    """A node with eight rails and two ports of the same card and speed for storage."""
+    """A node with eight rails, and two ports of the same card and speed for storage."""
     off = {"traffic_class": "0", "reacts": "0" * 8, "notifies": "0" * 8}
     return host(*(port(at) for at in range(8)), *(port(at, **{**off, **storage}) for at in (8, 9)), name=name)
 

@@ -1,4 +1,4 @@
-"""What jobs' variables make NCCL and libfabric do, in cases that no fault of a fake node produces."""
+"""What jobs' variables do to NCCL and libfabric, in cases that no fault of a fake node produces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAIL, CONCERN, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.PASS
 
 
 def environment(*assigned: tuple[str, str, int], efa_devices: int = 1) -> dict[str, Any]:
-    """Variables of one file, by line, on a node with so many EFA devices."""
+    """Variables from one file, by line, on a node with this many EFA devices."""
     data = [
         {"name": name, "value": value, "file": "/etc/environment", "line": line, "conditional": False}
         for name, value, line in assigned
@@ -51,7 +51,7 @@ RDMA = ("FI_EFA_USE_DEVICE_RDMA", "1")
     ("instance_type", "name", "value", "says"),
     [
         ("g5.16xlarge", *RDMA, FAIL),  # libfabric aborts on its devices
-        ("g6.48xlarge", *RDMA, CONCERN),  # nobody reads it where there is no device
+        ("g6.48xlarge", *RDMA, CONCERN),  # nothing reads it without a device
         ("c6i.32xlarge", *RDMA, CONCERN),
         ("g5.16xlarge", "FI_EFA_USE_DEVICE_RDMA", "0", PASS),
         ("g5.16xlarge", "NCCL_NET_PLUGIN", "none", PASS),

@@ -1,4 +1,4 @@
-"""Results on a node that was not reached: whose fault that is, and what to do."""
+"""Results on a node that was not reached: who is at fault, and what to do."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_container_that_srun_begins_is_seen_by_srun() -> None:
     ("settings", "command"),
     [({"recording": "a b"}, "ls -lR 'a b'"), ({"capture": "cap"}, "ls -lR cap"), ({}, "ls -lR DIR")],
 )
-def test_of_a_node_that_a_recording_lacks_its_folder_is_shown(settings: dict[str, str], command: str) -> None:
+def test_a_node_that_a_recording_lacks_is_shown_by_its_folder(settings: dict[str, str], command: str) -> None:
     evidence = {"n2": NodeEvidence("n2", unreached=Unreached.UNRECORDED)}
     node = nodes(Cluster("lab", "replay", (Target("n2"),), settings), evidence)["n2"]
     assert evaluate(all_checks()["node.reachable"], node).evidence == command
@@ -164,14 +164,14 @@ def every_verdict(why: Unreached) -> list[Result]:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("why", "tag"), [(Unreached.REFUSED, "failure"), (Unreached.AUTH, "error")])
-def test_of_all_checks_of_such_a_node_one_case_of_junit_is_wrong(why: Unreached, tag: str) -> None:
+def test_all_checks_of_such_a_node_make_one_wrong_case_in_junit(why: Unreached, tag: str) -> None:
     cases = ET.fromstring(suites(run_of(every_verdict(why)))).iter("testcase")
     tags = {str(case.get("name")): case[0].tag for case in cases}
     assert {name: one for name, one in tags.items() if one != "skipped"} == {"node.reachable": tag}
 
 
 @pytest.mark.parametrize("why", [Unreached.REFUSED, Unreached.AUTH])
-def test_of_all_checks_of_such_a_node_only_the_remedy_for_reaching_it_is_shown(why: Unreached) -> None:
+def test_all_checks_of_such_a_node_show_only_the_remedy_for_reaching_it(why: Unreached) -> None:
     results = every_verdict(why)
     shown = [line.text for line in summary(results, PACKAGED, 10_000) if line.text.strip().startswith("do:")]
     assert shown == [f"            do:     {next(one.remedy for one in results if one.check == 'node.reachable')}"]

@@ -1,1 +1,1 @@
-"""Checks of what was measured."""
+"""Checks of measurements."""

@@ -1,4 +1,4 @@
-"""What nodes report under load in a test, and a check's result on one."""
+"""A test's reports of nodes under load, and a check's result on one."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def evaluated(
 ) -> Result:
     """A check's result on one of these nodes, each of which reported its value.
 
-    So many GPUs are expected of each, else as many as its type has; `on_bus` are the drivers of those that the bus has,
-    or `models`, by node, their PCI device ids.
+    This many GPUs are expected of each, by default as many as its type has; `on_bus` are the drivers of the GPUs on the
+    bus, or `models`, by node, their PCI device ids.
     """
     expect = {} if gpus is None else {"gpus": gpus}
     cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type, expect=expect) for node in values))
@@ -65,12 +65,12 @@ def _gpu(number: int, driver: str, model: str | None = None) -> dict[str, object
 
 
 def from_host(*speeds: float) -> str:
-    """What nvbandwidth prints of copies from the host to these GPUs."""
+    """nvbandwidth's output for copies from the host to these GPUs."""
     columns, cells = " ".join(map(str, range(len(speeds)))), " ".join(f"{speed:.2f}" for speed in speeds)
     return f"Running host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column)\n {columns}\n 0 {cells}\n"
 
 
-NEAR, FAR = 26.34, 21.9  # GB/s that NVIDIA/nvbandwidth#50 has of A6000s at one socket, and of two
+NEAR, FAR = 26.34, 21.9  # GB/s of A6000s on one socket and on two, from NVIDIA/nvbandwidth#50
 
 
 def copying(
@@ -85,11 +85,11 @@ def copying(
     lost: bool = False,
     first: str = "2230",
 ) -> NodeEvidence:
-    """GPUs at these sockets, which copy so fast to those at another; one of them at half of that to all.
+    """GPUs at these sockets, with the speed of copies to those at another; one of them runs at half speed to all.
 
-    A socket below 0 is unknown. `host` is how fast each copies from the host, if that was measured; `nvlinks`, whether
-    those of each GPU are up, if the driver says so, and `bridged`, that they join pairs. One GPU more may be `lost`.
-    `first` is the PCI device id of the first.
+    A socket below 0 is unknown. `host`: the speed of each GPU's copies from the host, if measured; `nvlinks`: whether
+    each GPU's are up, if the driver reports it; `bridged`: whether they join pairs. One more GPU may be `lost`. `first`
+    is the first GPU's PCI device id.
     """
     head = "Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) -> GPU(column)\n"
     rows = ["".join(f" {number}" for number in range(len(sockets)))]

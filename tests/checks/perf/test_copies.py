@@ -1,4 +1,4 @@
-"""Copies between GPUs over PCIe: how near a GPU is to the others decides how fast they are, and is no fault of it."""
+"""Copies between GPUs over PCIe: distance determines their speed, and is no fault of a GPU."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_nvlinks_to_one_other_gpu_make_none_as_near_to_all() -> None:
 @pytest.mark.parametrize(
     ("unlike", "verdict"),
     [
-        ({}, INCOMPLETE),  # healthy or not: it may be as slow for where its GPUs are
+        ({}, INCOMPLETE),  # healthy or not, its position may make it as slow
         ({"is_placed": False}, INCOMPLETE),
         ({"slow": 3}, FAIL),
         ({"is_placed": False, "slow": 3}, INCOMPLETE),

@@ -1,4 +1,4 @@
-"""Exact products: any wrong bit fails, what was not multiplied is no pass, and neither hides the other."""
+"""Exact products: any wrong bit fails, missing products are no pass, and neither hides the other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def of_gpus(*changes: Change) -> Result:
 
 
 def of_cores(*changes: Change, **more: object) -> Result:
-    """The same of its cores."""
+    """The same for its cores."""
     value: dict[str, Any] = {**json.loads(exact(*changes))["cores"], **more}
     return evaluated("host.cpu_exact", "cpu_exact", {"gpu001": value})
 
@@ -86,7 +86,7 @@ def test_products_that_are_too_small_for_all_of_a_gpu_are_no_pass() -> None:
 
 
 def everywhere(*found: dict[str, Any]) -> tuple[Change, ...]:
-    """All GPUs have the same type wrong."""
+    """The same type is wrong on all GPUs."""
     return tuple(on_gpu(gpu, "float16", *found) for gpu in range(8))
 
 
@@ -130,22 +130,22 @@ def test_what_is_garbled_of_one_gpu_or_type_hides_no_other(garbled: object) -> N
 
 
 def fewer_than_none(data: dict[str, Any]) -> None:
-    """GPU 2 has made no products of float64, and less."""
+    """GPU 2 reports fewer than zero products of float64."""
     data["gpus"]["gpus"][2]["types"][0].update(products=-5)
 
 
 def nothing_verified(data: dict[str, Any]) -> None:
-    """GPU 2 has no product of float64 that its checksums agree with."""
+    """No float64 product of GPU 2 agrees with its checksums."""
     data["gpus"]["gpus"][2]["types"][0].update(products=0, sets={})
 
 
 def no_types(data: dict[str, Any]) -> None:
-    """GPU 2 says nothing of any type."""
+    """GPU 2 reports no type."""
     data["gpus"]["gpus"][2]["types"] = []
 
 
 def garbled(data: dict[str, Any]) -> None:
-    """What GPU 2 says of a type is not understood."""
+    """GPU 2's report on a type is invalid."""
     data["gpus"]["gpus"][2]["types"][0]["wrong_products"] = "some"
 
 
@@ -173,7 +173,7 @@ def test_products_that_were_not_made_prove_nothing(printed: str) -> None:
 
 
 @pytest.mark.parametrize(("instance_type", "verdict"), [("p5.48xlarge", INCOMPLETE), ("c6i.32xlarge", NA)])
-def test_where_no_gpu_is_it_depends_on_the_type_whether_one_is_missing(instance_type: str, verdict: Verdict) -> None:
+def test_whether_a_gpu_is_missing_depends_on_the_type(instance_type: str, verdict: Verdict) -> None:
     value = {"none": "no NVIDIA GPU"}
     assert evaluated("gpu.gpu_exact", "gpu_exact", {"gpu001": value}, instance_type).verdict is verdict
 

@@ -1,4 +1,4 @@
-"""What GPUs exchange, and the steps that they train alike: who is wrong is named, nobody else, and no gap is a pass."""
+"""GPUs' exchanges and identical training steps: the wrong one is named and nobody else, and no gap passes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def fewer_rounds_than_none(data: dict[str, Any]) -> None:
 
 
 def garbled(data: dict[str, Any]) -> None:
-    """What a rank says is not understood."""
+    """A rank's report is invalid."""
     data["collectives"]["answers"][2]["operations"][3]["wrong"] = "none"
 
 
@@ -156,7 +156,7 @@ def test_nodes_with_another_driver_are_not_compared() -> None:
 def test_a_gpu_that_differs_from_itself_is_wrong_unless_most_do() -> None:
     one = trained((unsteady([2], "float32"),))
     assert (one.verdict, "GPU 2, float32: other results when it repeats its steps" in one.message) == (FAIL, True)
-    assert "steps are repeated" not in one.message  # its software is not accused beside it
+    assert "steps are repeated" not in one.message  # its software is not blamed as well
     most = trained((unsteady([0, 1, 2, 4, 5], "float32"),))
     assert most.verdict is CONCERN
     assert "float32: other results when steps are repeated, on 5 of 8 GPUs: its software or the GPU" in most.message
@@ -172,7 +172,7 @@ def test_several_gpus_of_a_node_that_differ_from_themselves_may_have_software_th
     assert "GPU 2, 3: float32: other results when steps are repeated, on 2 of 8 GPUs: its software" in result.message
 
 
-def test_of_two_gpus_one_that_differs_from_itself_is_not_most_of_them() -> None:
+def test_one_of_two_gpus_that_differs_from_itself_is_not_the_majority() -> None:
     def two(data: dict[str, Any]) -> None:
         del data["steps"]["gpus"][2:]
 
@@ -238,7 +238,7 @@ def no_digests(data: dict[str, Any]) -> None:
 
 
 def once(data: dict[str, Any]) -> None:
-    """A GPU has not made its steps again."""
+    """A GPU did not repeat its steps."""
     data["steps"]["gpus"][2]["types"][0]["passes"] = 1
 
 
@@ -253,12 +253,12 @@ def test_what_is_garbled_of_one_gpu_hides_no_other(garbled: object) -> None:
 
 
 def no_types(data: dict[str, Any]) -> None:
-    """A GPU says nothing of any type."""
+    """A GPU reports no type."""
     data["steps"]["gpus"][2]["types"] = []
 
 
 def refused(data: dict[str, Any]) -> None:
-    """PyTorch makes no steps in a type."""
+    """PyTorch takes no steps in a type."""
     data["steps"]["gpus"][2]["types"][1] = {"type": "bfloat16", "why": "not implemented"}
 
 
@@ -282,14 +282,14 @@ def test_what_was_not_made_proves_nothing(check: str, collector: str, printed: s
 @pytest.mark.parametrize(
     ("instance_type", "verdict"), [("p5.48xlarge", INCOMPLETE), ("c6i.32xlarge", Verdict.NOT_APPLICABLE)]
 )
-def test_where_no_gpu_is_it_depends_on_the_type(
+def test_the_type_decides_whether_a_gpu_is_expected(
     check: str, collector: str, instance_type: str, verdict: Verdict
 ) -> None:
     assert evaluated(check, collector, {"gpu001": {"none": "no NVIDIA GPU"}}, instance_type).verdict is verdict
 
 
 def of_seven(data: dict[str, Any]) -> None:
-    """A GPU is missing in what was printed."""
+    """The output lacks a GPU."""
     del data["steps"]["gpus"][7], data["collectives"]["answers"][7]
     data["collectives"].update(ranks=7, of_each_node=7)
 

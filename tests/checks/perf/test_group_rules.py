@@ -1,4 +1,4 @@
-"""What is said of groups: what each is compared with, whom a failure names, and why a node was in none."""
+"""Results on groups: what each is compared with, whom a failure names, and why a node was in no group."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def campaign(
     usual_of_pairs: float = 400.0,
     **about: Any,
 ) -> Campaign:
-    """Sixteen nodes of which these groups were measured."""
+    """Sixteen nodes with measurements of these groups."""
     groups = [
         GroupMeasurement(each, 1, one if isinstance(one, Reading) else Reading(one, is_correct=True, command="typed"))
         for each, readings in measured.items()
@@ -168,7 +168,7 @@ def test_all_that_is_seen_of_a_node_s_groups_is_said() -> None:
 
 
 def test_a_group_has_the_floor_of_so_many_nodes() -> None:
-    """16 p5en were published with 349.6 GB/s of 16 GiB; the floor is 80 % of that."""
+    """16 p5en were published with 349.6 GB/s for 16 GiB; the minimum is 80 % of that."""
     key = {**KEY, "instance_type": "p5en.48xlarge", "efa": 16, "size_bytes": 2**34}
     under, over = (of(campaign({ALL: busbw}, which="all", key=key)) for busbw in (270.0, 300.0))
     assert under.verdict is CONCERN

@@ -81,7 +81,7 @@ def test_a_site_has_a_limit_of_its_own() -> None:
     assert (result.verdict, result.message) == (CONCERN, "/fsx: write 2 GB/s; expected at least 2.5 GB/s")
 
 
-# DCGM: one rule for what was run and what was captured
+# DCGM: the same rule for runs and captures
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_pass_with_a_failing_exit_status_is_no_pass() -> None:
     ("check", "collector"),
     [("gpu.dcgm_diag", "dcgm_diag"), ("gpu.gpu_gemm", "gpu_gemm"), ("gpu.node_busbw", "node_busbw")],
 )
-def test_where_no_gpu_is_it_depends_on_the_type_whether_one_is_missing(
+def test_whether_a_gpu_is_missing_depends_on_the_type(
     check: str, collector: str, instance_type: str, verdict: Verdict
 ) -> None:
     value = {"none": "no NVIDIA GPU"}

@@ -1,4 +1,4 @@
-"""The checks of pairs on each finding that the analysis can reach, and on measurements without one."""
+"""The checks of pairs on each possible finding of the analysis, and on measurements without one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def campaign(
 
 
 def reading(busbw: float, **data: Any) -> Reading:
-    """A measurement that succeeded, else one that failed for `cable`."""
+    """A measurement that succeeded, or that failed because of `cable`."""
     if not busbw:
         return Reading(problem="cable")
     data = {"is_correct": True, "network": EFA, **data}
@@ -109,7 +109,7 @@ def test_a_pair_that_is_faster_than_normal_is_well_whatever_is_found_of_others(k
     assert of_pair(fast).verdict is PASS
 
 
-def test_of_a_slow_pair_each_end_is_named_that_may_be_at_fault() -> None:
+def test_each_end_of_a_slow_pair_that_may_be_at_fault_is_named() -> None:
     found = [PairFault(Kind.INCONCLUSIVE, (node,), estimate=SLOW, words="more", pairs=(AB,)) for node in ("a", "b")]
     message = of_pair(campaign({"a~b": [300.0]}, found)).message
     assert "300 GB/s, 75 % of normal: a or b may be at fault" in message
@@ -163,7 +163,7 @@ def test_a_node_is_evaluated_by_its_finding(finding: PairFault, verdict: Verdict
         ({"a~b": [USUAL], "c~d": [USUAL]}, "abcd", INCOMPLETE, "measured with one partner only; expected at least 2"),
         ({"a~b": [USUAL], "a~c": [0.0]}, "abc", INCOMPLETE, "measured with one partner only; expected at least 2"),
         ({"a~b": [USUAL], "a~c": [USUAL]}, "abc", PASS, ""),
-        ({"a~b": [USUAL]}, "ab", PASS, ""),  # there is nobody else to measure it with
+        ({"a~b": [USUAL]}, "ab", PASS, ""),  # there is no other node to measure it with
     ],
 )
 def test_a_node_that_was_hardly_measured_does_not_pass(

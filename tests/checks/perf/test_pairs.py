@@ -24,7 +24,7 @@ from tests.benchmarks.pairwise.pair_faults import HEALTHY, KEY, PAIR_FAULTS, TYP
 CHECKS = {
     name: check
     for name, check in all_checks().items()
-    if check.needs_pairs and name != MESH  # has tests of its own
+    if check.needs_pairs and name != MESH  # it has its own tests
 }
 
 

@@ -1,4 +1,4 @@
-"""How fast GPUs copy and multiply: read, and compared with their peers."""
+"""How fast GPUs copy and multiply: parsed, and compared with their peers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_captured_output_of_nvbandwidth_is_read() -> None:
     assert data[HOST_TO_GPU]["0"] == (369.36 + 323.36) / 2  # a row for each NUMA node
 
 
-def test_of_copies_between_gpus_the_median_of_all_that_a_gpu_takes_part_in_counts() -> None:
+def test_the_median_of_a_gpus_copies_with_other_gpus_counts() -> None:
     data = GpuBandwidth({"by": "nvbandwidth", "runs": [ran(MATRIX)]}).gb_per_s
     assert data == {GPU_TO_GPU: {"0": 295.5, "1": 296.5, "2": 201.5}}
 
@@ -77,10 +77,10 @@ def test_warnings_of_pytorch_before_its_answer_do_no_harm() -> None:
     assert GpuGemm(ran(output)).speeds == {"float16 products of 8192 × 8192": {"0": 2, "1": 4}}
 
 
-# What is compared with what
+# Comparisons
 
 
-def test_of_one_value_the_worst_comparison_is_reported() -> None:
+def test_the_worst_comparison_of_a_value_is_reported() -> None:
     found = [*below_best({"0": 80, "1": 100}, "x"), *below_median("GPU 0, x", 80, Median(160, 3, is_comparable=True))]
     (only,) = worst_first(found, 5)
     assert only.observed("GB/s", 10) == "GPU 0, x: 80 GB/s, 50 % below the median of 3 nodes (160)"
@@ -163,7 +163,7 @@ H100, A100 = "2330", "20b2"  # PCI device ids
     [
         ([A100], [H100], INCOMPLETE),
         ([A100], [A100], FAIL),
-        ([], [H100], FAIL),  # nobody knows that it is of another model
+        ([], [H100], FAIL),  # it is not known to be another model
         ([A100], [], FAIL),
     ],
 )
@@ -227,13 +227,13 @@ BOUND = ("nvidia",) * 8
     ("given", "measured", "on_bus", "due"),
     [
         (8, 8, BOUND, 0),
-        (8, 7, BOUND, 8),  # a GPU that the programs do not find
+        (8, 7, BOUND, 8),  # a GPU that the programs do not see
         (8, 1, (), 8),
         (None, 7, BOUND, 8),
         (7, 7, BOUND[:7], 8),  # a GPU that fell off the bus
         (7, 7, (*BOUND[:7], ""), 8),  # one that the driver did not take
         (7, 7, (), 8),
-        (4, 4, BOUND, 0),  # a container that was given four of them
+        (4, 4, BOUND, 0),  # a container that was given four GPUs
         (4, 3, BOUND, 4),
     ],
 )
@@ -266,10 +266,10 @@ def test_a_gpu_that_is_slow_is_named_beside_one_that_was_not_measured() -> None:
     [
         ([A100] * 8, 8, 235, INCOMPLETE),
         ([H100] * 8, 8, 235, FAIL),
-        ([H100] * 8 + [DISPLAY], 8, 235, FAIL),  # it was not given the one for a display
+        ([H100] * 8 + [DISPLAY], 8, 235, FAIL),  # the programs were not given the display card
         ([H100] * 8 + [DISPLAY], 8, 470, PASS),
         ([H100] * 8 + [DISPLAY], 9, 235, INCOMPLETE),
-        ([H100] * 8 + [DISPLAY] * 4, 12, 20, INCOMPLETE),  # cards that compute too
+        ([H100] * 8 + [DISPLAY] * 4, 12, 20, INCOMPLETE),  # cards that compute as well
     ],
 )
 def test_an_all_reduce_is_compared_with_those_of_the_same_models(

@@ -186,7 +186,7 @@ def test_a_library_that_does_not_load_is_said_whatever_else_is_unknown(missing: 
 
 
 def without(evidence: NodeEvidence, key: str, *, of_each: str = "") -> NodeEvidence:
-    """The same without a key of what the container's collector returned, or of each thing in a list or table there."""
+    """The same without a key of the container collector's value, or of each item in a list or table there."""
     data = evidence.collectors["container"].value
     things = data[of_each].values() if isinstance(data.get(of_each), dict) else data.get(of_each, ())
     kept = [{name: value for name, value in one.items() if name != key} for one in things]

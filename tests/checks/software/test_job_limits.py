@@ -1,4 +1,4 @@
-"""What a job may lock, open and share, where it runs: its own limits, and the /dev/shm of its container."""
+"""What a job may lock, open and share: its own limits, and its container's /dev/shm."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAIL, CONCERN, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.PASS
 ULIMITS, MEMLOCK, SHM = "host.ulimits", "network.memlock", "host.dev_shm"
 ENOUGH = {"memlock": None, "nofile": 1048576, "nproc": None, "stack": 8 * 2**20}
 EFA = {"name": "rdmap0s0", "vendor": "1d0f", "device": "efa2", "ports": []}
-# As enroot 4.1 shows them: its user namespace may not ask which program root's processes run.
+# As on enroot 4.1, whose user namespace cannot see which programs root's processes run.
 UNREAD = {"slurmd": {"error": "EACCES"}, "containerd": {"error": "EACCES"}}
 
 

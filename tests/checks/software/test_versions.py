@@ -1,4 +1,4 @@
-"""Versions that are compatible, and those that are not; what other nodes have; evidence that is nonsense."""
+"""Compatible and incompatible versions, other nodes' versions, and nonsensical evidence."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MIXED: Any = st.recursive(
 
 
 def captured(manager: str, driver: str, **others: object) -> NodeEvidence:
-    """A node of which only files were captured that name the driver and fabric manager."""
+    """A node of which only files with the versions of driver and fabric manager were captured."""
     components = {"driver": {"version": driver, "from": "/proc/driver/nvidia/version"}}
     versions = {"container": "", "components": components, "toolkits": [], "libraries": {}}
     output = {"exit": 0, "output": f"Fabric Manager version is : {manager}"}
@@ -44,7 +44,7 @@ def captured(manager: str, driver: str, **others: object) -> NodeEvidence:
 
 
 def evidence(name: str = "gpu001", container: str = "", **versions: object) -> NodeEvidence:
-    """A node that reported these versions, and nothing else about its software."""
+    """A node that reported these versions, and no other software."""
     components = {
         name: {"version": data, "from": "/file"} if isinstance(data, str) else data for name, data in versions.items()
     }
@@ -67,7 +67,7 @@ def evaluated(data: NodeEvidence, check: str, *peers: NodeEvidence, policy: Poli
         ({"driver": "525.60.13", "cuda": "12.9.1"}, CONCERN),
         ({"driver": "520.61.05", "cuda": "12.0.0"}, FAIL),
         ({"driver": "450.80.02", "cuda": "11.8.0"}, PASS),
-        ({"driver": "580.126.09", "cuda": "15.0.0"}, PASS),  # newer than the catalogue: nothing is known against it
+        ({"driver": "580.126.09", "cuda": "15.0.0"}, PASS),  # newer than the catalogue, which has nothing against it
         ({"driver": "580.126.09", "libcuda": "580.126.09"}, PASS),
         ({"driver": "580.126.09", "libcuda": "580.95.05"}, FAIL),
         ({"efa_installer": "1.29.0", "aws_ofi_nccl": "1.7.2-aws"}, FAIL),
@@ -93,7 +93,7 @@ def test_a_clash_outranks_a_version_that_could_not_be_read() -> None:
     [
         ("570.133.20", {}, "fabric manager 570.133.20 with driver 580.126.09; expected the same version"),
         ("580.126.09", {}, ""),
-        ("570.133.20", {"nvml": {"driver": "580.126.09", "gpus": []}}, ""),  # which gpu.fabric_manager compares
+        ("570.133.20", {"nvml": {"driver": "580.126.09", "gpus": []}}, ""),  # gpu.fabric_manager compares these
     ],
 )
 def test_fabric_manager_is_compared_with_the_driver_of_the_kernel_where_nvml_names_none(

@@ -1,4 +1,4 @@
-"""Mounts that a node reports, and a check's result on them."""
+"""A node's mounts, and a check's result on them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NFS = mount("/home", "nfs4", "fs-1.fsx.us-west-2.amazonaws.com:/home", "rw,hard,
 def evaluated(
     check: str, *mounts: Mapping[str, Any], fstab: Any = (), policy: Policy = NO_POLICY, **collectors: Any
 ) -> Result:
-    """A check's result on a node with these mounts and that /etc/fstab."""
+    """A check's result on a node with these mounts and this /etc/fstab."""
     data = {"mounts": list(mounts), "fstab": list(fstab) if isinstance(fstab, tuple) else fstab}
     evidence = node("gpu001", **{"boot": boot(), "platform": EC2, "mounts": data} | collectors)
     return said(f"storage.{check}", evidence, policy=policy)

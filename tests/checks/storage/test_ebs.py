@@ -1,4 +1,4 @@
-"""Results on EBS volumes that were asked for more than their limits allow."""
+"""Results on EBS volumes that were driven beyond their limits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ HOUR_S = 3600.0  # six times 600 s
 
 
 def volume(name: str = "nvme0", **changed: object) -> dict[str, Any]:
-    """A volume that no limit held back, or this one."""
+    """A volume that no limit throttled, or with these changes."""
     return {"name": name, "serial": "vol0546d3c3b0af0bf6d", **dict.fromkeys(NAMES, 0), **changed}
 
 
 def with_volumes(*volumes: dict[str, Any], uptime_s: float = HOUR_S) -> dict[str, Any]:
-    """A node with these volumes of EBS."""
+    """A node with these EBS volumes."""
     return {"ebs": {"volumes": list(volumes)}, "boot": {"uptime_s": uptime_s}}
 
 
@@ -40,7 +40,7 @@ def with_volumes(*volumes: dict[str, Any], uptime_s: float = HOUR_S) -> dict[str
             CONCERN,
             "nvme1 (vol-0546d3c3b0af0bf6d): above the",
         ),
-        (with_volumes(volume(volume_throughput_us=50_000_000), uptime_s=60.0), PASS, ""),  # no mean of so short a time
+        (with_volumes(volume(volume_throughput_us=50_000_000), uptime_s=60.0), PASS, ""),  # too short for an average
         (
             with_volumes(volume(volume_throughput_us=51_000_000), uptime_s=60.0),
             CONCERN,

@@ -1,4 +1,4 @@
-"""Which file systems have to have room, and how much; nodes whose Lustre client reports nothing."""
+"""Which file systems need free space, and how much; nodes whose Lustre client reports nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NONE = {"total_kib": None, "free_kib": None, "inodes": None, "inodes_free": None
 
 
 def verdict_of(*mounts: dict[str, Any], occasion: str = "preflight") -> Result:
-    """The verdict on the space of a node on which these are mounted."""
+    """The verdict on the free space of a node with these mounts."""
     data = {"mounts": Collected(Status.READ, {"mounts": list(mounts), "fstab": [], "passed_over": 0})}
     return said("storage.space", NodeEvidence("node0", data), occasion=occasion)
 
@@ -50,8 +50,8 @@ def verdict_of(*mounts: dict[str, Any], occasion: str = "preflight") -> Result:
         ({"free_kib": 50_000, "inodes_free": 90}, CONCERN),
         ({"free_kib": 50_000, "inodes": 0, "inodes_free": 0}, PASS),  # it creates them as needed
         ({"total_kib": 0}, PASS),
-        ({"options": "ro,relatime"}, PASS),  # nobody can write there
-        ({"path": "/boot/efi", "type": "vfat"}, PASS),  # no job does
+        ({"options": "ro,relatime"}, PASS),  # nobody can write to it
+        ({"path": "/boot/efi", "type": "vfat"}, PASS),  # jobs do not write to it
         ({"path": "/"}, PASS),  # evaluated by another check
         ({"path": "/dev/shm", "type": "tmpfs"}, PASS),
         ({**NFS, "alive": "hung", **NONE}, PASS),  # likewise

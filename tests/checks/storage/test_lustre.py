@@ -19,7 +19,7 @@ NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
 
 
 def client(kind: str, state: str = "FULL", **tuning: Any) -> dict[str, Any]:
-    """A connection as FSx recommends it."""
+    """A connection with FSx's recommended settings."""
     advised = {"max_rpcs_in_flight": 64, "max_mod_rpcs_in_flight": 50, "max_dirty_mb": 64, "lru_max_age_ms": 600000}
     return {"kind": kind, "name": f"fsx-{kind}", "state": state, **advised, **tuning}
 

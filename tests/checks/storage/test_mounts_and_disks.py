@@ -76,7 +76,7 @@ def test_a_server_to_which_a_user_walked_is_a_concern_where_it_hangs() -> None:
     expect(evaluated("mounts_alive", walked), CONCERN, "nfs4 from /dev/sdb, mounted by autofs, hangs")
 
 
-def test_of_a_mount_that_answers_soon_nothing_else_is_needed() -> None:
+def test_a_mount_that_answers_soon_needs_nothing_else() -> None:
     unread = {"error": "EIO", "text": ""}
     answered = {"path": "/data", "alive": "yes", "read_s": 0.01, "type": unread, "is_automatic": unread}
     expect(evaluated("mounts_alive", answered), PASS, "")

@@ -1,1 +1,1 @@
-"""The page of a run against axe-core: what assistive programs need of it."""
+"""axe-core on a run's page: what assistive technology needs of it."""

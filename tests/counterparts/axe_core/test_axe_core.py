@@ -1,4 +1,4 @@
-"""axe-core finds no fault on the page: roles, names, contrast (WCAG A and AA), in every width and look."""
+"""axe-core finds no fault in the page: roles, names, contrast (WCAG A and AA), at every width and colour scheme."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def complaints(chromium: Browser) -> list[Any]:
-    """What axe-core finds on the page that is open."""
+    """axe-core's findings on the open page."""
     script = (folder("axe_core") / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
     chromium.run(script)
     return list(chromium.driver.execute_async_script(ASK, RULES))
@@ -65,7 +65,7 @@ def test_a_page_that_is_filtered_has_no_fault(chromium: Browser, page: Path, whe
 def test_a_page_with_everything_unfolded_has_no_fault(chromium: Browser, page: Path) -> None:
     chromium.look()
     chromium.open(page)
-    chromium.run("document.querySelector('#all-checks').click()")  # hidden where each check says something already
+    chromium.run("document.querySelector('#all-checks').click()")  # hidden if each check already has a message
     chromium.find("#grid-table tbody button").click()
     chromium.run(UNFOLD)
     chromium.run("document.querySelector('#grid-table td[tabindex=\"0\"]').focus()")

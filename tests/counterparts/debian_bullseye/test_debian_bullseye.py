@@ -1,4 +1,4 @@
-"""Debian bullseye, whose Python is 3.9: the probe runs there; Slurm's scripts, which need 3.10, drain nothing."""
+"""Debian bullseye with Python 3.9: the probe runs there; Slurm's scripts, which need 3.10, drain nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_collector_that_loads_the_hardware_runs_on_its_python(system: Syst
 
 @pytest.fixture(scope="module")
 def furnished(system: System, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> System:
-    """The system with the wheel of this checkout forced upon it."""
+    """The system with this checkout's wheel installed by force."""
     return System(system.root, (installed_under(tmp_path_factory.mktemp(NAME), wheel, PYTHON),))
 
 

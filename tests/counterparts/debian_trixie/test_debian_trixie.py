@@ -1,4 +1,4 @@
-"""Debian trixie, whose Python is 3.13: the probe runs there, and an installed prolog."""
+"""Debian trixie with Python 3.13: the probe and an installed prolog run there."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ NAME = "debian_trixie"
 PYTHON = "3.13"
 PROLOG = "/opt/clusterproof/bin/clusterproof-prolog"
 VERDICT = "/var/lib/clusterproof/slurm/verdict.json"
-SETTINGS = 'mode = "drain"\ndeadline_s = 8\n'  # the most: others keep this machine busy
+SETTINGS = 'mode = "drain"\ndeadline_s = 8\n'  # the maximum, as this machine may be busy
 
 pytestmark = [needs_nodes, installed.needs(NAME)]
 
 
 @pytest.fixture(scope="module")
 def bare() -> System:
-    """The system as it comes."""
+    """The system without additions."""
     return System(installed.folder(NAME) / "root")
 
 
 @pytest.fixture(scope="module")
 def furnished(bare: System, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> System:
-    """The system with the wheel of this checkout, and what it depends on, in /opt/clusterproof."""
+    """The system with this checkout's wheel and its dependencies in /opt/clusterproof."""
     tree = installed_under(tmp_path_factory.mktemp(NAME), wheel, PYTHON)
     (tree / "etc" / "clusterproof").mkdir(parents=True)
     (tree / "etc" / "clusterproof" / "slurm.toml").write_text(SETTINGS)
@@ -43,7 +43,7 @@ def test_every_collector_of_the_probe_runs_on_its_python(bare: System) -> None:
     assert str(data.probe["python"]).startswith(PYTHON)
     assert broken(data) == {}
     assert data.collectors["boot"].value["os"].startswith("Debian GNU/Linux 13")
-    assert data.collectors["services"].status is Status.ABSENT  # there is no systemd in this folder
+    assert data.collectors["services"].status is Status.ABSENT  # this folder has no systemd
 
 
 def test_every_collector_that_loads_the_hardware_runs_on_its_python(bare: System) -> None:

@@ -1,1 +1,1 @@
-"""Fresh systems on which the commands of integrations/slurm/install.md are run as written."""
+"""Fresh systems on which the commands of integrations/slurm/install.md run as written."""

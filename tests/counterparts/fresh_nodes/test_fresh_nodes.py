@@ -1,4 +1,4 @@
-"""integrations/slurm/install.md as an administrator follows it: its commands, as written, on systems that are fresh."""
+"""An administrator follows integrations/slurm/install.md: its commands run as written on fresh systems."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.testbed.needs import needs_nodes
 NAME = "fresh_nodes"
 DOCUMENT = ROOT / "integrations" / "slurm" / "install.md"
 CHECKOUT = "root/clusterproof"  # where the administrator has it
-STRANGERS = "clusterproof-99.0-py3-none-any.whl"  # on the index, by whoever has taken the name
+STRANGERS = "clusterproof-99.0-py3-none-any.whl"  # on the index, uploaded by somebody who took the name
 SETTINGS = "deadline_s = 8\n"  # it observes: this machine's kernel log may have faults
 
 pytestmark = [needs_nodes, installed.needs(NAME)]
@@ -25,7 +25,7 @@ pytestmark = [needs_nodes, installed.needs(NAME)]
 
 @dataclass(frozen=True)
 class Fresh:
-    """A system: where its root is, what its apt can reach, the words of its paragraph, the Python that it ends with."""
+    """A system: its root, what its apt can reach, the words of its paragraph, and the Python it ends up with."""
 
     root: Path
     apt: Path | None
@@ -34,7 +34,7 @@ class Fresh:
 
 
 HERE = installed.folder(NAME)
-SYSTEMS = [  # which take turns: the checks themselves run on the Python of each in a folder of its own beside this one
+SYSTEMS = [  # they take turns: other tests run the checks on each one's Python in a folder of its own
     pytest.param(
         Fresh(HERE / "bookworm", HERE / "apt" / "bookworm", "Debian 12 and 13", "3.11.2"),
         id="Debian 12",
@@ -54,7 +54,7 @@ SYSTEMS = [  # which take turns: the checks themselves run on the Python of each
 
 
 def commands(words: str) -> str:
-    """The commands below the paragraph that has these words."""
+    """The commands below the paragraph with these words."""
     paragraphs = DOCUMENT.read_text(encoding="utf-8").split("\n\n")
     (place,) = [number for number, text in enumerate(paragraphs) if words in " ".join(text.split())]
     block = paragraphs[place + 1]
@@ -64,7 +64,7 @@ def commands(words: str) -> str:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tree to lay over a system: a fresh checkout, settings, and a stranger's wheel on the index."""
+    """A tree to overlay on a system: a fresh checkout, settings, and a stranger's wheel on the index."""
     tree = tmp_path_factory.mktemp(NAME)
     clone_of(ROOT, tree / CHECKOUT)
     (tree / "etc" / "clusterproof").mkdir(parents=True)
@@ -80,7 +80,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def script(fresh: Fresh) -> str:
-    """All that the administrator types, in the checkout; `pip wheel` alone reaches the index."""
+    """Everything that the administrator types in the checkout; only `pip wheel` reaches the index."""
     index = "PIP_NO_INDEX=1 PIP_FIND_LINKS=/index PIP_DISABLE_PIP_VERSION_CHECK=1"
     asked = commands("4. Look before switching it on.").strip()
     typed = [
@@ -106,8 +106,8 @@ def test_the_commands_install_on_a_fresh_system_what_then_checks_the_node(fresh:
     assert ran.returncode == 0, ran.stderr.decode()[-4000:]
     assert f"({fresh.python}" in said, said
     assert " checks evaluated (" in said
-    assert "! slurmctld" in said  # there is no Slurm in this folder
+    assert "! slurmctld" in said  # there is no Slurm here
     assert "asked: 1\n" in said
     assert "prolog: 0\n" in said
     assert "no verdict" not in said
-    assert "clusterproof 0." in said  # ours, whatever else the index has by this name
+    assert "clusterproof 0." in said  # ours, whatever the index has under this name

@@ -1,4 +1,4 @@
-"""This machine with what users install: fake nodes on it have the same faults found, and no others."""
+"""This machine with software that users install: fake nodes show the same faults, and no others."""
 
 from __future__ import annotations
 

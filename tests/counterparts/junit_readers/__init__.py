@@ -1,1 +1,1 @@
-"""Programs that read JUnit: what others make of the file that a run leaves."""
+"""Third-party programs that read a run's JUnit file."""

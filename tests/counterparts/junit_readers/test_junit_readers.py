@@ -1,4 +1,4 @@
-"""junitparser and junit2html take junit.xml, count in it what a run says, and show what was found."""
+"""junitparser and junit2html read junit.xml, count what the run reports, and show the findings."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ json.dump([declared, counted, cases], sys.stdout)
 
 
 def python(*words: str | Path) -> str:
-    """What a program of theirs prints."""
+    """The output of one of the programs."""
     command = [sys.executable, *words]
     environment = {"PYTHONPATH": str(folder("junit_readers") / "site"), "PYTHONIOENCODING": "utf-8"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
 
 def written(where: Path, text: str) -> Path:
-    """The file of a run."""
+    """A run's JUnit file."""
     path = where / "junit.xml"
     path.write_text(text, encoding="utf-8", errors="backslashreplace")
     return path
@@ -50,7 +50,7 @@ def read(where: Path, text: str) -> Any:
 
 
 def shown(where: Path, text: str) -> str:
-    """The page that junit2html makes of it."""
+    """junit2html's page for it."""
     python("-m", "junit2htmlreport", written(where, text), where / "page.html")
     return (where / "page.html").read_text(encoding="utf-8")
 

@@ -1,1 +1,1 @@
-"""kubectl, of the versions that people have, with the kustomize that is built into it."""
+"""kubectl in the versions in use, with its built-in kustomize."""

@@ -1,1 +1,1 @@
-"""Kubernetes: its own programs, helm, which installs charts, and kwok, kubelets of a thousand nodes."""
+"""Kubernetes: its own programs, helm (installs charts), and kwok (kubelets of a thousand nodes)."""

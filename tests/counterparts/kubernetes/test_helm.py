@@ -1,4 +1,4 @@
-"""The chart by helm itself: what it has against it, what it refuses, and that kubectl applies the same."""
+"""The chart under helm itself: its complaints, its refusals, and that kubectl applies the same manifests."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NAMED = "image=example.com/clusterproof:0.1.0"
 
 
 def helm(*words: object) -> tuple[int, str]:
-    """Its exit code, and what it says."""
+    """helm's exit code and output."""
     command = [str(installed.folder("kubernetes") / "helm"), *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 def rendered(*values: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """The objects of the chart with these values, by kind and name."""
+    """The chart's objects with these values, by kind and name."""
     status, said = helm("template", "clusterproof", CHART, "--namespace", "elsewhere", *_set((NAMED, *values)))
     assert status == 0, said
     every = [one for one in yaml.safe_load_all(said) if one]

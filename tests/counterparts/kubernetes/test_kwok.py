@@ -1,4 +1,4 @@
-"""Nodes whose kubelets are kwok's, from inventory to log; `make bench` has a thousand."""
+"""Nodes with kwok's kubelets, from inventory to log; `make bench` has a thousand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole machine that runs: qemu under software emulation, reached by ssh, and by its monitor for what befalls it."""
+"""A whole running machine: qemu with software emulation, reached by ssh, with faults injected through its monitor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME = "machine"
 NODE = "node001"
 ROOT = Path(__file__).parents[3]
 DISKS = 3
-BOOT_S = 1200  # on a machine that is busy with other things; 40 s on one that is not
+BOOT_S = 1200  # on a busy machine; 40 s on an idle one
 ANSWER_S = 900
 ATTEMPTS = 5
 TOO_BUSY = ("the node is too busy", "the kernel log was not read to its end", "kernel_log: did not answer in time")
@@ -43,7 +43,7 @@ CONFIG = """Host *
 
 @dataclass(frozen=True)
 class Machine:
-    """A running machine; `home` has the ssh configuration that leads to it."""
+    """A running machine; `home` has the ssh configuration to reach it."""
 
     home: Path
     monitor: Path
@@ -54,7 +54,7 @@ class Machine:
         return subprocess.run(command, input=script, capture_output=True, text=True, timeout=timeout_s)
 
     def befall(self, *events: str) -> None:
-        """Send these to the monitor, line by line."""
+        """Send these commands to the monitor, line by line."""
         with socket.socket(socket.AF_UNIX) as spoken:
             spoken.connect(str(self.monitor))
             spoken.settimeout(ANSWER_S)
@@ -65,7 +65,7 @@ class Machine:
                 assert "rror" not in said.replace(event, ""), said
 
     def evaluated(self) -> dict[str, Result]:
-        """The verdict of every check of `pytest --cluster ssh:…`, as a person types it; again where it was too busy."""
+        """The verdict of every check of `pytest --cluster ssh:…`, as typed by a user; repeated if it was too busy."""
         for _ in range(ATTEMPTS):
             results = self._evaluated()
             if not any(words in result.message for result in results.values() for words in TOO_BUSY):
@@ -87,7 +87,7 @@ class Machine:
         return {result.check: result for result in read_results(results) if result.node == NODE}
 
     def collected(self, collector: str) -> Mapping[str, Any]:
-        """What a collector returned when it was evaluated last."""
+        """A collector's last result."""
         recording = max(self.home.glob("results-*/nodes"), key=lambda folder: folder.stat().st_mtime_ns)
         data = json.loads((recording / f"{NODE}.json").read_text())["collectors"][collector]
         value: Mapping[str, Any] = data["value"]
@@ -103,7 +103,7 @@ def _until_prompt(spoken: socket.socket) -> str:
 
 @contextlib.contextmanager
 def booted(home: Path) -> Iterator[Machine]:
-    """Boot the machine, wait until it lets in, and end it."""
+    """Boot the machine, wait for ssh, and stop it at the end."""
     folder, port = installed.folder(NAME), free_port()
     (home / ".ssh").mkdir()
     (home / ".ssh" / "config").write_text(CONFIG.format(port=port, node=NODE, folder=folder))
@@ -120,7 +120,7 @@ def booted(home: Path) -> Iterator[Machine]:
 
 
 def _await(machine: Machine, running: subprocess.Popen[bytes], home: Path) -> None:
-    """Until systemd has started all that it is to start."""
+    """Wait until systemd has started everything."""
     until = time.monotonic() + BOOT_S
     while time.monotonic() < until:
         assert running.poll() is None, (home / "said").read_text()
@@ -132,10 +132,10 @@ def _await(machine: Machine, running: subprocess.Popen[bytes], home: Path) -> No
 
 
 def _qemu(folder: Path, home: Path, port: int) -> list[str]:
-    """Two sockets with memory of their own, PCIe slots with NVMe disks, one below a switch, and a network adapter."""
+    """Two sockets with their own memory, PCIe slots with NVMe disks, one below a switch, and a network adapter."""
     words = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-machine", "q35", "-m", "1536", "-nodefaults"]
     words += ["-smp", "2,sockets=2", "-display", "none", "-no-reboot"]
-    words += ["-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"]  # else the slots are found empty
+    words += ["-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"]  # otherwise the slots are found empty
     for number in range(2):
         words += ["-object", f"memory-backend-ram,id=memory{number},size=768M"]
         words += ["-numa", f"node,nodeid={number},cpus={number},memdev=memory{number}"]

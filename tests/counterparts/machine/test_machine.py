@@ -1,4 +1,4 @@
-"""A whole machine, with systemd, disks, slots and a kernel of its own: what befalls it is named, and nothing else."""
+"""A whole machine with systemd, disks, slots and its own kernel: injected faults are named, and nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.testbed.needs import needs_sshd
 pytestmark = [needs_sshd, installed.needs(NAME)]
 
 FAIL, CONCERN = Verdict.FAIL, Verdict.CONCERN
-TRUE_OF_IT = {  # it has no time or name server, its limits are Debian's, and who emulates it has other things to do
+TRUE_OF_IT = {  # always true of it: no time or name server, Debian's limits, and a busy host
     "host.clock_sync",
     "host.clocksource",
     "host.cpu_steal",
@@ -120,20 +120,20 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 @pytest.fixture(scope="module")
 def disks(machine: Machine) -> dict[str, str]:
-    """What the kernel calls each disk: they are found in any order."""
+    """The kernel's name for each disk, as they are found in any order."""
     found = {f"disk{number}": f"readlink -f /dev/disk/by-id/nvme-*serial{number}" for number in range(DISKS)}
     return {disk: Path(machine.shell(script).stdout.strip()).name for disk, script in found.items()}
 
 
 @pytest.fixture(scope="module")
 def untouched(machine: Machine) -> dict[str, Result]:
-    """What is said of it as it has booted."""
+    """The results after boot."""
     return machine.evaluated()
 
 
 @pytest.fixture(scope="module")
 def sick(machine: Machine, untouched: dict[str, Result]) -> dict[str, Result]:
-    """What is said of it with many faults at once, none of which has to do with another."""
+    """The results with many unrelated faults at once."""
     machine.befall("set_link adapter off")
     for script in (SERVICES, FULL, READ_ONLY, FLOOD, SERVER, DRIVER, NETWORK, HARDWARE):
         ran = machine.shell(script)
@@ -145,7 +145,7 @@ def sick(machine: Machine, untouched: dict[str, Result]) -> dict[str, Result]:
 
 @pytest.fixture(scope="module")
 def worse(machine: Machine, sick: dict[str, Result], disks: dict[str, str]) -> dict[str, Result]:
-    """What is said of it once a disk that was in use is pulled out, and the clock has jumped by a year."""
+    """The results after a disk in use is pulled out, and the clock jumps by a year."""
     machine.befall("device_del nvme0")
     assert machine.shell(GONE.format(disk=disks["disk0"])).returncode == 0
     machine.shell("date -s '+1 year'")
@@ -153,7 +153,7 @@ def worse(machine: Machine, sick: dict[str, Result], disks: dict[str, str]) -> d
 
 
 def findings(results: Mapping[str, Result]) -> dict[str, Verdict]:
-    """What checks find that is not true of it from the start."""
+    """Findings that are not true of it from the start."""
     found = {name: result.verdict for name, result in results.items() if result.verdict in (FAIL, CONCERN)}
     return {name: verdict for name, verdict in found.items() if name not in TRUE_OF_IT}
 
@@ -173,7 +173,7 @@ SICK = {
 }
 
 
-def test_of_the_untouched_machine_nothing_is_said_that_is_not_true(untouched: dict[str, Result]) -> None:
+def test_every_finding_on_the_untouched_machine_is_true(untouched: dict[str, Result]) -> None:
     assert untouched["node.reachable"].verdict is Verdict.PASS
     assert findings(untouched) == {}
 
@@ -203,7 +203,7 @@ def test_each_fault_is_named_by_its_check(sick: dict[str, Result], disks: dict[s
 def test_crashes_of_a_user_hide_no_line_of_the_kernels(machine: Machine, sick: dict[str, Result]) -> None:
     log = machine.collected("kernel_log")
     kept = "\n".join(line[1] for line in log["lines"])
-    assert log["dropped"] > 0  # of the crashes: there are more than are kept
+    assert log["dropped"] > 0  # crashes: there are more than are kept
     assert "trigger_test_error" in kept  # logged before them; what HARDWARE causes was logged after
     assert "EXT4-fs-0" not in "".join(result.message for result in sick.values())
 

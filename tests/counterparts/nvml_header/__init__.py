@@ -1,1 +1,1 @@
-"""NVIDIA's own nvml.h: what the fake NVML library and the probe take its functions and structures to be."""
+"""NVIDIA's own nvml.h: what the fake NVML library and the probe assume of its functions and structures."""

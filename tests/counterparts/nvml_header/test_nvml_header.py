@@ -20,7 +20,7 @@ pytestmark = needs("nvml_header")
 
 HEADERS = {"12": "nvidia/nvml_dev/include/nvml.h", "13": "nvidia/cu13/include/nvml.h"}
 versions = pytest.mark.parametrize("cuda", HEADERS)
-# Structures of the fake, NVIDIA's, and the fields of both that the probe reads or the fake fills.
+# The fake's structures, NVIDIA's, and the fields of both that the probe reads or the fake fills.
 LAYOUTS: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("SramStatus", "nvmlEccSramErrorStatus_v1_t"): {
         "version": "version",
@@ -66,7 +66,7 @@ def header(cuda: str) -> str:
 
 @cache
 def compiled(include: str, expressions: tuple[str, ...], scratch: Path) -> tuple[int, ...]:
-    """What C makes of these constants behind that `#include`."""
+    """The values in C of these constants, after that `#include`."""
     printed = "".join(f'printf("%lld\\n", (long long)({expression}));\n' for expression in expressions)
     source = f"#include <stddef.h>\n#include <stdio.h>\n#include {include}\nint main(void) {{\n{printed}return 0; }}\n"
     built = scratch / "constants"
@@ -84,7 +84,7 @@ def of_fake(expressions: Iterable[str], scratch: Path) -> tuple[int, ...]:
 
 
 def parameters(text: str, function: str) -> list[int]:
-    """How many parameters each declaration of a function has."""
+    """The number of parameters in each declaration of a function."""
     found = re.findall(rf"\b{function}\s*\(([^()]*)\)\s*[;{{]", text)
     return [0 if data.strip() in ("", "void") else data.count(",") + 1 for data in found]
 

@@ -1,1 +1,1 @@
-"""NVIDIA's mock of NVML, with its injector of faults, in the place of the fake NVML library."""
+"""NVIDIA's mock of NVML, with its fault injector, in place of the fake NVML library."""

@@ -1,6 +1,6 @@
 """Runs the probe against NVIDIA's mock of NVML, and injects faults into it.
 
-The mock is the Go package pkg/gpu/mocknvml/bridge of NVIDIA/k8s-test-infra, built as a C shared library, and
+The mock is the Go package pkg/gpu/mocknvml/bridge of NVIDIA/k8s-test-infra, built as a C shared library, with
 nvml-mock-ctl of the same repository. No registry has it: Go's module proxy answers 403 for that module.
 """
 
@@ -19,14 +19,14 @@ from tests.testbed.compiled import shared_library
 
 VARIABLE = "NVML_MOCK"
 FILES = ("libnvidia-ml.so.1", "nvml-mock-ctl", "mock-nvml-config-h100.yaml")
-OVERRIDES = "overrides.yaml"  # what nvml-mock-ctl writes and the library reads
-COUNTING_SINCE = "1700000000"  # seconds since 1970: when the mock's counters of NVLink errors began
+OVERRIDES = "overrides.yaml"  # written by nvml-mock-ctl and read by the library
+COUNTING_SINCE = "1700000000"  # seconds since 1970 when the mock's NVLink error counters began
 NOT_SUPPORTED = 3
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One of the mock's machines: how many GPUs it has, and how many active links each."""
+    """One of the mock's machines: its number of GPUs, and each one's number of active links."""
 
     name: str
     gpus: int
@@ -36,7 +36,7 @@ class Profile:
 PROFILES = (
     Profile("a100", 8, 12),
     Profile("h100", 8, 18),
-    Profile("b200", 8, 0),  # it has no NVSwitch, by its own words
+    Profile("b200", 8, 0),  # by its own account it has no NVSwitch
     Profile("gb200", 8, 18),
     Profile("gb300", 8, 18),
     Profile("l40s", 8, 0),
@@ -45,12 +45,12 @@ PROFILES = (
 
 
 def folder() -> Path:
-    """Where the mock lies."""
+    """The mock's folder."""
     return Path(os.environ.get(VARIABLE, "")).absolute()
 
 
 def needs_mock() -> pytest.MarkDecorator:
-    """Skips a test where the mock is not there, and says what to set."""
+    """Skip a test without the mock, and say what to set."""
     is_there = bool(os.environ.get(VARIABLE)) and all((folder() / name).exists() for name in FILES)
     words = f"set {VARIABLE} to a folder with libnvidia-ml.so.1, nvml-mock-ctl and mock-nvml-config-*.yaml, built from "
     words += "NVIDIA/k8s-test-infra: no registry has it (Go's module proxy refuses it)"
@@ -58,7 +58,7 @@ def needs_mock() -> pytest.MarkDecorator:
 
 
 def probed_mock(profile: str, scratch: Path, monkeypatch: pytest.MonkeyPatch, *faults: str) -> NodeEvidence:
-    """What the probe reports of the mock's machine, with these faults as nvml-mock-ctl words them."""
+    """The probe's report on the mock's machine, with these faults in nvml-mock-ctl's words."""
     inject(profile, scratch, *faults)
     for name, value in environment(profile, scratch).items():
         monkeypatch.setenv(name, value)
@@ -66,7 +66,7 @@ def probed_mock(profile: str, scratch: Path, monkeypatch: pytest.MonkeyPatch, *f
 
 
 def inject(profile: str, scratch: Path, *faults: str) -> None:
-    """Let these faults be, also for programs that have the library loaded."""
+    """Inject these faults, also for programs that have the library loaded."""
     for fault in faults:
         command, *rest = fault.split()
         files: list[str | Path] = ["--file", scratch / OVERRIDES, "--config", config(profile)]
@@ -79,7 +79,7 @@ def config(profile: str) -> Path:
 
 
 def environment(profile: str, scratch: Path) -> dict[str, str]:
-    """What programs have in their environment that are to load the mock."""
+    """The environment of programs that should load the mock."""
     return {
         "MOCK_NVML_CONFIG": str(config(profile)),
         "MOCK_NVML_OVERRIDES": str(scratch / OVERRIDES),
@@ -90,7 +90,7 @@ def environment(profile: str, scratch: Path) -> dict[str, str]:
 
 
 def stub(scratch: Path) -> Path:
-    """A library of the functions that the mock leaves undefined, without which it does not load at once."""
+    """A library with the functions that the mock leaves undefined, without which it does not load."""
     data = subprocess.run(
         ["nm", "-D", "--undefined-only", folder() / FILES[0]], check=True, capture_output=True, text=True
     )

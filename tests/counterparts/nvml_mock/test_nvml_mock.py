@@ -1,4 +1,4 @@
-"""The probe and the checks against NVIDIA's mock of NVML: its healthy machines, and each fault that it injects."""
+"""The probe and the checks on NVIDIA's mock of NVML: its healthy machines, and each fault that it injects."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ FAULTS: list[tuple[str, dict[str, Verdict], str]] = [
 
 
 def evaluated(evidence: NodeEvidence, profile: Profile | None) -> dict[str, Result]:
-    """What the checks of GPUs say of a machine that should be as its profile says; of None nothing is known."""
+    """The GPU checks' results on a machine that should match its profile; None: nothing is known of it."""
     assert evidence.collectors["nvml"].status is Status.READ, evidence.collectors["nvml"].detail
     expect = {"gpus": profile.gpus, "nvlinks": profile.nvlinks} if profile else {}
     instance_type = "p5.48xlarge" if profile is H100 else ""

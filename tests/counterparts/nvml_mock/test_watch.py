@@ -1,4 +1,4 @@
-"""A node whose driver is the mock of NVML, watched over a real sshd: each fault is said once, and GPM tick by tick."""
+"""A watched node with the mock of NVML over a real sshd: each fault is reported once, and GPM at each tick."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ GPM = ("sm", "tensor", "nvlink", "pcie")
 
 
 def sampled(profile: str, scratch: Path, *faults: str) -> list[list[dict[str, float | None]]]:
-    """What the sampler's source reports of the GPUs of that machine, at three ticks."""
+    """The sampler's report on that machine's GPUs at three ticks."""
     inject(profile, scratch, *faults)
     words = [sys.executable, "-c", SAMPLED]
     ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""What Prometheus' own programs say of the metrics: the linter of promtool, node_exporter's textfile collector."""
+"""Prometheus' own programs on the metrics: promtool's linter, and node_exporter's textfile collector."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = installed.needs("prometheus")
 
 
 def linted(text: str) -> str:
-    """What the linter has against it; empty where it has nothing."""
+    """The linter's complaints; empty if there are none."""
     done = subprocess.run([installed.folder("prometheus") / "lint"], input=text, capture_output=True, text=True)
     assert done.returncode in (0, 3), done.stderr
     return done.stdout
@@ -57,7 +57,7 @@ def test_node_exporter_serves_the_file_while_the_watch_runs_and_that_it_is_over_
 
 @contextmanager
 def exporter(folder: Path) -> Iterator[str]:
-    """node_exporter with its textfile collector alone."""
+    """node_exporter with only its textfile collector."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     words: list[str | Path] = [installed.folder("prometheus") / "node_exporter", "--collector.disable-defaults"]

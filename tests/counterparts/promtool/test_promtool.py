@@ -1,4 +1,4 @@
-"""The alert rules for a watch and a gate, by Prometheus' own promtool; and that what the dashboard asks is PromQL."""
+"""The alert rules for a watch and a gate under Prometheus' own promtool; the dashboard's queries are valid PromQL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RULES = [
 
 
 def promtool(*words: str, folder: Path) -> str:
-    """What it says; it has nothing against anything."""
+    """promtool's output, which must report no problem."""
     program = installed.folder("promtool") / "usr" / "bin" / "promtool"
     done = subprocess.run([program, *words], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,1 +1,1 @@
-"""AWS's session-manager-plugin, against a data channel of ours: what it does is what its double has to do."""
+"""AWS's session-manager-plugin with the tests' data channel: its double must do as it does."""

@@ -1,4 +1,4 @@
-"""What AWS's session-manager-plugin does with its input and output, and that its double does the same."""
+"""How AWS's session-manager-plugin uses its input and output; its double does the same."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Plugin:
     may_end: threading.Event
 
     def run(self, stdin: int = subprocess.PIPE) -> tuple[bytes, int]:
-        """What it prints and its exit status; an input that is a pipe is held open until then."""
+        """Its output and exit status; a pipe as input stays open until then."""
         session = {"SessionId": SESSION, "TokenValue": f"token-of-{SESSION}", "StreamUrl": self.stream_url}
         request = json.dumps({"Target": "i-0123456789abcdef0"})
         words = [str(self.program), RESPONSE, "us-west-2", "StartSession", "", request, "http://127.0.0.1:9"]
@@ -44,7 +44,7 @@ class Plugin:
 
 @pytest.fixture(params=PLUGINS)
 def plugin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Plugin]:
-    """Each of both, with a node's end to talk to."""
+    """Each of the two, with a node's end to talk to."""
     may_end = threading.Event()
     channels = DataChannels(lambda _session: PRINTED if may_end.wait() else b"")
     program = folder_of_plugin(str(request.param), tmp_path) / "session-manager-plugin"

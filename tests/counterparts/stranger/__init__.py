@@ -1,1 +1,1 @@
-"""Plugins of others beside ours, and a suite of others where ours is installed."""
+"""Third-party plugins beside ours, and a third-party suite with ours installed."""

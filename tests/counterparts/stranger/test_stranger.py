@@ -1,4 +1,4 @@
-"""Plugins that many suites have beside ours: the checks call them, and the verdicts are the same."""
+"""Common plugins beside ours: the checks call them, and the verdicts are the same."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PACKAGED = ("--pyargs", "clusterproof.checks", "--cluster", "demo", "--no-report
 
 @pytest.fixture(scope="session")
 def beside_others(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel, in an environment with plugins of others."""
+    """The wheel in an environment with third-party plugins."""
     folder = tmp_path_factory.mktemp("beside_others")
     return environment_with(wheel, folder, [counterparts.folder("stranger") / "site"])
 
 
 @pytest.fixture(scope="session")
 def alone(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """What a run says without those plugins."""
+    """A run's output without those plugins."""
     return output_of(installed, tmp_path_factory.mktemp("alone") / "run")
 
 

@@ -1,1 +1,1 @@
-"""Exact products and what they are held against."""
+"""Exact products and their references."""

@@ -1,6 +1,6 @@
-"""Real collectives of gloo between processes, with a fault in what one rank sends or receives: runs with PyTorch.
+"""Real gloo collectives between processes, with a fault in what one rank sends or receives; runs with PyTorch.
 
-The words say how many ranks there are and which fault; the last line that it prints is one JSON object.
+The arguments are the number of ranks and the fault; the last line printed is one JSON object.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from clusterproof.plugins.evidence.exact.on_node.exchanges import Collectives
 KINDS = "float32:24:24,bfloat16:8:24,int8:7:31"
 RANK, OTHER = 2, 1
 BIT = 1 << 9
-Alter = Callable[[Any, int], None]  # what is sent or received, and the elements of a block
+Alter = Callable[[Any, int], None]  # the data sent or received, and the elements per block
 
 
 def of_one(rank: int, **calls: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Change:
-    """Another way to call these operations on one rank."""
+    """Replace these operations on one rank."""
 
     def change(here: int, way: Collectives) -> Collectives:
         altered = {name: wrap(getattr(way, name)) for name, wrap in calls.items()}
@@ -37,7 +37,7 @@ def of_one(rank: int, **calls: Callable[[Callable[..., Any]], Callable[..., Any]
 
 
 def sending(alter: Alter) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What is sent is altered before."""
+    """Alter data before it is sent."""
 
     def wrap(call: Callable[..., Any]) -> Callable[..., Any]:
         def called(result: Any, given: Any) -> None:
@@ -50,7 +50,7 @@ def sending(alter: Alter) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def receiving(alter: Alter) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What was received is altered after."""
+    """Alter data after it was received."""
 
     def wrap(call: Callable[..., Any]) -> Callable[..., Any]:
         def called(result: Any, given: Any) -> None:
@@ -63,7 +63,7 @@ def receiving(alter: Alter) -> Callable[[Callable[..., Any]], Callable[..., Any]
 
 
 def reducing(alter: Callable[[Any], None]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What is added up is altered before."""
+    """Alter data before it is reduced."""
 
     def wrap(call: Callable[..., Any]) -> Callable[..., Any]:
         def called(vector: Any) -> None:
@@ -76,30 +76,30 @@ def reducing(alter: Callable[[Any], None]) -> Callable[[Callable[..., Any]], Cal
 
 
 def flip(vector: Any, block: int) -> None:
-    """One element of what concerns one other rank."""
+    """Flip a bit in one element for one other rank."""
     vector[OTHER * block + 17] ^= BIT
 
 
 def flip_all(vector: Any, block: int) -> None:
-    """One element of what concerns each rank."""
+    """Flip a bit in one element for each rank."""
     for rank in range(RANKS):
         vector[rank * block + 17] ^= BIT
 
 
 def reorder(vector: Any, block: int) -> None:
-    """Two blocks come in place of each other."""
+    """Swap two blocks."""
     last = RANKS - 1
     first, second = (vector[rank * block : (rank + 1) * block].clone() for rank in (0, last))
     vector[:block], vector[last * block :] = second, first
 
 
 def duplicate(vector: Any, block: int) -> None:
-    """One block comes twice."""
+    """Deliver one block twice."""
     vector[:block] = vector[(RANKS - 1) * block :]
 
 
 def drop(vector: Any, block: int) -> None:
-    """One block never comes."""
+    """Lose one block."""
     vector[OTHER * block : (OTHER + 1) * block] = -1
 
 
@@ -116,7 +116,7 @@ def silent() -> None:
 
 
 def show_end() -> None:
-    """Fail unless NCCL leaves alone what a rank waits for, whatever the site has set."""
+    """Fail unless NCCL leaves alone what a rank waits for, whatever the site's settings."""
     assert {os.environ[f"{name}NCCL_ASYNC_ERROR_HANDLING"] for name in ("", "TORCH_")} == {"3"}
 
 

@@ -1,4 +1,4 @@
-"""What tests of exact arithmetic share."""
+"""Fixtures of the tests of exact arithmetic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.real_runs import torch_python
 
 @pytest.fixture(scope="module")
 def python() -> str:
-    """A Python that has PyTorch. Skips where none has."""
+    """A Python with PyTorch. Skips if there is none."""
     found = torch_python(None)
     if found is None:
         pytest.skip("no PyTorch here: apt-get install python3-torch")

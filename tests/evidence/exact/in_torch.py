@@ -1,4 +1,4 @@
-"""Programs that run in a Python with PyTorch, which tests' own has not."""
+"""Runs programs in a Python with PyTorch, which the tests' own Python lacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def printed_by(python: str, program: str, *words: str) -> str:
-    """The last line that a module of ours prints there."""
+    """The last line that a module of these tests prints there."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": path}
     ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""Training steps on a processor, with a bit that flips in one of them: runs with PyTorch; prints one JSON object."""
+"""Training steps on a CPU with a bit flip in one of them; runs with PyTorch and prints one JSON object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEP = 5
 
 
 def flipped(what: str, passes: range, bit: int) -> Change:
-    """One bit of one element of the gradients or weights flips in that step of these passes."""
+    """Flip one bit of one element of the gradients or weights in that step of these passes."""
 
     def change(number: int, step: int, name: str, matrices: list[Any]) -> None:
         if (name, step) == (what, STEP) and number in passes:
@@ -28,7 +28,7 @@ def flipped(what: str, passes: range, bit: int) -> Change:
 
 
 def whole_digests() -> list[str]:
-    """Digests of one matrix, and of the same with each bit of one element the other way."""
+    """Digests of one matrix, and of the same matrix with each bit of one element flipped in turn."""
     matrix = torch.arange(64, dtype=torch.float32).reshape(8, 8)
     found = [digest_of([matrix])]
     for bit in range(32):
@@ -39,7 +39,7 @@ def whole_digests() -> list[str]:
 
 
 def lost(number: int, step: int, name: str, matrices: list[Any]) -> None:
-    """A bit flips in the first type; in the second the device is lost."""
+    """A bit flips in the first type; in the second type the device is lost."""
     begun[0] += (number, step, name) == (0, 0, "gradients")
     flipped("weights", LATER, 12)(number, step, name, matrices)
     if begun[0] == 2 and number == 1:
@@ -59,7 +59,7 @@ CASES: dict[str, Change] = {
 
 
 def trained(change: Change) -> dict[str, Any]:
-    """What a process that makes the steps answers."""
+    """The answer of a process that takes the steps."""
     (found,) = forked([lambda: ({"types": types} for types in repeated("cpu", SMALL, 0.0, change))], 600.0)
     return found
 

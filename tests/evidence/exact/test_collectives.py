@@ -1,4 +1,4 @@
-"""Real collectives of gloo on loopback: clean ones are right, and a fault in one rank is found as what it is."""
+"""Real gloo collectives on loopback: clean ones are right, and a fault in one rank is identified."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ONCE = "which cannot be told yet"
 
 
 def collectives(python: str, ranks: int, case: str, budget_s: float = 0.0, within_s: float = 240.0) -> dict[str, Any]:
-    """What the ranks of one node answer."""
+    """The answers of one node's ranks."""
     program = "tests.evidence.exact.collectives_with_torch"
     found: dict[str, Any] = json.loads(printed_by(python, program, str(ranks), case, str(budget_s), str(within_s)))
     return found
 
 
 def said_of(found: dict[str, Any]) -> str:
-    """What is made of it."""
+    """The conclusion from them."""
     return Blame.of([NodeResult(found)]).words
 
 
@@ -39,7 +39,7 @@ def test_clean_collectives_are_right_to_the_last_bit_on_every_rank(python: str, 
     assert ("all_reduce", "int8") in made
     operations = [operation for one in found["answers"] for operation in one["operations"]]
     rounds = {operation["rounds"] for operation in operations if "why" not in operation}
-    assert len(rounds) == 1  # all ranks made as many
+    assert len(rounds) == 1  # all ranks made the same number
     assert said_of(found) == ""
 
 

@@ -1,4 +1,4 @@
-"""The cores of this machine without PyTorch: they compute right, and a core that does not is named."""
+"""This machine's cores without PyTorch: they compute correctly, and a faulty core is named."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_what_many_cores_have_wrong_stays_within_an_answer_and_hides_no_core(mon
 
 
 class Memory(bytearray):
-    """Memory in which bit 5 of one byte reads as the other way."""
+    """Memory in which bit 5 of one byte reads inverted."""
 
     def __getitem__(self, places: Any) -> bytes:  # type: ignore[override]
         read = bytearray(super().__getitem__(places))
@@ -92,7 +92,7 @@ def test_memory_that_loses_a_bit_is_found_with_its_place(monkeypatch: pytest.Mon
     [
         ({}, 1000),
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, 1000),
-        ({"sys/fs/cgroup/memory.max": f"{300 << 20}\n"}, 300),  # of a container
+        ({"sys/fs/cgroup/memory.max": f"{300 << 20}\n"}, 300),  # a container's
         (
             {
                 "proc/self/cgroup": "0::/slurm/job_7/step_0\n",

@@ -1,4 +1,4 @@
-"""Exact products under PyTorch on a processor: clean ones pass, and each fault is described as what it is."""
+"""Exact products under PyTorch on a CPU: clean ones pass, and each fault is described correctly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
 
 def examined(python: str, case: str) -> dict[str, Any]:
-    """What one case of the program says."""
+    """The output of one case of the program."""
     found: dict[str, Any] = json.loads(printed_by(python, "tests.evidence.exact.with_torch", case))
     return found
 

@@ -1,4 +1,4 @@
-"""Where wrong elements lie, in words that point to a part of a GPU; and processes that answer for GPUs and cores."""
+"""Where wrong elements are, in words that point to a part of a GPU; and processes that answer for GPUs and cores."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_the_bits_that_differ_are_numbered_from_the_lowest() -> None:
 
 
 def killed() -> dict[str, object]:
-    """A process that a driver ends."""
+    """A process that a driver kills."""
     os.kill(os.getpid(), signal.SIGKILL)
     return {}
 
 
 def hanging() -> dict[str, object]:
-    """A process that waits in a driver."""
+    """A process that hangs in a driver."""
     time.sleep(600)
     return {}
 
@@ -74,7 +74,7 @@ def test_each_process_answers_for_itself_and_one_that_does_not_is_named_in_its_p
 
 
 def answering(end: Callable[[], object]) -> Callable[[], Iterator[dict[str, Any]]]:
-    """A process that has said something twice when it ends."""
+    """A process that has answered twice when it exits."""
 
     def answers() -> Iterator[dict[str, Any]]:
         yield {"seen": 1}

@@ -1,4 +1,4 @@
-"""Operands of exact products: no partial sum needs more bits than its accumulator has, and every bit is put to use."""
+"""Operands of exact products: no partial sum exceeds its accumulator's bits, and every bit is used."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ NAMES = [f"{kind.name}: {data.name}" for kind, data in SETS]
 
 
 def terms_of(data: Operands, random: Random) -> list[int]:
-    """The products of one sum, with random signs."""
+    """The products in one sum, with random signs."""
     (low, high), (least, most) = magnitudes(data.left_bits), magnitudes(data.right_bits)
     count = 1 if data.is_selecting else data.terms
     return [random.choice((-1, 1)) * random.randint(low, high) * random.randint(least, most) for _ in range(count)]
 
 
 def rounded(value: int, bits: int) -> int:
-    """A number in an accumulator of so many bits, what does not fit cut off."""
+    """A number in an accumulator of this many bits, truncated to fit."""
     beyond = max(0, abs(value).bit_length() - bits)
     return (abs(value) >> beyond << beyond) * (1 if value >= 0 else -1)
 
@@ -41,7 +41,7 @@ def rounded(value: int, bits: int) -> int:
 def test_the_largest_sum_that_a_data_set_can_have_fits_the_accumulator(kind: Kind, data: Operands) -> None:
     largest = magnitudes(data.left_bits)[1] * magnitudes(data.right_bits)[1] * (1 if data.is_selecting else data.terms)
     assert largest <= 2**kind.accumulator
-    assert largest < 2**53  # which float64 holds, that all are held against
+    assert largest < 2**53  # exact in float64, with which all are compared
     assert max(data.left_bits, data.right_bits) <= kind.significand
 
 

@@ -1,4 +1,4 @@
-"""Training steps under PyTorch are the same each time, no flipped bit goes unseen, and GPUs vote on their results."""
+"""Training steps under PyTorch are repeatable, no flipped bit goes unseen, and GPUs vote on their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEP = 5
 
 
 def told(python: str, case: str, *words: str) -> dict[str, Any]:
-    """What one case of the program says."""
+    """The output of one case of the program."""
     found: dict[str, Any] = json.loads(printed_by(python, "tests.evidence.exact.steps_with_torch", case, *words))
     return found
 
@@ -47,7 +47,7 @@ def test_a_bit_that_flips_on_one_gpu_gives_it_another_digest_from_that_step_on(
     for one, right in zip(told(python, case)["types"], clean, strict=True):
         differs = [own != other for own, other in zip(one["digests"], right["digests"], strict=True)]
         assert differs.index(True) == STEP
-        assert one["differing"] == []  # it comes each time: only the others show it
+        assert one["differing"] == []  # it repeats: only the other GPUs reveal it
 
 
 @pytest.mark.long
@@ -110,7 +110,7 @@ SOFTWARE, UNKNOWN = Opinion.SOFTWARE, Opinion.UNKNOWN
         ("b", {"a": 2, "b": 1}, WRONG),
         ("b", {"a": 4, "b": 4}, SOFTWARE),
         ("a", {"a": 4, "b": 4}, SOFTWARE),
-        ("b", {"a": 6, "b": 2}, SOFTWARE),  # two GPUs do not go wrong in the same way
+        ("b", {"a": 6, "b": 2}, SOFTWARE),  # two GPUs do not fail in the same way
         ("a", {"a": 1, "b": 1, "c": 1}, SOFTWARE),
         ("a", {"a": 1}, UNKNOWN),
         ("a", {"a": 1, "b": 1}, UNKNOWN),

@@ -1,4 +1,4 @@
-"""Whose fault wrong elements are: a GPU, a link, a NIC or the network, or nobody, by what was seen."""
+"""Who is at fault for wrong elements: a GPU, a link, a NIC, the network, or nobody."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def test_one_block_that_was_wrong_once_leaves_its_two_gpus_and_their_link() -> N
     "cells",
     [
         [],
-        [("all_reduce", "0", None, rank) for rank in EVERYONE],  # it was wrong before anybody had it
+        [("all_reduce", "0", None, rank) for rank in EVERYONE],  # wrong before it was sent to anybody
         [("all_reduce", "0", None, rank) for rank in (1, 2, 5)],
-        between(0, 1, 0) + between(2, 3, 1) + between(4, 5, 2),  # no single one explains these
+        between(0, 1, 0) + between(2, 3, 1) + between(4, 5, 2),  # no single suspect explains these
     ],
 )
 def test_what_points_to_no_one_names_nobody(cells: list[Cell]) -> None:
@@ -88,7 +88,7 @@ FIRST, SECOND = range(8), range(8, 16)  # the ranks of two nodes
 
 
 def added(operation: str, *receivers: int, rounds: int = 1, sender: int | None = None) -> list[Cell]:
-    """Sums that are wrong on these ranks, in so many rounds."""
+    """Sums that are wrong on these ranks, in this many rounds."""
     return [(operation, f"{receivers} {number}", sender, rank) for number in range(rounds) for rank in receivers]
 
 

@@ -1,6 +1,6 @@
-"""Exact products under PyTorch, with the faults that a test puts into them: runs in a Python that has it.
+"""Exact products under PyTorch with injected faults; runs in a Python that has it.
 
-The word says which; the last line that it prints is one JSON object.
+The argument names the fault; the last line printed is one JSON object.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST = Kind("float32", 24, 40)
 
 
 def altered(name: str, alter: Callable[[Any], None]) -> Callable[[Kind, Unit], Unit]:
-    """What puts a fault into each product of a type."""
+    """Inject a fault into each product of a type."""
 
     def change(kind: Kind, unit: Unit) -> Unit:
         def multiply(left: Any, right: Any) -> Any:
@@ -39,7 +39,7 @@ def altered(name: str, alter: Callable[[Any], None]) -> Callable[[Kind, Unit], U
 
 
 def stuck(product: Any) -> None:
-    """Bit 22 of every 32nd column is always the other way."""
+    """Invert bit 22 of every 32nd column, always."""
     product.view(torch.int32)[:, 9::32] ^= 1 << 22
 
 
@@ -47,7 +47,7 @@ calls = [0]
 
 
 def once(product: Any) -> None:
-    """One bit of one element of the third product flips."""
+    """Flip one bit of one element of the third product."""
     calls[0] += 1
     if calls[0] == 3:
         product.view(torch.int64)[5, 11] ^= 1 << 40
@@ -60,7 +60,7 @@ class Operand:
         self.calls = 0
 
     def __call__(self, kind: Kind, unit: Unit) -> Unit:
-        """The unit of float32, whose left operand changes."""
+        """The float32 unit, whose left operand changes."""
 
         def multiply(left: Any, right: Any) -> Any:
             self.calls += 1
@@ -74,14 +74,14 @@ class Operand:
 def told(
     kinds: list[Kind], change: Callable[[Kind, Unit], Unit] = lambda _, unit: unit, budget_s: float = BUDGET_S
 ) -> dict[str, Any]:
-    """What the types say, by type, and why the process ended, if it did not end well."""
+    """The reports by type, and why the process ended, unless it ended well."""
     (found,) = forked([lambda: examine("cpu", kinds, SIZE, LONGEST, budget_s, 1, change)], 600.0)
     types = {one["type"]: one for one in found.get("types", [])}
     return {**types, "error": found["error"]} if "error" in found else types
 
 
 class Lost:
-    """A device with a stuck bit in float64 that falls off the bus once it multiplies float32."""
+    """A device with a stuck bit in float64 that falls off the bus when it multiplies float32."""
 
     def __call__(self, kind: Kind, unit: Unit) -> Unit:
         """The unit of a type."""
@@ -96,13 +96,13 @@ class Lost:
 
 
 def comparing(compare: Callable[[Any, Any], Any]) -> dict[str, Any]:
-    """A device that compares like this, and multiplies right."""
+    """A device with this comparison, and correct products."""
     vars(examination)["differing"] = compare
     return told(KINDS[:1])
 
 
 def reference() -> dict[str, Any]:
-    """A device that has one element wrong in each product of float64 that others are held against."""
+    """A device with one wrong element in each float64 product that others are compared with."""
     right = torch.Tensor.__matmul__
 
     def wrong(one: Any, other: Any) -> Any:
@@ -115,20 +115,20 @@ def reference() -> dict[str, Any]:
 
 
 def imagined(got: Any, expected: Any) -> Any:
-    """One element that differs, which does not."""
+    """Report one element as different that is not."""
     found = products.differing(got, expected)
     found[0, 0] = True
     return found
 
 
 def probed(multiply: Callable[[Any, Any], Any], kind: Kind = KINDS[1]) -> dict[str, Any]:
-    """Whether a device that multiplies like this is examined."""
+    """Whether a device with this multiplication is examined."""
     products._multiplications = lambda *_: [Unit(torch.float32, torch.float32, multiply)]
     return short_accumulator(kind)
 
 
 def overflowing(left: Any, right: Any) -> Any:
-    """Products summed up in float16, in which the largest are infinite."""
+    """Products accumulated in float16, in which the largest are infinite."""
     parts = left.unsqueeze(-1) * right
     most = torch.finfo(torch.float16).max
     up, down = parts.clamp(min=0).sum(-2), parts.clamp(max=0).sum(-2)
@@ -136,7 +136,7 @@ def overflowing(left: Any, right: Any) -> Any:
 
 
 def short_accumulator(kind: Kind = MOST) -> dict[str, Any]:
-    """A type that may be said to add up in more bits than it does."""
+    """A type that claims to accumulate in more bits than it does."""
     try:
         return {"unit": str(unit_of(kind, "cpu", SIZE))}
     except Unavailable as why:

@@ -1,4 +1,4 @@
-"""The whole output of `nvidia-smi -q` on a node with two GPUs, of which one is lost."""
+"""The whole output of `nvidia-smi -q` on a node with two GPUs, one of which is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the collector `nvml` reports about a node, and how that differs from a healthy one."""
+"""The `nvml` collector's report on a node, and how it differs from a healthy one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def healthy() -> Any:
 
 
 def changed(**values: object) -> dict[str, Any]:
-    """What differs from health on GPU 3 when NVML answers so; the other GPUs must not differ at all."""
+    """How GPU 3's report differs from a healthy one with these NVML answers; the other GPUs' must not differ."""
     before, after = healthy()["gpus"], value(with_nvml(healthy_p5(), 3, **values))["gpus"]
     assert before[:3] + before[4:] == after[:3] + after[4:]
     return {key: data for key, data in after[3].items() if data != before[3].get(key)}

@@ -1,4 +1,4 @@
-"""nvidia-imex: which configuration the collector reads, and what nvidia-imex-ctl -N prints."""
+"""nvidia-imex: which configuration the collector reads, and the output of nvidia-imex-ctl -N."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def put(root: Path, files: Mapping[str, str]) -> Node:
 def daemon(
     *words: str, uid: int = 0, pids: str = "77", group: str = SERVICE, comm: str = "nvidia-imex"
 ) -> dict[str, str]:
-    """A process that was started 50 s after boot, of whose program only root may know."""
+    """A process started 50 s after boot, whose program only root may see."""
     stat = f"77 ({comm}) S {' '.join(['0'] * 18)} {50 * os.sysconf('SC_CLK_TCK')}"
     status = f"Name:\t{comm}\nUid:\t{uid}\t0\t0\t0\nNStgid:\t{pids}\nNSpid:\t{pids}\nNSpgid:\t{pids}\n"
     cmdline = "\0".join(["/usr/bin/nvidia-imex", *words, ""])

@@ -1,4 +1,4 @@
-"""The GPUs are reported as NVML has them: every value or its error by itself, whatever one GPU does."""
+"""GPUs are reported as NVML shows them: every value or its error separately, whatever one GPU does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drivers and GPUs old and new: what one does not have is reported as such, and costs nothing else."""
+"""Old and new drivers and GPUs: what one lacks is reported as such, and costs nothing else."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ NVLINK_5 = re.compile(r"^NVML_FI_DEV_NVLINK_COUNT_.*\n", re.MULTILINE)
 
 
 def with_library(image: NodeImage, *without: str) -> NodeImage:
-    """The node's NVML library is one that was built without these functions."""
+    """The node's NVML library was built without these functions."""
     library: dict[str, Content] = {"/usr/lib64/libnvidia-ml.so.1": fake_nvml(without), VALUES_PATH: image.nvml or ""}
     return replace(image, nvml=None, files=image.files | library)
 
 
 def with_pynvml_source(monkeypatch: pytest.MonkeyPatch, changed: Callable[[str], str]) -> None:
-    """The control machine's nvidia-ml-py is another."""
+    """The control machine has another nvidia-ml-py."""
     source = changed(minify.pynvml_source())
     monkeypatch.setattr(payload, "pynvml_source", lambda: source)
     payload.payload.cache_clear()
 
 
 def without_functions(*names: str) -> Callable[[str], str]:
-    """An nvidia-ml-py that does not know these functions and structures."""
+    """An nvidia-ml-py without these functions and structures."""
 
     def older(source: str) -> str:
         statements = minify.split(source)
@@ -52,7 +52,7 @@ def without_functions(*names: str) -> Callable[[str], str]:
 
 
 def words(gpu: dict[str, Any]) -> dict[str, str]:
-    """NVML's errors for what a GPU did not report, by key."""
+    """NVML's errors for values that a GPU did not report, by key."""
     return {key: data["error"] for key, data in gpu.items() if isinstance(data, dict) and "error" in data}
 
 
@@ -71,7 +71,7 @@ def test_functions_that_a_driver_lacks_are_errors_in_their_places_and_nothing_mo
 def test_a_library_with_nothing_but_the_oldest_calls_still_lists_the_gpus() -> None:
     asked = re.findall(r"\b(nvmlDeviceGet\w+)", fake_source())
     oldest = {"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetName"}
-    kept = {"nvmlDeviceGetTemperature", "nvmlDeviceGetMemoryInfo"}  # the fake's newer calls are made of these
+    kept = {"nvmlDeviceGetTemperature", "nvmlDeviceGetMemoryInfo"}  # the fake's newer calls use these
     data = value(with_library(healthy_p5(), *sorted(set(asked) - oldest - kept)))
     assert [gpu["name"] for gpu in data["gpus"]] == ["NVIDIA H100 80GB HBM3"] * 8
     assert set(words(data["gpus"][0]).values()) == {"FUNCTION_NOT_FOUND"}

@@ -1,4 +1,4 @@
-"""Sections that people cut out of `nvidia-smi -q`, and which GPU each is of."""
+"""Sections cut out of `nvidia-smi -q`, and which GPU each belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nvidia-smi's shorter outputs read into the collector `nvml`: CSV, the table, lists, and messages in their place."""
+"""nvidia-smi's shorter outputs parsed into the `nvml` collector: CSV, the table, lists, and error messages."""
 
 from __future__ import annotations
 

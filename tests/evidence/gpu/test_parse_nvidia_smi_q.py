@@ -1,4 +1,4 @@
-"""`nvidia-smi -q`, its XML and a bug report, read into the collector `nvml` (docs/evidence.md)."""
+"""`nvidia-smi -q`, its XML and a bug report, parsed into the `nvml` collector (docs/evidence.md)."""
 
 from __future__ import annotations
 

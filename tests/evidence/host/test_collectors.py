@@ -1,4 +1,4 @@
-"""What the collectors of the host report: mounts that hang, processes that are blocked, limits."""
+"""Reports of the host's collectors: mounts that hang, processes that are blocked, limits."""
 
 from __future__ import annotations
 

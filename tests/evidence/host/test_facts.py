@@ -1,4 +1,4 @@
-"""What is worked out from what the host reports: lists of CPUs, shares of time, kernels, limits."""
+"""Facts derived from the host's reports: lists of CPUs, shares of time, kernels, limits."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_the_frequency_policy_of_a_real_machine_is_read(tmp_path: Path) -> None:
 
 
 def files_of(capture: Sample, folder: str) -> dict[str, str | bytes]:
-    """The files of a capture of `grep -H .` that lie in a folder."""
+    """The files of a `grep -H .` capture that are in a folder."""
     found: dict[str, str | bytes] = {}
     for line in capture.lines:
         path, _, text = line.partition(":")

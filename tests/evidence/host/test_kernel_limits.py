@@ -1,4 +1,4 @@
-"""How many open files and threads there are and may be: of real files, odd ones, and a real control group."""
+"""How many open files and threads there are and may be: from real files, odd ones, and a real control group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNIT = "sys/fs/cgroup/system.slice/slurmd.service"
 
 
 def reported(root: Path, changed: Mapping[str, str] = NOTHING, pid_namespace: str = OWN) -> dict[str, Any]:
-    """What the collector reports about a host root with these files, some of which have another text."""
+    """The collector's report on a host root with these files, some with other text."""
     own = root / "proc/1/ns/pid"
     own.parent.mkdir(parents=True, exist_ok=True)
     own.symlink_to(pid_namespace)
@@ -41,7 +41,7 @@ def reported(root: Path, changed: Mapping[str, str] = NOTHING, pid_namespace: st
 
 
 def run_slurmd(root: Path, groups: str) -> None:
-    """Process 77 is a slurmd of these control groups, as this user's who owns the root."""
+    """Make process 77 a slurmd in these control groups, run by the user who owns the root."""
     folder = root / "proc/77"
     folder.mkdir(parents=True)
     (folder / "comm").write_text("slurmd\n")
@@ -51,7 +51,7 @@ def run_slurmd(root: Path, groups: str) -> None:
 
 @contextlib.contextmanager
 def control_group(limit: str) -> Iterator[Path]:
-    """A control group of this machine with room for so many processes; skips where none can be made."""
+    """A control group of this machine with room for this many processes; skips if none can be created."""
     for top in TOPS:
         group = top / f"clusterproof-pids-{os.getpid()}"
         try:

@@ -1,4 +1,4 @@
-"""A munged that does not run beside slurmd is reported also where systemd does not know either."""
+"""A munged that does not run beside slurmd is reported even if systemd does not know it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SLURMD = {"proc/7/comm": "slurmd\n", "proc/uptime": "900.0 1.0\n", SLURM_CONF: "
         (SLURMD, "/etc/slurm/slurm.conf"),
         (SLURMD | {SLURM_CONF: "AuthType=auth/munge\ninclude more.conf\n"}, "/etc/slurm/slurm.conf"),
         (SLURMD | {SLURM_CONF: "  authtype = auth/slurm\n"}, ""),
-        (SLURMD | {SLURM_CONF: "#AuthType=auth/slurm\nInclude more.conf\n"}, ""),  # which may set it
+        (SLURMD | {SLURM_CONF: "#AuthType=auth/slurm\nInclude more.conf\n"}, ""),  # it may be set there
         (SLURMD | {"proc/8/comm": "munged\n"}, ""),  # root's
         (SLURMD | {SLURM_CONF: ""}, ""),
         ({"proc/uptime": "900.0 1.0\n", SLURM_CONF: "ClusterName=x\n"}, ""),

@@ -1,4 +1,4 @@
-"""What the collectors of processors, memory and kernel report, also for odd files and for none."""
+"""Reports of the processor, memory and kernel collectors, also with odd or missing files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Hung(BaseException):
 
 
 def jobs_before(root: Path, hangs: str, monkeypatch: pytest.MonkeyPatch) -> NodeEvidence:
-    """What is known of jobs where that file hangs: of 41, which runs here, and of 42, which does not."""
+    """What is known of jobs if that file hangs: of 41, which runs here, and of 42, which does not."""
     group = "0::/system.slice/slurmstepd.scope/job_{}/step_0\n"
     files = {"proc/5/comm": "slurmstepd\n", "proc/5/cmdline": "slurmstepd: [41.0]"}
     files |= {f"proc/{pid}/comm": "python\n" for pid in (7, 8, 9)}

@@ -1,1 +1,1 @@
-"""The kernel log: kept, read into events, evaluated by the catalogue."""
+"""The kernel log: kept, parsed into events, evaluated by the catalogue."""

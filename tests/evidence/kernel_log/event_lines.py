@@ -1,4 +1,4 @@
-"""Lines of the kernel log that are read closer than by their form, each with the event that it is."""
+"""Kernel log lines that are parsed beyond their form, each with its event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of the kernel log by the form that they fit: lines.toml."""
+"""Kernel log lines by the form they match: lines.toml."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE = Path(__file__).with_name("lines.toml")
 
 @dataclass(frozen=True)
 class KnownLine:
-    """A line as a kernel or a driver writes it; `device` is what it speaks of, empty where that is the node."""
+    """A line as a kernel or driver writes it; `device` is what it concerns, empty for the node."""
 
     form: str
     verdict: str

@@ -36,10 +36,10 @@ def node(
 
 
 def result(check: str, of: Node) -> Result:
-    """What a check says of the node."""
+    """A check's result on the node."""
     return evaluate(node_checks()[check], of)
 
 
 def verdict(check: str, of: Node) -> Verdict:
-    """Its verdict."""
+    """The check's verdict."""
     return result(check, of).verdict

@@ -1,4 +1,4 @@
-"""Whatever stands in a kernel log: nothing raises, noise is no finding, and a true line stays true."""
+"""Arbitrary text in a kernel log: nothing raises, noise is no finding, and a genuine line keeps its meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel's log of this boot is read whole, or says that it is not."""
+"""This boot's kernel log is read completely, or is reported as incomplete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.testbed.node import (
     with_tool,
 )
 
-BOOT_ID = "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16"  # of every fake node
+BOOT_ID = "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16"  # every fake node's
 DENIED = "#!/bin/sh\necho dmesg: read kernel buffer failed: Operation not permitted >&2\nexit 1\n"
 
 
@@ -113,7 +113,7 @@ def test_a_flood_of_lines_stays_in_bounds_and_hides_no_other_line() -> None:
 
 
 STORM = 200_000
-# One of each at the beginning, in the middle and at the end of a storm, all of which are kept.
+# One of each at the beginning, middle and end of a storm; all are kept.
 HIDDEN = {
     1: "NVRM: Xid (PCI:0000:53:00): 79, GPU has fallen off the bus.",
     2: "Out of memory: Killed process 39 (python3) total-vm:1kB",
@@ -204,6 +204,7 @@ def without_kmsg() -> NodeImage:
     return with_file(healthy_cpu(), "/dev/kmsg", ABSENT)
 
 
+@pytest.mark.long
 def test_a_log_that_is_written_faster_than_it_is_read_says_what_was_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""The probe keeps every line of a kernel log from which something is read, and of lines alike only a few."""
+"""The probe keeps every kernel log line that has a meaning, and only a few of similar lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def kept(texts: list[str]) -> list[str]:
 
 
 def is_of_this_boot(line: str) -> bool:
-    """Whether something is read from the line, other than that the machine starts: what precedes is another boot's."""
+    """Whether the line has a meaning other than the machine's start, which another boot's lines precede."""
     return any(not isinstance(event, Cleared) or event.by != "a reboot" for event in parse([(None, line)]))
 
 

@@ -1,4 +1,4 @@
-"""The kernel's log where /dev/kmsg lacks it or has lost some: what dmesg and the journal add, and what counts."""
+"""The kernel log if /dev/kmsg is missing or has lost lines: what dmesg and the journal add, and what counts."""
 
 from __future__ import annotations
 
@@ -94,6 +94,7 @@ def test_where_the_journal_hangs_the_ring_buffer_is_read_by_dmesg() -> None:
     assert (data["source"], data["lines"]) == ("dmesg", [[0.0, "NVRM: x"]])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("indent", ["[   12.500000] ", " " * 15], ids=["from syslog(2)", "from /dev/kmsg"])
 def test_only_the_head_of_a_record_that_dmesg_prints_is_the_kernels_word(indent: str) -> None:
     lines = (
@@ -121,7 +122,7 @@ def test_a_users_newline_in_this_machines_log_is_no_record_where_dmesg_has_it_fr
 
 
 def printing(lines: str) -> NodeImage:
-    """A node whose dmesg prints these lines, and that has nothing else of its kernel log."""
+    """A node whose dmesg prints these lines, with no other kernel log."""
     image = with_tool(without_kmsg(), "journalctl", DENIED)
     return with_tool(image, "dmesg", f"#!/bin/sh\ncat <<'E'\n{lines}E\n")
 
@@ -182,7 +183,7 @@ def record(number: int) -> bytes:
 
 
 def follower(root: Path, monkeypatch: pytest.MonkeyPatch, cursor: tuple[str, int, float], reads: Reads) -> Follower:
-    """One of a device that gives these, one at a time."""
+    """A reader of a device that returns these, one at a time."""
     for path in (BOOT_ID, KMSG):
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -206,10 +207,10 @@ def follower(root: Path, monkeypatch: pytest.MonkeyPatch, cursor: tuple[str, int
         (7, [record(6), record(7), record(8)], 0),
         (7, [record(8), BrokenPipeError, record(20)], 11),
         (7, [record(8), BrokenPipeError, record(20), BrokenPipeError, record(31)], 21),
-        (7, [record(20)], 12),  # overwritten before it was begun
+        (7, [record(20)], 12),  # overwritten before reading began
         (-1, [record(20), record(21)], 0),
         (-1, [record(20), BrokenPipeError, record(22)], 1),
-        (-1, [BrokenPipeError, record(20)], 1),  # or more
+        (-1, [BrokenPipeError, record(20)], 1),  # perhaps more
     ],
 )
 def test_records_that_were_overwritten_are_counted(

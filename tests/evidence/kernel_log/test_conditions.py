@@ -1,4 +1,4 @@
-"""Which lines of the kernel log hold: a later one about the same device ends them, and some count only when often."""
+"""Which kernel log lines still hold: a later line about the same device ends them, and some count only if frequent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.evidence.kernel_log.known_lines import KNOWN_LINES, KnownLine
 
 FORMS = log_forms()
 OFTEN = 5
-CLEARED = [  # without lines of which nobody knows at which address their device is
+CLEARED = [  # without lines whose device address is unknown
     line for line in KNOWN_LINES if FORMS[line.form].cleared_by and not line.text.startswith("infiniband ")
 ]
 COUNTED = [line for line in KNOWN_LINES if FORMS[line.form].rate and not FORMS[line.form].cleared_by]
@@ -22,14 +22,14 @@ def texts_of(*forms: str) -> list[str]:
 
 
 def held(check: str, *lines: str) -> dict[tuple[str, str], int]:
-    """How many lines hold, by their form and device."""
+    """How many lines hold, by form and device."""
     events = kernel_log.parse((float(at), text) for at, text in enumerate(lines))
     found = conditions(events, check, lambda _, count: count >= OFTEN)
     return {(one.form.name, one.device): sum(event.lines for event in one.events) for one in found}
 
 
 def before(line: KnownLine) -> list[str]:
-    """What has to be logged of the device before the line counts."""
+    """Lines to log about the device before the line counts."""
     return [text for text in texts_of(*FORMS[line.form].after) if line.device in text or line.device.startswith("0000")]
 
 
@@ -39,7 +39,7 @@ def test_a_later_line_of_the_same_device_ends_it_and_an_earlier_one_does_not(lin
     key = (line.form, line.device)
     assert key in held(form.check, *before(line), line.text)
     ends = texts_of(*form.cleared_by)
-    assert key not in held(form.check, *before(line), line.text, *ends, *ends)  # the second load is one without failure
+    assert key not in held(form.check, *before(line), line.text, *ends, *ends)  # the second load succeeds
     assert key in held(form.check, *before(line), *ends, line.text)
 
 
@@ -89,11 +89,11 @@ UNPLUGGED, PLUGGED = texts_of("mlx5_cable_unplugged")[0], texts_of("mlx5_cable_p
 @pytest.mark.parametrize(
     ("lines", "count"),
     [
-        ([UNPLUGGED], 0),  # at boot, of a port that nobody uses
+        ([UNPLUGGED], 0),  # at boot, for a port that nobody uses
         ([UNPLUGGED] * OFTEN, 0),
         ([PLUGGED, UNPLUGGED], 1),
         ([PLUGGED, UNPLUGGED, PLUGGED], 0),
-        ([PLUGGED, UNPLUGGED] * OFTEN + [PLUGGED], OFTEN),  # each was over, and they are many
+        ([PLUGGED, UNPLUGGED] * OFTEN + [PLUGGED], OFTEN),  # each ended, but there are many
         ([PLUGGED.replace("5c", "5d"), UNPLUGGED], 0),
     ],
 )

@@ -1,4 +1,4 @@
-"""Lines of the kernel log, read into events."""
+"""Kernel log lines, parsed into events."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def parsed(line: str) -> XidEvent:
         ("(PCI:0000:3f:00): 46", XidEvent(46, "0000:3f:00.0", None, "")),
         (" ( pci:0000:00:1E.0 ) : 43, channel 0x1", XidEvent(43, "0000:00:1e.0", None, "channel 0x1")),
         ("(PCI:0000:01:00): 31, pid=XXX", XidEvent(31, "0000:01:00.0", None, "")),
-        ("(PCI:xxxx:**:00): 48, DBE", XidEvent(48, "", None, "DBE")),  # whoever shared it hid the address
+        ("(PCI:xxxx:**:00): 48, DBE", XidEvent(48, "", None, "DBE")),  # its address was redacted
         ("(PCI:[redacted]): 48", XidEvent(48, "", None, "")),
     ],
 )
@@ -265,7 +265,7 @@ def test_a_gpu_that_did_not_start_is_well_where_it_answers_after_the_driver_was_
     assert (found.severity, found.cleared_by) == (severity, "a reload of the driver" if severity == "none" else "")
 
 
-PROBE_FAILED = (  # in the order in which the driver logs them
+PROBE_FAILED = (  # in the driver's order
     "nvidia: probe of 0000:5d:00.0 failed with error -1",
     "NVRM: The NVIDIA probe routine failed for 1 device(s).",
 )

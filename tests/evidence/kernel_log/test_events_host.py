@@ -1,4 +1,4 @@
-"""What the kernel log says of the host: every form is read, and what only looks like one is not."""
+"""Kernel log lines about the host: every form is recognised, and similar-looking text is not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def parse(*lines: str) -> Events:
 
 
 def said(*lines: str) -> Events:
-    """The events that a check may say: without those that only end others."""
+    """The events that a check may report, without those that only end others."""
     events = parse(*lines)
     return tuple(one for one in events if not isinstance(one, Logged) or log_forms()[one.form].check)
 
@@ -160,7 +160,7 @@ def test_an_error_on_the_bus_that_the_firmware_reports_is_of_the_device(
 @pytest.mark.parametrize(
     ("severity", "sections", "lost", "recovered"),
     [
-        ("recoverable", (), 1, 0),  # of which nothing more is known
+        ("recoverable", (), 1, 0),  # nothing more is known of it
         ("recoverable", ("section_type: memory error", "section_type: memory error"), 1, 0),
         ("recoverable", ("section_type: general processor error",), 0, 1),
         ("fatal", ("section_type: general processor error",), 1, 0),

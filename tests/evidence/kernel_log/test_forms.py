@@ -1,4 +1,4 @@
-"""The table of the kernel log's lines: each form is read, kept by the probe, and no user's to write."""
+"""The table of kernel log lines: each form is parsed, kept by the probe, and cannot be written by a user."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.evidence.kernel_log.known_lines import EVERY_TEXT, KNOWN_LINES, Known
 from tests.evidence.kernel_log.user_text import ANY_LENGTH, COMM_CHARACTERS, OF_A_PROCESS
 
 FORMS = log_forms()
-OF_JOURNALCTL = "rebooted"  # what it puts between two boots is not in the kernel's own log
+OF_JOURNALCTL = "rebooted"  # journalctl prints it between two boots; it is not in the kernel log
 OF_PROCESSES = {name for name, text in patterns().items() if text.startswith(OF_PROCESS)}
 lines = pytest.mark.parametrize("line", KNOWN_LINES, ids=lambda line: line.text[:60])
 
 
 def names_of(text: str) -> str:
-    """The form that a line fits; empty where there is none."""
+    """The form that a line matches; empty if there is none."""
     fitted = form_of(text)
     return fitted[0].name if fitted else ""
 

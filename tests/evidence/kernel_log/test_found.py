@@ -1,4 +1,4 @@
-"""The kernel log as grep, busybox and OpenWrt show it: what stands before a line hides nothing in it."""
+"""The kernel log as grep, busybox and OpenWrt show it: prefixes of a line hide nothing in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel log as people save it, read into the collector of the probe, and captured logs into events."""
+"""Saved kernel logs parsed into the probe's collector, and captured logs parsed into events."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_log_from_the_boot_on_is_whole_and_another_is_not() -> None:
     assert log(f"{XID}\n")["whole_from"] is None
     for begins in ("[Fri Oct 14 14:56:49 2022] ", "2022-10-14T14:56:49+0000 gpu001 kernel: "):
         assert not log(f"{begins}Linux version 6.8.0-1021-aws (x)\n{begins}a\n")["truncated"]
-    assert log(f"[    0.043437] {XID}\n")["truncated"]  # an excerpt, which does not begin with the kernel's name
+    assert log(f"[    0.043437] {XID}\n")["truncated"]  # an excerpt, which does not begin with the kernel's version
 
 
 def test_what_was_before_the_last_boot_is_left_out() -> None:
@@ -101,7 +101,7 @@ def test_many_lines_alike_lose_none_of_their_number() -> None:
     assert sum(event.lines for event in events if isinstance(event, XidEvent) and event.code == 13) == 629
 
 
-# What any user can have logged: a file system's options stand in its complaint of them, a newline included
+# Lines that any user can cause: the kernel's complaint about a file system's options repeats them, newlines included
 
 SHORT = "NVRM: Xid (PCI:0000:c5:00): 79"
 PROGRAMS = "Oct 14 14:56:48 gpu001 systemd[1]: Started Session 7 of user me.\nOct 14 14:56:48 gpu001 sudo: a\n"

@@ -1,4 +1,4 @@
-"""The journal with its fields, as journalctl prints it in JSON and for export."""
+"""The journal with its fields, in journalctl's JSON and export formats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Entry = dict[str, object]
 
 
 def entry(message: object, at_us: int = 12_500_000, **fields: object) -> Entry:
-    """One of the kernel's; a field that is None is left out."""
+    """One kernel entry; a field that is None is left out."""
     data = {
         "__CURSOR": "s=1;i=2",
         "__REALTIME_TIMESTAMP": str(1_700_000_000_000_000 + at_us),
@@ -53,7 +53,7 @@ def exported(*entries: Entry) -> str:
 
 
 def xids(folder: Path, text: str) -> Result:
-    """What the check of Xids says of a capture of this text."""
+    """The Xid check's result on a capture of this text."""
     return evaluated(written(folder, journal=text) / "journal")["gpu.no_xid"]
 
 
@@ -90,10 +90,10 @@ def test_an_entry_is_read_however_it_was_pasted(text: str, tmp_path: Path) -> No
     [
         entry(XID, _TRANSPORT="syslog"),
         entry(XID, _TRANSPORT=["kernel", "journal"]),
-        entry(XID, SYSLOG_IDENTIFIER="me", SYSLOG_FACILITY="3"),  # root wrote into the kernel's log
+        entry(XID, SYSLOG_IDENTIFIER="me", SYSLOG_FACILITY="3"),  # root wrote into the kernel log
         entry(f"tmpfs: Unknown parameter 'x\n{XID}'"),
         entry(f"tmpfs: Unknown parameter 'x\n{compact(entry(XID))}'"),
-        entry(XID, 1, _BOOT_ID="c" * 32),  # the boot before
+        entry(XID, 1, _BOOT_ID="c" * 32),  # the previous boot
     ],
 )
 def test_only_what_journald_has_from_the_kernel_counts(forged: Entry, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Where a record of the kernel begins: only its first line is the kernel's word, and none hides another."""
+"""Where a kernel record begins: only its first line is the kernel's own, and none hides another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However much users have logged, the kernel's own lines are kept, and no check is incomplete for it."""
+"""However much users have logged, the kernel's own lines are kept, and no check becomes incomplete."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CRASH, *OTHERS = (record.replace("order:9", "order:7") for record in OF_A_PROCES
 
 
 def everything() -> list[str]:
-    """A hundred of each thing that users can have logged, in ever other words."""
+    """A hundred of everything that users can have logged, in ever different words."""
     of_processes = [line.format(name) for line in (CRASH, *OTHERS) for name in names("NVRM: ", 100)]
     of_any_length = [line.format(name) for line in ANY_LENGTH.values() for name in names("EXT4-fs (nvme1n1p1): ", 100)]
     bonds = [f"{name}: now running without any active interface!" for name in names("bond", 100)]
@@ -106,7 +106,7 @@ KILLED = "Out of memory: Killed process {1} ({0}) total-vm:1kB, anon-rss:1kB, UI
 
 @pytest.mark.parametrize("name", ["{}", "python3"])
 def test_a_kill_is_kept_with_the_line_that_says_for_which_limit(name: str) -> None:
-    """Without it a process that fills the NUMA nodes it is bound to would have used up the whole node's memory."""
+    """Otherwise a process that fills its NUMA nodes would seem to have used up the whole node's memory."""
     of = [(name.format(word), pid) for pid, word in enumerate(names("", 500), 100)]
     log = log_of([line.format(*one) for one in of for line in (BOUND, KILLED)])
     assert log["dropped"] > 0

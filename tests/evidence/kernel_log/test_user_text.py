@@ -1,4 +1,4 @@
-"""What a user can put into the kernel log is no evidence against a node, whatever it says."""
+"""Text that a user can put into the kernel log is no evidence against a node, whatever it says."""
 
 from __future__ import annotations
 

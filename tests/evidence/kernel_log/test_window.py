@@ -1,4 +1,4 @@
-"""`--since`: only lines of the kernel log within the window count, by the node's own clocks."""
+"""`--since`: only kernel log lines within the window count, by the node's own clocks."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_another_boot_logged_before_this_one_does_not_count() -> None:
         ("boot", UPTIME_S - 30 * HOUR, Verdict.INCOMPLETE),
         ("24h", UPTIME_S - 30 * HOUR, Verdict.PASS),
         ("24h", UPTIME_S - 20 * HOUR, Verdict.INCOMPLETE),
-        ("24h", None, Verdict.INCOMPLETE),  # recorded before the probe reported it
+        ("24h", None, Verdict.INCOMPLETE),  # recorded by an older probe
     ],
 )
 def test_a_log_that_lost_only_what_is_before_the_window_is_whole_enough(

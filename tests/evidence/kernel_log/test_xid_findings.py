@@ -139,7 +139,7 @@ def test_a_finding_names_the_part_of_the_nvlink_hardware_and_the_links(texts: li
         ("NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x000505c6 0x0)", "fail", "look first for the other error"),
         ("NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x026505c6 0x0)", "concern", "what software or a user did to the link"),
         ("NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x028505c6 0x0)", "concern", "look at this host (the tray)"),
-        ("NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x03f505c6 0x0)", "fail", "reset the GPU"),  # no cause that is known
+        ("NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x03f505c6 0x0)", "fail", "reset the GPU"),  # no known cause
         ("NETIR Fatal XC0 i0 Link -1 (0x025525c6", "fail", "reset the GPU"),
     ],
 )

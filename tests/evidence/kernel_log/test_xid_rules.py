@@ -1,4 +1,4 @@
-"""The rules by which an Xid is nothing, a concern or a fault."""
+"""The rules that make an Xid nothing, a concern or a fault."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Records of the kernel that hold what an unprivileged user chose, by what the user does; `{}` is the user's text."""
+"""Kernel records that contain an unprivileged user's text, by the user's action; `{}` is the text."""
 
 from __future__ import annotations
 
-COMM_CHARACTERS = 15  # of a process's name (Linux, TASK_COMM_LEN)
+COMM_CHARACTERS = 15  # in a process's name (Linux, TASK_COMM_LEN)
 
-# Anybody may mount in a user namespace of their own, and run a program of any name. A file system's options are read
-# before the kernel asks whether the user may mount it.
+# Anybody may mount in their own user namespace, and run a program of any name. The kernel reads a file system's options
+# before it asks whether the user may mount it.
 ANY_LENGTH = {
     "an option of tmpfs": "tmpfs: Unknown parameter '{}'",
     "a second line in an option of tmpfs": "tmpfs: Unknown parameter 'x\n{}'",

@@ -1,4 +1,4 @@
-"""Lines of Xids, what is read of lines, and how that is evaluated."""
+"""Xid lines, the events parsed from them, and their evaluation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.kernel_log.xid_findings import XidFinding
 
 GPU = "0000:c5:00"
 OTHER_GPU = "0000:0b:00"
-evaluate = partial(xid_findings.evaluate, catalog=PACKAGED)  # as without a site's policy
+evaluate = partial(xid_findings.evaluate, catalog=PACKAGED)  # without a site's policy
 evaluate_switches = partial(xid_findings.evaluate_switches, catalog=PACKAGED)
 
 
@@ -21,12 +21,12 @@ def parse(*lines: str) -> Events:
 
 
 def log(*entries: tuple[float | None, str]) -> tuple[XidFinding, ...]:
-    """The findings of lines that were logged at these seconds."""
+    """The findings on lines logged at these seconds."""
     return evaluate(kernel_log.parse(entries))
 
 
 def only(findings: tuple[XidFinding, ...]) -> XidFinding:
-    """The one finding that there is."""
+    """The only finding."""
     (finding,) = findings
     return finding
 

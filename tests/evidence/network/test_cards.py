@@ -1,4 +1,4 @@
-"""What ENA's driver counts, as the real ethtool shows it; how RoCE is set on the ports of network cards."""
+"""ENA driver counters as the real ethtool shows them, and RoCE settings of network card ports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def in_namespace(script: str, *argv: str) -> str:
-    """What a shell script prints that has a network namespace of its own."""
+    """The output of a shell script in a separate network namespace."""
     ran = subprocess.run(
         ["unshare", "--net", "sh", "-ec", script, "sh", *argv], capture_output=True, text=True, check=True
     )
@@ -51,7 +51,7 @@ def shown(output: str) -> dict[str, int]:
 
 
 def ena(root: Path, *names: str) -> Node:
-    """A host root of this machine's own network namespace with these interfaces of ENA."""
+    """A host root with these ENA interfaces and a separate network namespace."""
     for name in names:
         driver = root / f"sys/class/net/{name}/device/driver"
         driver.parent.mkdir(parents=True)
@@ -129,7 +129,7 @@ IPV6 = "2001:" + "0000:" * 6 + "0001"
 
 
 def device(root: Path, gids: list[tuple[str, str]], layer: str = "Ethernet", vendor: str = "0x15b3", **ecn: str) -> Any:
-    """What the collector returns of one device with this table of GIDs."""
+    """The collector's report on one device with this GID table."""
     at, net = root / "sys/class/infiniband/mlx5_0", root / "sys/class/net/ens1/ecn"
     files = {"ports/1/link_layer": layer, "ports/1/state": "4: ACTIVE", "ports/1/rate": "400 Gb/sec (4X NDR)"}
     files |= {f"device/{name}": word for name, word in (("vendor", vendor), ("device", "0x1021")) if vendor}

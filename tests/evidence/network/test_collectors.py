@@ -1,4 +1,4 @@
-"""What the collectors of the network report: devices, counters, interfaces; from real files in odd states."""
+"""Reports of the network's collectors: devices, counters, interfaces; from real files in odd states."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def written(root: Path, files: dict[str, str | bytes]) -> Node:
 
 
 def efa(name: str, **counters: str | bytes) -> dict[str, str | bytes]:
-    """An EFA device with these counters of its port."""
+    """An EFA device with these port counters."""
     device = f"/sys/class/infiniband/{name}"
     files: dict[str, str | bytes] = {f"{device}/device/vendor": "0x1d0f\n", f"{device}/device/device": "0xefa2\n"}
     return files | {f"{device}/ports/1/hw_counters/{counter}": text for counter, text in counters.items()}
@@ -143,7 +143,7 @@ def test_a_counter_is_what_it_went_on_by_and_none_where_the_driver_lacks_it() ->
 
 
 def interface_files(name: str, **files: str) -> dict[str, str | bytes]:
-    """An interface of /sys/class/net with a device of its own."""
+    """An interface in /sys/class/net with its own device."""
     here = f"/sys/class/net/{name}"
     data = {"mtu": "9001\n", "operstate": "up\n", "flags": "0x1003\n", "carrier": "1\n", "device/x": ""} | files
     return {f"{here}/{file}": text for file, text in data.items()}

@@ -1,4 +1,4 @@
-"""What fi_info prints, read into domains."""
+"""fi_info's output, parsed into domains."""
 
 from __future__ import annotations
 

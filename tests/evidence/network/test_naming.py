@@ -1,4 +1,4 @@
-"""What a node is called and by whom: nameservers are asked, real ones too, and silence ends by itself."""
+"""A node's names and who assigns them: nameservers are queried, real ones too, and silence times out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ needs_dnsmasq = pytest.mark.skipif(
 
 @pytest.fixture
 def dnsmasq() -> Iterator[str]:
-    """A real nameserver that knows of nobody."""
+    """A real nameserver that knows no names."""
     options = ["--no-daemon", "--no-resolv", "--no-hosts", "--conf-file=/dev/null", "--bind-interfaces"]
     assert DNSMASQ
     with subprocess.Popen([DNSMASQ, *options, f"--listen-address={REAL}"], stderr=subprocess.DEVNULL) as server:
@@ -108,7 +108,7 @@ def test_an_address_that_another_host_was_found_to_have_is_reported(tmp_path: Pa
 
 
 def said(addresses: list[str], duplicates: list[str], others: list[list[str]], driver: str = "ena") -> Result:
-    """What is said of the first of some nodes, by the IPv4 addresses that each has."""
+    """The result on the first of some nodes, by each node's IPv4 addresses."""
     group: Group[NodeOfCluster] = Group()
     for number, of_node in enumerate([addresses, *others]):
         entries = [{"name": f"eth{n}", "driver": driver, "mac": "", "ipv4": ipv4} for n, ipv4 in enumerate(of_node)]

@@ -1,4 +1,4 @@
-"""Ports and network interfaces as ibstatus, ibdev2netdev and `ip -br link` print them."""
+"""Ports and network interfaces in the output of ibstatus, ibdev2netdev and `ip -br link`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Priorities of interfaces as mlnx_qos and dcb print them, in the form that the kernel's answer is kept in."""
+"""Interface priorities printed by mlnx_qos and dcb, in the same format as the kernel's answer."""
 
 from __future__ import annotations
 

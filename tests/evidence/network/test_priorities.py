@@ -1,4 +1,4 @@
-"""What the kernel answers of a port's priorities by netlink: PFC, and which priority packets of a DSCP have."""
+"""The kernel's netlink answer about a port's priorities: PFC, and the priority of packets with a DSCP."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BY_DEFAULT = [(5, number >> 3, number) for number in range(64)]
 
 
 def test_pfc_is_a_digit_for_each_priority_and_each_dscp_has_one() -> None:
-    found = priorities(answer(OF_3, (1, 6, 0x8915), *BY_DEFAULT))  # the first is of an EtherType
+    found = priorities(answer(OF_3, (1, 6, 0x8915), *BY_DEFAULT))  # the first is an EtherType's
     assert found == {"pfc": "00010000", "dscp": "".join(str(number >> 3) for number in range(64))}
     assert priorities(answer(OF_3, (5, 3, 26), (5, 6, 48)))["dscp"] == f"{'-' * 26}3{'-' * 21}6{'-' * 15}"
     assert priorities(answer(OF_3)) == {"pfc": "00010000", "dscp": ""}

@@ -1,4 +1,4 @@
-"""What Slurm's commands print of its nodes."""
+"""Slurm's command output about its nodes."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_node_without_a_reason_has_none_in_sinfos_table() -> None:
         "NODELIST STATE EXITCODE",
         "USER ST REASON TIMESTAMP NODELIST",
         "USER STATE NODELIST",
-        "NODELIST REASON",  # of sinfo, which lists there also nodes without a reason
+        "NODELIST REASON",  # sinfo lists nodes without a reason there too
     ],
 )
 def test_a_table_of_jobs_is_none_of_nodes(titles: str) -> None:
@@ -172,7 +172,7 @@ def test_text_behind_a_blank_line_is_no_table() -> None:
 
 def test_nodes_without_a_reason_are_not_out_of_use_and_named() -> None:
     table = WITH_REASONS + "none                 Unknown   Unknown             gpu001\n"
-    for text in (table, table.replace("  ", " ")):  # as -R prints it, or any node with columns of one's own
+    for text in (table, table.replace("  ", " ")):  # as -R prints it, or as a custom format
         assert [node["name"] for node in nodes(text)] == ["gpu003"]
         assert len(sinfo.unclear_rows(text)) == 1
 
@@ -235,6 +235,6 @@ def test_the_gpus_in_a_gres_of_any_form(gres: str, gpus: int) -> None:
 
 def test_an_answer_about_one_other_node_is_not_this_nodes() -> None:
     data = SlurmNodes({"nodes": [{"name": "gpu007", "host": "gpu007", "state": "DOWN"}]})
-    assert data.named("node").state == "DOWN"  # a capture of one file, which has no name of its own
+    assert data.named("node").state == "DOWN"  # a one-file capture has no name
     with pytest.raises(Incomplete, match="is not among them"):
         data.named("gpu001", "gpu001")

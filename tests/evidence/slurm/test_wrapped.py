@@ -1,4 +1,4 @@
-"""Records of `scontrol show node` as terminals wrap them, and as people paste them."""
+"""Records of `scontrol show node`, wrapped by terminals and pasted by users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IN_ONE_LINE = "".join(f"{' '.join(record.split())}\n" for record in TWO.split("\
 
 
 def on_terminal(text: str, width: int) -> str:
-    """A text whose lines a terminal of this width has cut, as it is copied from there."""
+    """A text copied from a terminal that wraps at this width."""
     lines = (line[at : at + width].rstrip() for line in text.split("\n") for at in range(0, len(line) or 1, width))
     return "\n".join(lines)
 
@@ -31,7 +31,7 @@ def test_a_wrapped_record_says_what_it_says_unwrapped(shown: str, width: int) ->
 
 
 def said(record: str) -> dict[str, str]:
-    """What a record says; blanks at which a terminal cuts may be lost, and names of keys that it cuts."""
+    """A record's content, without the blanks and key names that a terminal's wrapping may damage."""
     return {key: str(value).replace(" ", "") for key, value in node_of(record).items() if key != "host"}
 
 
@@ -45,7 +45,7 @@ def test_a_record_wrapped_at_blanks_keeps_each_of_them(shown: str, width: int) -
 @pytest.mark.parametrize(
     "pasted",
     [
-        re.sub(r"^ +", "", TWO, flags=re.MULTILINE),  # into a chat or a ticket
+        re.sub(r"^ +", "", TWO, flags=re.MULTILINE),  # pasted into a chat or ticket
         TWO.replace("   State", "\n   State").replace("   Reason", "\n   Reason"),
         on_terminal(TWO, 80),
         textwrap.indent(TWO, "  ").replace("  NodeName", "NodeName"),

@@ -1,1 +1,1 @@
-"""Versions, images and what jobs inherit."""
+"""Versions, images and the environment that jobs inherit."""

@@ -1,4 +1,4 @@
-"""What the collectors `versions` and `image` report: from the files of a folder, whatever is in them."""
+"""Reports of the `versions` and `image` collectors from a folder's files, whatever they contain."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ exit 3
 
 
 def root(folder: Path, files: dict[str, str | bytes]) -> Node:
-    """A node whose files lie in a folder."""
+    """A node whose files are in a folder."""
     for path, content in files.items():
         file = folder / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)

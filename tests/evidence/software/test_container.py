@@ -1,4 +1,4 @@
-"""What a job gets in a container of runc: devices that a cgroup takes away, libraries mounted from the node."""
+"""What a job gets in a runc container: devices that a cgroup denies, libraries mounted from the node."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ pytestmark = needs_runc
 DEVICES, LOADED = "software.container_devices", "software.container_libraries"
 COLLECTORS = ("boot", "container", "pci", "rdma", "versions", "nvml")
 LOADED_DRIVER, DRIVER_BEFORE = "580.126.09", "535.54.03"
-LIBRARIES = "/opt/lib"  # where this container's loader looks first
-FUSE = (10, 229)  # a device of this machine's that opens, in the place of a GPU
+LIBRARIES = "/opt/lib"  # first in this container's library search path
+FUSE = (10, 229)  # a device of this machine that opens, in place of a GPU
 FORGING = Path(software.__file__).with_name("forging.c")
 ALL_OF_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 
 
 @dataclass
 class Container:
-    """A container of runc with one GPU, as it will start: `in_image` and `mounted` are libraries by file name."""
+    """A runc container with one GPU, before start: `in_image` and `mounted` are libraries by file name."""
 
     folder: Path
     in_image: dict[str, bytes] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Container:
 
     @property
     def entered(self) -> str:
-        """The command that runs another one in it."""
+        """The command that runs another command in it."""
         return f"runc --root {shlex.quote(str(self.folder / 'state'))} exec {self.name}"
 
     @property
@@ -113,14 +113,14 @@ class Container:
 
 @pytest.fixture
 def container(tmp_path: Path) -> Iterator[Container]:
-    """One with the driver's libraries; it ends with the test."""
+    """A container with the driver's libraries, until the test ends."""
     made = Container(tmp_path, mounted={name: library(name) for name in ALL_OF_DRIVER})
     yield made
     made.end()
 
 
 def says(container: Container, check: str, verdict: Verdict, words: str = "") -> None:
-    """What a check says of what the probe reads in it."""
+    """A check's result on the probe's report from inside."""
     evidence = probe(COLLECTORS, ProbeOptions(collector_s=60.0, in_container=container.entered))
     expect(said(check, evidence, occasion="job"), verdict, words)
 

@@ -1,4 +1,4 @@
-"""What jobs inherit is read out of the files that set it, without running them."""
+"""The environment that jobs inherit is read from the files that set it, without running them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KINDS = (plain, exported, printed)
 
 
 def settled(kind: Callable[[str], Iterable[Assignment]], text: str) -> list[tuple[str, str, bool]]:
-    """Name, value and whether it is on a condition."""
+    """Name, value and whether the setting is conditional."""
     return [(name, value, conditional) for _, name, value, conditional in kind(text)]
 
 
@@ -124,7 +124,7 @@ def test_of_a_huge_file_only_the_beginning_is_read(kind: Callable[[str], Iterabl
 
 
 def evidence_of(root: Path, files: dict[str, str]) -> Any:
-    """What the collector reports about a host root with these files."""
+    """The collector's report on a host root with these files."""
     for path, text in files.items():
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a job gets in a container of podman: device rules of cgroup 2, and devices that a CDI specification has."""
+"""What a job gets in a podman container: device rules of cgroup 2, and devices of a CDI specification."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ pytestmark = needs_podman
 DEVICES, LOADED = "software.container_devices", "software.container_libraries"
 COLLECTORS = ("boot", "container", "pci", "rdma", "versions", "nvml")
 LOADED_DRIVER, DRIVER_BEFORE = "580.126.09", "535.54.03"
-LIBRARIES = "/opt/lib"  # where this container's loader looks first
+LIBRARIES = "/opt/lib"  # first in this container's library search path
 FILES = [f"/dev/{name}" for name in ("nvidia0", "nvidiactl", "nvidia-uvm")]
-FUSE = "/dev/fuse"  # a device of this machine's that opens, in the place of a GPU's
+FUSE = "/dev/fuse"  # a device of this machine that opens, in place of a GPU
 ENTER = """set -e
 mount --make-rprivate /
 mount -t cgroup2 none /sys/fs/cgroup
@@ -36,7 +36,7 @@ exec podman --root /mnt/store --runroot /mnt/run --storage-driver vfs --cgroup-m
 
 
 class Podman:
-    """Containers of podman, each begun by the command `entered`, with cgroup 2 and a CDI folder of its own."""
+    """Podman containers, each started by the command `entered`, with cgroup 2 and a separate CDI folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,13 +55,13 @@ class Podman:
         (folder / "sys/module/nvidia/version").write_text(f"{LOADED_DRIVER}\n")
 
     def entered(self, *options: str) -> str:
-        """The command that begins a container with these options of `podman run`."""
+        """The command that starts a container with these `podman run` options."""
         words = {"etc": self.folder / "etc", "folder": self.folder, "libraries": LIBRARIES, "system": system()}
         (self.folder / "enter.sh").write_text(ENTER.format(**words, options=" ".join(options)))
         return f"unshare --mount sh {self.folder}/enter.sh"
 
     def of_driver(self, driver: str) -> dict[str, Path]:
-        """The libraries of a driver of this version, as they lie on the node: the path there by that in a container."""
+        """A driver's libraries of this version on the node: paths there by paths in a container."""
         found = {}
         for name in ("libcuda.so", "libnvidia-ml.so"):
             path = self.folder / "lib" / f"{name}.{driver}"
@@ -70,11 +70,11 @@ class Podman:
         return found
 
     def specify(self, libraries: dict[str, Path]) -> None:
-        """Write the CDI specification of one GPU, with these libraries."""
+        """Write one GPU's CDI specification with these libraries."""
         mounts = [
             {"hostPath": str(path), "containerPath": at, "options": ["ro", "bind"]} for at, path in libraries.items()
         ]
-        for at in libraries:  # a hook of NVIDIA's makes these links
+        for at in libraries:  # NVIDIA's hook creates these links
             soname = self.folder / f"root{at.partition('.so.')[0]}.so.1"
             soname.unlink(missing_ok=True)
             soname.symlink_to(Path(at).name)
@@ -90,12 +90,12 @@ class Podman:
 
 @pytest.fixture
 def podman(tmp_path: Path) -> Podman:
-    """With nothing specified yet."""
+    """Podman without a CDI specification."""
     return Podman(tmp_path)
 
 
 def says(command: str, check: str, verdict: Verdict, words: str = "") -> None:
-    """What a check says of what the probe reads in a container that this command begins."""
+    """A check's result on the probe's report from a container that this command starts."""
     evidence = probe(COLLECTORS, ProbeOptions(collector_s=60.0, in_container=command))
     expect(said(check, evidence, occasion="job"), verdict, words)
 

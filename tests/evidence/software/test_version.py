@@ -1,4 +1,4 @@
-"""Versions are compared as people mean it, whatever programs append to them."""
+"""Versions compare as people expect, whatever suffixes programs append."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the collectors of mounts report about real kernels' mounts, those of users among them."""
+"""Reports of the mount collectors on real kernels' mounts, including users' mounts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NFS = "rw - nfs4 10.0.0.7:/x rw,hard"
 
 
 def mounted(root: Path, lines: list[str], fstab: str = "", **options: Any) -> list[dict[str, Any]]:
-    """What is reported about these mounts, `PATH REST`, in the order in which they were made."""
+    """The report on these mounts, `PATH REST`, in mount order."""
     info = "".join(f"{30 + n} 1 0:{60 + n} / {line}\n" for n, line in enumerate(lines))
     host_root(root, {"proc/1/mountinfo": info, "etc/fstab": fstab})
     chosen = ProbeOptions(host_root=str(root), collector_s=30.0, **options)

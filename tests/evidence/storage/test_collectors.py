@@ -1,4 +1,4 @@
-"""What the collectors of Lustre, NVMe disks and Neuron devices read from real files, odd ones among them."""
+"""What the collectors of Lustre, NVMe disks and Neuron devices read from real and odd files."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_an_import_that_may_not_be_read_costs_its_own_evidence_only() -> None:
 
 
 def disk(name: str, device: str, *holders: str) -> dict[str, str | bytes]:
-    """A block device, with what is made of it."""
+    """A block device, and what is built on it."""
     files: dict[str, str | bytes] = {f"sys/class/block/{name}/{'size'}": "2048\n"}
     files[f"sys/class/block/{name}/dev"] = f"{device}\n"
     return files | {f"sys/class/block/{name}/holders/{holder}/x": "" for holder in holders}
@@ -128,7 +128,7 @@ def test_a_disk_is_mounted_where_its_partition_array_or_volume_is(tmp_path: Path
         | disk("dm-0", "252:0")
         | disk("nvme1n1", "259:2")
         | disk("nvme2n1", "259:3", "dm-1")
-        | disk("dm-1", "252:1", "nvme2n1")  # which holds itself: nonsense, and no reason to go round for ever
+        | disk("dm-1", "252:1", "nvme2n1")  # a cycle: nonsense, but no reason to loop for ever
     )
     files["sys/class/block/nvme0n1/nvme0n1p1/partition"] = "1\n"
     files["proc/1/mountinfo"] = (

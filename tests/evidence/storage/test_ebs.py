@@ -1,4 +1,4 @@
-"""Amazon's log page of a volume: as the real nvme-cli asks for it, and as Linux's own headers lay a command out."""
+"""A volume's Amazon log page: requested like the real nvme-cli, with the command laid out as in Linux's headers."""
 
 from __future__ import annotations
 

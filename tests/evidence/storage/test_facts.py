@@ -1,4 +1,4 @@
-"""What Lustre and the mounts report is read as it is, and nonsense is nothing."""
+"""Lustre's and the mounts' reports are read as they are, and nonsense is ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mounted file systems as commands list them, read into the collector of the probe."""
+"""Mounted file systems listed by commands, parsed into the probe's collector."""
 
 from __future__ import annotations
 

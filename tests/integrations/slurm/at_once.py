@@ -1,4 +1,4 @@
-"""The health checks of a whole cluster, which find the same fault in the same moment."""
+"""The health checks of a whole cluster, which find the same fault at the same moment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOST = CheckFinding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LO
 
 
 def drain_at_once(names: Sequence[str], folder: Path, limits: HealthCheck) -> list[bool]:
-    """All nodes find the same fault in the same moment; whether each settled it."""
+    """Have all nodes find the same fault at the same moment; returns whether each settled it."""
     gate = threading.Barrier(len(names))
 
     def one(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""A controller of one node, for tests that steer when Slurm does what."""
+"""A simulated controller of one node, for tests that determine when Slurm acts."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ SQUEUE = f"#!/bin/sh\ncat /{FOLDER}/jobs 2>/dev/null\nexit 0\n"
 
 
 def with_controller(image: NodeImage, *, keeps_reason: bool = False) -> NodeImage:
-    """The image with Slurm's commands; a reason that is kept is shown after RESUME, as since 24.11."""
+    """The image with Slurm's commands; a kept reason is shown after RESUME, as since 24.11."""
     text = SCONTROL.replace("KEEPS", "true" if keeps_reason else "false")
     return with_tool(with_tool(with_tool(image, "scontrol", text), "sinfo", SINFO), "squeue", SQUEUE)
 
 
 def drained_by_slurm(node: Node, words: str) -> None:
-    """Drain the node as slurmctld does for a script that failed: words that stand are let be."""
+    """Drain the node as slurmctld does after a failed script: it leaves an existing reason alone."""
     at = node.root / FOLDER
     at.mkdir(parents=True, exist_ok=True)
     if not reason(node):
@@ -50,7 +50,7 @@ def drained_by_slurm(node: Node, words: str) -> None:
 
 
 def has_jobs(node: Node, *jobs: str) -> None:
-    """From now on the node has these jobs."""
+    """Set the node's jobs."""
     at = node.root / FOLDER
     at.mkdir(parents=True, exist_ok=True)
     (at / "jobs").write_text("\n".join(jobs))

@@ -1,4 +1,4 @@
-"""A node whose scripts drain, beside a controller that a test steers."""
+"""A node whose scripts drain, with a controller that a test steers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def log_an_xid(running: Node) -> None:
 
 
 def other(running: Node, row: str) -> None:
-    """From now on sinfo has this row of the other node."""
+    """Set sinfo's row of the other node."""
     tool = running.root / "usr/bin/sinfo"
     tool.write_text(tool.read_text().replace("gpu002|idle|Unknown|none", row))
 

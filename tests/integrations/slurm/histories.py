@@ -1,4 +1,4 @@
-"""A node whose kernel log, Slurm and checks a test steers: what its scripts do, one after another, in one process."""
+"""A node whose kernel log, Slurm and checks a test steers: runs its scripts one after another in one process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FULL = "1 of 4 nodes of partition gpu are already drained by clusterproof"
 
 
 class History:
-    """One node. Its kernel log is a count of lines, of which some are an Xid; any Xid that a run reads fails."""
+    """One node. Its kernel log is a count of lines, some of which are Xids; a run fails on any Xid that it reads."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.state = State(str(folder / "state"), str(folder / "runtime"))
@@ -37,7 +37,7 @@ class History:
         self.failing: set[str] = set()  # commands of Slurm that do not answer
         self.lines = 0
         self.xids: list[int] = []
-        self.drains: list[str] = []  # the scripts that have drained the node, in turn
+        self.drains: list[str] = []  # the scripts that have drained the node, in order
         for module, name, value in (
             (main, "_run", lambda _, __, begins: self._run(begins)),
             (health_check, "check", lambda _, __, ___, begins, *____: self._run(begins)),
@@ -57,7 +57,7 @@ class History:
             monkeypatch.setattr(module, name, value)
 
     def call(self, occasion: str, job: str = "") -> Call:
-        """One of its scripts' calls."""
+        """Handle a call from one of its scripts."""
         return Call(occasion, "gpu001", Job(job, "1000" if job else ""), self.settings, self.state, Log("test", ""))
 
     def log(self, *, xid: bool = False) -> None:
@@ -66,36 +66,36 @@ class History:
         self.xids += [self.lines] * xid
 
     def prolog(self, job: str) -> None:
-        """A job begins, where Slurm has the node in use."""
+        """A job begins, if Slurm has the node in use."""
         self.jobs.add(job)
         call = self.call("prolog", job)
         self._end(call, main.prolog(call), "Prolog error")
 
     def epilog(self, job: str) -> None:
-        """A job ends, and slurmctld knows of it."""
+        """A job ends, and slurmctld is told."""
         call = self.call("epilog", job)
         self._end(call, main.epilog(call), "Epilog error")
         self.jobs.discard(job)
 
     def health_check(self) -> None:
-        """A health check runs."""
+        """Run a health check."""
         health_check.health_check(self.call("health-check"))
 
     def by_hand(self, state: str, by: str = "root") -> None:
-        """Somebody takes the node out of use."""
+        """Somebody takes the node out of service."""
         self.slurm = NodeState(frozenset(state.split("+")), "maintenance", (), f"maintenance [{by}@{self.lines}]", by)
 
     def resume(self) -> None:
-        """The node is taken back into use."""
+        """The node is resumed."""
         self.slurm = NodeState(frozenset({"IDLE"}), "", ())
 
     def drained_by_slurm(self, words: str) -> None:
-        """Slurm drains the node for a script that failed: a reason that is there stays."""
+        """Slurm drains the node for a failed script; an existing reason stays."""
         if not self.slurm.is_drained:
             self.slurm = NodeState(frozenset({"DRAIN"}), words, (), f"{words} [slurm@{self.lines}]", "slurm")
 
     def wait(self) -> None:
-        """So much time goes by that Slurm comes to no drain of before any more."""
+        """Let enough time pass that Slurm no longer acts on earlier failures."""
         for name in self.state.names("drained"):
             record = self.state.read(name)
             self.state.write(name, {**record, "at": record["at"] - 100})
@@ -121,7 +121,7 @@ class History:
 
     def _drain(self, _: str, reason: str) -> None:
         self._ask("scontrol")
-        if not self.slurm.is_drained:  # else it is the reason of a script that failed
+        if not self.slurm.is_drained:  # otherwise it is a failed script's reason
             self.drains.append("health-check")
         self.slurm = NodeState(frozenset({"DRAIN"}), reason, (), f"{reason} [root@{self.lines}]", "root")
 

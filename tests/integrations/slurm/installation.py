@@ -1,4 +1,4 @@
-"""What an administrator types on a node, `--check-installation`, and the screen that it makes."""
+"""Commands that an administrator types on a node, `--check-installation`, and its output."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
 def asked(
     running: Node, name: str = "gpu001", script: str = "prolog", option: str = "--check-installation"
 ) -> subprocess.CompletedProcess[bytes]:
-    """What an administrator types, on a node."""
+    """Run what an administrator types on a node."""
     command = [str(SCRIPTS / f"clusterproof-{script}"), option]
     return running.run(command, env={"SLURMD_NODENAME": name}, timeout=TIMEOUT_S)
 
 
 def output_of(ran: subprocess.CompletedProcess[bytes]) -> str:
-    """Its screen, each line with what it was wrapped to in one, and one space where there are several."""
+    """The output, with wrapped lines joined and multiple spaces reduced to one."""
     assert ran.stderr == b"", ran.stderr.decode()
     whole = ran.stdout.decode().replace("\n" + INDENT, " ")
     return "".join(f"{' '.join(line.split())}\n" for line in whole.splitlines())
 
 
 def marked(ran: subprocess.CompletedProcess[bytes], mark: str) -> list[str]:
-    """The lines with a mark; what a busy machine was late with is left out, and an index that is made at a release."""
+    """The marked lines, without those caused by a busy machine or about the index, which is made at a release."""
     found = [line.removeprefix(f"{mark} ") for line in output_of(ran).splitlines() if line.startswith(f"{mark} ")]
     return [line for line in found if "expected less: at the deadline" not in line and not line.startswith("index ")]

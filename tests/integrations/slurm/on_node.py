@@ -1,4 +1,4 @@
-"""One fake node with the scripts and their settings, without a Slurm, and what they said."""
+"""A fake node with the scripts and their settings, without a Slurm, and what they logged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
 
 @contextmanager
 def node(image: NodeImage, toml: str = DRAIN, python: str = sys.prefix) -> Iterator[Node]:
-    """A node with the settings, and with clusterproof where the scripts look for it."""
+    """A node with these settings, and with clusterproof where the scripts look for it."""
     added: dict[str, Content] = {
         SETTINGS: toml,
         "/opt/clusterproof": Link(python),

@@ -1,4 +1,4 @@
-"""Reasons that administrators give, whose beginning or end is Slurm's own or ours."""
+"""Administrators' reasons that begin or end like Slurm's or clusterproof's own."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ until = 9999-12-31
 BUDGET = f"/{STATE}/drain_budget.json"
 NAMES = {"Prolog": "prolog", "Epilog": "epilog", "HealthCheckProgram": "health-check"}
 
-# Stands in for syslogd: one datagram, one line.
+# A stand-in for syslogd: one datagram, one line.
 LISTENER = f"""
 import os, socket
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -53,11 +53,11 @@ class Scripted:
         return self.node(name).root / STATE / file
 
     def set(self, name: str, toml: str) -> None:
-        """Give a node other settings."""
+        """Change a node's settings."""
         (self.node(name).root / SETTINGS.lstrip("/")).write_text(settings(toml))
 
     def nvml(self, name: str, image: NodeImage) -> None:
-        """From now on a node's driver answers as this image's."""
+        """Have a node's driver answer like this image's from now on."""
         (self.node(name).root / VALUES_PATH.lstrip("/")).write_text(image.nvml or "")
 
     def logged(self, name: str) -> str:
@@ -66,21 +66,21 @@ class Scripted:
         return log.read_text() if log.exists() else ""
 
     def once_more(self, name: str) -> str:
-        """Run a node's health check as slurmd does, without the wait for its interval; what its log says then."""
+        """Run a node's health check as slurmd does, without waiting for its interval; returns its log."""
         self.node(name).run(["/etc/slurm/health-check"], env={"SLURMD_NODENAME": name})
         return self.logged(name)
 
     def probes(self, name: str, occasion: str) -> int:
-        """How often the node was asked on an occasion."""
+        """How often the node was probed on an occasion."""
         return sum(f": {occasion}" in line and " checks in " in line for line in self.logged(name).splitlines())
 
     def processes(self, name: str, *words: str) -> str:
-        """The numbers of a node's processes whose command line has one of these words, of the longest-lived first."""
+        """Process ids on a node whose command line contains one of these words, oldest first."""
         listed = self.node(name).run(["ps", "-eo", "pid=,args="]).stdout.decode().splitlines()
         return " ".join(line.split()[0] for line in listed if any(word in line for word in words))
 
     def submit(self, *among: str, user: int = 0, script: str = "true", array: str = "") -> str:
-        """Submit a batch job for one of these nodes, or an array of them; its number."""
+        """Submit a batch job, or an array, for one of these nodes; returns its number."""
         excluded = ",".join(sorted(set(self.bed.names) - set(among)))
         words = ["sbatch", "--parsable", "--output=/dev/null", f"--wrap={script}", "--chdir=/"]
         words += [f"--exclude={excluded}"] if excluded else []
@@ -88,12 +88,12 @@ class Scripted:
         return self.bed.output_of(*words, user=user).strip()
 
     def field(self, job: str, key: str) -> str:
-        """One value of `scontrol show job`."""
+        """A field of `scontrol show job`."""
         words = self.bed.output_of("scontrol", "show", "job", job).split()
         return next((word.partition("=")[2] for word in words if word.startswith(f"{key}=")), "")
 
     def ran_on(self, job: str) -> str:
-        """The node on which a job ran to its end; one that was requeued need not wait for two minutes."""
+        """The node on which a job ran to its end; a requeued job is started without its two minutes' wait."""
 
         def finished() -> str:
             if self.field(job, "JobState") == "PENDING" and self.field(job, "Restarts") != "0":
@@ -103,16 +103,16 @@ class Scripted:
         return eventually(finished)
 
     def reason_beginning(self, name: str, text: str) -> str:
-        """Wait until the reason of a drained node begins so."""
+        """Wait until a drained node's reason begins with this."""
         return eventually(lambda: reason if (reason := self.bed.reason(name)).startswith(text) else "")
 
     def listed(self) -> str:
-        """What `sinfo -R` shows an administrator."""
+        """The output of `sinfo -R` for an administrator."""
         return self.bed.output_of("sinfo", "-R", "-h", "-o", "%N|%E")
 
 
 def eventually(found: Callable[[], str], timeout_s: float = 600.0) -> str:
-    """What is found, once it is. Raises TimeoutError."""
+    """Wait for a result and return it. Raises TimeoutError."""
     until = time.monotonic() + timeout_s
     while not (value := found()):
         if time.monotonic() > until:
@@ -131,9 +131,9 @@ def scripted(
     home: str | Path = sys.prefix,
     version: SlurmVersion = OWN,
 ) -> Iterator[Scripted]:
-    """A Slurm whose slurm.conf names these scripts (`lines`), with `more` lines; an image may have its own settings.
+    """Run a Slurm whose slurm.conf names these scripts (`lines`), with `more` lines; images may have other settings.
 
-    `home` is the environment that the nodes have as /opt/clusterproof.
+    `home` is the environment at /opt/clusterproof on the nodes.
     """
     files: dict[str, Content] = {
         "/etc/clusterproof/policy.toml": POLICY,
@@ -152,7 +152,7 @@ def scripted(
 
 
 def drain_budget(full: str = "", age_s: float = 0.0) -> str:
-    """What a health check has left on a node so long ago; no partition is full, unless these words say so."""
+    """What a health check of that age has left on a node; no partition is full unless `words` say so."""
     return json.dumps({"boot_id": BOOT_ID, "at": since_boot_s() - age_s, "full": full, "nodes": 2})
 
 
@@ -162,7 +162,7 @@ def lines(*names: str) -> dict[str, str]:
 
 
 def settings(toml: str) -> str:
-    """The scripts' settings, with a policy, a deadline and a limit on drained nodes that suit the testbed."""
+    """The scripts' settings, with a policy, a deadline and a limit on drained nodes suitable for the testbed."""
     limits = "" if "[health_check]" in toml else "[health_check]\nmax_drained_percent = 100\n"
     deadline = "" if "deadline_s" in toml else "deadline_s = 8\n"
     return f'policy = "/etc/clusterproof/policy.toml"\n{deadline}{toml}{limits}'

@@ -1,4 +1,4 @@
-"""Prolog, epilog and health check together over a real Slurm: what they drained they resume, and nothing sick."""
+"""Prolog, epilog and health check on a real Slurm: they resume what they drained, and no sick node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DRAIN = 'mode = "drain"\ndeadline_s = 8\nreuse_s = 0\n'
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
-    """Three nodes whose health check runs when a test says so; one has little space for what the scripts remember."""
+    """Three nodes whose health check runs when a test says so; one has little space for the scripts' state."""
     full = with_tmpfs(healthy_p5(FULL), "/var/lib/clusterproof", "64k")
     requeued = "SchedulerParameters=nohold_on_prolog_fail,sched_interval=1,bf_interval=1"
     every = lines("prolog", "epilog", "health-check")
@@ -38,7 +38,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
 
 @pytest.fixture(scope="module")
 def second_job(bed: Scripted) -> str:
-    """The job that a prolog kept off SICK, drained at once with LITTERED."""
+    """The job that a prolog kept off SICK, which was drained together with LITTERED."""
     littering, first = running_job(bed, LITTERED), running_job(bed, SICK)
     bed.nvml(SICK, BY_NAME[LOST].put(healthy_p5()))
     second = bed.submit(SICK)
@@ -49,7 +49,7 @@ def second_job(bed: Scripted) -> str:
 
 
 def running_job(bed: Scripted, name: str) -> str:
-    """A job that has begun, and has left the shell that started it a process behind."""
+    """A running job whose shell has left a process behind."""
     job = bed.submit(name, user=NOBODY, script=COLLECTORS)
     assert eventually(lambda: bed.processes(name, "sleep 601"))
     return job
@@ -62,7 +62,7 @@ def left_over_is_killed(bed: Scripted, name: str) -> None:
 
 
 def is_explained(bed: Scripted, name: str, words: str) -> bool:
-    """Wait until the node is drained, Slurm has the reason, and nobody is about to give it another."""
+    """Wait until the node is drained with the final reason, and nobody is about to change it."""
     bed.reason_beginning(name, f"clusterproof: {words}")
 
     def quiet() -> str:
@@ -73,12 +73,12 @@ def is_explained(bed: Scripted, name: str, words: str) -> bool:
 
 
 def age_drains(bed: Scripted, name: str) -> None:
-    """Date what the node remembers of its drains back, as if they had been followed for their minute."""
+    """Backdate the node's records of its drains, as if they had been followed for a minute."""
     folders = (bed.state_file(name, FOLDER), bed.node(name).root / RUNTIME_FOLDER[1:] / FOLDER)
     files = [file for folder in folders for file in folder.glob("*.json")]
     records = [json.loads(file.read_text()) for file in files]
     if any(record["is_claim"] for record in records) or not any(record["is_reported"] for record in records):
-        return  # who follows the node has yet to write in them
+        return  # the follower has yet to write to them
     for file, record in zip(files, records, strict=True):
         if since_boot_s() - record["at"] < EXPLAIN_S:
             aged = file.with_suffix(".aged")

@@ -1,4 +1,4 @@
-"""The limit on drained nodes, as prologs and epilogs keep it: by what the last health check has left on the node."""
+"""Prologs and epilogs keep the limit on drained nodes by what the last health check left on the node."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SICK = "clusterproof: gpu.gpu_answers: GPU 3: the driver says GPU_IS_LOST"
 
 
 def at(moment: float, full: str = "", boot: str = BOOT) -> str:
-    """What a health check left at that moment of a boot."""
+    """What a health check left at that moment after boot."""
     return json.dumps({"boot_id": boot, "at": moment, "full": full, "nodes": 2})
 
 
@@ -160,7 +160,7 @@ def test_where_it_only_observes_a_health_check_asks_slurm_nothing() -> None:
 
 @needs_nodes
 @pytest.mark.parametrize("keeps_reason", [False, True], ids=["22.05", "24.11"])
-def test_of_prologs_that_drain_between_two_health_checks_those_that_are_too_many_are_taken_back(
+def test_excess_drains_by_prologs_between_two_health_checks_are_taken_back(
     keeps_reason: bool,
 ) -> None:
     with of(LOST, keeps_reason=keeps_reason, toml=ONE) as running:

@@ -1,4 +1,4 @@
-"""Who drained is who resumes: what a node remembers of its own drains, whatever Slurm makes of their words."""
+"""Whoever drained a node resumes it: a node's record of its own drains, whatever Slurm does with their reasons."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ versions = pytest.mark.parametrize("keeps_reason", [False, True], ids=["22.05", 
 
 
 def put(running: Node, image: NodeImage) -> None:
-    """From now on the driver answers as this image's."""
+    """Have the driver answer like this image's from now on."""
     (running.root / VALUES_PATH.lstrip("/")).write_text(image.nvml or "")
 
 
 def is_taken_back_with_job_41(running: Node) -> None:
-    """An Xid befalls two jobs; the epilog of the first drains for it, and an administrator takes the node back."""
+    """An Xid hits two jobs; the first one's epilog drains the node, and an administrator resumes it."""
     assert [script(running, "prolog", job).returncode for job in ("40", "41")] == [0, 0]
     log_an_xid(running)
     assert script(running, "epilog", "40").returncode == 1
@@ -54,9 +54,9 @@ def test_a_node_that_an_epilog_and_a_prolog_drained_is_resumed_once_it_is_health
 
 def test_a_node_that_slurm_drains_once_more_for_a_prolog_of_before_it_was_resumed_is_resumed_again() -> None:
     with of(LOST) as running:
-        controller.has_jobs(running, "41", "42")  # until Slurm knows how their prologs have ended
+        controller.has_jobs(running, "41", "42")  # until Slurm knows how their prologs ended
         assert [script(running, "prolog", job).returncode for job in ("41", "42")] == [1, 1]
-        controller.has_jobs(running, "42")  # for which Slurm has not drained it yet
+        controller.has_jobs(running, "42")  # Slurm has not drained the node for it yet
         drained_by_slurm(running, "Prolog error")
         explained(running)
         put(running, HEALTHY)
@@ -89,7 +89,7 @@ def test_words_that_stand_from_the_last_drain_are_replaced_where_slurm_lets_them
         assert controller.state(running) == "IDLE"
         assert controller.reason(running).startswith(f"{OURS}gpu_answers: ")
         put(running, HELD)
-        controller.has_jobs(running, "40")  # as Slurm says until it drains for it
+        controller.has_jobs(running, "40")  # until Slurm drains for it
         assert script(running, "epilog", "40").returncode == 1
         drained_by_slurm(running, "Epilog error")
         assert eventually(lambda: text if "leftover" in (text := controller.reason(running)) else "")
@@ -165,7 +165,7 @@ def test_what_an_administrator_has_taken_back_before_the_reason_was_set_is_not_e
         log_an_xid(running)
         controller.has_jobs(running, "40")
         assert script(running, "epilog", "40").returncode == 1
-        controller.has_jobs(running)  # slurmctld has drained the node, and it was taken back at once
+        controller.has_jobs(running)  # slurmctld drained the node, and it was resumed at once
         put(running, LOST)
         script(running, "health-check")
         assert controller.reason(running).startswith(f"{OURS}gpu_answers: ")
@@ -234,7 +234,7 @@ def test_without_any_memory_it_only_observes_and_says_so(occasion: str) -> None:
         assert "would drain, but cannot remember it (/var/lib/clusterproof/slurm: " in output_of(ran)
 
 
-def test_who_waited_for_the_run_of_another_does_not_drain_at_the_deadline() -> None:
+def test_a_script_that_waited_for_anothers_run_does_not_drain_at_the_deadline() -> None:
     with of(with_file(HEALTHY, BUDGET, ABSENT), toml=DRAIN + 'at_deadline = "drain"\n') as running:
         held = f"umask 077; mkdir {RUNTIME_FOLDER}; exec flock {RUNTIME_FOLDER}/lock sleep 60"
         holder = running.start(["/bin/sh", "-c", held])

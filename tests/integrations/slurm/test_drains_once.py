@@ -1,4 +1,4 @@
-"""An Xid drains once: again until it could, and not again once an administrator has resumed the node."""
+"""An Xid drains once: retried until it succeeds, and not again once an administrator has resumed the node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.integrations.slurm.histories import FULL, History
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
-    """One on which a health check has found nothing."""
+    """A node on which a health check has found nothing."""
     history = History(tmp_path, monkeypatch)
     history.health_check()
     return history
@@ -115,7 +115,7 @@ def test_a_squeue_that_does_not_answer_once_drains_no_node_again_that_was_resume
     assert node.drains == ["epilog 41", "epilog 42"]
 
 
-def test_who_takes_back_one_drain_too_many_has_looked_at_none_of_the_others(node: History) -> None:
+def test_taking_back_one_excess_drain_looks_at_none_of_the_others(node: History) -> None:
     for job in ("41", "42", "44"):
         node.prolog(job)
     node.log(xid=True)

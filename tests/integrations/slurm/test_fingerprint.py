@@ -1,4 +1,4 @@
-"""What a verdict rests on besides the node."""
+"""What a verdict depends on besides the node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that a script which drains leaves behind: what it notices of the node, and how many there are."""
+"""The process that a draining script leaves behind: what it notices on the node, and how many there are."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_two_jobs_met_at_once_is_not_evaluated_again_once_an_administrator_
         running.run(["/bin/sh", "-c", words])
         drained_by_slurm(running, "Prolog error")
         assert explained(running).startswith(f"{OURS}no_xid: ")
-        running.run(["pkill", "-f", "explain$"])  # by which who resumes it would be noticed
+        running.run(["pkill", "-f", "explain$"])  # it would notice who resumes the node
         records = {file.stem.partition("-")[2]: json.loads(file.read_text()) for file in kept(running)}
         controller.has_jobs(running, *(job for job, record in records.items() if not record["is_reported"]))
         running.run(["scontrol", "update", f"NodeName={controller.NAME}", "State=RESUME"])
@@ -68,7 +68,7 @@ def test_an_administrator_who_takes_a_node_back_at_once_is_noticed(keeps_reason:
         assert again.returncode == 0, output_of(again)
 
 
-def test_of_many_calls_that_drain_one_follows_the_node_and_one_waits_to() -> None:
+def test_many_calls_that_drain_leave_one_follower_of_the_node_and_one_waiting() -> None:
     jobs = [str(number) for number in range(41, 47)]
     with of(LOST) as running:
         controller.has_jobs(running, *jobs)

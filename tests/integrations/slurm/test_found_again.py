@@ -1,4 +1,4 @@
-"""What the kernel has logged drains once: not twice, and not never where it could not drain at the time."""
+"""A logged fault drains exactly once: not twice, and later if it could not drain at the time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.testbed.node import Node, with_file
 
 pytestmark = needs_nodes
 XID = "fail: gpu.no_xid: Xid 79"
-EACH = "reuse_s = 0\n"  # each job is checked anew
+EACH = "reuse_s = 0\n"  # every job is checked afresh
 
 
 def becomes(running: Node, state: str) -> None:
-    """From now on Slurm shows the node in this state."""
+    """Have Slurm show the node in this state from now on."""
     at = running.root / controller.FOLDER
     at.mkdir(parents=True, exist_ok=True)
     (at / "state").write_text(f"{state}\n")

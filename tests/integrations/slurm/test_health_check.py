@@ -1,4 +1,4 @@
-"""Slurm's health check, end to end: it drains and resumes what is its own, and knows when to stop."""
+"""Slurm's health check, end to end: it drains, resumes its own drains, and knows when to stop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, name=python3, GPU has fallen of
 
 @pytest.fixture(scope="module", params=IN_TURN)
 def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
-    """Nodes of which one may be drained; all are healthy."""
+    """Healthy nodes, one of which may be drained."""
     images = {name: healthy_p5(name) for name in (SICK, LATER_SICK, ADMINISTERED)}
     toml = 'mode = "drain"\n[health_check]\nmax_drained_nodes = 1\nmax_drained_percent = 100\n'
     with scripted(images, lines("health-check"), toml, "HealthCheckInterval=5", version=request.param) as running:
@@ -73,7 +73,7 @@ def test_a_drain_of_an_administrators_is_never_touched(bed: Scripted) -> None:
     assert bed.bed.reason(ADMINISTERED).startswith(f"{by_hand} [root@")
 
 
-def test_of_three_that_fail_in_the_same_moment_one_is_drained(bed: Scripted) -> None:
+def test_one_of_three_that_fail_at_the_same_moment_is_drained(bed: Scripted) -> None:
     names = (SICK, LATER_SICK, ADMINISTERED)
     for name in names:
         bed.nvml(name, healthy_p5())
@@ -85,5 +85,5 @@ def test_of_three_that_fail_in_the_same_moment_one_is_drained(bed: Scripted) -> 
         list(pool.map(bed.once_more, names))
     assert eventually(lambda: "one" if [bed.bed.state(name) for name in names].count("IDLE+DRAIN") == 1 else "")
     for name in names:
-        if bed.bed.state(name) == "IDLE":  # the last of three saw both others' claims, perhaps
+        if bed.bed.state(name) == "IDLE":  # perhaps the last of three saw both others' claims
             assert re.search(r"NOT DRAINED, as [12] of 3 nodes of partition gpu", bed.logged(name)), bed.logged(name)

@@ -1,4 +1,4 @@
-"""`--check-installation`: what Slurm's scripts evaluate on a node and what they cannot, without changing it."""
+"""`--check-installation`: what Slurm's scripts can and cannot evaluate on a node, without changing it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.testbed.image import ABSENT, File, Folder, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, healthy_cpu, healthy_p5, with_file, with_stuck_nvml
 
-UNKNOWN_TYPE = ("gpu.fabric_manager", "gpu.gpu_count", "network.efa_count")  # of a machine that is in no catalogue
+UNKNOWN_TYPE = ("gpu.fabric_manager", "gpu.gpu_count", "network.efa_count")  # of a machine in no catalogue
 NOT_EVALUATED = ", ".join(UNKNOWN_TYPE)
 DISABLED = "\n".join(f'[disabled."{name}"]\nreason = "no GPU"\nuntil = 9999-12-31' for name in UNKNOWN_TYPE)
 OTHERS_WRITE = (f"/{STATE}", Folder(0o777))
@@ -76,7 +76,7 @@ def test_each_script_has_the_option_and_it_leaves_nothing_on_the_node(script: st
 
 
 def written(running: Node) -> set[str]:
-    """What has been written on a node since it was made, but for what Python itself keeps of its modules."""
+    """What has been written on a node since its creation, except Python's own caches."""
     return {line for line in running.written() if "__pycache__" not in line and "/run/" not in line}
 
 
@@ -266,12 +266,12 @@ def test_a_prolog_that_drains_says_who_will_resume_the_node(image: NodeImage, he
 
 
 def prolog(running: Node) -> str:
-    """What a prolog says; on a machine that is busy it may not come to a verdict."""
+    """A prolog's output; on a busy machine it may not reach a verdict."""
     ran = running.run([str(SCRIPTS / "clusterproof-prolog")], env={"SLURM_JOB_ID": "42"}, timeout=TIMEOUT_S)
     return ran.stderr.decode()
 
 
-# What is found in it
+# Findings
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The code that a run keeps for the next: it is found at once, is what the files say, and nobody else's."""
+"""The code that a run caches for the next: found at once, identical to the files, and written by nobody else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_p5
 
 FILES = {"kept/__init__.py": "FROM = 1\n", "kept/one.py": "from kept import FROM\n", "other.py": "import kept.one\n"}
-# Imports them; prints how each was found, and what it says.
+# Imports them; prints how each was found, and its content.
 PROGRAM = """
 import sys
 from clusterproof.integrations.slurm import kept_code
@@ -34,7 +34,7 @@ ALL_KEPT, NONE_KEPT = "[True, True, True] 1 True True", "[False, False, False] 1
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder that has these modules, and what was kept of them."""
+    """A folder with these modules, and the cache of them."""
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -141,7 +141,7 @@ def test_the_second_cold_prolog_looks_for_no_file_and_says_the_same() -> None:
         first, kept = script(running), running.root / "run/clusterproof" / kept_code.NAME
         at = kept.stat().st_mtime_ns
         second = script(running)
-        assert kept.stat().st_mtime_ns == at  # whatever it needed was there
+        assert kept.stat().st_mtime_ns == at  # everything needed was there
         assert kept.stat().st_mode & 0o777 == 0o600
     assert output_of(first).partition(" in ")[0] == output_of(second).partition(" in ")[0]
     assert output_of(second).strip().endswith("all pass")

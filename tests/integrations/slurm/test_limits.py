@@ -1,4 +1,4 @@
-"""The limit on drained nodes, where the health checks of a whole cluster find a fault in the same moment."""
+"""The limit on drained nodes when the health checks of a whole cluster find a fault at the same moment."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from clusterproof.integrations.slurm.our_drains import Claim, ahead
 from clusterproof.integrations.slurm.settings import HealthCheck
 from tests.integrations.slurm.at_once import NODES, drain_at_once
 
-FAST = 20  # times as fast as a clock
+FAST = 20  # factor by which the clock is faster
 
 
 class Controller:
-    """A slurmctld as `control` sees it: one change at a time, and a clock that goes by seconds."""
+    """A simulated slurmctld as `control` sees it: one change at a time, and a clock in seconds."""
 
     def __init__(self, names: Sequence[str], *, keeps_reason: bool) -> None:
         self.keeps_reason = keeps_reason
@@ -64,7 +64,7 @@ class Controller:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All waits are as much shorter as the controller's clock is faster."""
+    """Shorten all waits by the factor of the controller's clock."""
     monkeypatch.setattr(our_drains, "SECOND_S", our_drains.SECOND_S / FAST)
     monkeypatch.setattr(our_drains, "MAX_RANDOM_WAIT_S", our_drains.MAX_RANDOM_WAIT_S / FAST)
     monkeypatch.setattr(our_drains, "RANDOM_WAIT_S", our_drains.RANDOM_WAIT_S / FAST)
@@ -73,7 +73,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("keeps_reason", [False, True], ids=["22.05", "24.11"])
 @pytest.mark.parametrize("is_drawn", [True, False], ids=["drawn apart", "in one moment"])
-def test_of_two_hundred_at_once_no_more_than_the_limit_stay_drained(
+def test_no_more_than_the_limit_of_two_hundred_at_once_stay_drained(
     hasty: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keeps_reason: bool, is_drawn: bool
 ) -> None:
     controller = Controller([f"gpu{number:03}" for number in range(NODES)], keeps_reason=keeps_reason)

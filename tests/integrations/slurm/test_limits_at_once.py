@@ -1,4 +1,4 @@
-"""The limit on drained nodes over a real slurmctld, whose nodes all find a fault in the same moment."""
+"""The limit on drained nodes with a real slurmctld, whose nodes all find a fault at the same moment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = needs_slurm
 NAMES = tuple(f"many{number:03}" for number in range(1, NODES + 1))
 TEN = HealthCheck(max_drained_percent=10, max_drained_nodes=10)
 
-# Nodes of a cloud need no slurmd to be idle, to be drained and to be resumed.
+# Cloud nodes can be idle, drained and resumed without a slurmd.
 MANY = (
     "PrivateData=cloud",
     f"NodeName=many[001-{NODES}] CPUs=4 NodeAddr=127.0.0.1 State=CLOUD",
@@ -37,7 +37,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
 
 @pytest.fixture(autouse=True)
 def on_the_controller(bed: SlurmBed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slurm's commands run on the controller, with a timeout that suits two processors."""
+    """Run Slurm's commands on the controller, with a timeout that suits two processors."""
 
     def answer(*command: str) -> str:
         done = bed.controller.run(command, env=control.TIMES, timeout=600)
@@ -52,7 +52,7 @@ def drained(bed: SlurmBed) -> list[str]:
     return bed.output_of("sinfo", "-h", "-N", "-p", "many", "-t", "drain", "-o", "%N").split()
 
 
-def test_of_two_hundred_in_one_moment_no_more_than_the_limit_stay_drained(
+def test_no_more_than_the_limit_of_two_hundred_in_one_moment_stay_drained(
     bed: SlurmBed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(our_drains, "MAX_RANDOM_WAIT_S", 0.0)

@@ -1,4 +1,4 @@
-"""From where on the kernel log is evaluated again for a drain, once an administrator has taken it back."""
+"""From where the kernel log is evaluated again for a drain, once an administrator has resumed the node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file system that hangs, in a real Slurm: no job waits for it longer than for the next health check."""
+"""A file system that hangs under a real Slurm: no job waits for it longer than until the next health check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DRAIN = 'mode = "drain"\ndeadline_s = 8\nreuse_s = 0\n'
 
 @pytest.fixture
 def bed() -> Iterator[Scripted]:
-    """A node with a file system of which nothing ever answers."""
+    """A node with a file system that never answers."""
     images = {NAME: with_hung_mount(healthy_p5(NAME), "/data")}
     with scripted(images, lines("prolog", "epilog", "health-check"), DRAIN, "HealthCheckInterval=0") as running:
         yield running
@@ -37,7 +37,7 @@ def prolog(bed: Scripted) -> str:
 def test_a_file_system_that_hangs_drains_at_the_health_check_and_not_in_a_prolog(bed: Scripted) -> None:
     says = "storage.mounts_alive: /data: fuse.sshfs from testbed"
     said = f"incomplete: {says} did not answer at once"
-    assert eventually(lambda: log if said in (log := prolog(bed)) else "")  # a busy node may not come to ask it
+    assert eventually(lambda: log if said in (log := prolog(bed)) else "")  # a busy node may not get to it
     health_check(bed)
     assert bed.reason_beginning(NAME, f"clusterproof: {says} hangs; expected an answer")
     bed.node(NAME).run(["umount", "-l", "/data"])

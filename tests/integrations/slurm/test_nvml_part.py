@@ -1,4 +1,4 @@
-"""The part of nvidia-ml-py that the prolog keeps: it reports what the whole reports, and is made anew."""
+"""The part of nvidia-ml-py that the prolog caches: it reports what the whole library reports, and is refreshed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is found on a node that somebody has taken out of use: who takes it back by hand has looked at it."""
+"""Findings on a node that somebody has taken out of service: whoever resumes it by hand has examined it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.integrations.slurm.histories import History
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
-    """One on which a health check has found nothing."""
+    """A node on which a health check has found nothing."""
     history = History(tmp_path, monkeypatch)
     history.health_check()
     return history

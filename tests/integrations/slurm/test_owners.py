@@ -1,4 +1,4 @@
-"""Whose processes and files a job has left: read from the evidence, not from what a message says."""
+"""The owners of processes and files that a job left: read from the evidence, not from a message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def files(uid: object) -> dict[str, object]:
     return {"uid": uid, "count": 1, "kib": 2**30, "oldest_s": 9.0}
 
 
-def test_whose_jobs_leftovers_are_is_read_from_the_evidence() -> None:
+def test_the_owner_of_a_jobs_leftovers_is_read_from_the_evidence() -> None:
     left = [process("41", is_sure=True), process("42", is_sure=False), process("43"), process("44", uid="x")]
     shm = [files(uid) for uid in (1000, 1000, "x", *range(1, 9))]
     owners = owners_in(of_node(left, shm))

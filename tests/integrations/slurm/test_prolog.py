@@ -27,7 +27,7 @@ AT_ONCE = 12
 REQUEUED = "SchedulerParameters=nohold_on_prolog_fail,defer_batch,sched_interval=1,bf_interval=1"
 
 
-DRAIN = 'mode = "drain"\ndeadline_s = 8\n'  # the longest deadline: other tests keep this machine busy
+DRAIN = 'mode = "drain"\ndeadline_s = 8\n'  # the maximum, as other tests keep this machine busy
 
 
 @pytest.fixture(scope="module", params=IN_TURN)
@@ -96,7 +96,7 @@ def test_a_drain_of_an_administrators_keeps_its_reason(bed: Scripted, jobs: dict
 
 
 def test_jobs_that_start_at_once_cost_one_probe_at_most(bed: Scripted) -> None:
-    assert eventually(lambda: "quiet" if not bed.processes(HEALTHY, "main() ") else "")  # no verdict comes behind this
+    assert eventually(lambda: "quiet" if not bed.processes(HEALTHY, "main() ") else "")  # no verdict comes after this
     bed.state_file(HEALTHY, "verdict.json").unlink(missing_ok=True)
     before = bed.probes(HEALTHY, "prolog")
     array = bed.submit(HEALTHY, array=f"1-{AT_ONCE}")
@@ -106,7 +106,7 @@ def test_jobs_that_start_at_once_cost_one_probe_at_most(bed: Scripted) -> None:
         )
     )
     assert data.count(f" NodeList={HEALTHY}") == AT_ONCE
-    assert bed.probes(HEALTHY, "prolog") in (before, before + 1)  # none, where no run ended in its time
+    assert bed.probes(HEALTHY, "prolog") in (before, before + 1)  # none, if a run timed out
     assert bed.bed.reason(HEALTHY) == ""
 
 
@@ -118,8 +118,8 @@ def test_a_prolog_that_is_killed_half_way_leaves_nothing_behind(bed: Scripted) -
     bed.nvml(SLOW, healthy_p5(SLOW))
     assert eventually(lambda: "gone" if not bed.processes(SLOW, "main() prolog") else "")
     left = {path.name for path in bed.state_file(SLOW, "").iterdir()}
-    assert left <= {"cursor.json", "lock", "drain_budget.json"}  # of the epilog, which Slurm has run meanwhile
-    assert bed.reason_beginning(SLOW, "Prolog error")  # Slurm's own word: a script that is killed has failed
+    assert left <= {"cursor.json", "lock", "drain_budget.json"}  # written by the epilog, which Slurm has run meanwhile
+    assert bed.reason_beginning(SLOW, "Prolog error")  # Slurm's own reason: a script that is killed has failed
     bed.bed.run("scancel", job)
     bed.bed.output_of("scontrol", "update", f"NodeName={SLOW}", "State=RESUME")
     assert bed.ran_on(bed.submit(SLOW)) == SLOW

@@ -1,4 +1,4 @@
-"""What a cold prolog starts on a node: part of its cost, held without a clock."""
+"""What a cold prolog starts on a node: the part of its cost that needs no clock."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from tests.integrations.slurm.scripts import SCRIPTS
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_p5
 
-NEXT = "$(sh -c 'echo $$')"  # the number of the next process
+NEXT = "$(sh -c 'echo $$')"  # the next process id
 COUNTED = f"before={NEXT}; {SCRIPTS}/clusterproof-prolog; after={NEXT}; echo $((after - before))"
-# The script with what watches over it, Python and its deadline, its probe, 7 processes of collectors, the programs that
-# these run, and one for the file systems that are touched.
+# The script with its watchdog, Python and its deadline, its probe, 7 collector processes, the programs that these run,
+# and one for the file systems that are touched.
 MAX_STARTED = 25
-RUNS = 10  # collectors that a busy machine lets wait are started again, alone
+RUNS = 10  # on a busy machine, late collectors are started again alone
 
 
 @needs_nodes

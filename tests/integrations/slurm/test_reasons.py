@@ -1,4 +1,4 @@
-"""An administrator's reason stands, and his node stays drained, however much his words are like Slurm's or ours."""
+"""An administrator's reason and drain stay, however much the words resemble Slurm's or clusterproof's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHOWN = """NodeName=gpu001 Arch=x86_64
 
 
 def shown(reason: str, by: str = "slurm") -> NodeState:
-    """What `scontrol show node` prints of a node that is drained for it: who gave it stands in its first line."""
+    """The output of `scontrol show node` for a node drained with this reason; its first line has the author."""
     first, *more = reason.split("\n")
     return parse_node(SHOWN.format(first=first, by=by, more="".join(f"          {line}\n" for line in more)))
 
@@ -62,7 +62,7 @@ def test_slurms_words_are_slurms_where_it_has_given_them_itself(
     [
         (None, "", "42"),
         (None, "41", "41"),
-        ({"42"}, "", "41"),  # for 42 Slurm may drain the node once more: its record has to last until then
+        ({"42"}, "", "41"),  # Slurm may drain the node once more for 42: the record must last until then
         ({"42"}, "42", "41"),
         ({"41", "42"}, "", "42"),
         (set(), "41", "41"),

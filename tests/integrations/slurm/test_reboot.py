@@ -1,4 +1,4 @@
-"""An administrator lets Slurm reboot a node that the health check has drained, which is what a remedy says."""
+"""An administrator has Slurm reboot a node that the health check has drained, as a remedy advises."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
 
 @pytest.fixture(scope="module")
 def job(bed: Scripted) -> str:
-    """A job for which the reboot of its drained node waits; the node is well again meanwhile."""
+    """A job that waits for the reboot of its drained node, which recovers meanwhile."""
     job = bed.submit(SICK, script="sleep 601")
     assert eventually(lambda: bed.processes(SICK, "sleep 601"))
     bed.nvml(SICK, BY_NAME["a GPU that is lost"].put(healthy_p5(SICK)))
@@ -47,7 +47,7 @@ def test_after_the_reboot_the_drain_is_still_ours_and_the_node_is_resumed(bed: S
     bed.bed.run("scancel", job)
     assert eventually(lambda: bed.bed.state(SICK) if "REBOOT_ISSUED" in bed.bed.state(SICK) else "")
     bed.node(SICK).run(["pkill", "-KILL", "-x", "slurmd"])
-    bed.node(SICK).start(["/bin/sh", "-c", f"exec slurmd -D -b -N {SICK}"])  # -b: says that the node was booted
+    bed.node(SICK).start(["/bin/sh", "-c", f"exec slurmd -D -b -N {SICK}"])  # -b: reports a reboot
     bed.bed.wait_for(SICK, "IDLE+DRAIN")
     assert bed.bed.reason(SICK).partition(" [")[0].endswith(" : reboot issued")
     bed.once_more(SICK)

@@ -1,4 +1,4 @@
-"""What `remove` removes nothing for: Slurm names the scripts, or cannot be asked."""
+"""When `remove` refuses: Slurm names the scripts, or cannot be asked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCONTROL = """#!/bin/sh
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installation, on a node where Slurm's commands lie in none of the usual folders."""
+    """An installation on a node where Slurm's commands are in none of the usual folders."""
     home, installed = tmp_path / "home", tmp_path / "versions"
     (installed / "1-a" / "bin").mkdir(parents=True)
     (installed / "1-a" / "bin" / "clusterproof-prolog").write_text("#!/bin/sh\noccasion=prolog\n")

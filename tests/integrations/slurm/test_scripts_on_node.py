@@ -25,7 +25,7 @@ pytestmark = needs_nodes
 XID = "an Xid of the hardware"
 BIN = Path(sys.prefix) / "bin"
 NOBODY = 65534
-# A verdict that passes, of this boot and just now, written by a user.
+# A passing verdict of this boot and just now, written by a user.
 PASSED = """read -r now rest </proc/uptime; read -r boot </proc/sys/kernel/random/boot_id
 printf '{"boot_id": "%s", "at": %s, "took_s": 0.1, "checked": 9, "findings": [], "begins": null, "ends": null}' \
     $boot $now >verdict.json"""
@@ -51,7 +51,7 @@ def test_its_verdicts_are_those_of_pytest() -> None:
 
 
 AT_ONCE = 40
-# A Python that counts how often it is started.
+# A Python that counts its starts.
 COUNTED = f"""#!/bin/bash
 echo started >>/run/pythons
 exec -a /opt/counted/bin/python {sys.executable} "$@"
@@ -65,14 +65,14 @@ def with_counted_python(image: NodeImage) -> NodeImage:
 
 
 def at_once(running: Node, occasion: str) -> tuple[int, str]:
-    """How many Pythons many jobs at once have started, and what was said."""
+    """How many Pythons several simultaneous jobs started, and their output."""
     (running.root / "run/pythons").write_text("")
     words = f"for job in $(seq {AT_ONCE}); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-{occasion} & done; wait"
     said = output_of(running.run(["/bin/sh", "-c", words], timeout=600))
     return (running.root / "run/pythons").read_text().count("started"), said
 
 
-def test_of_many_jobs_at_once_one_starts_a_python_unless_time_runs_out() -> None:
+def test_one_of_many_jobs_at_once_starts_a_python_unless_time_runs_out() -> None:
     with node(with_counted_python(healthy_p5()), DRAIN + "reuse_s = 0\n", python="/opt/counted") as running:
         pythons, said = at_once(running, "prolog")
         assert pythons == 1 or "no verdict" in said, said
@@ -85,7 +85,7 @@ def test_of_many_jobs_at_once_one_starts_a_python_unless_time_runs_out() -> None
         assert not list((running.root / RUNTIME_FOLDER[1:] / "jobs").iterdir()) or "no verdict" in said
 
 
-def test_of_many_jobs_at_once_on_a_sick_node_none_is_served_by_the_verdict_on_it() -> None:
+def test_no_job_of_many_at_once_on_a_sick_node_reuses_its_verdict() -> None:
     with node(BY_NAME["a GPU that is lost"].put(healthy_p5()), DRAIN + "reuse_s = 0\n") as running:
         words = f"for job in $(seq 6); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-prolog || echo refused & done; wait"
         ran = running.run(["/bin/sh", "-c", words], timeout=600)
@@ -228,7 +228,7 @@ def test_a_state_that_is_corrupt_costs_a_probe_and_nothing_else(record: str, tex
 
 @pytest.mark.parametrize("mode", ["0777", "0755"])
 def test_a_user_neither_delays_a_prolog_nor_plants_a_verdict_nor_leads_it_astray(mode: str) -> None:
-    """He may write the state folder or only look into it, locks it, and puts a link and a verdict there."""
+    """A user who can write to or list the state folder locks it, and puts a link and a verdict into it."""
     with node(BY_NAME["two GPUs lost at once"].put(healthy_p5())) as running:
         running.run(["/bin/sh", "-e", "-c", f"mkdir -p /{STATE}; chmod {mode} /{STATE}; echo {{}} >/etc/precious.json"])
         attack = f"cd /{STATE}; exec 9<.; flock -n 9; {PASSED}; ln -s /etc/precious.json cursor.json; echo; sleep 60"
@@ -238,7 +238,7 @@ def test_a_user_neither_delays_a_prolog_nor_plants_a_verdict_nor_leads_it_astray
         ran = script(running)
         running.kill(user)
         precious = (running.root / "etc/precious.json").read_text()
-    assert ran.returncode == (0 if mode == "0777" else 1)  # how many are drained was said in that folder alone
+    assert ran.returncode == (0 if mode == "0777" else 1)  # only that folder says how many are drained
     assert b"gpu.gpu_answers" in ran.stdout + ran.stderr
     assert ("may be written by others than root; what is remembered is in /run" in output_of(ran)) == (mode == "0777")
     assert precious == "{}\n"

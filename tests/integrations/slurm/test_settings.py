@@ -1,4 +1,4 @@
-"""Which settings mean something, in TOML and in the plain lines that a prolog reads."""
+"""Valid settings, in TOML and in the plain lines that a prolog reads."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_plain_lines_mean_in_any_order_what_they_mean_in_toml(lines: list[str]) 
 
 
 def means_the_same(text: str) -> None:
-    """What is plain is as TOML has it; what TOML does not have is never plain."""
+    """A plain line has the same meaning as in TOML; invalid TOML is never plain."""
     try:
         expected = tomllib.loads(text)
     except tomllib.TOMLDecodeError:

@@ -34,7 +34,7 @@ DRAINS = Settings(mode="drain")
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A slurm.conf that fits, and names the three scripts where they lie beside this Python."""
+    """A correct slurm.conf that names the three scripts beside this Python."""
     home = tmp_path / "bin"
     home.mkdir()
     (home / "python").symlink_to(sys.executable)
@@ -148,7 +148,7 @@ def test_a_script_without_a_folder_is_looked_for_beside_slurm_conf(
     beside = Path(config["Prolog"]).with_name("slurm.conf")
     named = {**config, "Prolog": "clusterproof-prolog"}
     assert to_mend({**named, "SLURM_CONF": str(beside)}) == []
-    monkeypatch.setenv("SLURM_CONF", str(beside))  # as a controller without a configuration file here has it set
+    monkeypatch.setenv("SLURM_CONF", str(beside))  # as on a controller whose configuration file is not here
     assert to_mend({**named, "SLURM_CONF": "/etc/slurm/slurm.conf"}) == []
     assert names_ours(named, "Prolog")
 
@@ -206,7 +206,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
     images = {HEALTHY: healthy_p5(HEALTHY), UNKNOWN: healthy_cpu()}
     more = ("HealthCheckInterval=3000", "PrologFlags=Alloc", "SchedulerParameters=nohold_on_prolog_fail")
     with scripted(images, lines(*NAMES.values()), DRAIN, *more, version=request.param) as running:
-        for name in images:  # Slurm runs the health check when a node registers, too
+        for name in images:  # Slurm also runs the health check when a node registers
             eventually(partial(_evaluated, running.state_file(name, "cursor.json")), 300.0)
         yield running
 
@@ -242,13 +242,13 @@ def test_it_drains_nothing_and_remembers_nothing(bed: Scripted) -> None:
 
 
 def remembered(bed: Scripted) -> dict[str, str]:
-    """Each record of the node that is healthy."""
+    """Each record on the healthy node."""
     return {path.name: path.read_text() for path in bed.state_file(HEALTHY, "").rglob("*") if path.is_file()}
 
 
 @needs_slurm
 def test_a_node_that_would_stay_drained_for_ever_is_reported_before(bed: Scripted) -> None:
-    """What it says comes true: once drained by its prolog, the node is not resumed by any health check."""
+    """The warning is true: once drained by its prolog, no health check resumes the node."""
     ran = asked(bed.node(UNKNOWN), UNKNOWN)
     assert [line for line in marked(ran, "?") if "a drained node is resumed only once every check" in line]
     reason = "clusterproof: host.no_oom_kill: by hand"

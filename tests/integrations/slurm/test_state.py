@@ -1,4 +1,4 @@
-"""What the scripts remember: whole records or none, and nothing for ever. And what they log."""
+"""The scripts' state: whole records or none, and nothing kept for ever. And their logs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_who_reads_while_another_writes_sees_a_whole_record(state: State) -> None:
+def test_a_reader_sees_whole_records_while_another_process_writes(state: State) -> None:
     state.prepare()
     state.write("verdict", {"number": 0})
     ended = threading.Event()
@@ -121,7 +121,7 @@ def test_what_an_old_job_has_left_is_removed_and_not_what_only_looks_old(
 
 
 @pytest.mark.long
-def test_of_jobs_that_never_end_the_last_thousand_are_remembered(state: State) -> None:
+def test_the_last_thousand_jobs_that_never_end_are_remembered(state: State) -> None:
     state.prepare()
     for number in range(MAX_JOBS + 5):
         state.write(f"jobs/{number}", {"boot_id": boot_id(), "at": since_boot_s()})
@@ -146,7 +146,7 @@ BOTH = ("drain_budget", "drained/prolog-41")
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[State]:
-    """A state on a small disk of its own, and the folder beside it on another."""
+    """A state folder on a separate small disk, with the folder beside it on another."""
     for name in ("var", "run"):
         (tmp_path / name).mkdir()
         mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k,mode=755", "testbed", tmp_path / name])
@@ -161,7 +161,7 @@ def small(tmp_path: Path) -> Iterator[State]:
 
 
 def full(folder: str) -> None:
-    """Fill the disk of a folder, to its last inode's last byte."""
+    """Fill a folder's disk to the last inode and byte."""
     with contextlib.suppress(OSError), (Path(folder).parent / "full").open("wb") as file:
         while True:
             file.write(bytes(4096))

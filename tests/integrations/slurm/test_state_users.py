@@ -1,4 +1,4 @@
-"""Users of the node and the state folder: they decide nothing in it, and delay nobody by it."""
+"""Users of the node and the state folder: they decide nothing through it, and delay nobody."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: to be ano
 
 @pytest.fixture
 def state(tmp_path: Path) -> State:
-    """A state folder below folders that any user may look into, and only root may write."""
+    """A state folder below folders that any user may list and only root may write."""
     for folder in tmp_path.parents:
         if not folder.stat().st_mode & 0o001:
             folder.chmod(0o755)
@@ -62,7 +62,7 @@ def below_everybodys(state: State) -> str:
 
 
 def where_somebody_leads(state: State) -> str:
-    """The folder's place is taken by a link of somebody's to a folder of root's."""
+    """The folder's place is taken by a user's link to a folder of root's."""
     Path(state.folder).rename(Path(state.folder).with_name("other"))
     Path(state.folder).symlink_to("other")
     os.lchown(state.folder, SOMEBODY, SOMEBODY)
@@ -109,7 +109,7 @@ def test_the_folders_above_are_made_for_root_to_write_whatever_the_umask(tmp_pat
 
 
 def test_a_record_that_somebody_has_written_is_none(state: State) -> None:
-    """As after a time when the folder was everybody's."""
+    """As after a time when everybody could write to the folder."""
     state.write("verdict", {"number": 1})
     os.chown(Path(state.folder) / "verdict.json", SOMEBODY, SOMEBODY)
     assert state.read("verdict") == {}
@@ -153,7 +153,7 @@ def test_a_link_to_a_folder_is_neither_emptied_nor_written_into(state: State) ->
 
 
 def test_a_lock_that_somebody_holds_is_not_waited_for(state: State) -> None:
-    """Any user may lock what he may read: the folder, and a file whose mode is too wide."""
+    """Any user may lock what he may read: the folder, and a file with too wide a mode."""
     with state.locked():
         pass
     (lock,) = Path(state.folder).iterdir()
@@ -184,7 +184,7 @@ def test_the_lock_is_made_for_root_alone(state: State) -> None:
     assert lock.stat().st_mode & 0o777 == 0o600
 
 
-def test_who_has_the_lock_is_waited_for(state: State) -> None:
+def test_the_holder_of_the_lock_is_waited_for(state: State) -> None:
     held = f"""
 import sys, time
 from pathlib import Path

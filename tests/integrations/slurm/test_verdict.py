@@ -1,4 +1,4 @@
-"""Which findings drain a node, and what the reason says."""
+"""Which findings drain a node, and the reason's text."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_drain_keeps_of_its_findings_what_every_version_reads() -> None:
         (("a", 9, 9.0), ("b", 3, 0.5), ("b", 3, 0.5)),
     ],
 )
-def test_of_two_cursors_the_later_counts_and_of_two_boots_the_new_one(
+def test_the_later_of_two_cursors_counts_and_the_newer_of_two_boots(
     one: object, other: object, furthest: object
 ) -> None:
     assert later(one, other) == furthest  # type: ignore[arg-type]
@@ -234,7 +234,7 @@ def test_only_nodes_that_are_drained_for_reasons_of_ours_count() -> None:
     ours = "gpu001|drained|1700000002|clusterproof: gpu.no_xid: Xid 79 | more\n"
     listing = (
         f"{ours}gpu002|drained*|1700000001|a fan is loud\ngpu003|idle|Unknown|none\n{ours}"
-        "gpu004|idle|1700000001|clusterproof: gpu.no_xid: Xid 79\n"  # 24.11 lets it stand when a node is resumed
+        "gpu004|idle|1700000001|clusterproof: gpu.no_xid: Xid 79\n"  # 24.11 keeps it when a node is resumed
         "gpu005|draining|1700000001|clusterproof: gpu.no_xid: Xid 79\n"
     )
     found, total = our_drains.parse_claims(listing)

@@ -1,4 +1,4 @@
-"""Installation, upgrade, rollback and removal under a real Slurm whose jobs begin and end meanwhile."""
+"""Installation, upgrade, rollback and removal under a real Slurm while its jobs begin and end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.testbed.slurm_version import VERSIONS as SLURMS
 pytestmark = needs_slurm
 
 NAME = "gpu001"
-JOBS = 8  # while it is upgraded, and again while it is switched
+JOBS = 8  # during the upgrade, and again during the switch
 LINES = {"Prolog": "prolog", "Epilog": "epilog", "HealthCheckProgram": "health-check"}
 SWITCHES = (
     f"until [ -e /run/enough ]; do {HOME}/bin/clusterproof-slurm rollback || echo no >>/run/failed; sleep 0.05; done"
@@ -33,7 +33,7 @@ GOING_ON = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
 
 
 def offered(root: Path, wheel: Path, number: int) -> str:
-    """A folder of wheels on a node, each of another version; what it needs has to be found by nobody."""
+    """A folder of wheels on a node, each of another version, without their dependencies."""
     folder = root / "root" / f"wheels-{number}"
     folder.mkdir()
     shutil.copy(wheel, folder)
@@ -58,7 +58,7 @@ def led_to(node: Node) -> str:
 
 @pytest.fixture(scope="module", params=SLURMS)
 def bed(request: pytest.FixtureRequest, wheel: Path) -> Iterator[Scripted]:
-    """A node without clusterproof, in a Slurm whose slurm.conf names its scripts; then the first version of it."""
+    """A node in a Slurm whose slurm.conf names the scripts, before and after installing the first version."""
     image = with_file(healthy_p5(NAME), SETTINGS, settings('mode = "drain"\nreuse_s = 0\n'))
     named = [f"{keyword}={HOME}/bin/clusterproof-{name}" for keyword, name in LINES.items()]
     files = {"/etc/clusterproof/policy.toml": POLICY}
@@ -69,7 +69,7 @@ def bed(request: pytest.FixtureRequest, wheel: Path) -> Iterator[Scripted]:
         yield Scripted(running)
 
 
-def test_of_jobs_that_begin_and_end_while_versions_are_switched_none_is_harmed(bed: Scripted, wheel: Path) -> None:
+def test_no_job_that_begins_or_ends_while_versions_are_switched_is_harmed(bed: Scripted, wheel: Path) -> None:
     node = bed.node(NAME)
     first = led_to(node)
     jobs = [bed.submit(NAME) for _ in range(JOBS)]
@@ -83,7 +83,7 @@ def test_of_jobs_that_begin_and_end_while_versions_are_switched_none_is_harmed(b
     (node.root / "run/enough").touch()
     switching.wait()
     assert {bed.field(job, "JobState") + bed.field(job, "Restarts") for job in jobs} == {"COMPLETED0"}
-    assert bed.bed.wait_for(NAME, "IDLE")  # a moment after jobs it may be planned for one that has ended
+    assert bed.bed.wait_for(NAME, "IDLE")  # a moment after a job, it may still be planned for one
     assert bed.bed.reason(NAME) == ""
     assert not (node.root / "run/failed").exists()
     assert "no verdict" not in bed.bed.whole_log(NAME)

@@ -1,4 +1,4 @@
-"""A sick node is drained, and resumed once it is well, whatever befalls the state folder or the clock before that."""
+"""A sick node is drained and later resumed, whatever happens to the state folder or the clock before that."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Runs beside each other."""
+"""The history of runs."""

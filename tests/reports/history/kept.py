@@ -1,4 +1,4 @@
-"""Runs that a test lets a history keep, and files that no history can be kept in."""
+"""Runs that a test adds to a history, and files that cannot hold a history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--history` and `clusterproof history` as they are typed, over recorded runs."""
+"""`--history` and `clusterproof history` as typed by a user, over recorded runs."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_path_that_leads_pytest_away_from_its_configuration_is_named(
 
 
 def sick_then_replaced(folder: Path) -> list[Path]:
-    """The demo cluster four times: whole but for its own faults; a GPU of gpu001 sick; well; sick in gpu016."""
+    """The demo cluster four times: with only its own faults; a GPU of gpu001 sick; well; sick in gpu016."""
     gpu = json.loads((DEMO / "nodes" / "gpu001.json").read_text(encoding="utf-8"))["collectors"]["nvml"]["value"][
         "gpus"
     ][4]
@@ -195,7 +195,7 @@ def sick_then_replaced(folder: Path) -> list[Path]:
             at = data["collectors"]["nvml"]["value"]["gpus"][4]
             at.update(uuid=gpu["uuid"], serial=gpu["serial"], ecc_uncorrected_dram=3, ecc_uncorrected_total=3)
             node.write_text(json.dumps(data), encoding="utf-8")
-        if sick == "gpu016":  # where gpu001 had that GPU is another now
+        if sick == "gpu016":  # gpu001 now has another GPU in that place
             other = made[-1] / "nodes" / "gpu001.json"
             data = json.loads(other.read_text(encoding="utf-8"))
             data["collectors"]["nvml"]["value"]["gpus"][4].update(uuid="GPU-00000000-aaaa", serial="1")

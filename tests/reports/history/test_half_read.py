@@ -1,4 +1,4 @@
-"""What a run found beside what it could not read: the history keeps both."""
+"""A run's findings beside what it could not read: the history keeps both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history: what a run adds, and what several show together."""
+"""The history: what a run adds, and what several runs show together."""
 
 from __future__ import annotations
 

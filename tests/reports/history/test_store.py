@@ -1,4 +1,4 @@
-"""The file of a history: nothing that befalls it costs anything."""
+"""A history's file: no damage to it costs more than the history."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_hostile_names_are_kept_as_text(file: Path) -> None:
 
 def test_an_older_schema_is_made_new_and_keeps_its_runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     older(file)
-    before = past(file)  # read as it is, in a copy
+    before = past(file)  # read unchanged, from a copy
     assert rows(file, "PRAGMA user_version") == [(1,)]
     assert (len(before.runs), before.tracks[ECC, "gpu001"][0].verdict) == (1, FAIL)
     add(file, result("gpu001", PASS), measured=[Measured("busbw", "gpu001", 480, "GB/s")])
@@ -60,7 +60,7 @@ def test_an_older_schema_is_made_new_and_keeps_its_runs(file: Path, monkeypatch:
 
 
 def older(path: Path) -> None:
-    """A file of schema 1, as it was released, with a run."""
+    """A file with a run in schema 1, as it was released."""
     with closing(sqlite3.connect(path)) as database:
         for statement in schema.STEPS[0]:
             database.execute(statement)
@@ -92,7 +92,7 @@ def test_a_full_disk_costs_the_new_run_and_none_that_was_there(file: Path, monke
 
     def small(*data: object, **more: object) -> sqlite3.Connection:
         database = connect(*data, **more)  # type: ignore[call-overload]
-        database.execute("PRAGMA max_page_count = 16")  # what a disk without room does to SQLite
+        database.execute("PRAGMA max_page_count = 16")  # the effect of a full disk on SQLite
         return database
 
     monkeypatch.setattr(sqlite3, "connect", small)

@@ -1,1 +1,1 @@
-"""Reports that pytest writes."""
+"""Reports that the plugin writes."""

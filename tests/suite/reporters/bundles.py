@@ -1,4 +1,4 @@
-"""What a support bundle holds, as whoever receives it sees it."""
+"""A support bundle's content, as its recipient sees it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clusterproof.plugins.suite.reporters.bundle import ROOT
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    """Every file of a bundle by its name under the one folder."""
+    """Every file of a bundle by its name under the single top folder."""
     with _opened(path) as archive:
         data = {}
         for member in archive:
@@ -27,7 +27,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """Unpack a bundle, as strictly as this Python can: only from 3.11.4 on it refuses names that lead elsewhere."""
+    """Unpack a bundle as strictly as this Python can: only since 3.11.4 does it refuse names that lead elsewhere."""
     strictly = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     with _opened(path) as archive:
         archive.extractall(folder, **strictly)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Devices that a test makes, for a run to write its reports to."""
+"""Devices that a test creates, for a run to write its reports to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def full_device(path: Path) -> Path:
-    """A device that takes nothing, as /dev/full."""
+    """A device that accepts nothing, like /dev/full."""
     try:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 7))
         path.open("wb").close()

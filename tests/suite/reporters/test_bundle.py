@@ -1,4 +1,4 @@
-"""`--bundle`: what is in it, that it replays, that no name leaks out of it, and that half of one never stands there."""
+"""`--bundle`: its content, that it replays, that no name leaks, and that it is never left half written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--html` as a browser reads it."""
+"""`--html` as a browser parses it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'>&lt;\x1b[31m
 
 
 class Markup(HTMLParser):
-    """The tags of a page, its text, and the filters with their labels."""
+    """A page's tags, its text, and the filters with their labels."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Page:
 
     @property
     def filters(self) -> dict[str, int]:
-        """What each box counts, by its label, where it counts anything."""
+        """Each filter's count by label, where it is not zero."""
         spans = re.findall(r'<span class="\w+">(\d+) ([^<]*?),?</span>', self.source)
         return {label: int(number) for number, label in spans if number != "0"}
 

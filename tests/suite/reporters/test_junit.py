@@ -37,7 +37,7 @@ def written(runs: Runs, nodes: Sequence[NodeEvidence], *arguments: str) -> dict[
 
 
 def properties(case: ET.Element) -> dict[str, str]:
-    """A case's properties, with none twice."""
+    """A case's properties, asserting that none occurs twice."""
     pairs = [(entry.attrib["name"], entry.attrib["value"]) for entry in case.iter("property")]
     assert len(dict(pairs)) == len(pairs)
     return dict(pairs)

@@ -1,4 +1,4 @@
-"""`--k8s-gate`: what may not be asked of it."""
+"""`--k8s-gate`: invalid requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gate makes of nodes that fail only beside others, where logs were read at different times."""
+"""A gate's verdicts on nodes that fail only in comparison, when logs were read at different times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Evidence = Mapping[str, NodeEvidence]
 
 @pytest.fixture(scope="module")
 def whole() -> NodeEvidence:
-    """A node with eight GPUs and eight ports of InfiniBand at 400 Gb/s, which is no instance."""
+    """A node with eight GPUs and eight InfiniBand ports at 400 Gb/s, which is no instance."""
     one = next(iter(replayed(ROOT / "fixtures" / "demo", resolve("demo"))))
     data = {name: deepcopy(collected) for name, collected in one.collectors.items()}
     data |= {"imds": Collected(Status.ABSENT), "resource_config": Collected(Status.ABSENT)}
@@ -66,7 +66,7 @@ def without_gpu(one: NodeEvidence) -> NodeEvidence:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """A round of a gate over what reports of nodes say: the status of each node that is written, and its lines."""
+    """A gate's round over these reports: the status of each node written, and its lines."""
     written: list[Mapping[str, Any]] = []
     monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
     monkeypatch.setattr(k8s_gate, "write", lambda *given: written.append(given[2]) or WriteOutcome(("written",), ()))
@@ -109,6 +109,7 @@ def test_nodes_that_all_changed_are_never_false_however_many_of_their_logs_were_
     assert anew == dict.fromkeys(NAMES, "True")
 
 
+@pytest.mark.long
 def test_a_node_that_still_fails_beside_others_once_all_logs_were_read_anew_is_false_and_stays_so(
     rounds: Any, whole: NodeEvidence
 ) -> None:

@@ -1,4 +1,4 @@
-"""A gate that evaluates a part of its nodes at once: what stands of the others is theirs."""
+"""A gate that evaluates a part of its nodes: it leaves the others' conditions alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Share = tuple[list[tuple[Mapping[str, Health], Mapping[str, float]]], Round]
 
 @pytest.fixture
 def share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """A process that has found this in a part of the nodes, or in all: what it wrote, and what it left."""
+    """A process that found this in a part of the nodes, or in all: what it wrote, and what it left."""
 
     def of(*results: Result, is_part: bool = True) -> Share:
         written: list[Any] = []

@@ -1,4 +1,4 @@
-"""The message of a run: when one is due, what stands in its title and text, and that both are bounded."""
+"""A run's message: when one is due, its title and text, and that both are bounded."""
 
 from __future__ import annotations
 

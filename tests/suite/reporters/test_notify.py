@@ -1,4 +1,4 @@
-"""`--notify`: what is sent when, and to whom, over a real webhook and a real mail server; no password is shown."""
+"""`--notify`: what is sent when and to whom, over a real webhook and a real mail server; no password is shown."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Webhook:
 
     port: int = 0
     status: int = 200
-    away: int = 0  # so many posts first are answered with 503
+    away: int = 0  # how many posts are first answered with 503
     posted: list[dict[str, Any]] = field(default_factory=list)
     location: str = ""
     got: list[str] = field(default_factory=list)
-    awaits: Path | None = None  # a file that is to be there by the time of a post
+    awaits: Path | None = None  # a file that must exist by the time of a post
     was_there: list[bool] = field(default_factory=list)
 
     @property
@@ -48,7 +48,7 @@ class Webhook:
 
 @pytest.fixture(scope="module", autouse=True)
 def services_are_loaded() -> None:
-    """Once: runs in this process forget what they import, and two copies of requests do not know each other."""
+    """Once, because runs in this process forget their imports, and two copies of requests do not work together."""
     assert apprise.Apprise.instantiate("json://127.0.0.1/")
 
 
@@ -72,7 +72,7 @@ def webhook() -> Iterator[Webhook]:
             self.end_headers()
 
         def log_message(self, *data: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         hook.port = server.server_port
@@ -85,7 +85,7 @@ def webhook() -> Iterator[Webhook]:
 
 @dataclass
 class Mailbox:
-    """A mail server that lets in who knows the password, and keeps what it is sent."""
+    """A mail server that requires a password, and keeps what it is sent."""
 
     mails: list[email.message.EmailMessage] = field(default_factory=list)
 
@@ -206,15 +206,15 @@ def test_what_is_not_delivered_costs_a_line_without_the_url_and_no_verdict(runs:
         data = over(runs, "--notify", webhook.url, "--notify", nobody, "-l", "-vv", gpu001="bad")
     assert data.ret == 1
     assert runs.verdicts == {"gpu001": Verdict.FAIL}
-    lines = [f"warning: notification {number} was not delivered: *" for number in ("1 (json)", "2 (mailto)")]
-    data.stdout.fnmatch_lines(lines)
+    for service in ("1 (json)", "2 (mailto)"):
+        data.stdout.fnmatch_lines([f"warning: notification {service} was not delivered: *"])
     shows_no_secret(data, runs)
 
 
 @pytest.mark.parametrize("url", [SECRET, f"nothing://{SECRET}", f"slack://{SECRET}", f"json://{SECRET}:99999999"])
 def test_a_url_that_nobody_takes_is_refused_without_being_shown(runs: Runs, url: str) -> None:
     data = over(runs, "--notify=json://127.0.0.1/", "--notify", url, gpu001="pass")
-    if data.ret != 4:  # Apprise takes it, and nobody is there
+    if data.ret != 4:  # Apprise accepts it, and nobody is there
         assert url.startswith("json")
     else:
         assert "--notify number 2 is not a URL that Apprise takes" in data.stderr.str() + data.stdout.str()
@@ -230,8 +230,7 @@ def test_a_url_may_stand_in_a_file(runs: Runs, webhook: Webhook) -> None:
 def test_where_apprise_is_absent_one_line_says_how_to_get_it(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "apprise", None)
     data = over(runs, f"--notify=json://{SECRET}/", gpu001="pass")
-    assert data.ret == 4
-    assert services.ABSENT in data.stderr.str() + data.stdout.str()
+    assert (data.ret, services.ABSENT in data.stderr.str() + data.stdout.str()) == (4, True)
     shows_no_secret(data, runs)
 
 
@@ -272,7 +271,7 @@ def test_a_page_that_could_not_be_written_is_not_named(runs: Runs, webhook: Webh
 
 
 @pytest.mark.long
-def test_who_does_not_answer_is_left_behind_and_what_broke_is_named_by_its_type() -> None:
+def test_a_service_that_does_not_answer_is_left_behind_and_an_error_is_named_by_its_type() -> None:
     never = threading.Event()
 
     def hang() -> str:
@@ -286,6 +285,7 @@ def test_who_does_not_answer_is_left_behind_and_what_broke_is_named_by_its_type(
     never.set()
 
 
+@pytest.mark.long
 def test_the_page_has_an_example_of_each_service() -> None:
     page = (Path(__file__).parents[3] / "docs" / "notify.md").read_text(encoding="utf-8")
     assert all(f"`{scheme}" in page for scheme in ("slack://", "mailtos://", "sns://", "json://"))

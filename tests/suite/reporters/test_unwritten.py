@@ -1,4 +1,4 @@
-"""What a report of pytest's own is written to, and cannot be: a device or a link stays, and nobody says it is there."""
+"""Where pytest's own reports cannot be written: a device or link stays, and no report is announced."""
 
 from __future__ import annotations
 

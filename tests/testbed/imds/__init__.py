@@ -1,4 +1,4 @@
-"""A fake node's instance metadata service: a small web server inside it, and what it answers."""
+"""A fake node's instance metadata service: a small web server on the node, and its answers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ANSWERS = "/usr/lib/testbed/imds"
 IDENTITY = f"{ANSWERS}/latest/dynamic/instance-identity/document"
 EVENTS = f"{ANSWERS}/latest/meta-data/events/maintenance/scheduled"
 TOKENS = f"{ANSWERS}/http-tokens"
-NOWHERE = "AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:1"  # until the server adds its own: never this machine's
+NOWHERE = "AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:1"  # until the server adds its own; never this machine's
 INSTANCE_ID = "i-0f1e2d3c4b5a69788"
 
 
 def imds_files(instance_type: str) -> dict[str, Content]:
-    """The server and what it returns for a healthy instance; a node runs it with DAEMON among its daemons."""
+    """The server and its answers for a healthy instance; a node runs it with DAEMON among its daemons."""
     return {
         f"/usr/sbin/{DAEMON}": File(program(Path(__file__).with_name("fake_imds.c")), 0o755),
         "/etc/environment": f'PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"\n{NOWHERE}\n',
@@ -30,7 +30,7 @@ def imds_files(instance_type: str) -> dict[str, Content]:
 
 
 def identity(instance_type: str) -> dict[str, object]:
-    """An instance identity document, as long as a real one."""
+    """An instance identity document as long as a real one."""
     return {
         "accountId": "123456789012",
         "architecture": "x86_64",

@@ -1,6 +1,6 @@
 /* An instance metadata service: answers HTTP on a free port of loopback from the files of FOLDER, and writes the
- * address to /etc/environment, as AWS's SDKs expect. The file `http-tokens` says if a token is required or optional; or
- * `refused` (nobody gets a token), or `silent` (nobody gets an answer). */
+ * address to /etc/environment, as AWS's SDKs expect. The file `http-tokens` contains required, optional,
+ * `refused` (nobody gets a token) or `silent` (nobody gets an answer). */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Preloaded into every program of a fake node: what drivers answer about its interfaces and disks, from files.
+/* Preloaded into every program of a fake node: drivers' answers about its interfaces and disks, from files.
  *
- * The interfaces and controllers of a fake node's /sys are none of the kernel's: it cannot be asked about them. */
+ * The kernel does not know the interfaces and controllers in a fake node's /sys, so it cannot be asked about them. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -61,7 +61,7 @@ static int counted(const char *folder, struct dirent **entries, int count, void 
     return -EOPNOTSUPP;
 }
 
-/* What an interface answers; 1 where it is none of the node's. */
+/* An interface's answer; 1 if the node has no such interface. */
 static int of_interface(struct ifreq *interface)
 {
     char folder[128];
@@ -77,7 +77,7 @@ static int of_interface(struct ifreq *interface)
     return failed;
 }
 
-/* The status that a controller answers with, or less than 0. */
+/* The status in a controller's answer, or less than 0. */
 static int of_controller(int fd, struct nvme_admin_cmd *command)
 {
     char link[64], device[128], path[256];

@@ -1,1 +1,1 @@
-"""A real Kubernetes on loopback: etcd, API server and controllers, and a kubelet over a containerd of its own."""
+"""A real Kubernetes on loopback: etcd, API server, controllers, and a kubelet with its own containerd."""

@@ -47,13 +47,13 @@ def _less(rule: Mapping[str, Any], verb: str, resource: str) -> Iterator[Mapping
 
 @dataclass(frozen=True)
 class Bed:
-    """What the tests have in hand."""
+    """The control plane, and operations on it for tests."""
 
     plane: ControlPlane
     machine: Machine
 
     def account(self, namespaced: Sequence[Any], of_cluster: Sequence[Any] = ()) -> tuple[str, str]:
-        """A user with these rules in the namespace and in the cluster: their name and their token."""
+        """Create a user with these rules in the namespace and in the cluster; returns name and token."""
         name = f"person-{uuid.uuid4().hex[:8]}"
         at = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
         user = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
@@ -73,7 +73,7 @@ class Bed:
         return full, str(token["status"]["token"])
 
     def _may(self, user: str, rule: Mapping[str, Any], namespace: str) -> bool:
-        """Whether the API server, which learns of a role a moment later, lets a user do what is in a rule."""
+        """Whether the API server, which learns of a role after a moment, grants a rule to a user."""
         resource, _, subresource = rule["resources"][0].partition("/")
         asked = {"verb": rule["verbs"][0], "group": rule["apiGroups"][0], "resource": resource, "namespace": namespace}
         asked |= {"subresource": subresource, "name": next(iter(rule.get("resourceNames", [])), "")}
@@ -82,7 +82,7 @@ class Bed:
         return bool(self.plane.call("POST", path, review)["status"]["allowed"])
 
     def granted(self, without: tuple[str, str] = ("", "")) -> tuple[str, str]:
-        """A user with the rights of integrations/kubernetes/rbac.yaml, but for one verb of one resource."""
+        """A user with the rights of integrations/kubernetes/rbac.yaml, except one verb of one resource."""
         rules = {part["kind"]: part["rules"] for part in RIGHTS if "rules" in part}
         namespaced, of_cluster = (
             [less for rule in rules[kind] for less in _less(rule, *without)] for kind in ("Role", "ClusterRole")
@@ -90,7 +90,7 @@ class Bed:
         return self.account(namespaced, of_cluster)
 
     def add_node(self, name: str, ready: str = "True", **parts: Any) -> None:
-        """A node that no kubelet has, in one request; `parts` are of its labels, spec and status."""
+        """Add a node without a kubelet in one request; `parts` add to its labels, spec and status."""
         labels = {"kubernetes.io/os": "linux", "kubernetes.io/hostname": name, **parts.get("labels", {})}
         condition = {
             "type": "Ready",
@@ -108,7 +108,7 @@ class Bed:
 
     @contextlib.contextmanager
     def node(self, name: str, **parts: Any) -> Iterator[None]:
-        """The same until the end of the block."""
+        """The same, removed when the block ends."""
         self.add_node(name, **parts)
         try:
             yield
@@ -116,12 +116,12 @@ class Bed:
             self.plane.call("DELETE", f"/api/v1/nodes/{name}")
 
     def left(self) -> list[str]:
-        """What there is of a run in the namespace."""
+        """What remains of a run in the namespace."""
         return left(self.plane)
 
 
 def left(plane: ControlPlane) -> list[str]:
-    """What there is of a run in the namespace."""
+    """What remains of a run in the namespace."""
     return [
         f"{kind.rpartition('/')[2]}/{one['metadata']['name']}"
         for kind in (f"/api/v1/namespaces/{NAMESPACE}/pods", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")
@@ -134,7 +134,7 @@ def left(plane: ControlPlane) -> list[str]:
 
 
 def grant(plane: ControlPlane) -> None:
-    """The namespace and the roles that the documents ask for."""
+    """Create the namespace and roles in the documents."""
     for part in RIGHTS:
         plane.call("POST", f"{PATHS[part['kind']]}?fieldValidation=Strict", part)
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -143,13 +143,13 @@ def grant(plane: ControlPlane) -> None:
 
 @contextlib.contextmanager
 def bed() -> Iterator[Bed]:
-    """Start it all, with the namespace that the documents ask for; nothing is left of it."""
-    folder = Path(tempfile.mkdtemp(prefix="k8s-"))  # pytest's own folders are too long for sockets
+    """Start everything, with the documents' namespace; nothing of it remains."""
+    folder = Path(tempfile.mkdtemp(prefix="k8s-"))  # pytest's folder names are too long for sockets
     try:
         (folder / "node").mkdir()
         with control_plane(folder) as plane, machine(plane, folder / "node") as node:
             grant(plane)
             yield Bed(plane, node)
     finally:
-        if f" {folder}/" not in Path("/proc/mounts").read_text():  # else it could reach what is mounted
+        if f" {folder}/" not in Path("/proc/mounts").read_text():  # otherwise this would delete what is mounted there
             shutil.rmtree(folder, ignore_errors=True)

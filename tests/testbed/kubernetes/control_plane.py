@@ -1,4 +1,4 @@
-"""etcd, kube-apiserver and kube-controller-manager on free ports of loopback, and an administrator's way in."""
+"""etcd, kube-apiserver and kube-controller-manager on free loopback ports, with administrator access."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AUDIT = {
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata"}],
 }
-GRACE_S = 600  # nothing renews the leases of nodes that have no kubelet, and a busy machine is late with its own
+GRACE_S = 600  # nothing renews leases of nodes without a kubelet, and on a busy machine real ones are renewed late
 MERGE = "application/merge-patch+json"
 
 
@@ -38,7 +38,7 @@ def program(name: str) -> Path:
 
 @dataclass
 class ControlPlane:
-    """A running control plane; `apiserver` may be stopped and started again."""
+    """A running control plane; `apiserver` may be stopped and restarted."""
 
     folder: Path
     port: int
@@ -57,7 +57,7 @@ class ControlPlane:
         return self.folder / "certificates" / "apiserver.crt"
 
     def call(self, method: str, path: str, body: object = None, kind: str = "application/json") -> dict[str, Any]:
-        """One request of an administrator's. Raises urllib.error.HTTPError."""
+        """Send one request as administrator. Raises urllib.error.HTTPError."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": kind}
         request = urllib.request.Request(self.url + path, data, headers, method=method)
@@ -79,7 +79,7 @@ class ControlPlane:
             return False
 
     def restart_apiserver(self) -> None:
-        """End it as a crash does, and start it again."""
+        """End it as in a crash, and restart it."""
         assert self.apiserver
         self.apiserver.stop(signal.SIGKILL)
         self.apiserver = started_again(self.apiserver, self.apiserver_words)
@@ -87,7 +87,7 @@ class ControlPlane:
 
     @contextlib.contextmanager
     def noticing_silence(self) -> Iterator[None]:
-        """A node whose kubelet is silent is soon not Ready, until the end of the block."""
+        """Inside the block, a node whose kubelet is silent soon becomes not Ready."""
         self._restart_controllers("--node-monitor-grace-period=5s")
         try:
             yield
@@ -100,7 +100,7 @@ class ControlPlane:
         self.controllers = started_again(self.controllers, [*self.controllers_words, *words])
 
     def kubeconfig(self, token: str = ADMIN, **of_cluster: str) -> Path:
-        """A kubeconfig whose one context is `bed`."""
+        """A kubeconfig whose only context is `bed`."""
         path = self.folder / f"kubeconfig-{token[-12:]}"
         cluster = {"server": self.url, "certificate-authority": str(self.ca), **of_cluster}
         data = {
@@ -111,11 +111,11 @@ class ControlPlane:
             "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": "bed"}}],
             "current-context": "bed",
         }
-        path.write_text(json.dumps(data))  # which is YAML
+        path.write_text(json.dumps(data))  # JSON is YAML
         return path
 
     def requests(self, user: str) -> list[Mapping[str, Any]]:
-        """What the audit log has of a user's requests, in order; of a long one what it was at its end too."""
+        """A user's requests in the audit log, in order; long ones also with their state at the end."""
         lines = (self.folder / "audit.log").read_text().splitlines()
         return [one for one in map(json.loads, lines) if one["user"].get("username") == user]
 
@@ -124,9 +124,9 @@ class ControlPlane:
 def control_plane(
     folder: Path, grace_s: int = GRACE_S, *of_apiserver: str, address: str = "127.0.0.1"
 ) -> Iterator[ControlPlane]:
-    """Start one whose files lie in `folder`, and end it; a node that is silent for `grace_s` is not Ready.
+    """Run one whose files are in `folder`; a node that is silent for `grace_s` becomes not Ready.
 
-    `address` is its API server's.
+    `address` is the API server's.
     """
     client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     plane = ControlPlane(folder, free_port(), address=address)
@@ -139,18 +139,18 @@ def control_plane(
     controllers: list[str | Path] = [program("kube-controller-manager"), f"--kubeconfig={plane.kubeconfig()}"]
     controllers += [f"--service-account-private-key-file={folder}/accounts.key", "--bind-address=127.0.0.1"]
     controllers += [f"--secure-port={free_port()}", "--leader-elect=false", f"--node-monitor-grace-period={grace_s}s"]
-    controllers += ["--use-service-account-credentials"]  # each by an account of its own, as with kubeadm
-    controllers += [f"--root-ca-file={plane.ca}"]  # what pods know the API server by
-    controllers += ["--pvclaimbinder-sync-period=1s"]  # how soon a claim meets its volume
+    controllers += ["--use-service-account-credentials"]  # one account for each, as with kubeadm
+    controllers += [f"--root-ca-file={plane.ca}"]  # pods authenticate the API server with it
+    controllers += ["--pvclaimbinder-sync-period=1s"]  # how soon a claim is bound
     with contextlib.ExitStack() as stack:
         stack.enter_context(running(folder / "etcd.log", etcd))
         plane.apiserver_words = [*_apiserver(plane, client), *of_apiserver]
         plane.apiserver = stack.enter_context(running(folder / "apiserver.log", plane.apiserver_words))
-        stack.callback(lambda: plane.apiserver and plane.apiserver.stop())  # that of today
+        stack.callback(lambda: plane.apiserver and plane.apiserver.stop())  # the one running by then
         wait_until(plane.is_ready, "ready", plane.apiserver)
         plane.controllers_words = controllers
         plane.controllers = stack.enter_context(running(folder / "controllers.log", controllers))
-        stack.callback(lambda: plane.controllers and plane.controllers.stop())  # those of today
+        stack.callback(lambda: plane.controllers and plane.controllers.stop())  # the ones running by then
         wait_until(lambda: _has_accounts(plane), "at work", plane.controllers)
         yield plane
 
@@ -170,7 +170,7 @@ def _apiserver(plane: ControlPlane, etcd: str) -> list[str | Path]:
         "--authorization-mode=Node,RBAC",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--allow-privileged=true",
-        "--endpoint-reconciler-type=none",  # loopback is no endpoint of a service
+        "--endpoint-reconciler-type=none",  # loopback is not a valid endpoint of a service
         f"--audit-policy-file={folder}/audit.json",
         f"--audit-log-path={folder}/audit.log",
         "--kubelet-preferred-address-types=InternalIP",
@@ -178,7 +178,7 @@ def _apiserver(plane: ControlPlane, etcd: str) -> list[str | Path]:
 
 
 def _has_accounts(plane: ControlPlane) -> bool:
-    """Whether the controllers have given a namespace the account that its pods need."""
+    """Whether the controllers have created the account that a namespace's pods need."""
     try:
         plane.call("GET", "/api/v1/namespaces/default/serviceaccounts/default")
     except urllib.error.HTTPError:
@@ -188,7 +188,7 @@ def _has_accounts(plane: ControlPlane) -> bool:
 
 @contextlib.contextmanager
 def scheduler(plane: ControlPlane) -> Iterator[Running]:
-    """Start one, until the end of the block."""
+    """Run a scheduler until the block ends."""
     words: list[str | Path] = [program("kube-scheduler"), f"--kubeconfig={plane.kubeconfig()}"]
     words += ["--bind-address=127.0.0.1", f"--secure-port={free_port()}", "--leader-elect=false"]
     with running(plane.folder / "scheduler.log", words) as started:

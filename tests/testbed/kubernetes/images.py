@@ -1,4 +1,4 @@
-"""Images of files, or of Debian's programs with their libraries, in the form that `ctr images import` reads."""
+"""Builds images from files, or from Debian's programs with their libraries, in the format of `ctr images import`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXTS = Path("/usr/share/openmpi")
 
 
 def python_files() -> dict[str, Path]:
-    """A Python of Debian's with its library, and a shell; nothing else."""
+    """Debian's Python with its library, and a shell; nothing else."""
     ask = "import os, sys; print(os.path.realpath(sys.executable)); print(os.path.dirname(os.__file__))"
     program, library = subprocess.check_output([PYTHON, "-I", "-c", ask], text=True).split()
     modules = [file for file in Path(library).rglob("*") if file.suffix in (".py", ".so")]
@@ -36,12 +36,12 @@ def python_files() -> dict[str, Path]:
 
 
 def shell_files() -> dict[str, Path]:
-    """What shell commands of meters use besides."""
+    """Further shell commands that benchmarks use."""
     return _programs(OF_SHELL) | {"/etc/passwd": Path("/etc/passwd"), "/etc/nsswitch.conf": Path("/etc/nsswitch.conf")}
 
 
 def open_mpi_files() -> dict[str, Path]:
-    """Debian's Open MPI: what starts ranks, and what these load."""
+    """Debian's Open MPI: the launcher, and what it loads."""
     texts = [file for file in TEXTS.rglob("*") if file.is_file()]
     return _programs(OPEN_MPI) | with_libraries([*PLUGINS.glob("*.so"), *texts])
 
@@ -52,7 +52,7 @@ def program_files(*names: str) -> dict[str, Path]:
 
 
 def with_libraries(files: Iterable[Path]) -> dict[str, Path]:
-    """These files, and what they are linked with, each where it is on this machine."""
+    """These files and the libraries they are linked with, at this machine's paths."""
     found = {str(file): file for file in files}
     linked = [file for file in found.values() if file.suffix not in (".py", ".txt", ".conf", ".ini", ".h")]
     said = subprocess.run(["ldd", *linked], capture_output=True, text=True, check=False).stdout if linked else ""
@@ -67,9 +67,9 @@ def _programs(names: Iterable[str]) -> dict[str, Path]:
 
 
 def archive(files: Mapping[str, Path], names: Sequence[str], **settings: object) -> bytes:
-    """An image with nothing but these files by path, under these names; its user is nobody, as that of many.
+    """An image with only these files, by path, under these names; its user is nobody, as in many images.
 
-    `settings` are further ones of its configuration, such as `Env`.
+    `settings` add to its configuration, such as `Env`.
     """
     layer = _tar({path.lstrip("/"): file.read_bytes() for path, file in files.items()})
     config = json.dumps(

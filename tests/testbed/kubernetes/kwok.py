@@ -1,4 +1,4 @@
-"""A thousand nodes whose kubelets are kwok's: it ends their pods at once, and gives each the same log."""
+"""A thousand nodes with kwok's kubelets, which end their pods at once with the same log."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.transport.loopback import free_port
 
 LABEL = "kwok"  # of its nodes
 LINE = "x" * 72
-LOG_BYTES = 20_000  # of each answer, as a node with 8 GPUs has it
-OLD_ETCD = "--feature-gates=WatchList=false"  # kwok watches from 0, for which Debian's etcd is then too old
-QUIET_S = 3600  # nothing renews the leases of its nodes
+LOG_BYTES = 20_000  # of each answer, as from a node with 8 GPUs
+OLD_ETCD = "--feature-gates=WatchList=false"  # kwok watches from version 0, for which Debian's etcd would be too old
+QUIET_S = 3600  # nothing renews its nodes' leases
 ENDED = """
 phase: Succeeded
 containerStatuses:
@@ -54,7 +54,7 @@ STAGES = (
 
 @contextlib.contextmanager
 def kwok_cluster(folder: Path, names: Sequence[str], end: str) -> Iterator[ControlPlane]:
-    """A control plane with nodes of these names, which have accelerators; `end` is the last line of each log."""
+    """Run a control plane with these nodes, which have accelerators; `end` is the last line of each log."""
     with control_plane(folder, QUIET_S, OLD_ETCD) as plane:
         grant(plane)
         with _kwok(plane, folder, names, end):
@@ -69,7 +69,7 @@ def _kwok(plane: ControlPlane, folder: Path, names: Sequence[str], end: str) -> 
     file.write_text("".join(f"2026-01-02T03:04:05.000000000Z stdout F {line}\n" for line in lines))
     of_logs = {"metadata": {"name": "all"}, "spec": {"logs": [{"logsFile": str(file)}]}}
     rules = [*STAGES, {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "ClusterLogs", **of_logs}]
-    config.write_text("\n---\n".join(map(json.dumps, rules)))  # which is YAML
+    config.write_text("\n---\n".join(map(json.dumps, rules)))  # JSON is YAML
     words: list[str | Path] = [
         installed.folder("kubernetes") / "kwok",
         f"--kubeconfig={plane.kubeconfig()}",
@@ -85,12 +85,12 @@ def _kwok(plane: ControlPlane, folder: Path, names: Sequence[str], end: str) -> 
 
 
 def log() -> bytes:
-    """What each pod printed before its last words."""
+    """What each pod printed before its last lines."""
     return (f"{LINE}\n" * (LOG_BYTES // (len(LINE) + 1))).encode()
 
 
 def _node(name: str, port: int) -> Mapping[str, Any]:
-    """A p5 as a cloud and a device plugin report it."""
+    """A p5 as reported by a cloud and a device plugin."""
     labels = {
         LABEL: "yes",
         "kubernetes.io/os": "linux",
@@ -123,7 +123,7 @@ def _node(name: str, port: int) -> Mapping[str, Any]:
 
 def _is_up(port: int) -> bool:
     try:
-        context = ssl._create_unverified_context()  # a look whether anybody is there
+        context = ssl._create_unverified_context()  # only to see whether it answers
         return bool(urllib.request.urlopen(f"https://127.0.0.1:{port}/healthz", context=context, timeout=5).status)
     except OSError:
         return False

@@ -1,6 +1,6 @@
-"""This machine as a node: a kubelet over a containerd, both with cgroups and folders of the testbed's own.
+"""Makes this machine a node: a kubelet with a containerd, both with cgroups and folders of the testbed.
 
-Its pods share this machine's network, so that no CNI is needed; its address is set as a cloud's controller sets it.
+Pods share this machine's network, so no CNI is needed; its address is set as a cloud controller would set it.
 """
 
 from __future__ import annotations
@@ -62,29 +62,29 @@ class Machine:
         return f"/api/v1/nodes/{self.name}"
 
     def ready(self) -> str:
-        """True, False or Unknown, as Kubernetes has it; empty for a node that is not there yet."""
+        """True, False or Unknown, as Kubernetes writes it; empty for a node that does not exist yet."""
         found = [node for node in self.plane.items("/api/v1/nodes") if node["metadata"]["name"] == self.name]
         conditions = found[0]["status"].get("conditions", ()) if found else ()
         return next((str(one["status"]) for one in conditions if one["type"] == "Ready"), "")
 
     def set_address(self, address: str) -> None:
-        """What a cloud's controller does."""
+        """Set the node's address, as a cloud controller does."""
         addresses = [{"type": "Hostname", "address": self.name}, {"type": "InternalIP", "address": address}]
         self.plane.patch(f"{self.path}/status", {"status": {"addresses": addresses}})
 
     def images(self) -> list[str]:
-        """The images of the node, as its kubelet reports them."""
+        """The images that the kubelet reports."""
         status = self.plane.call("GET", self.path)["status"]
         return [name for image in status.get("images") or () for name in image["names"]]
 
     def add_image(self, data: bytes) -> None:
-        """An image, as another pod has pulled it before."""
+        """Add an image, as if another pod had pulled it earlier."""
         (self.folder / "image.tar").write_bytes(data)
         assert _ctr(self.folder, "images", "import", str(self.folder / "image.tar")).returncode == 0
 
     @contextlib.contextmanager
     def without_kubelet(self) -> Iterator[None]:
-        """Its kubelet is gone, until the end of the block."""
+        """Stop the kubelet until the block ends."""
         assert self.kubelet
         self.kubelet.stop(signal.SIGKILL)
         try:
@@ -95,7 +95,7 @@ class Machine:
 
     @contextlib.contextmanager
     def configured(self, *flags: str, **settings: object) -> Iterator[int]:
-        """Its kubelet runs by YAML with these settings, and with these flags, until the end of the block: its id."""
+        """Run the kubelet with these YAML settings and flags until the block ends; yields its process id."""
         file = self.folder / "kubelet.json"
         before = file.read_text()
         file.write_text(yaml.safe_dump({**json.loads(before), **settings}))
@@ -106,7 +106,7 @@ class Machine:
             self._begin_anew(self.kubelet_words)
 
     def _begin_anew(self, words: list[str | Path]) -> int:
-        """End the kubelet, and start one that knows nothing of it."""
+        """Stop the kubelet and start a new one without its state."""
         assert self.kubelet
         self.kubelet.stop(signal.SIGKILL)
         states = [self.folder / "kubelet" / f"{kind}_manager_state" for kind in ("cpu", "memory")]
@@ -127,10 +127,10 @@ def machine(
     host: Sequence[str] = (),
     devices: Sequence[str] = (),
 ) -> Iterator[Machine]:
-    """Start containerd and a kubelet, and wait until the node is Ready; nothing of them is left behind.
+    """Start containerd and a kubelet, and wait until the node is Ready; nothing of them remains.
 
-    `host` is the command that enters the host with this address; empty is this machine. Every container is given the
-    `devices`, as a runtime gives GPUs: files that are there, and behind which is nothing.
+    `host` is a command that enters the host with this address; empty means this machine. Every container gets the
+    `devices`, as a runtime passes GPUs: device files with nothing behind them.
     """
     port = free_port()
     cgroup = cgroup_of(port)
@@ -155,7 +155,7 @@ def machine(
         assert imported.returncode == 0, imported.stderr
         stack.callback(_end_containers, folder)
         node.kubelet = stack.enter_context(running(folder / "kubelet.log", words))
-        stack.callback(lambda: node.kubelet and node.kubelet.stop())  # that of today
+        stack.callback(lambda: node.kubelet and node.kubelet.stop())  # the one running by then
         wait_until(lambda: node.ready() == "True", "ready", node.kubelet)
         node.set_address(address)
         wait_until(lambda: KUBE_PROXY in node.images(), "listing its images", node.kubelet)
@@ -163,7 +163,7 @@ def machine(
 
 
 def cgroup_of(port: int) -> str:
-    """That of the node whose kubelet listens there: tests beside each other have nodes of their own."""
+    """The cgroup of the node whose kubelet listens there; parallel tests have their own nodes."""
     return f"clusterproof-test-{port}"
 
 
@@ -194,7 +194,7 @@ def _kubelet(folder: Path, cgroup: str, port: int, address: str) -> dict[str, ob
 
 
 def _spec(devices: Sequence[str]) -> object:
-    """The spec that runc gets for every container, before the kubelet adds to it."""
+    """The spec that runc gets for every container, before the kubelet's additions."""
     spec = json.loads(subprocess.check_output(["ctr", "oci", "spec"]))
     null = {"type": "c", "major": 1, "minor": 3, "fileMode": 0o666, "uid": 0, "gid": 0}
     spec["linux"]["devices"] = [{"path": f"/dev/{name}", **null} for name in devices]
@@ -212,7 +212,7 @@ def _end_containers(folder: Path) -> None:
 
 
 def _hierarchies() -> list[Path]:
-    """The folders in which a cgroup is made: one for each controller of version 1, or the one of version 2."""
+    """The folders in which a cgroup is created: one per controller of version 1, or that of version 2."""
     if (CGROUPS / "cgroup.controllers").exists():
         return [CGROUPS]
     return [folder for folder in CGROUPS.iterdir() if (folder / "cgroup.procs").exists()]

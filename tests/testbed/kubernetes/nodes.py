@@ -1,4 +1,4 @@
-"""A control plane with several nodes: hosts with names and networks of their own, and the files of this machine."""
+"""A control plane with several nodes: hosts with their own names and networks, and this machine's files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOST = 'set -e; hostname "$0"; echo ready; cat >/dev/null'
 
 @dataclass(frozen=True)
 class Nodes:
-    """What the tests have in hand."""
+    """The control plane and its nodes."""
 
     plane: ControlPlane
     machines: dict[str, Machine]
@@ -32,24 +32,34 @@ class Nodes:
 
     @contextlib.contextmanager
     def joined(self) -> Iterator[None]:
-        """The calling thread, and what it starts, are on the nodes' network inside the block."""
+        """Put the calling thread, and what it starts, on the nodes' network inside the block."""
         with _joined(self.switch):
             yield
 
     def left(self) -> list[str]:
-        """What there is of a run in the namespace."""
+        """What remains of a run in the namespace."""
         return left(self.plane)
 
     @contextlib.contextmanager
+    def unplugged(self, name: str) -> Iterator[None]:
+        """Nothing goes to a node or comes from it."""
+        port = f"port{dict(_addresses(sorted(self.machines)))[name].rpartition('.')[2]}"
+        ip(self.switch, [f"link set {port} down"])
+        try:
+            yield
+        finally:
+            ip(self.switch, [f"link set {port} up"])
+
+    @contextlib.contextmanager
     def slow(self, name: str, rate: str) -> Iterator[None]:
-        """All that a node sends goes at most at `rate` ("80mbit")."""
+        """Limit all that a node sends to `rate` ("80mbit")."""
         with shaped(self.pids[name], "eth0", rate):
             yield
 
 
 @contextlib.contextmanager
 def nodes(names: Sequence[str], devices: Sequence[str] = ()) -> Iterator[Nodes]:
-    """Start them all, with a scheduler; `devices` are what their containers are given."""
+    """Start all nodes, with a scheduler; their containers get the `devices`."""
     folder = Path(tempfile.mkdtemp(prefix="k8s-"))
     with contextlib.ExitStack() as stack:
         stack.callback(_removed, folder)
@@ -91,7 +101,7 @@ def _joined(pid: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _host(switch: int, name: str, address: str) -> Iterator[int]:
-    """A host on the switch: the process that holds its namespaces."""
+    """A host on the switch; yields the process that holds its namespaces."""
     words = [system_program("unshare"), "--net", "--uts", "/bin/sh", "-c", HOST, name]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as host:
         assert host.stdin

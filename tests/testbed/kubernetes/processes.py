@@ -1,4 +1,4 @@
-"""Programs that a test starts, with a log each, and that end with it."""
+"""Programs that run during a test, each with a log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END_S = 10.0
 
 @dataclass(frozen=True)
 class Running:
-    """One program."""
+    """One running program."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -37,7 +37,7 @@ class Running:
 
 @contextlib.contextmanager
 def running(log: Path, words: Sequence[str | Path]) -> Iterator[Running]:
-    """A program in a process group of its own, until the end of the block."""
+    """Run a program in its own process group until the block ends."""
     with log.open("ab") as output:
         process = subprocess.Popen(list(words), stdout=output, stderr=output, start_new_session=True, cwd="/")
     one = Running(process, log)
@@ -48,14 +48,14 @@ def running(log: Path, words: Sequence[str | Path]) -> Iterator[Running]:
 
 
 def started_again(one: Running, words: Sequence[str | Path]) -> Running:
-    """A program that was stopped, with the same log."""
+    """Restart a program that was stopped, with the same log."""
     with one.log.open("ab") as log:
         process = subprocess.Popen(list(words), stdout=log, stderr=log, start_new_session=True, cwd="/")
     return Running(process, one.log)
 
 
 def wait_until(is_so: Callable[[], object], what: str, of: Running | None = None) -> None:
-    """Raises TimeoutError with the program's last words, at once where it has ended."""
+    """Wait for a condition. Raises TimeoutError with the program's last output, at once if it has ended."""
     until = time.monotonic() + START_S
     while not is_so():
         has_ended = of is not None and of.process.poll() is not None

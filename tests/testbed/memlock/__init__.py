@@ -1,4 +1,4 @@
-"""What the programs of a fake node believe that they may use, and how good its clock is."""
+"""The resource limits and the clock quality that a fake node's programs see."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.testbed.image import Content
 SONAME = "libtestbed-memlock.so"
 CLOCK_PATH = "/run/fake-clock.txt"
 ROW = "{:<25} {:<20} {:<20} {:<10}"  # of /proc/PID/limits
-ROWS = {  # by the name that limits.conf has for it: Linux's number, and the words in /proc/PID/limits
+ROWS = {  # Linux's number and the words in /proc/PID/limits, by the name in limits.conf
     "stack": (3, "Max stack size", "bytes"),
     "nproc": (6, "Max processes", "processes"),
     "nofile": (7, "Max open files", "files"),
@@ -20,7 +20,7 @@ ROWS = {  # by the name that limits.conf has for it: Linux's number, and the wor
 
 
 def limits_files(limits: Mapping[str, str]) -> dict[str, Content]:
-    """The files that make getrlimit return these limits ("unlimited" or a number, by name) to every program."""
+    """Files that make getrlimit return these limits ("unlimited" or a number, by name) in every program."""
     library = shared_library(Path(__file__).with_name("fake_memlock.c"), SONAME)
     return {
         f"{LIBRARIES}/{SONAME}": library,
@@ -30,6 +30,6 @@ def limits_files(limits: Mapping[str, str]) -> dict[str, Content]:
 
 
 def limits_row(name: str, limit: str) -> str:
-    """The row of /proc/PID/limits that says the same."""
+    """The corresponding row of /proc/PID/limits."""
     _, words, unit = ROWS[name]
     return ROW.format(words, limit, limit, unit)

@@ -1,4 +1,4 @@
-/* Preloaded into every program of a fake node: says what it may use, and how good the clock is, from files.
+/* Preloaded into every program of a fake node: resource limits and the clock's quality, from files.
  *
  * A limit above this machine's own cannot really be set in a container or an unprivileged machine; and the kernel's
  * clock is the same for all nodes. */

@@ -1,4 +1,4 @@
-"""File systems that a fake node believes to be mounted, and that this machine cannot mount."""
+"""File systems that a fake node shows as mounted, though this machine cannot mount them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PRELOAD = "/etc/ld.so.preload"
 
 
 def mountinfo_files(lines: tuple[str, ...], files: Mapping[str, Content]) -> dict[str, Content]:
-    """The files that put these lines at the beginning of every program's /proc/self/mountinfo, and their folders.
+    """Files that put these lines first in every program's /proc/self/mountinfo, and the mounts' folders.
 
-    `files` are those that there are: a file in a mount's place stays.
+    `files` exist already: a file at a mount point stays.
     """
     if not lines:
         return {}

@@ -1,5 +1,5 @@
 /* Preloaded into every program of a fake node that has file systems which this machine cannot mount (Lustre, NFS,
- * disks that it has not): /proc/self/mountinfo begins with their lines, and goes on with the real ones. */
+ * disks that it lacks): /proc/self/mountinfo begins with their lines, followed by the real ones. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Stands in for libnvidia-ml.so.1 in tests: the calls, as nvidia-ml-py makes them. */
+/* Replaces libnvidia-ml.so.1 in tests: the functions that nvidia-ml-py calls. */
 #define _GNU_SOURCE
 #include <stddef.h>
 
@@ -73,7 +73,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device *out)
     return SUCCESS;
 }
 
-/* ---- a GPU: one value a call ---- */
+/* ---- a GPU: one value per call ---- */
 
 #define TEXT(function, key) \
     int function(Device device, char *out, unsigned size) { BEGIN(INDEX(device)); return text(INDEX(device), key, out, size); }
@@ -100,7 +100,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device *out)
         return SUCCESS; \
     }
 
-/* What has no answer but an error. */
+/* Functions that only return an error. */
 #define CHECK(function, key) \
     int function(Device device) \
     { \
@@ -108,7 +108,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device *out)
         BEGIN(INDEX(device)); \
         return number(INDEX(device), key, &value); \
     }
-/* A clock by its kind; only that of graphics is known. */
+/* A clock by type; only the graphics clock is known. */
 #define CLOCK(function, key) \
     int function(Device device, unsigned kind, unsigned *out) \
     { \
@@ -239,7 +239,7 @@ int nvmlDeviceGetRowRemapperHistogram(Device device, unsigned out[5])
 #include "repair.h"
 #include "gpm.h"
 
-/* ---- a GPU: where it sits, how warm, how full, for whom ---- */
+/* ---- a GPU: location, temperature, memory use, processes ---- */
 
 typedef struct { char legacy_id[16]; unsigned domain, bus, device, ids, subsystem_ids; char id[32]; } PciInfo;
 
@@ -295,7 +295,7 @@ static int memory(int gpu, MemoryV2 *out)
     return SUCCESS;
 }
 
-/* The first form counts what the driver keeps for itself as used. */
+/* The first version counts the driver's reserved memory as used. */
 int nvmlDeviceGetMemoryInfo(Device device, Memory *out)
 {
     MemoryV2 known;

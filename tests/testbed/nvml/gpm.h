@@ -1,6 +1,6 @@
 /* The part of the fake library for GPM: a GPU with `gpm = true` has metric 2 as `gpm 2 = 45.5`.
  *
- * There is room for three samples and no more: a caller that does not free them gets an error.
+ * There is room for only three samples: a caller that does not free them gets an error.
  */
 
 typedef struct { int gpu, is_taken; } *Sample;

@@ -33,7 +33,7 @@ static const struct { unsigned id; const char *key; } NAMED[] = {
     {29, "retired_pages_single_bit"}, {30, "retired_pages_double_bit"}, {230, "recovery_action"},
 };
 
-/* `field 29 = 2` speaks of any field; those that have names have those too. */
+/* `field 29 = 2` sets any field; some fields also have names. */
 static int field_value(int gpu, const FieldValue *field, Wide *out)
 {
     char key[48];
@@ -59,7 +59,7 @@ int nvmlDeviceGetFieldValues(Device device, int count, FieldValue *fields)
 
 /* ---- a GPU: NVLink and the fabric ---- */
 
-/* `nvlinks` is how many there are; `nvlink 5 = inactive` or `= error …` speaks of one. */
+/* `nvlinks` is their number; `nvlink 5 = inactive` or `= error …` sets one. */
 int nvmlDeviceGetNvLinkState(Device device, unsigned link, unsigned *active)
 {
     Wide count;
@@ -114,7 +114,7 @@ static int fabric(int gpu, Fabric *out)
 
 int nvmlDeviceGetGpuFabricInfo(Device device, Fabric *out) { BEGIN(INDEX(device)); return fabric(INDEX(device), out); }
 
-/* `fabric_version = 2` makes it a driver that does not know the third form yet. */
+/* `fabric_version = 2` makes it a driver without the third version. */
 int nvmlDeviceGetGpuFabricInfoV(Device device, FabricV3 *out)
 {
     int gpu = INDEX(device);

@@ -1,4 +1,4 @@
-/* What a GPU says of repairs of its memory and its processors. */
+/* A GPU's reports on repairs of its memory and processors. */
 
 typedef struct { unsigned version, unrepairable; } UnrepairableMemory;
 

@@ -1,9 +1,9 @@
-/* The values that the fake NVML library answers with, and how it is made to misbehave.
+/* The fake NVML library's answers, and how it is made to misbehave.
  *
- * The file is `key = value` lines, first of the system, then of each `[gpu N]`. A later line outranks an
- * earlier one, so a fault can be appended. A value is a number, a truth (true/false), text, or
- * `error NAME` with NVML's own name for it; `running` is a counter of nanoseconds that runs.
- * What the file does not have is NOT_SUPPORTED. Another file in its place is read at the next call.
+ * The file has `key = value` lines, first for the system, then for each `[gpu N]`. A later line overrides an
+ * earlier one, so faults can be appended. A value is a number, a boolean (true/false), text, or
+ * `error NAME` with NVML's own name for it; `running` is a running counter of nanoseconds.
+ * Missing keys are NOT_SUPPORTED. A replaced file is read at the next call.
  *
  *   without = nvmlDeviceGetMigMode,...  these functions are not in this driver
  *   hang = memory_info,...              sleeps for ever in that call (in a GPU's section: for that GPU)
@@ -85,7 +85,7 @@ static int read_file(void)
     return SUCCESS;
 }
 
-/* A file that another was put in the place of is read again: something happens to the GPUs while they are watched. */
+/* A replaced file is read again, so that GPUs can change while they are watched. */
 static void read_again(void)
 {
     static ino_t known;
@@ -93,7 +93,7 @@ static void read_again(void)
     if (stat(VALUES_FILE, &now))
         return;
     if (known && known != now.st_ino)
-        read_file(); /* values of before stay where they are: a call may hold one */
+        read_file(); /* earlier values stay in memory: a call may hold one */
     known = now.st_ino;
 }
 
@@ -105,7 +105,7 @@ static const char *find(int gpu, const char *key)
     return NULL;
 }
 
-/* What `value` says that the call answers: SUCCESS if it is a value, else an error. */
+/* The call's return code for `value`: SUCCESS for a value, else an error. */
 static int status_of(const char *value)
 {
     if (!value)
@@ -149,7 +149,7 @@ static int text(int gpu, const char *key, char *out, unsigned size)
 
 /* ---- misbehaving ---- */
 
-/* nvmlDeviceGetMemoryInfo_v2 is "memoryinfo", and so is memory_info: how a person names a call. */
+/* nvmlDeviceGetMemoryInfo_v2 and memory_info, as people write it, both become "memoryinfo". */
 static void call_word(const char *name, char *out, size_t size)
 {
     static const char *const FRONT[] = {"nvml", "Device", "System", "Get"};

@@ -1,4 +1,4 @@
-"""The fake NVML library, where a node has it, and what a healthy GPU answers: an H100 unless told otherwise."""
+"""Where a node has the fake NVML library, and a healthy GPU's answers: an H100 unless told otherwise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ECC = [
     for kind in ("corrected", "uncorrected")
     for where in ("dram", "sram")
 ]
-# An idle H100 of a p5, as nvidia-smi of driver 590 shows one at rest; counters of a young node are zero.
+# An idle H100 of a p5, as nvidia-smi of driver 590 shows it; a young node's counters are zero.
 H100: Values = {
     "name": "NVIDIA H100 80GB HBM3",
     "vbios": "96.00.A5.00.01",
@@ -61,12 +61,12 @@ H100: Values = {
     "utilization_percent": 0,
     "processes": "",
 }
-# Since Blackwell NVLink errors are fields, and the fabric's health is reported: every field of its mask good.
+# Since Blackwell, NVLink errors are fields, and the fabric's health is reported: every field of its mask is good.
 BLACKWELL: Values = {"nvlink_version": 5, "fabric_health_mask": 0x1AA, "fabric_health_summary": 1}
 
 
 def gpu_lines(node: str, index: int, address: str, values: Values) -> str:
-    """One GPU's part of the file: at that PCI address, with an identity of its own, and what differs from an H100."""
+    """One GPU's part of the file: PCI address, identity, and differences from an H100."""
     identity = uuid.uuid5(uuid.NAMESPACE_DNS, f"{node}-gpu{index}")
     own = {"uuid": f"GPU-{identity}", "serial": 1650000000000 + identity.int % 10**9, "pci": address}
     data = {**H100, **own, **values}
@@ -77,18 +77,18 @@ def gpu_lines(node: str, index: int, address: str, values: Values) -> str:
 
 
 SONAME = "libnvidia-ml.so.1"
-VALUES_PATH = "/run/fake-nvml.txt"  # where the library reads what it answers
+VALUES_PATH = "/run/fake-nvml.txt"  # the library reads its answers here
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("fake_nvml.c", "gpm.h", "links.h", "repair.h", "values.h"))
 LIBRARY_PATH = f"{LIBRARIES}/{SONAME}"
 
 
 def fake_nvml(without: tuple[str, ...] = ()) -> bytes:
-    """The shared library, `without` the functions that an older driver does not have."""
+    """The shared library, `without` functions that an older driver does not have."""
     return shared_library(SOURCES[0], SONAME, without)
 
 
 def answer_now(root: Path, text: str) -> None:
-    """From now on the library of the node at `root` answers so, also to who has it loaded."""
+    """Change the answers of the library on the node at `root`, including for programs that have it loaded."""
     values = root / VALUES_PATH.lstrip("/")
     new = values.with_suffix(".new")
     new.write_text(text)

@@ -1,6 +1,6 @@
-// nccl-tests' all_reduce_perf without GPUs: ranks of a real MPI that sum floats, and print what nccl-tests print.
-// They wait asleep, so that the network and not the processors of one small machine is measured. A node with the file
-// /etc/testbed-corrupts adds something wrong.
+// nccl-tests' all_reduce_perf without GPUs: ranks of a real MPI that sum floats, and print nccl-tests' output.
+// They sleep while waiting, so that the network is measured rather than the processors of one small machine. A node with
+// the file /etc/testbed-corrupts adds errors.
 
 #include <mpi.h>
 #include <stdio.h>
@@ -64,7 +64,7 @@ static void head(long first, long last, int iterations, int warm_up) {
     fflush(stdout);
 }
 
-// One half of a row: so many sums of `own` in every element. Returns its bus bandwidth.
+// One half of a row: this many sums of `own` in every element. Returns its bus bandwidth.
 static double half(int count, int iterations, int in_place, float own, long *wrong) {
     float *from = malloc(count * sizeof *from), *into = malloc(count * sizeof *into);
     long bad = 0;

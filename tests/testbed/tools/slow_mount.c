@@ -1,4 +1,4 @@
-/* Answers for a file system of FUSE, whose device is standard input: an empty folder, whose sizes take long to come. */
+/* Serves a FUSE file system whose device is standard input: an empty folder that takes long to report its sizes. */
 #include <errno.h>
 #include <linux/fuse.h>
 #include <stdio.h>

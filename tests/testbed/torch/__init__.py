@@ -1,6 +1,6 @@
-"""The part of PyTorch's face that measurements use, over GPUs that keep a clock of their own.
+"""The part of PyTorch's API that benchmarks use, over simulated GPUs that each keep a clock.
 
-The file of speeds has `gemm GPU TFLOP/s`, `copy GPU GB/s`, `torch gpus N` and `torch blind`.
+The file of speeds contains `gemm GPU TFLOP/s`, `copy GPU GB/s`, `torch gpus N` and `torch blind`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ with open("/usr/lib/testbed/speeds") as rows:
             GPUS = int(rest[1]) if rest[0] == "gpus" else GPUS
             BLIND = BLIND or rest[0] == "blind"
 
-clock = dict.fromkeys(range(GPUS), 0.0)  # seconds of each GPU's own stream
+clock = dict.fromkeys(range(GPUS), 0.0)  # seconds of each GPU's stream
 chosen = [0]
 
 
 def __getattr__(name: str) -> object:
-    """More of PyTorch than this has is asked for by what multiplies exactly: it ends with what it once printed."""
+    """Only exact programs ask for more of PyTorch than this has; print their recorded output and exit."""
     for program in ("cores", "collectives", "steps", "gpus"):  # steps load gpus too
         if f"evidence.exact.on_node.{program}" in sys.modules and not name.startswith("__"):
             with open("/usr/lib/testbed/exact.json") as file:

@@ -1,6 +1,6 @@
-"""What is wrong with training runs, and what their checks say of it; and for each check a healthy run.
+"""Faults of training runs with the checks' results, and a healthy run for each check.
 
-Every file here is found: its `FAULTS`, and its `HEALTHY` runs by check.
+The `FAULTS` and the `HEALTHY` runs by check of every file here are found automatically.
 """
 
 from __future__ import annotations

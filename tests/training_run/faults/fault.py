@@ -13,7 +13,7 @@ FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 
 @dataclass(frozen=True)
 class RunFault:
-    """One fault: every verdict in which the run differs from a healthy one, and words of the first one's message."""
+    """One fault: every verdict that differs from a healthy run's, and words of the first one's message."""
 
     name: str
     run: Callable[[], TrainingRun]

@@ -1,4 +1,4 @@
-"""What GPUs do: faults, and healthy runs."""
+"""Use of GPUs: faults, and healthy runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOST_S, END_S = 3_000.0, 3_600.0
 
 @cache
 def used() -> TrainingRun:
-    """GPUs of two nodes that are all well used."""
+    """GPUs of two nodes, all well used."""
     return sampled()
 
 
@@ -29,21 +29,21 @@ def recorded() -> TrainingRun:
 
 
 def losing_gpu(words: str, *, is_gone: bool) -> TrainingRun:
-    """A run of which a tool says after 50 minutes that it reads nothing of a GPU."""
+    """A run in which a tool cannot read a GPU after 50 minutes."""
     run = vanishing()
     run.data.samples.lose(GpuLost("gpu001", "gpu3", BEGAN_S + LOST_S, words, is_gone=is_gone))
     return run
 
 
 def out_of_reach(words: str) -> TrainingRun:
-    """A run at whose end a tool does not reach the driver of a node."""
+    """A run at whose end a tool does not reach a node's driver."""
     run = watched()
     run.data.samples.lose(GpuLost("gpu001", "", BEGAN_S + END_S, words, is_gone=False))
     return run
 
 
 def vanishing() -> TrainingRun:
-    """A run in which nothing of a GPU is sampled after 50 minutes."""
+    """A run without samples of one GPU after 50 minutes."""
     data = RunData()
     gone = ("gpu001", "gpu3")
     data.add((one for one in readings() if (one.node, one.device) != gone or one.time_s < BEGAN_S + LOST_S), "made up")

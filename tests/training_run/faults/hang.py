@@ -1,4 +1,4 @@
-"""Ranks that are missing: faults, and a healthy run."""
+"""Missing ranks: faults, and a healthy run."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tests.training_run.watched_ranks import SLEEPS, hanging, seen
 
 @cache
 def arrived() -> TrainingRun:
-    """Ranks of which none waits for another."""
+    """Ranks that do not wait for each other."""
     return dumped({rank: {"0": (50, 50)} for rank in range(4)})
 
 
 @cache
 def agreeing() -> TrainingRun:
-    """Ranks that call the same, of which some are slower."""
+    """Ranks that call the same collectives, some more slowly."""
     calls = [("all_reduce", (7,)), ("_allgather_base", (100, 3)), ("all_reduce_barrier", (1,))]
     return differing([calling(rank, calls[: 2 + rank % 2], ended=1) for rank in range(4)])
 
 
 def one_calls(name: str, size: int) -> TrainingRun:
-    """A run in which rank 1 calls something else, and all wait."""
+    """A run in which rank 1 calls another collective, and all wait."""
     usual, odd = ("all_reduce", (513_000,)), (name, (size,))
     called = [[usual, odd if rank == 1 else usual] for rank in range(4)]
     return differing([calling(rank, calls, ended=1) for rank, calls in enumerate(called)])

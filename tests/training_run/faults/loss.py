@@ -1,4 +1,4 @@
-"""What a run learns: faults, and a healthy run."""
+"""Losses of a run: faults, and a healthy run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long ranks compute, and who comes last: faults, and healthy runs."""
+"""How long ranks compute, and which comes last: faults, and healthy runs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tests.training_run.faults.fault import CONCERN, FAIL, INCOMPLETE, RunFault
 
 @cache
 def even() -> TrainingRun:
-    """Ranks of two stages that compute alike."""
+    """Ranks of two stages that compute equally long."""
     return computing(stages=2, replicas=8)
 
 
 @cache
 def logged() -> TrainingRun:
-    """Ranks that log their steps, and of which now this one is last, now that one."""
+    """Ranks that log their steps, with a different one last each time."""
     return logging_ranks()
 
 
 @cache
 def together() -> TrainingRun:
-    """Ranks that come to each collective now this one first, now that one."""
+    """Ranks with a different one first at each collective."""
     return arriving(-1)
 
 

@@ -1,4 +1,4 @@
-"""Where the time of steps goes: faults, and healthy runs."""
+"""How steps spend their time: faults, and healthy runs."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tests.training_run.faults.fault import CONCERN, INCOMPLETE, RunFault
 
 
 def parts(step: int) -> dict[str, float]:
-    """Of a step of a second: hardly any wait for data, a start of three seconds, a checkpoint each hundred steps."""
+    """Parts of a step of a second: hardly any wait for data, three seconds of start, and regular checkpoints."""
     return {"data": 0.01, "init": 3.0 if step == 1 else 0.0, "checkpoint": 0.5 if step % 100 == 0 else 0.0}
 
 
 def one(_step: int) -> float:
-    """A second for each step."""
+    """One second for each step."""
     return 1.0
 
 
 @cache
 def steps() -> TrainingRun:
-    """Steps that all take as long."""
+    """Steps that all take the same time."""
     return stepping(lambda step: 1.5 if step % 100 == 0 else 1.0, parts)
 
 

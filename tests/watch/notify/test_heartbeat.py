@@ -1,4 +1,4 @@
-"""`--heartbeat URL`: a dead man's switch hears of the watch while that completes its ticks, and of nothing else."""
+"""`--heartbeat URL`: a dead man's switch is called while the watch completes its ticks, and is told nothing else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TIMEOUT_S = 600.0
 
 @dataclass
 class Switch:
-    """A dead man's switch, and what it was asked for."""
+    """A dead man's switch, and the requests it got."""
 
     status: int = 200
     after: str = ""  # its Retry-After
@@ -46,7 +46,7 @@ class Switch:
 
 @contextmanager
 def switch(certificate: Path | None = None) -> Iterator[Switch]:
-    """A real web server; over TLS where it has a certificate."""
+    """A real web server; over TLS if it has a certificate."""
     made = Switch()
 
     class Handler(BaseHTTPRequestHandler):
@@ -60,7 +60,7 @@ def switch(certificate: Path | None = None) -> Iterator[Switch]:
             self.end_headers()
 
         def log_message(self, *data: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
         listening.daemon_threads = True
@@ -108,7 +108,7 @@ def test_of_a_tick_before_the_pause_nothing_is_told_after_it(monkeypatch: pytest
     sent: list[str] = []
 
     def ticks_meanwhile(url: str, _pauses: list[float]) -> str:
-        beats.ticked()  # and then the watch hangs
+        beats.ticked()  # then the watch hangs
         sent.append(url)
         return ""
 
@@ -238,7 +238,7 @@ def test_the_url_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def controlled(one: Switch, watched: OfDay, monkeypatch: pytest.MonkeyPatch) -> Controller:
-    """A watch of no node, with heartbeats."""
+    """A watch without nodes, with heartbeats."""
     cluster = Cluster("day", "local", (Target("localhost"),))
     settings = WatchSettings(SamplerOptions(0.02), Limits(), ProbeOptions())
     controller = Controller(cluster, watched.day.watch, settings, None, print, watched.sinks)
@@ -265,7 +265,7 @@ def test_a_watch_that_hangs_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None
         thread = threading.Thread(target=controller.run)
         thread.start()
         assert is_hung.wait(TIMEOUT_S)
-        most = len(one.heard) + 1  # one may be on its way
+        most = len(one.heard) + 1  # one may be in transit
         time.sleep(0.5)
         assert len(one.heard) <= most
         may_go_on.set()

@@ -1,4 +1,4 @@
-"""`--notify`: what is sent of what changes, in which order, and how often until it is taken."""
+"""`--notify`: which changes are sent, in which order, and how often until they are accepted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.watch.sinks_of_day import OfDay
 
 
 def notifications(changes: Iterable[Change]) -> list[Any]:
-    """What a receiver reads of changes that come one at a time, while it takes none."""
+    """The notifications a receiver finally gets about changes that came singly while it accepted none."""
     outbox, found = Outbox("prod"), []
     for one in changes:
         for entry in outbox.taking([one], 1.7e9):

@@ -1,4 +1,4 @@
-"""The outbox of `--notify` on disk: what a killed watch leaves there, and a disk that is full."""
+"""The outbox of `--notify` on disk: what a killed watch leaves there, and a full disk."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_watch_that_goes_on_sends_what_another_left_with_the_ids_it_had(server
     killed.until(lambda: len({one["id"] for one in server.refused}) == 2)
     data = (tmp_path / "outbox-1.jsonl").read_bytes()
     killed.notifier.close()
-    (tmp_path / "outbox-1.jsonl").write_bytes(data + b'{"sent": "to')  # as it was, and torn
+    (tmp_path / "outbox-1.jsonl").write_bytes(data + b'{"sent": "to')  # unchanged, and torn
     server.status = 200
     after = Notified(server.program, tmp_path)
     after.counted("delivered", 3).notifier.close()

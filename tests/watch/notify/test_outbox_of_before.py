@@ -1,4 +1,4 @@
-"""The outbox of a version that kept neither when findings were opened nor their incidents: what becomes of it."""
+"""Outboxes of an older version, without opening times of findings and incidents: how they are continued."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ RULE = "watch.silent"
 
 
 def alert(node: str, time_s: float, kind: str = "opened", number: int = 1) -> dict[str, Any]:
-    """As it was kept."""
+    """An alert in the older version's format."""
     about = {"node": node, "device": "", "rule": RULE, "verdict": "fail", "message": f"of {node}; expected none"}
     return {"number": number, "time": time_s, "kind": kind, **about}
 
 
 def delivered(node: str, time_s: float, kind: str = "opened") -> Entry:
-    """What an old watch that began again has written anew: not what was sent together."""
+    """A delivered alert as an old watch rewrites it on restart, without what was sent together."""
     return {"delivered": alert(node, time_s, kind)}
 
 
 def kept(folder: Path, *entries: Entry) -> OutboxFile:
-    """An outbox that an old watch has left, as this version reads it, twice."""
+    """An old watch's outbox, as this version reads it, twice."""
     path = folder / "outbox-1.jsonl"
     header = {"outbox": 1, "name": "5bb0e4f2a1c3", "next": 9}
     path.write_text("".join(json.dumps(entry) + "\n" for entry in (header, *entries)))
@@ -41,13 +41,13 @@ def kept(folder: Path, *entries: Entry) -> OutboxFile:
 
 
 def told(file: OutboxFile, at_s: float, *changes: Change) -> list[Notification]:
-    """What is sent when these change then."""
+    """The notifications when these change then."""
     file.write(file.outbox.taking(changes, at_s))
     return sent(file)
 
 
 def sent(file: OutboxFile) -> list[Notification]:
-    """All that waits."""
+    """Send all that waits."""
     every = []
     while group := next(file.outbox.groups(), None):
         entry = file.outbox.freezing(group)

@@ -1,4 +1,4 @@
-"""Whose an outbox is: that of a receiver wherever it stands on the command line, and nobody's once it is not there."""
+"""An outbox belongs to a receiver, wherever that is on the command line, and to nobody once it has gone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_outbox_is_its_receivers_and_an_old_one_is_of_who_is_in_its_place(
 
 
 def program(name: str, folder: Path, code: int = 0) -> ReceiverProgram:
-    """One that keeps what it is told as long as `refuse` is not there."""
+    """A program that keeps notifications while `refuse` does not exist."""
     script = folder / name
     script.write_text(f'#!/bin/sh\n[ -e "{folder}/refuse" ] && exit 3\ncat >>"{folder}/{name}.told"\n')
     script.chmod(0o755)
@@ -61,7 +61,7 @@ def told(name: str, folder: Path) -> list[tuple[str, str]]:
 
 
 def said_by(watched: OfDay, receivers: Sequence[ReceiverProgram], folder: Path, *changes: object) -> OfDay:
-    """A watch with these receivers that says this."""
+    """A watch with these receivers that reports this."""
     with watched.sinks as sinks:
         sinks.notify(receivers, folder)
         sinks.said(changes)  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_an_outbox_of_somebody_else_stops_no_watch_that_does_not_need_it(tmp_pat
     assert said.startswith(f"what waits in {tmp_path / 'outbox-2.jsonl'} is not known: is a link, which is not")
 
 
-OLD = [  # as outboxes were before they had their receivers
+OLD = [  # the format of outboxes before they had receivers
     {"outbox": 1, "name": "5bb0e4f2a1c3", "next": 4},
     {"add": {"number": 2, "time": 1.7e9, "kind": "worse", "node": "a", "device": "", "rule": "watch.silent",
              "verdict": "fail", "message": "of a"}},
@@ -172,6 +172,7 @@ def test_what_was_reminded_of_before_is_since_it_was_opened_as_recorded(tmp_path
     assert (closed["kind"], round(closed["since"])) == ("closed", 1_500_000_000)
 
 
+@pytest.mark.long
 def test_what_is_kept_of_a_receiver_shows_nothing_of_it() -> None:
     urls = [f"json://ops:passw0rd@127.0.0.1:{port}/token" for port in (8080, 8081)]
     first, again, other = (receiver_of(url, 1).identity for url in (urls[0], f" {urls[0]} ", urls[1]))

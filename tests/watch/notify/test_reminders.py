@@ -1,4 +1,4 @@
-"""`--remind` and incidents: what stays open is told again as it is now, under the key by which it is closed."""
+"""`--remind` and incidents: open findings are sent again in their current state, under the key that closes them."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ CLOSED, FLAPPING, WORSE = ChangeKind.CLOSED, ChangeKind.FLAPPING, ChangeKind.WOR
 
 
 class Receiving:
-    """An outbox whose receiver takes everything, each time that it is looked at."""
+    """An outbox whose receiver accepts everything, each time."""
 
     def __init__(self) -> None:
         self.outbox = Outbox("prod")
 
     def add(self, at_s: float, *changes: Change) -> Receiving:
-        """These change then, and wait."""
+        """Add these changes at that time."""
         self._apply(self.outbox.taking(changes, at_s))
         return self
 
     def told(self, at_s: float, *changes: Change) -> list[Notification]:
-        """What is sent when these change then."""
+        """The notifications when these change then."""
         return self.add(at_s, *changes).sent()
 
     def reminded(self, at_s: float, now: Mapping[Key, RuleResult] | None = None) -> list[Notification]:
-        """What is told again then, of what was told 100 s before or earlier; all of it is open unless given."""
+        """The reminders at that time of what was sent at least 100 s earlier; all of it is open by default."""
         every = dict.fromkeys(self.outbox.open, RuleResult(Verdict.FAIL, "of it; expected none"))
         self._apply(self.outbox.reminding(100.0, at_s, every if now is None else now))
         return self.sent()
 
     def sent(self) -> list[Notification]:
-        """All that waits."""
+        """Send all that waits."""
         sent = []
         while group := next(self.outbox.groups(), None):
             entry = self.outbox.freezing(group)
             self.outbox.apply(entry)
             sent.append(self.outbox.notification(entry["freeze"]))
-            self._apply(list(self.outbox.entries()))  # as a watch that goes on finds it
+            self._apply(list(self.outbox.entries()))  # as a watch finds it when it continues
             self.outbox.apply({"sent": entry["freeze"]})
         return sent
 

@@ -1,4 +1,4 @@
-"""Who a watch notifies by a URL: over a real web server, with nothing of the URL shown."""
+"""Notification by URL: over a real web server, without showing any of the URL."""
 
 from __future__ import annotations
 

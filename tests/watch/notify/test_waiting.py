@@ -1,4 +1,4 @@
-"""What waits in an outbox: in which order and together with what it is sent, and at which cost."""
+"""What waits in an outbox: the order and grouping in which it is sent, and the cost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def add(outbox: Outbox, at_s: float, kind: ChangeKind, *nodes: str) -> None:
 
 
 def tried(outbox: Outbox) -> tuple[str, str]:
-    """The next notification, which is on its way now: its id, and the nodes that it is about."""
+    """The next notification, now in transit: its id, and the nodes it concerns."""
     name = outbox.freezing(next(outbox.groups()))
     outbox.apply(name)
     return name["freeze"], outbox.notification(name["freeze"]).nodes
@@ -65,6 +65,7 @@ def test_of_more_than_may_wait_the_oldest_are_dropped(monkeypatch: pytest.Monkey
     assert (outbox.dropped, [one.key.node for one in next(outbox.groups())]) == (1, ["b", "c"])
 
 
+@pytest.mark.long
 def test_to_close_many_incidents_each_alert_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     outbox, looks = Outbox("prod"), 0
     nodes = [f"gpu{number}" for number in range(MANY)]

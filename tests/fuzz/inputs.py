@@ -1,4 +1,4 @@
-"""The doors through which what others wrote comes in, each as a run opens it: what it may refuse, and with what."""
+"""The suite's inputs from others, each opened as in a run: what it may refuse, and with which errors."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from tests.training_run.builders import verdicts
 
 
 @dataclass(frozen=True)
-class Door:
-    """How a file is opened: the folder that it lies in, and its name there. `refuses` is what it may raise."""
+class Input:
+    """How a file is opened: its folder and its name there. `refuses` are the exceptions allowed."""
 
     name: str
     open: Callable[[Path, str], object]
@@ -53,7 +53,7 @@ class Door:
 
     @property
     def seeds(self) -> Seeds:
-        """What it is made to let in."""
+        """Valid files that the fuzzer alters."""
         return seeds.ALL[self.name]()
 
 
@@ -73,7 +73,7 @@ def _evidence(folder: Path, name: str) -> None:
 
 
 def _evaluated(evidence: NodeEvidence) -> None:
-    """What every check says of it, and what is written of that."""
+    """Every check's result on it, and the reports on that."""
     for one in results(evidence).values():
         json.dumps(one.to_json())
 
@@ -144,18 +144,18 @@ def _acceptances(folder: Path, name: str) -> None:
         f"{plan_of(folder / name, Cluster('small', 'ssh', nodes)).digest}".encode()
 
 
-DOORS = {
-    door.name: door
-    for door in (
-        Door("frames", _frames, (NotUnderstood, LinesLost)),
-        Door("evidence", _evidence, (EvidenceError,)),
-        Door("captures", _captures, (InventoryError,)),
-        Door("runs", _runs, (RunError,)),
-        Door("recordings", _recordings, (InventoryError, JournalError)),
-        Door("policy", _policy, (InventoryError,)),
-        Door("history", _history, (HistoryError,)),
-        Door("cases", _cases, (CaseError,)),
-        Door("nhc", _settings_of_nhc, ()),
-        Door("acceptances", _acceptances, (InventoryError, journal.JournalError)),
+INPUTS = {
+    source.name: source
+    for source in (
+        Input("frames", _frames, (NotUnderstood, LinesLost)),
+        Input("evidence", _evidence, (EvidenceError,)),
+        Input("captures", _captures, (InventoryError,)),
+        Input("runs", _runs, (RunError,)),
+        Input("recordings", _recordings, (InventoryError, JournalError)),
+        Input("policy", _policy, (InventoryError,)),
+        Input("history", _history, (HistoryError,)),
+        Input("cases", _cases, (CaseError,)),
+        Input("nhc", _settings_of_nhc, ()),
+        Input("acceptances", _acceptances, (InventoryError, journal.JournalError)),
     )
 }
