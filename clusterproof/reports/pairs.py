@@ -85,6 +85,9 @@ def exchanged(campaign: Campaign) -> str:
         return ""
     rails = campaign.mesh.rails
     arrived, made = sum(rail.arrived for rail in rails), sum(len(rail.links) for rail in rails)
+    if not made:
+        problems = (measurement.reading.problem for measurement in campaign.journal.measurements)
+        return f"no exchange was made: {shortened(next(filter(None, problems), 'nothing says why'), MAX_WORDS)}"
     return (
         f"{arrived:,} of {number_of(made, 'exchange')} between RDMA devices arrived, on {number_of(len(rails), 'rail')}"
     )
@@ -192,14 +195,21 @@ def _absent(campaign: Campaign) -> str:
 
 
 def measured_between(run: PairwiseRun) -> Iterator[Measured]:
-    """Each node's busbw: the median of its successful measurements, in 10^9 bytes a second.
+    """Each node's busbw, in pairs and in groups of each size: the median of its successful measurements, 10^9 bytes/s.
 
     The name identifies the method of measurement: other methods form separate trends.
     """
     for campaign in run.campaigns:
-        meter = campaign.journal.about.get("meter", "")
-        name = ", ".join(filter(None, (f"busbw with partners: {what(campaign)}", str(meter))))
-        for node, measurements in campaign.by_node.items():
-            bandwidths = [busbw for measurement in measurements if (busbw := measurement.reading.busbw_gb_per_s)]
-            if bandwidths:
-                yield Measured(name, node, median(bandwidths), UNIT)
+        meter = str(campaign.journal.about.get("meter", ""))
+        measured_with = ", ".join(filter(None, (what(campaign), meter)))
+        bandwidths: dict[tuple[str, str], list[float]] = defaultdict(list)
+        of_pairs = [("with partners", one.pair.nodes, one.reading) for one in campaign.journal.measurements]
+        of_groups = [
+            (f"in groups of {len(one.group.nodes)} nodes", one.group.nodes, one.reading)
+            for one in campaign.journal.groups
+        ]
+        for how, nodes, reading in (*of_pairs, *of_groups):
+            for node in nodes if reading.busbw_gb_per_s else ():
+                bandwidths[how, node].append(reading.busbw_gb_per_s or 0.0)
+        for (how, node), of_node in bandwidths.items():
+            yield Measured(f"busbw {how}: {measured_with}", node, median(of_node), UNIT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
@@ -13,11 +13,13 @@ import pytest
 
 from clusterproof.plugins.accept.factors import drift_of, shifts_of
 from clusterproof.plugins.accept.page import page
+from clusterproof.plugins.accept.populations import Populations
 from clusterproof.plugins.accept.redaction import redacted
 from clusterproof.plugins.accept.report import Report, report, text
 from clusterproof.plugins.accept.sequential import Decision, Population, decision_of
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from tests.accept.simulated import ERRORS, SPEED, Nodes, Speed, acceptance, cluster_of
+from clusterproof.plugins.core.verdict import Verdict
+from tests.accept.simulated import ERRORS, SPEED, Nodes, Speed, acceptance, cluster_of, plan
 
 RACK = 16
 NODES = [f"n{number:02}" for number in range(4 * RACK)]
@@ -119,10 +121,10 @@ GROUPED = tuple(f"m{number:02}" for number in range(24))
 GROUPS = {node: f"r{number // 8}" for number, node in enumerate(GROUPED)}
 
 
-def reported(folder: Path, nodes: Nodes, more: str = "") -> Report:
+def reported(folder: Path, nodes: Nodes, more: str = "", again: Sequence[str] = ()) -> Report:
     """An acceptance of three racks of eight nodes."""
     made = acceptance(folder, nodes, SPEED + more, cluster_of(GROUPED, GROUPS))
-    made.go_on((), lambda _words: None)
+    made.go_on(again, lambda _words: None)
     return report(made.state, made.ended, made.named, "")
 
 
@@ -130,6 +132,14 @@ def noisy(**by: float) -> Speed:
     """Each one's noisy speed, slower by this much in these racks."""
     random = Random(8)
     return lambda node, _run: (1 - by.get(GROUPS.get(node, ""), 0.0)) * (1 + random.gauss(0, 0.004))
+
+
+def test_a_rack_that_may_be_slow_by_design_is_no_failure(tmp_path: Path) -> None:
+    of_all = Populations(plan(tmp_path, SPEED))
+    of_all.by_key["H100", "gpu_gemm", ""] = made = measured(slow(r2=0.09), 2)
+    assert [found.verdict for found in of_all.in_common()] == [Verdict.FAIL]
+    made.in_doubt = {unit for unit in made.judged if LEVELS[unit[0]] == ("group r2",)}
+    assert [found.verdict for found in of_all.in_common()] == [Verdict.CONCERN]
 
 
 def test_a_slow_rack_is_a_finding_of_its_own_in_every_form_of_the_report(tmp_path: Path) -> None:
@@ -147,12 +157,34 @@ def test_a_slow_rack_is_a_finding_of_its_own_in_every_form_of_the_report(tmp_pat
     assert "r1" not in str([hidden["of_others"], hidden["populations"]])
 
 
+def test_the_rack_that_a_node_is_held_to_is_not_named_once_redacted(tmp_path: Path) -> None:
+    speed = noisy(r1=0.03)
+    made = reported(tmp_path, Nodes(lambda node, run: speed(node, run) * {"m08": 0.9, "m09": 0.978}.get(node, 1.0)))
+    assert str(made["nodes"]).count("usual in group r1,") == 2
+    hidden = str(redacted(made, cluster_of(GROUPED, GROUPS))["nodes"])
+    assert "r1" not in hidden
+    assert hidden.count("usual in group,") == 2
+    assert "% of what is usual elsewhere, in 12 runs" in hidden
+
+
 @pytest.mark.long
 def test_a_rack_that_is_bad_as_a_whole_fails_and_so_do_its_nodes(tmp_path: Path) -> None:
     made = reported(tmp_path, Nodes(noisy(r1=0.08)))
     assert made["outcome"] == "not accepted"
     assert [(of["of"], of["verdict"]) for of in made["of_others"]] == [("group r1", "fail")]
     assert made["summary"] == {"accepted": 16, "rejected": 8}
+
+
+@pytest.mark.parametrize("by", [0.03, 0.08])
+@pytest.mark.parametrize("now", [0.0, 0.04])
+def test_after_a_rack_was_repaired_it_is_said_how_slow_it_is_now(by: float, now: float, tmp_path: Path) -> None:
+    nodes = Nodes(noisy(r1=by))
+    assert [of["of"] for of in reported(tmp_path, nodes)["of_others"]] == ["group r1"]
+    nodes.speed = noisy(r1=now)
+    made = reported(tmp_path, nodes, again=[node for node in GROUPED if GROUPS[node] == "r1"])
+    assert (made["outcome"], made["summary"]) == ("accepted", {"accepted": 24})
+    found = [(of["of"], of["verdict"], of["message"].count(" 4.")) for of in made["of_others"]]
+    assert found == ([("group r1", "concern", 1)] if now else [])
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kubernetes.gate import GateBed, gate_bed
-from tests.kubernetes.perf import DEVICES, NAMES, give_gpus, give_images
+from tests.kubernetes.perf import DEVICES, GROUP, give_gpus, give_images
 from tests.testbed.kubernetes.bed import Bed, bed
 from tests.testbed.kubernetes.nodes import Nodes, nodes
 
@@ -35,8 +35,8 @@ def gate(kubernetes_bed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="package")
 def perf_bed() -> Iterator[Nodes]:
-    """Two nodes with GPUs and a scheduler; started once."""
-    with nodes(NAMES, DEVICES) as bed:
+    """Three nodes with GPUs, and a scheduler; started once."""
+    with nodes(GROUP, DEVICES) as bed:
         with bed.joined():
             give_gpus(bed)
         give_images(bed)

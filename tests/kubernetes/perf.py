@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from clusterproof.plugins.benchmarks.launchers import MeterCampaign
+from clusterproof.plugins.benchmarks.launchers import MeterCampaign, PairOrGroup
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.evidence.pairs import Pair, Reading
@@ -31,6 +32,7 @@ from tests.testbed.load import SPEEDS, tool
 from tests.testbed.ranks import ALL_REDUCE
 
 NAMES = ("gpu001", "gpu002")
+GROUP = (*NAMES, "gpu003")
 GPUS = 8
 GPU = "nvidia.com/gpu"
 DEVICES = [f"nvidia{number}" for number in range(GPUS)]
@@ -59,7 +61,12 @@ def give_images(bed: Nodes) -> None:
         ranks = Path(folder, "all_reduce_perf")
         ranks.write_bytes(program(Path(__file__).parents[1] / "testbed/tools/all_reduce.c", compiler="mpicc"))
         shared = {**python_files(), **shell_files()}
-        mpi = {**open_mpi_files(), **program_files("iperf3"), **with_libraries([ranks]), ALL_REDUCE: ranks}
+        mpi = {
+            **open_mpi_files(),
+            **program_files("iperf3", *(["fi_pingpong"] if shutil.which("fi_pingpong") else [])),
+            **with_libraries([ranks]),
+            ALL_REDUCE: ranks,
+        }
         alone = Path(folder, "tool")
         alone.write_text(tool("all_reduce_perf"))
         images = [archive({**shared, **mpi}, [RANKS])]
@@ -113,10 +120,12 @@ def said(answer: Answer) -> str:
 
 
 def campaign(meter: Meter, run_s: float = 60.0, by: str = "kubernetes", **settings: int) -> MeterCampaign:
-    cluster = cluster_of(dict.fromkeys(NAMES, ""), by)
+    cluster = cluster_of(dict.fromkeys(GROUP, ""), by)
     return MeterCampaign(meter, MeterSettings(**settings), cluster, limits(), run_s, connection=PerfPods())  # type: ignore[arg-type]
 
 
-def measurement(meter: Meter, by: str = "kubernetes", **settings: int) -> Reading:
-    with launcher_for(campaign(meter, by=by, **settings)) as launcher:
-        return measured(launcher, [PAIR])[str(PAIR)]
+def measurement(
+    meter: Meter, by: str = "kubernetes", together: PairOrGroup = PAIR, run_s: float = 60.0, **settings: int
+) -> Reading:
+    with launcher_for(campaign(meter, run_s, by, **settings)) as launcher:
+        return measured(launcher, [together])[str(together)]

@@ -16,7 +16,7 @@ from clusterproof.reports.results import read_results
 from tests.benchmarks.launchers.launched import cluster_of
 from tests.builders.runs import ROOT
 from tests.kubernetes.perf import GOOD, GPU, GPUS, NAMES, TOOLS, WRONG, job
-from tests.kubernetes.typed import LINUX, typed
+from tests.kubernetes.typed import typed
 from tests.testbed.kubernetes.nodes import Nodes
 from tests.testbed.load import gpu_node, with_speed
 from tests.testbed.needs import needs_cluster, needs_kubernetes, needs_nodes, needs_openmpi
@@ -25,6 +25,7 @@ from tests.testbed.node import entered, healthy_p5, with_whole_machine
 pytestmark = [needs_kubernetes, needs_cluster, needs_openmpi, needs_nodes]
 NODE = NAMES[0]
 ONE = f"k8s:bed/kubernetes.io/hostname={NODE}"
+TWO = f"k8s:bed/kubernetes.io/hostname in ({','.join(NAMES)})"
 BUSBW = ("-k", "node_busbw", "--load-path", TOOLS)
 CHECK, STRAGGLER = "gpu.node_busbw", "network.not_a_straggler"
 
@@ -49,7 +50,7 @@ def test_a_node_fails_by_a_pod_as_it_does_by_itself_and_that_which_a_job_has_is_
 ) -> None:
     both = ("-k", "node_busbw or straggler", "--load-path", TOOLS)
     with job(perf, NAMES[1], 2) as name:
-        data = typed(tmp_path, "--cluster", LINUX, *both, "--k8s-perf-image", WRONG)
+        data = typed(tmp_path, "--cluster", TWO, *both, "--k8s-perf-image", WRONG)
     assert data.verdicts[NODE][CHECK] == on_this_node(tmp_path, "all_reduce wrong 3") == Verdict.FAIL, data.words
     assert {data.verdicts[NAMES[1]][check] for check in (CHECK, STRAGGLER)} == {Verdict.INCOMPLETE}
     words = f"taken: 2 of {GPUS} {GPU} by {name}; expected all free"

@@ -83,7 +83,7 @@ def test_a_gpu_that_is_taken_in_the_meantime_is_reported_in_the_schedulers_words
     with job(perf, NODE, 1):
         answer = run("echo done", connect_s=3)[NODE]
     assert answer.unreached is Unreached.BUSY
-    assert answer.detail.startswith(f"{TAKES} 3 s: 0/2 nodes are available: 1 Insufficient {GPU}"), answer.detail
+    assert answer.detail.startswith(f"{TAKES} 3 s: 0/3 nodes are available: 1 Insufficient {GPU}"), answer.detail
     assert perf.left() == []
 
 

@@ -15,12 +15,12 @@ from bench.clusters import Simulated
 from clusterproof.plugins.benchmarks.meters.baseline import BaselineFigure, Stack
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
-from clusterproof.plugins.evidence.pairs import Measurement, Reading, pair
+from clusterproof.plugins.evidence.pairs import GroupMeasurement, Measurement, NodeGroup, Reading, pair
 from clusterproof.reports.document.heat import MAX_LINES
 from clusterproof.reports.document.node_map import blocks, in_order
 from clusterproof.reports.formats import write_report
 from clusterproof.reports.formats.pairs_csv import HEAD, measurements_csv
-from clusterproof.reports.pairs import lines_of_pairs
+from clusterproof.reports.pairs import lines_of_pairs, measured_between
 from tests.benchmarks.pairwise.pair_faults import HEALTHY, LINK, PairFault, write_recording
 from tests.benchmarks.pairwise.pair_faults import run_of as measured
 from tests.builders.recordings import boot, node, recorded
@@ -210,6 +210,39 @@ def test_the_table_has_every_measurement() -> None:
 
 
 @pytest.mark.long
+def in_groups() -> PairwiseRun:
+    """Pairs, then a group of four twice, the first time without success, and one of eight."""
+    journal = measured(HEALTHY).campaigns[0].journal
+    four, eight = (NodeGroup(journal.plan.nodes[:count]) for count in (4, 8))
+    readings = ((four, Reading(problem="no route")), (four, Reading(300.0)), (eight, Reading(200.0)))
+    return changed(HEALTHY, groups=tuple(GroupMeasurement(group, 1, reading) for group, reading in readings))
+
+
+def test_the_table_has_every_measurement_of_a_group_behind_the_pairs() -> None:
+    data = in_groups()
+    rows = table(data)
+    assert {row["nodes"] for row in rows[:-3]} == {"2"}
+    said = [(row["pair"], row["a"], row["round"], row["nodes"], row["busbw_gb_per_s"], row["problem"]) for row in rows]
+    four, eight = str(data.campaigns[0].journal.groups[0].group), str(data.campaigns[0].journal.groups[2].group)
+    assert said[-3:] == [
+        (four, "", "", "4", "", "no route"),
+        (four, "", "", "4", "300", ""),
+        (eight, "", "", "8", "200", ""),
+    ]
+
+
+def test_the_history_keeps_what_each_node_had_in_groups_of_each_size() -> None:
+    data = in_groups()
+    kept = [one for one in measured_between(data) if one.name.startswith("busbw in groups of")]
+    nodes = data.campaigns[0].journal.plan.nodes
+    assert [(one.node, one.value) for one in kept if "of 4 nodes: " in one.name] == [
+        (name, 300.0) for name in nodes[:4]
+    ]
+    assert [(one.node, one.value) for one in kept if "of 8 nodes: " in one.name] == [
+        (name, 200.0) for name in nodes[:8]
+    ]
+
+
 def test_a_measurement_that_failed_has_a_problem_and_no_bandwidth() -> None:
     rows = table(measured(FAULTS["two nodes that reckon wrong together"]))
     wrong = next(row for row in rows if row["pair"] == str(LINK))

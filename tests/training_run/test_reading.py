@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import tracemalloc
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ LINES = "".join(
     for step in range(1, 31)
     for rank in range(4)
 )
+ROW = "3,30,forward-compute,0.8\n"
 WRONG = [  # a replacement for the third line, and the error
     ("0,one,forward-compute,0.5", "step is 'one'; expected a whole number of 0 or more"),
     ("0,1,forward-compute", "3 values; expected 4, as the first line names them"),
@@ -86,10 +88,37 @@ def test_a_wrong_line_of_one_file_leaves_what_is_before_it_and_all_other_files(t
         0: [1, 2],
         4: [*range(1, 31)],
     }
-    results = {name: said(name, run) for name in CHECKS}
-    wrong = f"{tmp_path}/trace.csv:10: step is 'one'; expected a whole number of 0 or more; nothing behind it was read"
-    assert {result.verdict for result in results.values()} <= {Verdict.INCOMPLETE, Verdict.FAIL}
-    assert all(any(one.message.startswith(wrong) for one in result.findings) for result in results.values())
+    are_incomplete(
+        run, f"{tmp_path}/trace.csv:10: step is 'one'; expected a whole number of 0 or more; nothing behind it"
+    )
+
+
+def are_incomplete(run: TrainingRun, words: str) -> None:
+    """Each check says so, or has found something nevertheless."""
+    results = [said(name, run) for name in CHECKS]
+    assert {result.verdict for result in results} <= {Verdict.INCOMPLETE, Verdict.FAIL}
+    assert all(any(one.message.startswith(words) for one in result.findings) for result in results)
+
+
+@pytest.mark.parametrize(
+    ("limits", "data", "words"),
+    [
+        ({"MAX_LINE": 1000}, f"{TABLE}{'3' * 2000}\n".encode(), ":122: 2,000 bytes; expected lines of less than 1,000"),
+        (
+            {"MAX_RATIO": 2, "ANY_RATIO_BYTES": 1 << 17},
+            gzip.compress(f"{TABLE}{ROW * 9000}".encode()),
+            ": unpacks to more",
+        ),
+    ],
+)
+def test_a_file_of_which_a_limit_leaves_a_part_unread_is_no_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: Mapping[str, int], data: bytes, words: str
+) -> None:
+    (tmp_path / "other.csv").write_text(TABLE)
+    (tmp_path / "trace.csv").write_bytes(data)
+    for name, limit in limits.items():
+        monkeypatch.setattr(files, name, limit)
+    are_incomplete(read_run([str(tmp_path)]), f"{tmp_path}/trace.csv{words}")
 
 
 @pytest.mark.parametrize("value", ["-0.5", "nan"])
@@ -129,7 +158,8 @@ def test_a_file_that_was_cut_loses_its_tail_only(tmp_path: Path, text: str) -> N
 
 @pytest.mark.parametrize(("text", "tail"), [(TABLE, 9), (LINES, 9)], ids=["operations", "JSON lines"])
 def test_a_file_that_was_cut_is_named(tmp_path: Path, text: str, tail: int) -> None:
-    assert read(tmp_path, text.encode()[:-tail]).data.notes == [f"cut: {tmp_path}/trace.csv"]
+    run = read(tmp_path, text.encode()[:-tail])
+    assert (run.data.notes, run.unread) == ([f"cut: {tmp_path}/trace.csv"], ""), "its job may still write it"
     assert read(tmp_path, text.rstrip("\n")).data.notes == []
 
 

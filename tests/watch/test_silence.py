@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 
 import pytest
 
@@ -245,7 +247,33 @@ def test_a_sample_of_a_node_with_a_finding_waits_for_none() -> None:
 def test_a_sample_that_waits_wakes_nobody_and_comes_before_what_does() -> None:
     events = Events(lambda event: event.what is SAMPLE)
     events.put(SessionEvent(NODE, SAMPLE, 20.0))
-    assert not events._woken.is_set()
+    assert events._wakes.empty()
     events.put(SessionEvent(NODE, SessionEnded("it broke"), 21.0))
     events.wait(TIMEOUT_S)
     assert [one.at for one in (events.get(), events.get()) if isinstance(one, SessionEvent)] == [20.0, 21.0]
+
+
+FILES = (threading.__file__, module.__file__)
+
+
+def test_a_signal_stops_a_watch_wherever_it_waits_or_takes() -> None:
+    events, is_inside = Events(lambda _: False), threading.Event()
+
+    def interrupted(frame: FrameType, kind: str, _: object) -> object:
+        """As a signal at each line of what waiting runs: its handler begins on the same thread."""
+        if kind == "line" and frame.f_code.co_filename in FILES and not is_inside.is_set():
+            is_inside.set()
+            events.put(None)
+            is_inside.clear()
+        return interrupted
+
+    def waits() -> None:
+        sys.settrace(interrupted)  # type: ignore[arg-type]
+        events.put(None)
+        events.wait(0.0)
+        events.wait(0.0)
+
+    waiting = threading.Thread(target=waits, daemon=True)
+    waiting.start()
+    waiting.join(TIMEOUT_S / 10)
+    assert not waiting.is_alive()

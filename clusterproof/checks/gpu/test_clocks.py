@@ -31,8 +31,9 @@ def test_no_throttle(gpu: Gpu, node: Node) -> None:
     concern; the GPU fails if the driver's counters show that the slowdown persists. An idle GPU and the software power
     cap are normal. A busy GPU whose clock is far below that of the others is a concern, if the driver gives no reason.
 
-    Remedy (investigate): Check temperature, power and cooling (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER). If one
-    GPU stays slow while its neighbours do not, replace the node.
+    Remedy (investigate): Check temperature, power and cooling (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER). Where
+    somebody locked its clock, for which the driver gives no reason, unlock it (nvidia-smi -rgc). If one GPU stays slow
+    while its neighbours do not, replace the node.
     """
     mask = gpu.clocks_event_reasons
     reasons = [reason for reason in clocks_event_reasons(mask) if reason.verdict != "none"]

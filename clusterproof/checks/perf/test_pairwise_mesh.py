@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from clusterproof.plugins.benchmarks.pairwise.mesh import MIN_PARTNERS
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import number_of
-from clusterproof.plugins.core.verdict import concern_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, describe_rails
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairs import Failure, PairsOfNode
+from clusterproof.plugins.evidence.pairs import Failure, Measurement, PairsOfNode
 
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 
@@ -50,13 +53,57 @@ def test_rdma_mesh(node: Node) -> None:
         with part:
             say_finding(finding)
     if all(measurement.reading.failure is Failure.NO_RDMA for measurement in measurements):
-        not_applicable("neither this node nor its partners have an RDMA device")
+        say_without_devices(node, measurements[-1].reading.problem)
+    with part:
+        say_named(node.name, measurements)
     if not pairs.mesh.partners:
         problems = (measurement.reading.problem for measurement in measurements)
         why = next(filter(None, problems), "nothing says why")
         incomplete(f"nothing was exchanged with {number_of(pairs.partners, 'partner')}: {why}; expected an exchange")
+    with part:
+        say_unmet(node.name, measurements)
     if pairs.mesh.partners < MIN_PARTNERS and not pairs.is_one_of_two:
         incomplete(f"exchanged with one partner only; expected at least {MIN_PARTNERS}")
+
+
+def say_without_devices(node: Node, problem: str) -> None:
+    """Say that no node has a device: whether its type has any."""
+    try:
+        count = node.expected("efa")
+    except (Incomplete, NotApplicable):
+        count = 0
+    if count:
+        devices = f"{number_of(count, 'EFA device')}, as a {node.type_name} has"
+        incomplete(f"{problem}; expected {devices} (a pod sees those it asks for)")
+    not_applicable("neither this node nor its partners have an RDMA device")
+
+
+def say_named(node: str, measurements: Sequence[Measurement]) -> None:
+    """Say that runs with several partners failed and named the node: it did not answer, or cannot start the program."""
+    named = [measurement for measurement in measurements if is_named(node, measurement)]
+    if len({measurement.pair for measurement in named}) >= MIN_PARTNERS:
+        failed = f"{len(named)} of {number_of(len(measurements), 'run')} failed and named it"
+        concern_if(True, f"{failed}: {named[-1].reading.problem}; expected each run to exchange bytes")
+
+
+def say_unmet(node: str, measurements: Sequence[Measurement]) -> None:
+    """Say with which partners nothing was exchanged, unless the partner was at fault, or busy."""
+    met = {measurement.pair for measurement in measurements if measurement.reading.exchanges}
+    unmet = [
+        measurement
+        for measurement in measurements
+        if measurement.pair not in met
+        and (is_named(node, measurement) or not (measurement.reading.culprit or measurement.reading.failure))
+    ]
+    if unmet:
+        partners = fold({measurement.pair.other(node) for measurement in unmet})
+        incomplete(f"nothing was exchanged with {partners}: {unmet[-1].reading.problem}; expected an exchange")
+
+
+def is_named(node: str, measurement: Measurement) -> bool:
+    """Whether a run that exchanged nothing names the node, which lacks no program."""
+    reading = measurement.reading
+    return not reading.exchanges and reading.failure is None and reading.culprit == node
 
 
 def say_finding(finding: MeshFinding) -> None:

@@ -89,6 +89,10 @@ class Reference:
         error = self.error * sqrt(1 + self.nodes / few)
         return replace(self, centre=self.centre + by if floor is None else max(self.centre + by, floor), error=error)
 
+    def compared_again(self, now: Values, levels: Levels, by_chance: float) -> Reference:
+        """The same centre, with what racks and batches have in common now."""
+        return replace(self, shifts=shifts_of(of_nodes(now), levels, by_chance, acceptance.common().least))
+
 
 def reference_of(
     runs: Mapping[int, Values],

@@ -153,7 +153,9 @@ class Populations:
                     f"{title}: its {number_of(shift.nodes, 'node')} are {_as_percent(shift.by)} than the other "
                     f"{len(population.nodes) - shift.nodes}, by chance in {shift.chance:.2%} of clusters at most; {due}"
                 )
-                verdict = Verdict.FAIL if shift.by <= -self.plan.errors.effect else Verdict.CONCERN
+                may_be_bad = population.judged.keys() - population.in_doubt
+                is_bad = any(shift.levels[0] in population.levels.get(node, ()) for node, _ in may_be_bad)
+                verdict = Verdict.FAIL if is_bad and shift.by <= -self.plan.errors.effect else Verdict.CONCERN
                 yield Result(row.check, ", ".join(shift.levels), verdict, message=message, subject="cluster")
             if population.drift is not None:
                 drift = f"all nodes were {_as_percent(population.drift)} in the last runs than in the first"

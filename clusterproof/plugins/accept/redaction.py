@@ -16,6 +16,9 @@ LEFT_OUT = "what it says is left out"
 STOPPED = "it did not come to its end"
 _REASON = re.compile(r"([a-z0-9_]+\.[a-z0-9_]+): (.*?)( \(runs/[0-9]+-[a-z]+\))?", re.DOTALL)
 
+# What a node was compared within: accept's own words around those of the site, or of the node.
+_LEVELS = re.compile(r"(usual in \w+) (?:.*(?=, and [0-9.]+% of what is usual elsewhere,)|.*(?=, in [0-9]+ runs))")
+
 
 def redacted(report: Report, cluster: Cluster) -> Report:
     """The same report with placeholders for nodes and serial numbers, and only accept's own arguments in commands."""
@@ -97,7 +100,7 @@ class _Words:
     def _line(self, line: str) -> str:
         """A reason: unchanged if accept worded it, else only the check."""
         if line.startswith(self._own):
-            return self._without_paths(line)
+            return self._without_paths(_LEVELS.sub(r"\1", line))
         match = _REASON.fullmatch(line)
         return f"{match[1]}: {LEFT_OUT}{match[3] or ''}" if match else LEFT_OUT
 

@@ -76,6 +76,7 @@ class Population:
         self.judged: dict[Unit, JudgedUnit] = {}
         self._values: dict[Unit, list[float]] = {}  # beside the usual
         self._common: dict[int, float] = {}  # of the runs that began when it was known
+        self._replaced: set[Unit] = set()  # since then: judged once all are measured
 
     @property
     def decides(self) -> bool:
@@ -89,7 +90,7 @@ class Population:
         if self.reference:
             self._common[number] = self._in_common(self.reference, values)
             self._beside(self.reference, number, self._common[number])
-            for unit in values:
+            for unit in values.keys() - self._replaced:
                 self._judge(unit, self.reference)
 
     @property
@@ -99,16 +100,21 @@ class Population:
         return self.reference is None and most >= self.errors.least_runs
 
     def learn(self) -> None:
-        """Determine what is usual from all runs so far, unless done or some unit lacks runs; decide on all units."""
-        if not self.may_learn:
-            return
-        self.is_learned = True
-        self.reference = reference_of(self.runs, self.floor, self.levels, self.errors.good_rejected)
-        if self.reference:
-            for run, common in self.reference.runs.items():
-                self._beside(self.reference, run, common)
-            for unit in self._values:
-                self._judge(unit, self.reference)
+        """Determine what is usual from all runs so far, unless done or some unit lacks runs; decide on all units.
+
+        After hardware was replaced: what racks and batches have in common now.
+        """
+        if self.may_learn:
+            self.is_learned = True
+            self.reference = reference_of(self.runs, self.floor, self.levels, self.errors.good_rejected)
+            if self.reference:
+                for run, common in self.reference.runs.items():
+                    self._beside(self.reference, run, common)
+                self._judge_all(self.reference)
+        elif self.reference and self._replaced:
+            now = {unit: median(xs) for unit, xs in self._values.items()}
+            self.reference = self.reference.compared_again(now, self.levels, self.errors.good_rejected)
+            self._judge_all(self.reference)
 
     def forget(self, node: str, devices: Collection[str] = ()) -> None:
         """Drop measurements of a node, or of these devices of it: its hardware was replaced."""
@@ -119,6 +125,7 @@ class Population:
             for unit in gone & of.keys():
                 del of[unit]
         self.in_doubt -= gone
+        self._replaced |= gone
         self.nodes = {}
         for values in self.runs.values():
             self._measured(values)
@@ -169,6 +176,11 @@ class Population:
     def _beside(self, reference: Reference, run: int, common: float) -> None:
         for unit, x in self.runs[run].items():
             self._values.setdefault(unit, []).append(x - reference.centre - common)
+
+    def _judge_all(self, reference: Reference) -> None:
+        self._replaced = set()
+        for unit in self._values:
+            self._judge(unit, reference)
 
     def _judge(self, unit: Unit, reference: Reference) -> None:
         """Bad stays bad; good is looked at again for bad alone. Slower than all by what is bad is never good."""

@@ -151,7 +151,7 @@ def _missing(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes])
             worst = min(own, key=lambda judged: (judged.decision is Decision.GOOD, judged.share))
             why = "at unknown distances" if UNKNOWN_WAYS in what else "in this noise"
             where = population.group_note(node)
-            of_all = f"{where}, and {worst.of_all:.1%} of what is usual elsewhere, " if where else ""
+            of_all = f"{where}, and {worst.of_all:.1%} of what is usual elsewhere," if where else ""
             yield f"{title}: {worst.share:.1%} of the usual{of_all} in {worst.runs} runs, which decides nothing {why}"
 
 

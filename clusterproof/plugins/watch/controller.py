@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -40,18 +40,21 @@ class Events(SimpleQueue[SessionEvent | Visited | None]):
 
     def __init__(self, may_wait: Callable[[SessionEvent], bool]) -> None:
         super().__init__()
-        self._may_wait, self._woken = may_wait, threading.Event()
+        self._may_wait = may_wait
+        self._wakes: SimpleQueue[None] = SimpleQueue()  # threading.Event has a lock, which a handler may not take
 
     def put(self, event: SessionEvent | Visited | None, *_: object) -> None:
-        """From any thread."""
+        """From any thread, or a signal's handler."""
         super().put(event)
         if not isinstance(event, SessionEvent) or not self._may_wait(event):
-            self._woken.set()
+            self._wakes.put(None)
 
     def wait(self, timeout_s: float) -> None:
         """Until what is there is to be taken."""
-        self._woken.wait(timeout_s)
-        self._woken.clear()
+        with suppress(Empty):
+            self._wakes.get(timeout=timeout_s)
+        for _ in range(self._wakes.qsize()):
+            self._wakes.get()
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Controller:
         self.recording, self.show, self.say = recording, show, say
         self.sinks = sinks or Sinks(cluster.name, watch, lambda _: None)
         self._events = Events(lambda event: watch.is_without_news(event.node, event.what))
-        self._is_over = threading.Event()
+        self._is_over = False
         collectors = watch.evaluator.collectors
         self._visits = Visits(cluster, collectors, settings.probe, settings.limits, self._events.put)
         self._why: dict[str, str] = {}
@@ -91,7 +94,7 @@ class Controller:
 
     def stop(self) -> None:
         """Stop the watch, from a signal or another thread."""
-        self._is_over.set()
+        self._is_over = True
         self._events.put(None)
 
     def run(self) -> None:
@@ -102,7 +105,7 @@ class Controller:
                 self.recording.guard(lambda: write_cluster(folder, self.cluster), time.monotonic(), is_owed=True)
             self._visit([target.name for target in self.cluster.targets])
             self._take_first(self._first())
-            if not self._is_over.is_set():
+            if not self._is_over:
                 self._connect()
                 self._loop()
         finally:
@@ -146,7 +149,7 @@ class Controller:
         clock, began = HostClock(self.watch.timing.clock_step_s, self.say), time.monotonic()
         until = began + self.settings.for_s if self.settings.for_s is not None else float("inf")
         next_check, next_full_visit, due = began + every_s, began + FULL_VISIT_S, began
-        while not self._is_over.is_set() and (now := time.monotonic()) < until:
+        while not self._is_over and (now := time.monotonic()) < until:
             if now >= next_full_visit:
                 next_full_visit = now + FULL_VISIT_S
                 self._visit([target.name for target in self.cluster.targets])

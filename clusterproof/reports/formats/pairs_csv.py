@@ -31,13 +31,14 @@ HEAD = (
     "network",
     "problem",
     "seconds",
+    "nodes",
 )
 MAX_TEXT = 1_000  # characters of a node's message
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
 def measurements_csv(run: Run) -> str | None:
-    """The table, in the order of measuring; None if nothing was measured. Rounds are counted from 1."""
+    """The table, in the order of measuring, groups last; None if nothing was measured. Rounds are counted from 1."""
     rows = [row for campaign in (run.between.campaigns if run.between else ()) for row in _rows(campaign)]
     if not rows:
         return None
@@ -50,25 +51,33 @@ def measurements_csv(run: Run) -> str | None:
 
 def _rows(campaign: Campaign) -> Iterator[tuple[object, ...]]:
     for measurement in numbered(campaign.journal.measurements):
-        reading = measurement.reading
-        busbw = reading.busbw_gb_per_s
-        normal = campaign.normal_gb_per_s(measurement.pair) if busbw else None
-        yield (
-            _cell(str(measurement.pair)),
-            _cell(measurement.pair.a),
-            _cell(measurement.pair.b),
-            measurement.round + 1,
-            measurement.at_once,
-            _number(busbw),
-            f"{busbw / normal:.4f}" if busbw and normal else "",
-            _number(reading.algbw_gb_per_s),
-            _number(reading.time_us),
-            reading.size_bytes or "",
-            "" if reading.is_correct is None else "yes" if reading.is_correct else "no",
-            _cell(reading.network),
-            _cell(reading.problem or "; ".join(_failed(reading))),
-            _number(reading.seconds or None),
-        )
+        pair, busbw = measurement.pair, measurement.reading.busbw_gb_per_s
+        normal = campaign.normal_gb_per_s(pair) if busbw else None
+        share = f"{busbw / normal:.4f}" if busbw and normal else ""
+        ends = _cell(pair.a), _cell(pair.b), measurement.round + 1
+        yield _row(str(pair), ends, measurement.at_once, share, measurement.reading, 2)
+    for group in campaign.journal.groups:
+        yield _row(str(group.group), ("", "", ""), group.at_once, "", group.reading, len(group.group.nodes))
+
+
+def _row(
+    name: str, ends: tuple[object, ...], at_once: int, share: str, reading: Reading, nodes: int
+) -> tuple[object, ...]:
+    return (
+        _cell(name),
+        *ends,
+        at_once,
+        _number(reading.busbw_gb_per_s),
+        share,
+        _number(reading.algbw_gb_per_s),
+        _number(reading.time_us),
+        reading.size_bytes or "",
+        "" if reading.is_correct is None else "yes" if reading.is_correct else "no",
+        _cell(reading.network),
+        _cell(reading.problem or "; ".join(_failed(reading))),
+        _number(reading.seconds or None),
+        nodes,
+    )
 
 
 def _failed(reading: Reading) -> Iterator[str]:

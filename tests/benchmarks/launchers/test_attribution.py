@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign, attributed
+from clusterproof.plugins.benchmarks.launchers.two_ends import reading_of
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, not_reached, read, silenced
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairs import Failure, NodeGroup, Pair, Reading
 from clusterproof.plugins.suite.perf.pairs_planning import LAUNCHERS
 from clusterproof.plugins.transport import Answer, Unusable
@@ -52,7 +54,32 @@ def test_one_unreached_node_is_at_fault_and_none_that_was_unavailable(
 ) -> None:
     found = not_reached(unreached)
     assert (found.culprit, found.failure) == (node, failure)
-    assert all(f"{name} was not reached: {answer.unreached}" in found.problem for name, answer in unreached.items())
+    for answer in unreached.values():
+        alike = fold(name for name, other in unreached.items() if other is answer)
+        assert f"{alike} was not reached: {answer.unreached}" in found.problem
+
+
+def of_group(**answers: NodeAnswer) -> Reading:
+    """What the answers of a group come to, where those of others are well."""
+    made = MeterCampaign(all_reduce(), MeterSettings(), cluster_of({}, "ssh"), PATIENT)
+    group = NodeGroup(("n1", "n2", "n3", "n4"))
+    return reading_of(made, group, {**dict.fromkeys(group, NodeAnswer(is_lost=True)), **answers})
+
+
+def test_of_a_group_nodes_that_only_waited_for_another_are_not_named_beside_it() -> None:
+    late = NodeAnswer("nothing came within 5 s after n2 had ended", is_late=True)
+    one = of_group(n1=late, n2=SILENT, n4=late)
+    assert (one.problem, one.culprit) == ("n2 did not answer: timed out", "")
+    alike = of_group(n1=SILENT, n2=SILENT, n3=SILENT)
+    assert (alike.problem, alike.culprit) == ("n[1-3] did not answer: timed out", "")
+    assert of_group(n3=late).culprit == "n3"
+    assert of_group().problem == "n[1-4] lost touch of each other in mid-run"
+
+
+def test_of_a_group_that_does_not_meet_the_client_says_with_whom() -> None:
+    none = NodeAnswer(unmet="the other node did not connect")
+    data = of_group(n1=none, n2=none, n3=none, n4=NodeAnswer(unmet="n2 cannot be reached on port 20000 (…)"))
+    assert data.problem.startswith("n4: n2 cannot be reached on port 20000 (…); expected that nodes reach each other")
 
 
 def test_a_node_that_is_taken_when_it_is_cleaned_up_says_nothing_of_the_network() -> None:

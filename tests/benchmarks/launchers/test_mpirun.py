@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
-from clusterproof.plugins.benchmarks.launchers.mpirun import launch_by_hand, mpirun, start_shell
+from clusterproof.plugins.benchmarks.launchers.mpirun import launch_by_hand, mpirun, shell_in_pod, start_shell
 from clusterproof.plugins.benchmarks.launchers.two_ends import PairMeasuring
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, nccl_tests, nccom_test
@@ -211,6 +211,26 @@ def test_the_command_for_a_thousand_nodes_is_one_argument() -> None:
     }
     visit = PairMeasuring(made, Visitor(connection_for("ssh"), made.limits), NodeGroup(tuple(names)), "run1", where)
     assert len(start_shell(visit)) < 128 * 1024
+    assert len(shell_in_pod(visit, " ".join(where[name].addresses[0] for name in names[:-1]), 20_001)) < 128 * 1024
+
+
+def test_in_pods_nccom_test_is_started_alone_and_told_all_nodes(tmp_path: Path) -> None:
+    programs = {"mpirun": "exit 99", "nccom-test": 'echo "$OMPI_MCA_plm_rsh_agent" >&2; echo "$CLUSTERPROOF_PEER" >&2'}
+    for name, script in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    settings = MeterSettings(ranks_per_node=2, program=str(tmp_path / "nccom-test"))
+    nodes, where = ("a", "b", "c"), {name: NodeAnswer(name=f"{name}-host") for name in "abc"}
+    made = MeterCampaign(nccom_test.METER, settings, cluster_of(dict.fromkeys(nodes, ""), "kubernetes"), Limits())
+    visit = PairMeasuring(made, Visitor(connection_for("ssh"), made.limits), NodeGroup(nodes), "run1", where)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "CLUSTERPROOF_PYTHON": "/usr/bin/python3"}
+    words = ["/bin/sh", "-c", shell_in_pod(visit, "10.0.0.1 10.0.0.2", 20_001)]
+    ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    assert "nccom-test -r 6 -N 3 " in ran.stdout
+    assert f"--hosts {os.uname().nodename} a-host b-host" in ran.stdout
+    agent, peers = ran.stderr.splitlines()[:2]
+    assert agent.startswith("/usr/bin/python3 -I -c ")
+    assert peers.split() == ["a-host=10.0.0.1:20001", "b-host=10.0.0.2:20001"]
 
 
 def test_further_options_reach_mpirun_word_by_word(pytester: pytest.Pytester) -> None:

@@ -200,9 +200,9 @@ def test_a_server_that_nobody_comes_to_is_ended_and_says_so() -> None:
 
 @pytest.mark.long
 def test_a_client_that_finds_nobody_says_where_it_looked_and_starts_nothing() -> None:
-    searches = {"addresses": ["127.0.0.1"], "stands_for_address": "ADDRESS", "timeout_s": 0.3}
+    searches = {"servers": [["gpu001", ["127.0.0.1"]]], "stands_for_addresses": "ADDRESS", "timeout_s": 0.3}
     data = visited("echo started", rendezvous=rendezvous(port := free_port(), **searches))
-    assert data.unmet == f"it cannot be reached on port {port} (127.0.0.1: Connection refused)"
+    assert data.unmet == f"gpu001 cannot be reached on port {port} (127.0.0.1: Connection refused)"
     assert data.outputs == ()
 
 

@@ -42,8 +42,8 @@ def listens(port: int) -> bool:
 
 
 def asked(port: int, command: str, word: str = WORD) -> subprocess.CompletedProcess[str]:
-    """Call it as mpirun calls its agent: with a host, and the words of a command."""
-    environment = {**os.environ, peer.WORD: word, peer.WHERE: f"127.0.0.1:{port}"}
+    """As mpirun calls its agent: a host, and the words of a command."""
+    environment = {**os.environ, peer.WORD: word, peer.WHERE: f"gpu003=127.0.0.1:1 gpu002=127.0.0.1:{port}"}
     words = [sys.executable, "-c", SOURCE, "gpu002", *command.split()]
     return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600, check=False)
 

@@ -215,6 +215,7 @@ def test_a_meter_of_two_ends_says_that_it_measures_no_groups(run: Run) -> None:
     for plan in (campaign.journal.group_plan, read(run.folder / "pairwise.jsonl").group_plan):
         assert plan
         assert plan.left_out == "iperf3 measures two nodes; expected --meter nccl-tests or nccom-test"
+        assert f"groups: left out: {plan.left_out}" in run.said
 
 
 def test_figures_of_groups_are_kept_for_so_many_nodes(run: Run, tmp_path: Path) -> None:

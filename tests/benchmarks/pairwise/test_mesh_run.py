@@ -93,6 +93,12 @@ def test_the_page_has_what_was_found_and_no_heat_map_of_bandwidths() -> None:
     assert "No RDMA device, rail or path was found to carry nothing" in well.html
 
 
+def test_the_terminal_says_why_no_exchange_was_made() -> None:
+    none = Wiring(silent=dict.fromkeys(names(16), "no RDMA device on either node"), failure=Failure.NO_RDMA)
+    line = " ".join(" ".join(lines_of_pairs(mesh_run_of(MeshFault("no devices", none)), 100)).split())
+    assert line.endswith("with rdma_mesh: no exchange was made: no RDMA device on either node")
+
+
 def test_the_page_praises_nothing_where_nothing_was_exchanged() -> None:
     silent = mesh_run_of(
         MeshFault(

@@ -1,9 +1,12 @@
-"""`pytest --cluster X -m perf -k rdma_mesh` as typed by a user: real sshds and fi_pingpong, one network per rail."""
+"""`pytest --cluster X -m perf -k rdma_mesh` as typed: real sshds, Slurm and fi_pingpong, each rail its own network."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +19,9 @@ from clusterproof.plugins.core.verdict import Verdict
 from tests.benchmarks.pairwise.typed import ROOT, Run, run
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.image import File, NodeImage
-from tests.testbed.needs import needs_cluster, needs_fi_pingpong
+from tests.testbed.needs import needs_cluster, needs_fi_pingpong, needs_slurm
 from tests.testbed.node import healthy_cpu
+from tests.testbed.slurm import CONTROLLER, slurm
 from tests.testbed.sysfs import efa_device
 from tests.testbed.wires import ip
 
@@ -50,15 +54,20 @@ def interface(rail: int) -> str:
 @pytest.fixture(scope="module")
 def bed() -> Iterator[Testbed]:
     with testbed(dict.fromkeys(NAMES, with_rails(healthy_cpu()))) as running:
-        switch = switch_of(running)
-        for rail in range(len(BUSES)):
-            ip(switch, [f"link add rail{rail} type bridge", f"link set rail{rail} up"])
-            for number, name in enumerate(NAMES, start=1):
-                node, port = running.nodes[name].pid, f"r{rail}{name}"
-                ip(switch, [f"link add {port} type veth peer name {interface(rail)} netns {node}"])
-                ip(switch, [f"link set {port} master rail{rail} up"])
-                ip(node, [f"addr add 10.77.{rail}.{number}/24 dev {interface(rail)}", f"link set {interface(rail)} up"])
+        connect_rails(running)
         yield running
+
+
+def connect_rails(bed: Testbed) -> None:
+    """Each rail has a switch, and each node a port of it."""
+    switch = switch_of(bed)
+    for rail in range(len(BUSES)):
+        ip(switch, [f"link add rail{rail} type bridge", f"link set rail{rail} up"])
+        for number, name in enumerate(NAMES, start=1):
+            node, port = bed.nodes[name].pid, f"r{rail}{name}"
+            ip(switch, [f"link add {port} type veth peer name {interface(rail)} netns {node}"])
+            ip(switch, [f"link set {port} master rail{rail} up"])
+            ip(node, [f"addr add 10.77.{rail}.{number}/24 dev {interface(rail)}", f"link set {interface(rail)} up"])
 
 
 def switch_of(bed: Testbed) -> int:
@@ -117,3 +126,36 @@ class TestRails:
             "none of its RDMA devices on rails 0-2 reaches any of n[1,3-4], 3 of which reach"
             in results(ran)["n2"].message
         )
+
+
+@needs_slurm
+@needs_fi_pingpong
+def test_steps_of_one_slurm_job_tell_a_device_and_a_rail_apart_and_name_a_node_that_dies(tmp_path: Path) -> None:
+    where = ("--cluster", "slurm:gpu", "--via", f"ssh:{CONTROLLER}", "--slurm-wait", "5")
+    with slurm(dict.fromkeys(NAMES, with_rails(healthy_cpu()))) as running:
+        connect_rails(running.bed)
+        node, switch = running.node("n3").pid, switch_of(running.bed)
+        with down(running.bed, node, [interface(1)]), down(running.bed, switch, ["rail2"]):
+            ran = run(running.bed, tmp_path, *where, "-k", "rdma_mesh", *OPTIONS, CHECK)
+        recording = tmp_path / "dies"
+        dies = threading.Thread(target=stopped_once_measured, args=(running.bed, "n4", recording / "pairwise.jsonl"))
+        dies.start()
+        died = run(running.bed, tmp_path, *where, "-k", "rdma_mesh", *OPTIONS, "--record", str(recording), CHECK)
+        dies.join()
+        left = running.output_of("squeue", "-h", "-t", "PD,R", "-o", "%A").split()
+    found = results(ran)
+    assert "rdmap96s0 (rail 1) reaches none of n[1-2,4], 3 of which reach others on it: " in found["n3"].message
+    assert {name for name, one in found.items() if "reaches none of" in one.message} == {"n3"}, ran.output
+    assert all("rail 2: 0 of 6 pairs of nodes reach each other" in one.message for one in found.values()), ran.output
+    assert verdicts(died) == {**dict.fromkeys(NAMES[:3], Verdict.PASS), "n4": Verdict.INCOMPLETE}, died.output
+    (named,) = (one.message for one in results(died)["n4"].findings if one.verdict is Verdict.CONCERN)
+    assert re.match(r"[23] of [34] runs failed and named it: n4 did not answer: srun: ", named), died.output
+    assert left == []
+
+
+def stopped_once_measured(bed: Testbed, name: str, journal: Path) -> None:
+    """A node dies once a pair is measured."""
+    until = time.monotonic() + 600
+    while time.monotonic() < until and not (journal.exists() and journal.read_text().count("\n") > 1):
+        time.sleep(0.1)
+    bed.stop(name)

@@ -46,6 +46,8 @@ def node(seconds: float = 0.4, uptime_s: float = DAY_S, **looks: Sequence[object
         (node(conntrack=[9, 3]), INCOMPLETE, "ens5: conntrack_allowance_exceeded went backwards, from 9 to 3"),
         (node(pps=[{"error": "EIO", "text": "x"}, 10**9]), INCOMPLETE, "exceeded 1000000000 since boot"),
         (node(pps=[10**9, 7]), INCOMPLETE, "went backwards"),
+        (node(pps=[10**9, {"error": "ENODEV", "text": "x"}]), INCOMPLETE, "exceeded 1000000000 since boot"),
+        (node(pps=[0, {"error": "ENODEV", "text": "x"}]), INCOMPLETE, "ens5: pps_allowance_exceeded"),
         (node(pps=[10**9]), INCOMPLETE, "exceeded 1000000000 since boot"),
         (node(pps=[0]), INCOMPLETE, "ens5: pps_allowance_exceeded was read only once"),
         (node(bw_in=[5, 186]) | {"boot": {}}, INCOMPLETE, "bw_in_allowance_exceeded 181 in 0.4 s"),

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairs import Failure
+from clusterproof.plugins.evidence.pairs import Failure, Reading
 from tests.benchmarks.pairwise.measured import names
 from tests.benchmarks.pairwise.mesh_faults import HEALTHY_MESH, MESH, MESH_FAULTS, PATH, MeshFault, mesh_run_of
 from tests.benchmarks.pairwise.meshes import DEAD, Wiring
@@ -115,6 +115,42 @@ def test_a_node_whose_exchanges_were_made_with_one_partner_only_does_not_pass() 
     )  # fmt: skip
 
 
+def broken_off(count: int, culprit: str) -> tuple[PairwiseRun, str]:
+    """A healthy mesh in which the last runs of n003 fail, and the partner of the last."""
+    made = campaign(HEALTHY_MESH)
+    own = [one for one in made.journal.measurements if "n003" in one.pair][-count:]
+    failed = Reading(problem="n003 did not answer: Communication connection failure", culprit=culprit)
+    data = tuple(replace(one, reading=failed) if one in own else one for one in made.journal.measurements)
+    return PairwiseRun((replace(made, journal=replace(made.journal, measurements=data)),)), own[-1].pair.other("n003")
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_a_node_that_dies_among_its_exchanges_is_named_and_its_partners_are_not(count: int) -> None:
+    run, partner = broken_off(count, "n003")
+    result = of_node("n003", run)
+    why = "n003 did not answer: Communication connection failure"
+    said = f"{count} of 4 runs failed and named it: {why}; expected each run to exchange bytes"
+    assert (result.verdict, result.message.count("nothing was exchanged with ")) == (Verdict.INCOMPLETE, 1)
+    assert [one.message for one in result.findings if one.verdict is Verdict.CONCERN] == [said]
+    assert of_node(partner, run).verdict is Verdict.PASS
+
+
+def test_a_pair_that_exchanged_nothing_though_nobody_is_at_fault_is_said_of_both() -> None:
+    run, partner = broken_off(1, "")
+    for node, other in (("n003", partner), (partner, "n003")):
+        result = of_node(node, run)
+        assert result.verdict is Verdict.INCOMPLETE
+        assert result.message.startswith(f"nothing was exchanged with {other}: n003 did not answer: ")
+
+
+def test_a_run_that_names_a_node_once_is_incomplete_there() -> None:
+    run, partner = broken_off(1, "n003")
+    result = of_node("n003", run)
+    assert result.verdict is Verdict.INCOMPLETE
+    assert result.message.startswith(f"nothing was exchanged with {partner}: n003 did not answer: ")
+    assert of_node(partner, run).verdict is Verdict.PASS
+
+
 def test_where_bandwidth_was_measured_it_does_not_apply_and_says_how_to_ask() -> None:
     run = run_of(HEALTHY)
     result = of_node(run.campaigns[0].journal.plan.nodes[0], run)
@@ -133,6 +169,16 @@ def test_it_does_not_apply_where_no_node_has_rdma_hardware() -> None:
     nothing = Wiring(silent=dict.fromkeys(names(4), "nothing on a and b"), failure=Failure.NO_RDMA)
     found = results(MeshFault("no hardware", nothing, count=4))
     assert {result.verdict for result in found.values()} == {Verdict.NOT_APPLICABLE}
+
+
+def test_where_no_node_shows_devices_that_its_type_has_it_is_incomplete() -> None:
+    nothing = Wiring(silent=dict.fromkeys(names(4), "no RDMA device on either node: a, b"), failure=Failure.NO_RDMA)
+    run = mesh_run_of(MeshFault("none is seen", nothing, count=4))
+    node = Node(Target("n000", instance_type="p5.48xlarge"), NodeEvidence("n000"), between=run)
+    result = evaluate(all_checks()[MESH], node)
+    assert result.verdict is Verdict.INCOMPLETE
+    said = "no RDMA device on either node: a, b; expected 32 EFA devices, as a p5.48xlarge has"
+    assert result.message == f"{said} (a pod sees those it asks for)"
 
 
 def test_a_node_without_rdma_hardware_among_others_is_incomplete() -> None:

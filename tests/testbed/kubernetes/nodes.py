@@ -41,6 +41,16 @@ class Nodes:
         return left(self.plane)
 
     @contextlib.contextmanager
+    def unplugged(self, name: str) -> Iterator[None]:
+        """Nothing goes to a node or comes from it."""
+        port = f"port{dict(_addresses(sorted(self.machines)))[name].rpartition('.')[2]}"
+        ip(self.switch, [f"link set {port} down"])
+        try:
+            yield
+        finally:
+            ip(self.switch, [f"link set {port} up"])
+
+    @contextlib.contextmanager
     def slow(self, name: str, rate: str) -> Iterator[None]:
         """Limit all that a node sends to `rate` ("80mbit")."""
         with shaped(self.pids[name], "eth0", rate):

@@ -1,4 +1,4 @@
-"""Starts ranks with `mpirun` (Open MPI): over ssh from the first node, or on two pods through our own daemon."""
+"""Starts ranks with `mpirun` (Open MPI): over ssh from the first node, or on pods through our own program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from clusterproof.plugins.benchmarks.launchers.cleanup import ARGUMENT
 from clusterproof.plugins.benchmarks.launchers.on_node import PYTHON
 from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
-from clusterproof.plugins.benchmarks.launchers.two_ends import Outcome, OverNodes, PairMeasuring, two_ends
+from clusterproof.plugins.benchmarks.launchers.two_ends import (
+    MAX_ADDRESSES,
+    Outcome,
+    OverNodes,
+    PairMeasuring,
+    two_ends,
+)
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, NodeAnswer, failure_of
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.core.cluster import is_loaded_by_pods
@@ -25,7 +31,6 @@ from clusterproof.plugins.transport import Unusable
 SETTING = "mpirun_options"  # further arguments for mpirun
 NOT_REACHED, NOT_THERE = "cp-not-reached:", "cp-no-mpirun:"
 LOGIN_S = 5
-MAX_ADDRESSES = 4  # tried per node: the command for a thousand nodes is one argument, of 128 KiB at most
 
 # Every other node is called by its first name that leads there: the suite's names for nodes may be unknown there.
 # mpirun starts its daemons from the first node only: no other node has to log in anywhere.
@@ -148,9 +153,12 @@ SERVE = f'exec "${PYTHON}" -I -c "${SOURCE}" {{port}}\n'
 # Open MPI 4 reads the first of the agent's names, 5 the second. The meter reports a rank's missing program.
 START_BY_PODS = f"""m=$(command -v mpirun)||{{{{ echo "no mpirun on PATH; expected Open MPI in the image";exit 127; }}}}
 a="${PYTHON} -I -c exec(__import__('os').environ['{SOURCE}'])"
-export {WHERE}={{address}}:{{port}} OMPI_MCA_plm_rsh_agent="$a" PRTE_MCA_plm_ssh_agent="$a"
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-"$m" --host "$(uname -n):{{ranks}},{{peer}}:{{ranks}}" -np {{both}} --bind-to none {{options}} /bin/sh -c {{rank}}
+n=$(uname -n);l=$n:{{ranks}};w=;export OMPI_MCA_plm_rsh_agent="$a" PRTE_MCA_plm_ssh_agent="$a" CLUSTERPROOF_HOSTS="$n"
+set -- {{addresses}}
+for h in {{names}};do w="$w $h=$1:{{port}}";l=$l,$h:{{ranks}};CLUSTERPROOF_HOSTS="$CLUSTERPROOF_HOSTS $h";shift;done
+export {WHERE}="$w"
+set -- "$m" --host "$l" -np {{all}} --bind-to none {{options}}
+{{alone}}"$@" /bin/sh -c {{rank}}
 e=$?
 case $e in 126|127)e=1;;esac
 exit $e
@@ -166,17 +174,17 @@ def pods(campaign: MeterCampaign) -> OverNodes:
 
 
 def ranks_by_pods(turn: PairMeasuring) -> Outcome:
-    """Like two ends: one node starts mpirun's daemon there, the other runs mpirun."""
+    """Like two ends: the last node runs mpirun, the others start mpirun's daemon."""
     campaign = turn.campaign
-    environment = {SOURCE: peer_program(), WORD: secrets.token_hex(16)}
+    *others, last = turn.together
+    environment = {**ENVIRONMENT, SOURCE: peer_program(), WORD: secrets.token_hex(16)}
 
-    def start(_settings: MeterSettings, address: str, port: int) -> str:
-        return shell_in_pod(turn, address, port)
+    def start(_settings: MeterSettings, addresses: str, port: int) -> str:
+        return shell_in_pod(turn, addresses, port)
 
     def read(_settings: MeterSettings, outputs: Sequence[Output]) -> Reading:
         reading = campaign.meter.read(campaign.settings, (merged(outputs[0], turn.run),))
-        node, other = turn.pair
-        reading = typed(campaign, reading, launch_by_hand(campaign, (other, node)), turn.pair)
+        reading = typed(campaign, reading, launch_by_hand(campaign, (last, *others)), turn.together)
         return with_advice(reading, OWN_MPIRUN) if reading.failure is Failure.APART else reading
 
     meter = Meter(campaign.meter.name, read, server=lambda _, port: SERVE.format(port=port), client=start)
@@ -186,19 +194,21 @@ def ranks_by_pods(turn: PairMeasuring) -> Outcome:
 
 
 def peer_program() -> str:
-    """The source of the program that starts commands on the other node of a pair."""
+    """The source of the program that starts commands on the other nodes of a pair or group."""
     return f"{joined(TRAVELS)}\nmain()\n"
 
 
-def shell_in_pod(turn: PairMeasuring, address: str, port: int) -> str:
-    """The script for the connecting node; `address` and `port` are the other's."""
+def shell_in_pod(turn: PairMeasuring, addresses: str, port: int) -> str:
+    """The script for the last node, which connects; `addresses` and `port` are those of the others."""
+    nodes = tuple(turn.together)
     ranks = turn.campaign.settings.ranks_per_node or 1
     return START_BY_PODS.format(
-        address=address,
+        addresses=addresses,
+        names=shlex.join(turn.where[node].name for node in nodes[:-1]),
         port=port,
         ranks=ranks,
-        peer=shlex.quote(turn.where[turn.pair.a].name),
-        both=2 * ranks,
+        all=len(nodes) * ranks,
         options=shlex.join(shlex.split(turn.campaign.limits.settings.get(SETTING, ""))),
+        alone="set --\n" if turn.campaign.meter.starts_ranks else "",
         rank=shlex.quote(rank_shell(turn.campaign, turn.run)),
     )

@@ -158,10 +158,10 @@ class Run:
         self.peer: socket.socket | None = None  # the other node, which is notified once the server listens
         self.until = time.monotonic() + request["deadline_s"]
         self.commands: list[Command] = []
-        self.other: socket.socket | None = None
+        self.others: list[socket.socket] = []
+        self.done: list[socket.socket] = []  # those of `others` that are done
         self.unmet = ""
         self.is_port_taken = False
-        self.is_done = False  # whether the other node is done
         self.is_lost = False
 
     def to_json(self) -> dict[str, Any]:
@@ -174,20 +174,19 @@ class Run:
         self.end()
         sent = between(before, sent_bytes())
         outputs = [{**command.to_json(), "sent_bytes": sent} for command in self.commands]
-        if self.other and not self.is_lost:
-            self.send(DONE)
+        for other in () if self.is_lost else self.others:
+            self.send(other, DONE)
         unmet = {"unmet": self.unmet, "is_port_taken": self.is_port_taken}
         return {"outputs": outputs, **unmet, "lost": self.is_lost}
 
     def meet_and_run(self) -> None:
-        """Run as the server, as the client, or alone. Raises Unmet, Disconnected."""
+        """Run as the server, as the client, or alone. Raises NotConnected, Disconnected."""
         rendezvous = self.request.get("rendezvous") or {}
         meet_until = min(self.until, time.monotonic() + rendezvous.get("timeout_s", 0.0))
-        if "addresses" in rendezvous:
-            self.other, address = find_server(
-                rendezvous["addresses"], rendezvous["rendezvous_port"], self.word, meet_until
-            )
-            self.start(rendezvous["stands_for_address"], address)
+        if "servers" in rendezvous:
+            port = rendezvous["rendezvous_port"]
+            found = [self.met(name, known, port, meet_until) for name, known in rendezvous["servers"]]
+            self.start(rendezvous["stands_for_addresses"], " ".join(found))
             self.watch(self.until)
         elif rendezvous:
             with contextlib.closing(Acceptor(listen(rendezvous["rendezvous_port"]), self.word)) as self.acceptor:
@@ -201,17 +200,26 @@ class Run:
                     self.peer = self.acceptor.accept(min(TICK_S, meet_until - time.monotonic()))
             if listens(rendezvous["port"]) and not listens(rendezvous["port"], os.geteuid()):
                 raise PortTaken(f"port {rendezvous['port']} is taken")  # by another user
-            self.other = listening_for_silence(self.peer)
-            self.send(READY)
+            self.others = [listening_for_silence(self.peer)]
+            self.send(self.peer, READY)
             self.serve()
         else:
             self.start()
             self.watch(self.until)
 
-    def start(self, word: str = "", address: str = "") -> None:
-        """Start the commands; `word` in them is replaced by the address."""
+    def met(self, name: str, addresses: list[str], port: int, until: float) -> str:
+        """The address by which that server's node was reached. Raises NotConnected, Disconnected."""
+        try:
+            other, address = find_server(addresses, port, self.word, until)
+        except NotConnected as problem:
+            raise NotConnected(f"{name} {problem}") from None
+        self.others.append(other)
+        return address
+
+    def start(self, word: str = "", addresses: str = "") -> None:
+        """Start the commands; `word` in them is replaced by the addresses."""
         for asked in self.request["commands"]:
-            shell = asked["shell"].replace(word, address) if word else asked["shell"]
+            shell = asked["shell"].replace(word, addresses) if word else asked["shell"]
             most_bytes = self.request["most_bytes"]
             self.commands.append(Command(shell, asked["environment"], self.request["run"], most_bytes))
 
@@ -224,7 +232,7 @@ class Run:
 
     def serve(self) -> None:
         """Run until the other end is done; then the server has a little time to exit."""
-        while time.monotonic() < self.until and not self.is_done and not self.is_lost:
+        while time.monotonic() < self.until and not self.done and not self.is_lost:
             self.run_on(self.until)
         self.watch(min(self.until, time.monotonic() + ENDS_S))
 
@@ -236,28 +244,28 @@ class Run:
     def run_on(self, until: float) -> None:
         """Handle events for one tick. Raises Disconnected."""
         pipes = {command.pipe: command for command in self.commands if command.pipe >= 0}
-        other = [self.other.fileno()] if self.other and not self.is_done else []
-        for ready in wait(min(TICK_S, until - time.monotonic()), *pipes, *other):
+        others = {other.fileno(): other for other in self.others if other not in self.done}
+        for ready in wait(min(TICK_S, until - time.monotonic()), *pipes, *others):
             if ready in pipes:
                 pipes[ready].take_output()
             else:
-                self.read_other()
+                self.read(others[ready])
         self.is_over()  # records when each was seen to have ended
 
-    def read_other(self) -> None:
+    def read(self, other: socket.socket) -> None:
         """The other node is done, or lost."""
-        assert self.other
-        try:
-            read = self.other.recv(len(DONE))
-        except OSError:
-            read = b""
-        self.is_done, self.is_lost = bool(read), not read
+        read = b""
+        with contextlib.suppress(OSError):
+            read = other.recv(len(DONE))
+        if read:
+            self.done.append(other)
+        else:
+            self.is_lost = True
 
-    def send(self, word: bytes) -> None:
+    def send(self, other: socket.socket, word: bytes) -> None:
         """Send to the other node; failures are noticed when reading."""
-        assert self.other
         try:
-            self.other.sendall(word)
+            other.sendall(word)
         except OSError:
             self.is_lost = True
 

@@ -1,7 +1,7 @@
-"""Starts a command on the other node of a pair through our own connection: replaces ssh for mpirun.
+"""Starts a command on another node of a pair or group through our own connection: replaces ssh for mpirun.
 
-Both ends know the secret of their run, which is never transmitted, and prove it to each other: the serving node runs
-one command for an authenticated peer. Travels; standard library only, for Python 3.8.
+All ends know the secret of their run, which never travels, and prove it to each other: the node that serves runs one
+command, of an end that has. Travels; standard library only, for Python 3.8.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ import time
 
 from clusterproof.plugins.benchmarks.launchers.rendezvous import Acceptor, authenticate, exactly, listen
 
-WORD, WHERE = "CLUSTERPROOF_PEER_WORD", "CLUSTERPROOF_PEER"  # in the environment; the second only where mpirun runs
+WORD, WHERE = (
+    "CLUSTERPROOF_PEER_WORD",
+    "CLUSTERPROOF_PEER",
+)  # in the environment; the second, NAME=ADDRESS:PORT of each, only where mpirun is
 MAX_COMMAND_BYTES = 64 * 1024
 PEER_S = 10.0  # for an authenticated peer to send its whole request
 FOREVER_S = 3600.0  # the caller ends it
@@ -25,10 +28,11 @@ MARK = b"\0cp\0"
 
 
 def main() -> None:
-    """Act as mpirun's agent (`HOST COMMAND …`) if the environment locates the peer; else serve (`PORT`)."""
+    """Act as mpirun's agent (`HOST COMMAND …`) if the environment locates the peers; else serve (`PORT`)."""
     word = os.environ.pop(WORD).encode()  # no child needs it
     if WHERE in os.environ:
-        sys.exit(start(os.environ[WHERE], word, " ".join(sys.argv[2:]).encode()))
+        peers = dict(peer.split("=", 1) for peer in os.environ[WHERE].split())
+        sys.exit(start(peers[sys.argv[1]], word, " ".join(sys.argv[2:]).encode()))
     serve(int(sys.argv[1]), word)
 
 

@@ -164,7 +164,7 @@ def listen(port: int) -> socket.socket:
 
 
 def find_server(addresses: list[str], port: int, word: bytes, until: float) -> tuple[socket.socket, str]:
-    """The connection, and the first address that worked. Raises Unmet, Disconnected."""
+    """The connection, and the first address that worked. Raises NotConnected, Disconnected."""
     seen: dict[str, str] = {}
     began_again = False
     while time.monotonic() < until:
@@ -183,7 +183,7 @@ def find_server(addresses: list[str], port: int, word: bytes, until: float) -> t
                 seen[address] = problem.strerror or str(problem)
             wait(AGAIN_S)
     tried = ", ".join(f"{address}: {why}" for address, why in seen.items())
-    raise NotConnected(f"it cannot be reached on port {port} ({tried or 'no address is known'})")
+    raise NotConnected(f"cannot be reached on port {port} ({tried or 'no address is known'})")
 
 
 def listening_for_silence(other: socket.socket) -> socket.socket:

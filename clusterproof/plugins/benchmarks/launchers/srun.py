@@ -36,7 +36,7 @@ from clusterproof.plugins.benchmarks.launchers.visit import (
     silenced,
 )
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.evidence.pairs import Failure, Pair, Reading
+from clusterproof.plugins.evidence.pairs import Failure, Reading
 from clusterproof.plugins.transport import Answer, Unusable, connection_for
 from clusterproof.plugins.transport.srun import ask_submit_host, formless, submit_host
 from clusterproof.plugins.transport.srun.connection import WAIT_S
@@ -189,11 +189,11 @@ class BySrun:
             step = _step(key, list(nodes), tasks, shell=shell, deadline_s=campaign.run_s, **ranks)
             return [{**step, "cleanups": list(cleanups.values())}]
         a, b = nodes
-        requests = ends_of(campaign, run, tuple(map(str, reserved.addresses[a])))
+        requests = ends_of(campaign, run, nodes, reserved.addresses)
         timeout_s = campaign.run_s + ENDS_S
         return [
-            _step(f"{key}.{end}", [node], visit=dict(request), deadline_s=timeout_s, cleanups=[cleanups[node]])
-            for end, node, request in (("server", a, requests.server), ("client", b, requests.client))
+            _step(f"{key}.{end}", [node], visit=dict(requests[node]), deadline_s=timeout_s, cleanups=[cleanups[node]])
+            for end, node in (("server", a), ("client", b))
         ]
 
     def _reading(self, key: str, nodes: PairOrGroup, run: str, answered: Mapping[str, Any], nonce: str) -> Reading:
@@ -216,12 +216,13 @@ class BySrun:
                 problem, culprit = f"srun: {printable(launched[0])}", launched[1] if is_alone else ""
                 return Reading(problem=problem, culprit=culprit, seconds=output.seconds)
         else:
-            a, b = nodes
-            server, client = (answered["steps"][f"{key}.{end}"] for end in ("server", "client"))
-            reading = reading_of(
-                self.campaign, Pair(a, b), *(_answer(step, nonce) or NodeAnswer() for step in (server, client))
-            )
-            reading = replace(reading, seconds=reading.seconds or float(client["seconds"]))
+            steps = {
+                node: answered["steps"][f"{key}.{end}"] for node, end in zip(nodes, ("server", "client"), strict=True)
+            }
+            answers = {node: _answer(step, nonce) or NodeAnswer() for node, step in steps.items()}
+            reading = reading_of(self.campaign, nodes, answers)
+            seconds = max(float(step["seconds"]) for step in steps.values())
+            reading = replace(reading, seconds=reading.seconds or seconds)
         silent = {node: answer for node, answer in cleaned.items() if answer and answer.unreached}
         return silenced(reading, silent, nodes)
 

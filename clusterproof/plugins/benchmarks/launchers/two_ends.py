@@ -32,7 +32,8 @@ from clusterproof.plugins.benchmarks.launchers.visit import (
     silenced,
 )
 from clusterproof.plugins.core.cluster import InventoryError, Target
-from clusterproof.plugins.evidence.pairs import Pair, Reading
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.evidence.pairs import Reading
 from clusterproof.plugins.transport import Unusable
 
 
@@ -45,12 +46,6 @@ class PairMeasuring:
     together: PairOrGroup
     run: str
     where: Mapping[str, NodeAnswer]
-
-    @property
-    def pair(self) -> Pair:
-        """The pair; two-ended meters take no larger groups."""
-        assert isinstance(self.together, Pair)
-        return self.together
 
     def visit(self, node: str, request: Mapping[str, object], timeout_s: float) -> NodeAnswer:
         """Send one request to one of its nodes. Never raises: a failed connection means the node was not reached."""
@@ -161,63 +156,69 @@ def side_by_side(calls: Sequence[Callable[[], None]]) -> None:
         thread.join()
 
 
-ADDRESS = "clusterproofaddress"  # placeholder in the client's command: the address is only known after trying
+ADDRESS = "clusterproofaddress"  # placeholder in the client's command: addresses are only known after trying
+MAX_ADDRESSES = 4  # tried per node of a group: the addresses of a thousand nodes are one argument, of 128 KiB at most
 PORTS = range(20_000, 30_000, 2)  # below the ephemeral ports
 MEET_S = 15.0  # in addition to two logins
 ATTEMPTS = 3  # with different ports
 GRACE_S = 5.0  # for the second end, once the first has reported a failure
 
 
-@dataclass(frozen=True, slots=True)
-class EndRequests:
-    """The requests for one pair: to the serving node, and to the other."""
-
-    server: Mapping[str, object]
-    client: Mapping[str, object]
-
-
-def ends_of(campaign: MeterCampaign, run: str, addresses: tuple[str, ...]) -> EndRequests:
-    """The requests for both nodes; `addresses` are those of the server's node."""
+def ends_of(
+    campaign: MeterCampaign, run: str, together: PairOrGroup, addresses: Mapping[str, Sequence[str]]
+) -> dict[str, Mapping[str, object]]:
+    """The request for each node: the last connects to the others, which serve at these addresses."""
     meter, settings = campaign.meter, campaign.settings
     assert meter.server
     assert meter.client
+    *servers, client = together
     rendezvous_port = PORTS[secrets.randbelow(len(PORTS))]
     timeout_s = min(campaign.run_s, MEET_S + 2 * campaign.limits.connect_s)
     common = {"run": run, "deadline_s": campaign.run_s, "most_bytes": MAX_BYTES}
     ports = {"rendezvous_port": rendezvous_port, "port": rendezvous_port + 1}
     word = secrets.token_hex(16)  # the shared secret
     rendezvous = {**ports, "timeout_s": timeout_s, "word": word}
-    searches = {"addresses": list(addresses), "stands_for_address": ADDRESS}
+    most = MAX_ADDRESSES if len(servers) > 1 else None
+    tried = [(node, list(addresses[node][:most])) for node in servers]
     environment = {**settings.environment, SECRET: word}
     serves = {"shell": meter.server(settings, rendezvous_port + 1), "environment": environment}
     comes = {"shell": meter.client(settings, ADDRESS, rendezvous_port + 1), "environment": environment}
-    return EndRequests(
-        {**common, "commands": [serves], "rendezvous": rendezvous},
-        {**common, "commands": [comes], "rendezvous": {**rendezvous, **searches}},
-    )
+    searches = {**rendezvous, "servers": tried, "stands_for_addresses": ADDRESS}
+    requests: dict[str, Mapping[str, object]] = {client: {**common, "commands": [comes], "rendezvous": searches}}
+    return requests | {node: {**common, "commands": [serves], "rendezvous": rendezvous} for node in servers}
 
 
-def reading_of(campaign: MeterCampaign, pair: Pair, server: NodeAnswer, client: NodeAnswer) -> Reading:
-    """Both ends' answers as one measurement; names the end at fault, if any."""
-    a, b = pair
-    silent = {node: answer for node, answer in ((a, server), (b, client)) if answer.unreached}
-    if silent:
-        return not_reached(silent, "did not answer")
-    if server.is_port_taken:
-        return Reading(problem=f"{a}: {server.unmet}; expected a free port", culprit=a)
-    if client.unmet or server.unmet:
-        seen = f"{b} found at {a} {client.unmet}" if client.unmet else f"{a}: {server.unmet}"
-        return Reading(problem=f"{seen}; expected that nodes reach each other on TCP ports {PORTS[0]} to {PORTS[-1]}")
-    if server.is_lost or client.is_lost:
-        return Reading(problem=f"{a} and {b} lost touch of each other in mid-run")
-    reading = campaign.meter.read(campaign.settings, (*client.outputs, *server.outputs))
-    reading = typed(campaign, reading, "", pair)
-    was_ended = any(output.exit is None for output in (*client.outputs, *server.outputs))
-    reading = attributed(reading, {a: [server.name], b: [client.name]}, was_ended)
+def reading_of(campaign: MeterCampaign, together: PairOrGroup, answers: Mapping[str, NodeAnswer]) -> Reading:
+    """All ends' answers as one measurement; names the end at fault, if any."""
+    *servers, b = together
+    client = answers[b]
+    if any(answer.unreached for answer in answers.values()):
+        return _silent(answers)
+    for node in servers:
+        if answers[node].is_port_taken:
+            return Reading(problem=f"{node}: {answers[node].unmet}; expected a free port", culprit=node)
+    unmet = [f"{node}: {answers[node].unmet}" for node in (b, *servers) if answers[node].unmet]
+    if unmet:
+        reach = f"expected that nodes reach each other on TCP ports {PORTS[0]} to {PORTS[-1]}"
+        return Reading(problem=f"{unmet[0]}; {reach}")
+    if any(answer.is_lost for answer in answers.values()):
+        return Reading(problem=f"{fold(together)} lost touch of each other in mid-run")
+    outputs = (*client.outputs, *(output for node in servers for output in answers[node].outputs))
+    reading = typed(campaign, campaign.meter.read(campaign.settings, outputs), "", together)
+    called = {node: [answers[node].name] for node in together}
+    reading = attributed(reading, called, any(output.exit is None for output in outputs))
     if reading.has_succeeded or reading.culprit:
         return reading
-    unable = [node for node, answer in ((a, server), (b, client)) if any(o.exit in NOT_STARTED for o in answer.outputs)]
+    unable = [node for node in together if any(output.exit in NOT_STARTED for output in answers[node].outputs)]
     return replace(reading, culprit=unable[0] if len(unable) == 1 else "")
+
+
+def _silent(answers: Mapping[str, NodeAnswer]) -> Reading:
+    """The measurement when these did not answer; nodes that only waited for another are not named."""
+    silent = {node: answer for node, answer in answers.items() if answer.unreached}
+    named = {node: answer for node, answer in silent.items() if not answer.is_late} or silent
+    reading = not_reached(named, "did not answer")
+    return reading if len(named) == len(silent) else replace(reading, culprit="")
 
 
 def ssh(campaign: MeterCampaign) -> OverNodes:
@@ -229,31 +230,35 @@ def ssh(campaign: MeterCampaign) -> OverNodes:
 
 
 def two_ends(turn: PairMeasuring) -> Outcome:
-    """Visit both nodes at the same time."""
+    """Visit all nodes at the same time."""
+    addresses = {node: turn.where[node].addresses for node in turn.together}
     for _ in range(ATTEMPTS):
-        answers = _visited(turn, ends_of(turn.campaign, turn.run, turn.where[turn.pair.a].addresses))
-        if not answers[turn.pair.a].is_port_taken:
+        answers = _visited(turn, ends_of(turn.campaign, turn.run, turn.together, addresses))
+        if not any(answer.is_port_taken for answer in answers.values()):
             break
-    server, client = (answers[node] for node in turn.pair)
     to_clean_up = tuple(node for node, answer in answers.items() if answer.unreached)
-    return Outcome(reading_of(turn.campaign, turn.pair, server, client), to_clean_up)
+    return Outcome(reading_of(turn.campaign, turn.together, answers), to_clean_up)
 
 
-def _visited(turn: PairMeasuring, requests: EndRequests) -> Mapping[str, NodeAnswer]:
-    """Both nodes' answers. After one end has reported a failure, a silent other end is not waited for."""
+def _visited(turn: PairMeasuring, requests: Mapping[str, Mapping[str, object]]) -> dict[str, NodeAnswer]:
+    """All nodes' answers. After one end has reported a failure, silent other ends are not waited for."""
     answers: SimpleQueue[tuple[str, NodeAnswer]] = SimpleQueue()
-    request_of = {turn.pair.a: requests.server, turn.pair.b: requests.client}
     timeout_s = turn.campaign.run_s + ENDS_S
 
     def visit(node: str) -> None:
-        answers.put((node, turn.visit(node, request_of[node], timeout_s)))
+        answers.put((node, turn.visit(node, requests[node], timeout_s)))
 
-    for node in request_of:
+    for node in requests:
         threading.Thread(target=visit, args=(node,), daemon=True).start()
-    first, answer = answers.get()
-    has_failed = bool(answer.unreached or answer.unmet or answer.is_lost)
-    try:
-        return dict([(first, answer), answers.get(timeout=GRACE_S if has_failed else None)])
-    except Empty:
-        silent = NodeAnswer(unreached=f"nothing came within {GRACE_S:g} s after {first} had ended")
-        return {first: answer, turn.pair.other(first): silent}
+    answered: dict[str, NodeAnswer] = {}
+    first, until = "", float("inf")
+    while len(answered) < len(requests):
+        try:
+            node, answer = answers.get(timeout=max(0.0, until - time.monotonic()) if first else None)
+        except Empty:
+            late = NodeAnswer(f"nothing came within {GRACE_S:g} s after {first} had ended", is_late=True)
+            return {**dict.fromkeys(requests, late), **answered}
+        answered[node] = answer
+        if not first and (answer.unreached or answer.unmet or answer.is_lost):
+            first, until = node, time.monotonic() + GRACE_S
+    return answered

@@ -13,6 +13,7 @@ from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, PairOrGro
 from clusterproof.plugins.benchmarks.meters import Output
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairs import Failure, Pair, Reading
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
 
@@ -33,8 +34,8 @@ TRAVELS = (
 class NodeAnswer:
     """A node's answer; `unreached` says why there is none, and `is_at_fault` that there should be one.
 
-    `unmet` is what it observed of the other node if they did not meet, `is_port_taken` that a local port was in use,
-    and `is_lost` that the other node fell silent.
+    `unmet` is what it saw of the other node where they did not meet, `is_port_taken` that a port of its own was not to
+    be had, `is_lost` that the other fell silent, and `is_late` that it was waited for no longer.
     """
 
     unreached: str = ""
@@ -46,6 +47,7 @@ class NodeAnswer:
     is_lost: bool = False
     left: tuple[str, ...] = ()
     is_at_fault: bool = True
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,10 @@ def _listed(value: Any) -> list[Any]:
 
 def not_reached(answers: Mapping[str, NodeAnswer], how: str = "was not reached") -> Reading:
     """The reading of a pair or group some of whose nodes did not answer; a single one is at fault if it should have."""
-    problem = ", ".join(f"{node} {how}: {answer.unreached}" for node, answer in answers.items())
+    nodes_by_reason: dict[str, list[str]] = {}
+    for node, answer in answers.items():
+        nodes_by_reason.setdefault(answer.unreached, []).append(node)
+    problem = ", ".join(f"{fold(nodes)} {how}: {reason}" for reason, nodes in nodes_by_reason.items())
     failure = failure_of(answers.values())
     culprit = next(iter(answers)) if len(answers) == 1 and not failure else ""
     return Reading(problem=problem, culprit=culprit, failure=failure)

@@ -230,8 +230,9 @@ class Counters(Reported):
         return rest[0] - first
 
     def total(self, counter: str) -> int:
-        """Where a counter stands at the last look. Raises Incomplete."""
-        return read(self._looks(counter)[-1], integer, counter)
+        """Where a counter stands at the last look that read it. Raises Incomplete."""
+        first, last = (looks := self._looks(counter))[0], looks[-1]
+        return read(first if isinstance(last, dict) else last, integer, counter)  # a dict is an error in its place
 
     def _looks(self, counter: str) -> list[object]:
         return read(self.counters.get(counter), _one_or_two, counter)

@@ -155,6 +155,8 @@ def _grouped(pairs: Campaign, writer: JournalWriter, renamed: _Renamed, options:
     plan = plan_groups(options.groups, pairs.nodes_for_groups, places, 2 * options.at_once)
     if why_not := pairs.journal.about.get("no_groups"):
         plan = GroupPlan((), left_out=str(why_not))
+    if plan.left_out:
+        renamed.setup.say(f"groups: left out: {plan.left_out}")
     slower, least_share, least_of_pairs = (threshold(f"pairwise.{name}") for name in SHARES)
     limits = GroupLimits(slower, least_share, least_of_pairs, pairs.pairs_gb_per_s)
     full = renamed.launcher.campaign

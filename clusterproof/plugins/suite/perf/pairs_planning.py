@@ -77,16 +77,14 @@ def planned(
     key = key_of(meter, settings, settings.size_bytes, first.type_name, _efa(first), settings.ranks_per_node)
     about = {"meter": meter.name, "key": asdict(key), "stack": asdict(_stack(first))}
     if options.groups:
-        about |= {"groups": options.groups, "no_groups": _why_no_groups(meter, options, cluster)}
+        about |= {"groups": options.groups, "no_groups": _why_no_groups(meter)}
     return Journal(replace(made, absent=frozenset(absent)), about, absent)
 
 
-def _why_no_groups(meter: Meter, options: PairOptions, cluster: ClusterFacts) -> str:
+def _why_no_groups(meter: Meter) -> str:
     """Why no group can be measured; empty if one can."""
     if not meter.is_collective:
         return f"{meter.name} measures two nodes; expected --meter nccl-tests or nccom-test"
-    if options.launcher == "pods" or (not options.launcher and is_loaded_by_pods(cluster.cluster)):
-        return "the launcher pods starts ranks on two nodes; expected srun or mpirun"
     return ""
 
 

@@ -214,13 +214,19 @@ class ReadAhead:
 
     def __init__(self, connected: socket.socket | Tunnel) -> None:
         self._connected, self._rest = connected, b""
-        self.send, self.close, self.settimeout = connected.send, connected.close, connected.settimeout
+        self.send, self.settimeout = connected.send, connected.settimeout
 
     def recv(self, size: int) -> bytes:
         """As a socket's."""
         piece = self._rest or self._connected.recv(max(size, _READ_BYTES))
         self._rest = piece[size:]
         return piece[:size]
+
+    def close(self) -> None:
+        """Close it, and wake the thread that reads, which the kernel alone would let wait."""
+        if isinstance(self._connected, socket.socket):
+            _shut_down(self._connected)
+        self._connected.close()
 
     @property
     def _closed(self) -> bool:  # of which paramiko asks too
