@@ -35,11 +35,11 @@ NEVER = 1_000_000  # how often a state opens before it counts as flapping
 def watch(names: list[str], broken: Path, record: Path, command: str) -> None:
     """Run until killed."""
     notifier.GATHER_S = notifier.FIRST_S = outbox_file.RETRY_S = recording.RETRY_S = QUICK_S
-    notifier.LOOK_S, notifier.MOST_S = QUICK_S, 5 * QUICK_S
+    notifier.CHECK_S, notifier.MAX_S = QUICK_S, 5 * QUICK_S
     cluster = Cluster("chaos", "ssh", tuple(map(Target, names)))
     state = Watch(Evaluator(cluster, NO_POLICY), 1.0, names, time.monotonic(), replace(TIMING, flaps_times=NEVER))
     kept = recording.Recording(record, 1.0, _say)
-    state.resume(kept.said_before(), time.time() - time.monotonic())
+    state.resume(kept.earlier_changes(), time.time() - time.monotonic())
     settings = WatchSettings(SamplerOptions(1.0), Limits(), ProbeOptions())
     with Sinks(cluster.name, state, _say) as sinks:
         sinks.notify([receiver_of(command, 1)], record)
@@ -48,7 +48,7 @@ def watch(names: list[str], broken: Path, record: Path, command: str) -> None:
             now = json.loads(broken.read_text(encoding="utf-8"))
             for name in names:
                 results = {("GPU 0", RULE): RuleResult(Verdict.FAIL, "Xid 79; expected none")} if name in now else {}
-                controller._say(state.states.events(name, frozenset({RULE}), results, time.monotonic()))
+                controller._report(state.states.events(name, frozenset({RULE}), results, time.monotonic()))
             kept.guard(lambda: None, time.monotonic())
             time.sleep(LOOK_S)
 

@@ -30,7 +30,7 @@ from clusterproof.plugins.kubernetes import access
 from clusterproof.plugins.kubernetes.gate import REFRESH_S, TRUE, Health
 from clusterproof.plugins.kubernetes.gate.round import GateMetrics, KeptVerdict, keep_verdicts, kept_verdicts
 from clusterproof.plugins.transport.kubernetes.report_cache import REPORTS, REST_S, AgentPods
-from clusterproof.plugins.transport.kubernetes.shares import MOST_REST_S, NODE_S, NodeShare
+from clusterproof.plugins.transport.kubernetes.shares import MAX_REST_S, NODE_S, NodeShare
 
 ROOT = Path(__file__).parents[1]
 NODES = 5000
@@ -69,7 +69,7 @@ def of_large_cluster() -> Iterator[Figure]:
 
 
 def _figures(spent: dict[str, float], peak_mb: dict[str, float], nodes: int) -> Iterator[Figure]:
-    rest_s = min(max(REST_S, NODE_S * nodes), MOST_REST_S)
+    rest_s = min(max(REST_S, NODE_S * nodes), MAX_REST_S)
     per_s = {
         "rest": spent["rest"] * (IN_REST + 1) / REFRESH_S,
         "heartbeats": (spent["heartbeats"] - spent["rest"]) / REFRESH_S,
@@ -174,7 +174,7 @@ def measure(folder: Path, port: str, nodes: int) -> dict[str, float]:
     gate.rounds._shares.forget()
     listing = gate.round(EVERY_S)
     stays_mb = next(_proportional_mb(os.getpid()))
-    gate.evaluation(MOST_REST_S)
+    gate.evaluation(MAX_REST_S)
     evaluation, evaluated = gate.evaluation(EVERY_S)
     return {
         "rest": min(in_rest),  # on a busy machine, the lowest figure is the most accurate

@@ -30,7 +30,7 @@ TRACED = {"wait": 12, "warmup": 2, "active": 8}  # steps
 FOR_EVER_S = 1e6
 PATIENCE_S = 10.0  # without a step before a rank dumps
 LOADER_SHARE = 0.15  # of a step, times the severity: a slow loader's delay
-PERIOD_US, LEAST_QUOTA_US = 100_000, 1_000  # of the kernel's CPU bandwidth control, as containers use it
+PERIOD_US, MIN_QUOTA_US = 100_000, 1_000  # of the kernel's CPU bandwidth control, as containers use it
 THROTTLED_TO = 0.5  # of the CPU that the rank used before, on a machine however busy
 
 
@@ -166,7 +166,7 @@ class Rank:
 
 def throttle(group: Path, cpus: float) -> None:
     """Join a control group limited to this share of a CPU."""
-    quota = max(LEAST_QUOTA_US, int(PERIOD_US * cpus))
+    quota = max(MIN_QUOTA_US, int(PERIOD_US * cpus))
     if (group / "cpu.max").exists():
         (group / "cpu.max").write_text(f"{quota} {PERIOD_US}", encoding="ascii")
     else:

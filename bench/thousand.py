@@ -30,7 +30,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Limits, Program
 from clusterproof.plugins.watch import controller as module
 from clusterproof.plugins.watch import sampler_session as lines
-from clusterproof.plugins.watch.controller import Controller, WatchSettings, give_back_memory
+from clusterproof.plugins.watch.controller import Controller, WatchSettings, release_memory
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.overlay import boot_of
 from clusterproof.plugins.watch.recording import Recording
@@ -109,7 +109,7 @@ def watch(address: str, real: int) -> dict[str, float]:
     hello = hello_line(boot_of(visited[names[0]]))  # with another boot id, all would be visited again
     state.evidence(visited, time.monotonic())
     del visited
-    give_back_memory()
+    release_memory()
     random = Random(1)
     ticks = [tick_line(random, at, EVERY_S) for at in range(16)]
     _simulate(hello, ticks)
@@ -145,7 +145,7 @@ def watch(address: str, real: int) -> dict[str, float]:
 def _visited(names: list[str]) -> dict[str, NodeEvidence]:
     """Every node's answers at the first visit: one node's, under each name."""
     text = (ROOT / "fixtures/demo/nodes/gpu001.json").read_text(encoding="utf-8")
-    once = Interning().once
+    once = Interning().intern
     return {name: once(load(text.replace("gpu001", name).replace("GPU-", f"GPU-{name}"))) for name in names}
 
 

@@ -82,7 +82,7 @@ def who_watches() -> Iterator[Figure]:
             before = cpu_s(resource.RUSAGE_SELF)
             for name in names:
                 _feed(watch, recording, name, streams[name], line, at * EVERY_S)
-            watch.look(at * EVERY_S)
+            watch.check_silence(at * EVERY_S)
             spent += cpu_s(resource.RUSAGE_SELF) - before
         recording.close(0.0)
         size = sum(path.stat().st_size for path in Path(folder).glob(f"*{SUFFIX}"))
@@ -94,8 +94,8 @@ def who_watches() -> Iterator[Figure]:
 
 def _feed(watch: Watch, recording: Recording, name: str, stream: UpdateStream, line: bytes, now: float) -> None:
     for update in stream.updates(line):
-        watch.take(name, update, now)
-        recording.take(name, update, 1.7e9 + now, now)
+        watch.update(name, update, now)
+        recording.record(name, update, 1.7e9 + now, now)
 
 
 def _below(pid: int) -> list[int]:

@@ -19,7 +19,7 @@ from clusterproof.plugins.catalog import exact_kinds_setting
 from scripts.arguments import Arguments, count
 
 FAULTS, CLEAN = 10_000, 1_000_000
-LEAST_FOUND = 0.9999
+MIN_FOUND = 0.9999
 ROOT = Path(__file__).parents[2]
 
 
@@ -41,7 +41,7 @@ def simulate(python: str, faults: int, clean: int, seed: int, device: str) -> tu
 
 def is_good(figures: Mapping[str, int]) -> bool:
     """Whether enough faults were found and no correct product was reported."""
-    return figures["found"] >= LEAST_FOUND * figures["faults"] > 0 and not figures["false"]
+    return figures["found"] >= MIN_FOUND * figures["faults"] > 0 and not figures["false"]
 
 
 def main(arguments: Sequence[str]) -> int:

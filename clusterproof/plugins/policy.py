@@ -46,9 +46,9 @@ def find_policy(named: str | None, folder: Path, inventory: str = "") -> Policy:
     if named:
         return read_policy(folder / named)
     name = next((name for name in (OWN_FILE, PYPROJECT) if os.path.lexists(folder / name)), None)
-    beside = Path(inventory).parent / OWN_FILE
-    is_beside = inventory.endswith(".toml") and is_file(folder / beside)
-    none = Policy(ignored=f"{beside} is not read; --policy {beside} does that") if is_beside else NO_POLICY
+    adjacent = Path(inventory).parent / OWN_FILE
+    is_beside = inventory.endswith(".toml") and is_file(folder / adjacent)
+    none = Policy(ignored=f"{adjacent} is not read; --policy {adjacent} does that") if is_beside else NO_POLICY
     if not name:
         return none
     if not is_file(folder / name):

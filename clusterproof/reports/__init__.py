@@ -14,7 +14,7 @@ from typing import Protocol
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.message import number_of
-from clusterproof.plugins.core.result import ACTIONS, ALL_PAIRS, OF_HARDWARE, UNREACHABLE, Result
+from clusterproof.plugins.core.result import ACTIONS, ALL_PAIRS, HARDWARE_ACTIONS, UNREACHABLE, Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
 
 MAX_ATTRIBUTE = 500  # characters of a message; the element's text is complete
@@ -32,7 +32,7 @@ class Owned(Protocol):
         """Its section, or empty."""
 
 
-def in_words(result: Result) -> str:
+def result_text(result: Result) -> str:
     """A result for people: observed, expected, how to reproduce it, owner, remedy."""
     seen = [("", f"{result.node}: {line}") for line in result.message.split("\n")]  # no line begins with a node's text
     rows = [
@@ -53,7 +53,7 @@ def owner_of(result: Result) -> str:
 OF_HYPERPOD = "on HyperPod the skill"
 
 
-def skill_beside(result: Result) -> str:
+def extra_skill(result: Result) -> str:
     """The skill that a finding is routed to on HyperPod, if its owner is somebody else: for small print."""
     return f"{OF_HYPERPOD} {result.skill}" if result.skill and result.team not in ("", result.skill) else ""
 
@@ -78,9 +78,9 @@ def with_broken(results: Sequence[Result], broken: int, cluster: str) -> list[Re
     """The results, plus one for broken tests, if any: what they should have checked is unknown."""
     if not broken:
         return list(results)
-    words = f"{number_of(broken, 'test')} broke"
-    message = f"{words}, and what they check is not known; expected a verdict of each; pytest's own lines say where"
-    of_broken = Result(BROKEN, cluster, Verdict.INCOMPLETE, "Tests that broke", message, cause=words, subject="cluster")
+    count = f"{number_of(broken, 'test')} broke"
+    message = f"{count}, and what they check is not known; expected a verdict of each; pytest's own lines say where"
+    of_broken = Result(BROKEN, cluster, Verdict.INCOMPLETE, "Tests that broke", message, cause=count, subject="cluster")
     return [*results, of_broken]
 
 
@@ -101,7 +101,7 @@ def action_and_reason(result: Result, of_all: Collection[str]) -> tuple[str, str
         return CANNOT_REACH, result.cause.removeprefix(UNREACHABLE)
     if result.verdict is Verdict.FAIL:
         action = result.action or ACTIONS[-1]
-        return (COMMON_CAUSE if action in OF_HARDWARE and result.check in of_all else action), name
+        return (COMMON_CAUSE if action in HARDWARE_ACTIONS and result.check in of_all else action), name
     if result.needs_other_files:
         return NOT_PROVEN, OTHER_FILES
     return (NOT_PROVEN, result.cause or name) if result.verdict is Verdict.INCOMPLETE else (LOOK_AT, name)
@@ -161,16 +161,18 @@ def headline(results: Iterable[Result]) -> str:
     nodes = f"{number_of(len(worst), 'node', 'nodes')}: " + ", ".join(
         f"{number:,} {state}" for number, state in counts if number
     )
-    whole, run = (next((state for verdict, state in _OF_ONE if verdict in of), "") for of in (of_cluster, of_run))
-    if of_cluster and not (whole or worst or pairs or of_run):
-        whole = "none applies"
+    cluster_state_text, run = (
+        next((state for verdict, state in _OF_ONE if verdict in of), "") for of in (of_cluster, of_run)
+    )
+    if of_cluster and not (cluster_state_text or worst or pairs or of_run):
+        cluster_state_text = "none applies"
     return "; ".join(
         filter(
             None,
             (
                 nodes if worst or not (of_cluster or pairs or of_run) else "",
                 pairs,
-                f"cluster-wide checks: {whole.removeprefix('is ')}" if whole else "",
+                f"cluster-wide checks: {cluster_state_text.removeprefix('is ')}" if cluster_state_text else "",
                 f"the training run {run or 'is not checked: no check applies'}" if of_run else "",
             ),
         )
@@ -211,7 +213,7 @@ def _of_pairs(results: Iterable[Result], is_all: bool) -> str:
     )
 
 
-def state_in_words(results: Iterable[Result]) -> str:
+def cluster_state(results: Iterable[Result]) -> str:
     """The whole cluster in a word or two: `not fit` for training, `not proven`, or `fit`."""
     verdicts = {result.verdict for result in results}
     if not verdicts - {Verdict.NOT_APPLICABLE}:
@@ -239,7 +241,7 @@ class EarlyEnd:
     nodes: int
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """`INTERRUPTED: 6,601 of 21,000 checks ended, all of them on 110 of 600 nodes`."""
         of_nodes = f", all of them on {self.whole:,} of {self.nodes:,} nodes" if self.nodes else ""
         return f"INTERRUPTED: {self.ended:,} of {self.chosen:,} checks ended{of_nodes}"

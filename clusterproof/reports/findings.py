@@ -10,7 +10,7 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold, within
-from clusterproof.plugins.core.result import OF_HARDWARE, Result
+from clusterproof.plugins.core.result import HARDWARE_ACTIONS, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import action_and_reason, action_rank_of, failed_by_all, owner_of
 
@@ -52,7 +52,7 @@ class FindingGroup:
             return ""
         of_what = "pairs" if self.first.is_of_pair else "nodes"
         alike = f"{self.count:,} of {self.evaluated:,} {of_what} alike"
-        if self.first.action in OF_HARDWARE:
+        if self.first.action in HARDWARE_ACTIONS:
             return f"{alike}: look first for what they share: image, driver, threshold, rack"
         return f"{alike}: probably configuration, not hardware"
 
@@ -136,7 +136,7 @@ class Gap:
     @property
     def of_reaching(self) -> tuple[Result, ...]:
         """The finding on reaching the nodes, if that is the reason."""
-        return tuple(result for result in self.results if result.says_unreachable)
+        return tuple(result for result in self.results if result.reports_unreachable)
 
     @property
     def suspicion(self) -> str:
@@ -146,8 +146,8 @@ class Gap:
     @property
     def messages(self) -> list[str]:
         """What the checks said, where it is more than the cause; of nodes not reached, what reaching them met."""
-        told = self.of_reaching or (() if self.is_told else self.results)
-        lines = {line for result in told for line in result.message.split("\n")} - {self.cause, ""}
+        reported = self.of_reaching or (() if self.is_told else self.results)
+        lines = {line for result in reported for line in result.message.split("\n")} - {self.cause, ""}
         return sorted(line.removeprefix(f"{self.cause}: ") for line in lines)
 
 
@@ -196,13 +196,13 @@ def gaps(results: Iterable[Result]) -> list[Gap]:
     causes: dict[str, list[Result]] = defaultdict(list)
     for hit in with_verdict(results, Verdict.INCOMPLETE):
         causes[hit.cause or hit.message.partition("\n")[0]].append(hit)
-    told = {result.node for result in results if result.says_unreachable}
+    unreachable = {result.node for result in results if result.reports_unreachable}
     every = [
         Gap(
             cause,
             tuple(hit),
             nodes,
-            is_told=hit[0].is_of_unreachable and told.issuperset(result.node for result in hit),
+            is_told=hit[0].is_of_unreachable and unreachable.issuperset(result.node for result in hit),
         )
         for cause, hit in causes.items()
     ]

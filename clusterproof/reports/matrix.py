@@ -73,7 +73,7 @@ def legend() -> str:
 
 def _lettered(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: float) -> Iterator[str]:
     """Passes as each row's background; every other cell individually, with its letter and tooltip."""
-    yield from _grounds(cells, checks, nodes, width)
+    yield from _backgrounds(cells, checks, nodes, width)
     for column, node in enumerate(nodes):
         yield _area(column * width, 0, width, CELL * len(checks), "none", node, 'pointer-events="all"')
     for row, check in enumerate(checks):
@@ -92,7 +92,7 @@ def _cell(result: Result, x: float, y: float, width: float) -> str:
 
 def _striped(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: float) -> Iterator[str]:
     """One path per verdict, with equal neighbours merged; the worst last, on top."""
-    yield from _grounds(cells, checks, nodes, width)
+    yield from _backgrounds(cells, checks, nodes, width)
     for verdict in (Verdict.NOT_APPLICABLE, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.FAIL):
         high = _HEIGHTS.get(verdict, 1.0) * (CELL - 1)
         steps = "".join(
@@ -105,7 +105,7 @@ def _striped(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: f
             yield f'<path fill="{COLOURS[verdict]}" d="{steps}"><title>{escape(verdict.value)}</title></path>'
 
 
-def _grounds(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: float) -> Iterator[str]:
+def _backgrounds(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: float) -> Iterator[str]:
     """A background where a check was evaluated, so that unevaluated ones stay white."""
     steps = "".join(
         f"M{first * width:.6g} {row * CELL}h{count * width:.6g}v{CELL - 1}h-{count * width:.6g}z"

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN, cut_of, headline, skill_beside
+from clusterproof.reports import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN, cut_of, extra_skill, headline
 from clusterproof.reports.findings import FindingGroup, Gap, findings, gaps_in_short, shortened
 from clusterproof.reports.matrix import legend, matrix
 from clusterproof.reports.to_do import Task, commands, fit_nodes, shared_finding, to_do, to_do_line
@@ -101,7 +101,7 @@ def _owner(owner: str) -> str:
 
 def _skill(result: Result) -> str:
     """In small print the skill for a finding owned by a team."""
-    skill = skill_beside(result)
+    skill = extra_skill(result)
     return f" <small>{escape(skill)}</small>" if skill else ""
 
 
@@ -185,7 +185,7 @@ def tiles(results: Iterable[Result], catalog: Catalog = PACKAGED, cluster: Clust
     of_shared = f'<p class="shared">{escape(shared)}</p>' if shared else ""
     of_tasks = "".join(map(_of_task, tasks))
     cut = cut_of(results)
-    of_cut = f'<p class="cut"><strong>{escape(cut.words)}</strong></p>' if cut else ""
+    of_cut = f'<p class="cut"><strong>{escape(cut.description)}</strong></p>' if cut else ""
     tiles = f'<ul class="tiles" aria-label="what to do">{of_tasks}{of_fit}</ul>'
     return f"{of_cut}{tiles}{of_shared}{_commands(tasks, cluster)}"
 
@@ -201,7 +201,7 @@ def _of_task(task: Task) -> str:
     """The titles of the checks that ask for it: there is more room than in a line."""
     count = "" if task.of_what in ("cluster", "run") else f"{len(task.nodes):,}"
     where = "#gaps" if task.action in (NOT_PROVEN, CANNOT_REACH) else "#findings"
-    return _tile(task.action, count, task.where, task.why_in_words, where)
+    return _tile(task.action, count, task.where, task.reasons_text, where)
 
 
 def _tile(action: str, count: str, where: str, why: str, leads_to: str) -> str:

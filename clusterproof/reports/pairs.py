@@ -42,7 +42,7 @@ def lines_of_pairs(run: PairwiseRun, width: int) -> Iterator[str]:
         if left_out(campaign):
             parts.append(f"; left out: {left_out(campaign)}")
         if campaign.journal.groups:
-            parts.append(f"; groups: {campaign.groups.in_words()}")
+            parts.append(f"; groups: {campaign.groups.description()}")
         line = printable("".join(parts)).replace("\n", " ")
         yield from textwrap.wrap(
             f"{_LABEL}{line}",
@@ -68,7 +68,7 @@ def facts(campaign: Campaign) -> Iterator[tuple[str, str]]:
     yield "normal", _normal_and_spread(campaign)
     yield "of the wire", of_wire(campaign)
     yield "floor", "" if campaign.mesh else _floor(campaign)
-    yield "groups", campaign.groups.in_words()
+    yield "groups", campaign.groups.description()
     yield "seed", str(journal.plan.seed)
     yield "left out", left_out(campaign)
     yield "not measured", _absent(campaign)
@@ -94,7 +94,7 @@ def exchanged(campaign: Campaign) -> str:
 
 
 def _count(campaign: Campaign) -> str:
-    pairs, nodes, times = len(campaign.of_pair), len(campaign.of_node), len(campaign.journal.measurements)
+    pairs, nodes, times = len(campaign.by_pair), len(campaign.by_node), len(campaign.journal.measurements)
     meter = campaign.journal.about.get("meter", "")
     counted = f"{number_of(pairs, 'pair')} of {number_of(nodes, 'node')}, measured {number_of(times, 'time')}"
     return f"{counted} with {meter}" if meter else counted

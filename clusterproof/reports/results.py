@@ -53,20 +53,20 @@ class ResultsFile:
 
         Otherwise readers would consider its nodes fully checked, because nothing shows that others are missing.
         """
-        whole, count = self._written
-        if self._is_regular and self._file.tell() != whole:  # a signal interrupted this write earlier
-            self._file.truncate(whole)
-            self._file.seek(whole)
+        complete_bytes, count = self._written
+        if self._is_regular and self._file.tell() != complete_bytes:  # a signal interrupted this write earlier
+            self._file.truncate(complete_bytes)
+            self._file.seek(complete_bytes)
         # An unpaired surrogate, which UTF-8 cannot encode, becomes `\ud800`, as in JSON.
         text = "".join(f"{line}\n" for line in self._described.lines(result))
         content = text.encode("utf-8", "backslashreplace")
         try:
-            append(self._file, whole, content)
+            append(self._file, complete_bytes, content)
         except OSError as problem:
             self.close()
             self._put_aside()
             raise OSError(problem.errno, problem.strerror, str(self._path)) from None
-        self._written = (whole + len(content), count + 1)
+        self._written = (complete_bytes + len(content), count + 1)
         self._described.add(result)
 
     def _put_aside(self) -> None:
@@ -93,16 +93,16 @@ def read_results(path: Path) -> list[Result]:
     return list(read(line for line in path.read_text(encoding="utf-8").split("\n") if line))
 
 
-OF_CHECK = ("title", "owner", "section", "evidence", "meaning", "remedy", "subsystem", "subject", "team")
-OF_NODE = ("instance_type", "gpu_uuids")
-WHOLE = (Verdict.FAIL, Verdict.CONCERN)  # records with everything repeated, for readers that only look at findings
+CHECK_KEYS = ("title", "owner", "section", "evidence", "meaning", "remedy", "subsystem", "subject", "team")
+NODE_KEYS = ("instance_type", "gpu_uuids")
+FULL_VERDICTS = (Verdict.FAIL, Verdict.CONCERN)  # records with everything repeated, for readers of findings only
 SILENT = (Verdict.PASS, Verdict.NOT_APPLICABLE)  # verdicts without findings
 
 MIN_DURATION_S = 0.001  # shorter durations are omitted
 
 _IMPLIED = ("severity", "observed", "expected", "findings")
 _OWN = ("message", "devices", "cause", "since_last", "action")
-_of_check, _of_node, _own = attrgetter(*OF_CHECK), attrgetter(*OF_NODE), attrgetter(*_OWN, *_IMPLIED)
+_of_check, _of_node, _own = attrgetter(*CHECK_KEYS), attrgetter(*NODE_KEYS), attrgetter(*_OWN, *_IMPLIED)
 _NOTHING = ("", (), "", "", "", "none", "", "", ())
 _DEFAULTS = Result("", "", Verdict.PASS).to_json()
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -123,10 +123,10 @@ class Described:
     def lines(self, result: Result) -> Iterator[str]:
         """The result as one line of JSON; preceded by descriptions of its check and node, if new."""
         if result.check not in self._checks:
-            yield _encode({"schema": SCHEMA, "describes": "check", **_picked(result.to_json(), ("check", *OF_CHECK))})
+            yield _encode({"schema": SCHEMA, "describes": "check", **_picked(result.to_json(), ("check", *CHECK_KEYS))})
         if result.node not in self._nodes:
-            yield _encode({"schema": SCHEMA, "describes": "node", **_picked(result.to_json(), ("node", *OF_NODE))})
-        yield _encode(result.to_json() if result.verdict in WHOLE else self._short(result))
+            yield _encode({"schema": SCHEMA, "describes": "node", **_picked(result.to_json(), ("node", *NODE_KEYS))})
+        yield _encode(result.to_json() if result.verdict in FULL_VERDICTS else self._short(result))
 
     def _short(self, result: Result) -> dict[str, Any]:
         """What a reader could not restore from the preceding lines."""
@@ -135,14 +135,14 @@ class Described:
             record["duration_s"] = result.duration_s
         names: list[str] = []
         if self._checks.get(result.check, values := _of_check(result)) != values:
-            names += OF_CHECK
+            names += CHECK_KEYS
         if self._nodes.get(result.node, values := _of_node(result)) != values:
-            names += OF_NODE
+            names += NODE_KEYS
         if names or _own(result) != _NOTHING:
-            whole = result.to_json()
-            names += [name for name in _OWN if whole[name]]
-            names += [name for name, value in _implied(whole).items() if whole[name] != value]
-            record |= _picked(whole, names)
+            document = result.to_json()
+            names += [name for name in _OWN if document[name]]
+            names += [name for name, value in _implied(document).items() if document[name] != value]
+            record |= _picked(document, names)
         return record
 
 

@@ -35,7 +35,7 @@ class Since:
         return f"Since the last run ({moment(self.began)})"
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The title, and the headline."""
         return f"{self.title}: {headline(self.changes)}"
 

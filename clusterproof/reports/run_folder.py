@@ -16,7 +16,7 @@ from clusterproof.plugins.core.opened import distrust
 RUNS = "runs"
 LATEST = "latest"
 PAGE = "report.html"
-OF_EACH_RUN = (PAGE, "junit.xml", "metrics.prom", "summary.md", "summary.txt")
+RUN_FILES = (PAGE, "junit.xml", "metrics.prom", "summary.md", "summary.txt")
 _LONGEST_NAME, _DIGEST = 80, 8
 _MAX_AT_ONCE = 1_000  # runs of one cluster that begin in the same second
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ)(?:-(\d{1,3}))?")
@@ -82,7 +82,7 @@ def runs_beside(folder: Path) -> list[Path]:
         for path in folder.parent.iterdir()
         if (time := _TIME.fullmatch(path.name))
         and not path.is_symlink()
-        and all((path / name).is_file() for name in OF_EACH_RUN)
+        and all((path / name).is_file() for name in RUN_FILES)
     ]
     return [path for *_, path in sorted(runs)]
 

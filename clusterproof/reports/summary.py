@@ -100,7 +100,7 @@ def _tasks(
     if not tasks and not fit:
         return
     if cut:
-        yield SummaryLine(cut.words, {"bold": True})
+        yield SummaryLine(cut.description, {"bold": True})
     column = max(len(word) for word in ("fit", *(task.action for task in tasks))) + 2
     for task in tasks:
         where = task.where_within(len(task.nodes) * MAX_NODES if verbose else MAX_NODES)

@@ -21,7 +21,7 @@ from clusterproof.plugins.core.cluster import (
     is_of_slurm,
 )
 from clusterproof.plugins.core.nodeset import fold, within
-from clusterproof.plugins.core.result import OF_HARDWARE, Result
+from clusterproof.plugins.core.result import HARDWARE_ACTIONS, Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
 from clusterproof.reports import (
     BROKEN,
@@ -41,7 +41,7 @@ from clusterproof.reports.findings import shortened, with_verdict
 from clusterproof.reports.run import Run
 
 MAX_NODES = 80  # characters of a nodeset
-LEAST_TO_SHARE = 3  # failed nodes
+MIN_TO_SHARE = 3  # failed nodes
 MAX_REASONS = 2
 MAX_REASON = 60  # characters of one
 _AROUND = {  # an action as a sentence: the text before and after the nodes
@@ -71,7 +71,7 @@ class Task:
     checks: tuple[str, ...] = ()  # by id
 
     @property
-    def words(self) -> str:
+    def headline(self) -> str:
         """`FIX CONFIGURATION gpu[008-016] (memlock)`."""
         return f"{self.action.upper()} {self.where} ({self.why})"
 
@@ -96,13 +96,13 @@ class Task:
         return _first_reasons(self.reasons)
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         """`reset or reboot gpu003: Uncorrected GPU memory errors, Active NVLinks and 3 more`."""
         before, after = _AROUND.get(self.action, (f"{self.action}:", ""))
-        return " ".join(filter(None, (before, self.where, after))) + f": {self.why_in_words}"
+        return " ".join(filter(None, (before, self.where, after))) + f": {self.reasons_text}"
 
     @property
-    def why_in_words(self) -> str:
+    def reasons_text(self) -> str:
         """`Locked memory limit, MTU and 3 more`."""
         return _first_reasons(self.titles, " and {} more")
 
@@ -141,11 +141,11 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
 def to_do_line(results: Iterable[Result], catalog: Catalog = PACKAGED) -> str:
     """The same in one line, with an interruption and the number of fit nodes; empty without results."""
     results = list(results)
-    tasks, fit, cut = [task.words for task in to_do(results, catalog)], fit_nodes(results), cut_of(results)
+    tasks, fit, cut = [task.headline for task in to_do(results, catalog)], fit_nodes(results), cut_of(results)
     if not tasks and not fit:
         return ""
     has_nodes = any(result.is_of_node for result in results)
-    parts = [*([cut.words] if cut else []), *(tasks or ["NOTHING TO DO"]), *([f"{fit} fit"] if has_nodes else [])]
+    parts = [*([cut.description] if cut else []), *(tasks or ["NOTHING TO DO"]), *([f"{fit} fit"] if has_nodes else [])]
     return " · ".join(parts)
 
 
@@ -157,7 +157,7 @@ def to_do_within(results: Sequence[Result], catalog: Catalog, most: int) -> str:
         return line
     first, cut = tasks[0], cut_of(results)
     more = f" · {len(tasks) - 1} more" if len(tasks) > 1 else ""
-    begin = f"{cut.words} · {first.action.upper()}" if cut else first.action.upper()
+    begin = f"{cut.description} · {first.action.upper()}" if cut else first.action.upper()
     around = len(f"{begin} {len(first.nodes)} {first.of_what}s (){more}")
     return f"{begin} {first.where_within(most - around)}{more}"
 
@@ -168,7 +168,7 @@ def shared_finding(results: Iterable[Result]) -> str:
     count = len({result.node for result in failed})
     hits = dict.fromkeys((result.check, result.title, result.node) for result in failed)
     most = Counter((check, title) for check, title, _ in hits).most_common(1)
-    if not most or count < LEAST_TO_SHARE or 2 * most[0][1] < count:
+    if not most or count < MIN_TO_SHARE or 2 * most[0][1] < count:
         return ""
     (check, title), nodes = most[0]
     return f"{nodes:,} of {count:,} failed nodes share one finding: {title or check}"
@@ -193,14 +193,14 @@ def _first_reasons(reasons: Iterable[str], more: str = ", +{}") -> str:
 MAX_IDS = 25  # nodes in one call of BatchRebootClusterNodes or BatchReplaceClusterNodes
 MAX_CHECKS = 40  # names listed; with more, all are run
 MAX_COMMAND = 2_000  # characters that fill half a screen; the page has complete commands
-REPLACE, REBOOT = OF_HARDWARE
+REPLACE, REBOOT = HARDWARE_ACTIONS
 _IS_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}").fullmatch
 _INSTANCE = re.compile(rf"(?:^|-)({INSTANCE_ID})$")
 
 
 def commands(task: Task, cluster: Cluster | None) -> list[str]:
     """The shell commands for an action, one per line; empty if there is none."""
-    if cluster is None or task.action not in OF_HARDWARE or task.of_what != "node":
+    if cluster is None or task.action not in HARDWARE_ACTIONS or task.of_what != "node":
         return []
     if not all(map(_IS_NODE, task.nodes)):
         return []

@@ -10,7 +10,7 @@ from pathlib import Path
 import shtab
 from argparse_manpage.manpage import Manpage
 
-from clusterproof.plugins.command_line.subcommands import FILES, MAN_PAGE, whole
+from clusterproof.plugins.command_line.subcommands import FILES, MAN_PAGE, build_parser
 from clusterproof.plugins.core.kinds import KINDS
 from clusterproof.plugins.evaluation.all_checks import all_checks, marks_of
 
@@ -21,7 +21,7 @@ OF_FOLDERS = ("DIR",)
 
 def completion(shell: str) -> str:
     """One shell's completion script for commands, options, marks, checks and files."""
-    parser = whole()
+    parser = build_parser()
     for action in _actions(parser):
         _complete(action)
     return str(shtab.complete(parser, shell=shell))
@@ -29,7 +29,7 @@ def completion(shell: str) -> str:
 
 def man_page() -> str:
     """The man page; it has no date, as it belongs to a version."""
-    page = Manpage(whole(), format="single-commands-section", _data=MAN_DATA)
+    page = Manpage(build_parser(), format="single-commands-section", _data=MAN_DATA)
     page.date = ""
     page.description = "proves a GPU cluster fit for training"
     return re.sub(r"(?m)^(?='|\./)", r"\\&", str(page))  # roff would read these as requests

@@ -118,7 +118,7 @@ def test_what_was_bought_is_expected_of_each_node(tmp_path: Path) -> None:
     made = plan(
         tmp_path, "[bought]\nnodes = 8\nexpect = { gpus = 8, efa = 32 }\n[options]\nsudo = true\nfs-size = 64\n"
     )
-    assert (made.due, made.options) == (("--expect=gpus=8,efa=32",), ("--sudo", "--fs-size=64"))
+    assert (made.expectations, made.options) == (("--expect=gpus=8,efa=32",), ("--sudo", "--fs-size=64"))
 
 
 def test_a_dry_run_says_order_hours_and_what_is_proven(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from clusterproof.plugins.accept.return_to_service import (
     FIT,
     NOT_FIT,
     NOT_PROVEN,
-    give_back,
     judge,
+    return_command,
     return_nodes,
 )
 from clusterproof.plugins.command_line.main import main
@@ -209,7 +209,7 @@ def test_a_step_that_came_to_no_end_proves_nothing(code: int, ends: tuple[int, s
     ],
 )
 def test_a_line_gives_the_nodes_back_where_it_is_known_to_whom(settings: dict[str, str], lines: list[str]) -> None:
-    assert give_back(["gpu001", "gpu002"], replace(resolve(CLUSTER), settings=settings)) == lines
+    assert return_command(["gpu001", "gpu002"], replace(resolve(CLUSTER), settings=settings)) == lines
 
 
 @needs_cluster

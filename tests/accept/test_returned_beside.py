@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.accept.return_to_service import FIT, NOT_PROVEN, beside, judge, return_nodes
+from clusterproof.plugins.accept.return_to_service import FIT, NOT_PROVEN, judge, other_findings, return_nodes
 from clusterproof.plugins.core.result import Finding, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.facts import SLOWER
@@ -94,28 +94,28 @@ def test_what_failed_of_the_cluster_is_said_and_no_node_is_fit_then(
     ran = [[*WELL, replace(OF_CLUSTER, verdict=verdict)], [*LOADED, replace(OF_CLUSTER, verdict=verdict)]]
     judged = judge("n1", (), ran, 2)
     assert (judged.said, judged.reasons) == (said, reasons)
-    assert beside(ran, ["n1"]) == (f"c: host.same_kernel: {verdict.value}: 2; expected 0",)
+    assert other_findings(ran, ["n1"]) == (f"c: host.same_kernel: {verdict.value}: 2; expected 0",)
 
 
 def test_a_healthy_node_that_cannot_be_reached_is_said_once_and_not_without_end() -> None:
     lost = [result(f"gpu.check{number}", INCOMPLETE, "n2", cause="unreachable: refused") for number in range(30)]
-    assert beside([lost], ["n1"]) == ("n2: gpu.check0: incomplete: 2; expected 0",)
+    assert other_findings([lost], ["n1"]) == ("n2: gpu.check0: incomplete: 2; expected 0",)
     many = [result(f"gpu.check{number}", FAIL, "n2") for number in range(30)]
-    assert beside([many], ["n1"])[-1] == "10 more"
+    assert other_findings([many], ["n1"])[-1] == "10 more"
 
 
 def test_each_check_by_which_a_node_is_slower_than_others_is_said() -> None:
     checks = ("perf.gpu_compute", "perf.host_to_gpu", "perf.fs_bandwidth")
     slow = [result(check, verdict, "n2", cause=SLOWER) for check in checks for verdict in (FAIL, CONCERN)]
     said = [f"n2: {check}: {word}: 2; expected 0" for check in checks for word in ("fail", "concern")]
-    assert list(beside([slow], ["n1"])) == said
+    assert list(other_findings([slow], ["n1"])) == said
 
 
 def test_a_concern_beside_what_is_missing_for_one_cause_is_said() -> None:
     gap = Finding(INCOMPLETE, "no root; expected it", cause="no root")
     lost, more = (result(f"gpu.check{number}", INCOMPLETE, "n2") for number in range(2))
     ran = [with_findings(lost, (gap,)), with_findings(more, (gap, Finding(CONCERN, "90 °C; expected 80")))]
-    assert beside([ran], ["n1"]) == (
+    assert other_findings([ran], ["n1"]) == (
         "n2: gpu.check0: incomplete: no root; expected it",
         "n2: gpu.check1: concern: 90 °C; expected 80",
     )

@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.plugins.accept import RESULTS, NodeRun, runner
 from clusterproof.plugins.accept.journal import FILE, JournalError
-from clusterproof.plugins.accept.runner import ENDED, EXIT, OUTPUT, last_words, launched
+from clusterproof.plugins.accept.runner import COMPLETE_EXITS, EXIT, OUTPUT, last_line, launched
 from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history import Gpu, NodeIdentity
@@ -85,8 +85,8 @@ def test_a_run_that_python_itself_ends_has_no_code_of_a_run_that_came_to_its_end
     assert launched(["--version"], tmp_path) == 0
     (tmp_path / EXIT).unlink()
     monkeypatch.setattr(runner, "CHILD", "raise ImportError('no such module')")
-    assert launched(["--version"], tmp_path) not in ENDED
-    assert last_words(tmp_path / OUTPUT) == "ImportError: no such module"
+    assert launched(["--version"], tmp_path) not in COMPLETE_EXITS
+    assert last_line(tmp_path / OUTPUT) == "ImportError: no such module"
 
 
 @pytest.mark.long

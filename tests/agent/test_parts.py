@@ -16,7 +16,7 @@ from clusterproof.plugins.agent import sending
 from clusterproof.plugins.agent.packing import ARGUMENT
 from clusterproof.plugins.agent.parts import Parts, joined, parts
 from clusterproof.plugins.agent.program import ProbeOptions, Program, collector_names
-from clusterproof.plugins.agent.sending import LEAST_LINES, fitted
+from clusterproof.plugins.agent.sending import MIN_LINES, fitted
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.transport import Answer, Connection, Limits, Unusable
@@ -213,7 +213,7 @@ def test_what_is_worst_goes_last() -> None:
     log = collectors["kernel_log"]["value"]
     assert [line for line in log["lines"] if "Xid" in line[1]] == xids
     assert set(log["cut"]) == {"others", "file_servers"}
-    assert len(log["lines"]) >= len(xids) + LEAST_LINES
+    assert len(log["lines"]) >= len(xids) + MIN_LINES
 
 
 def test_where_the_log_is_short_the_longest_collector_goes_whole_and_says_why() -> None:

@@ -16,7 +16,7 @@ import pytest
 from clusterproof.plugins.aws import collectors
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.evidence.aws import by_evidence
-from clusterproof.plugins.evidence.cluster import OF_HYPERPOD
+from clusterproof.plugins.evidence.cluster import HYPERPOD_COLLECTORS
 from tests.aws.clients import client
 from tests.aws.ec2 import open_to_internet, with_instances
 from tests.aws.evidence_runs import (
@@ -150,7 +150,7 @@ def test_collectors_of_hyperpod_alone_are_those_that_say_so() -> None:
     kinds = {
         name: getattr(collectors._module(name), "KINDS", ("hyperpod", "ec2")) for name in collectors.collector_names()
     }
-    assert {name for name, of in kinds.items() if "ec2" not in of} == OF_HYPERPOD
+    assert {name for name, of in kinds.items() if "ec2" not in of} == HYPERPOD_COLLECTORS
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import boto3
 import pytest
 
-from clusterproof.plugins.core.result import OF_A_PAIR, Result
+from clusterproof.plugins.core.result import PAIR_SUBJECT, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.reporters.cloudwatch import MAX_METRICS, metrics_of
 from tests.aws.service import DENIED, Service
@@ -100,7 +100,7 @@ def test_a_namespace_that_cloudwatch_refuses_is_refused_before_the_run(runs: Run
 def test_a_pair_is_no_node() -> None:
     results = [
         Result("network.not_a_straggler", "gpu1", Verdict.PASS, subsystem="network"),
-        Result("network.pairwise_busbw", "gpu1~gpu2", Verdict.FAIL, subsystem="network", subject=OF_A_PAIR),
+        Result("network.pairwise_busbw", "gpu1~gpu2", Verdict.FAIL, subsystem="network", subject=PAIR_SUBJECT),
     ]
     counts = {one["MetricName"]: one["Value"] for one in metrics_of("hp", results, has_history=False)}
     assert (counts["NodesFit"], counts["NodesFailed"], counts["Failures"]) == (1, 0, 1)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.core.result import OF_A_MEMBER, OF_THE_CLUSTER
+from clusterproof.plugins.core.result import CLUSTER_SUBJECTS, MEMBER_SUBJECT
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.check import SUBJECTS_OF_CLUSTER
-from clusterproof.plugins.evidence.cluster import NOT_OF_AWS, OF_HYPERPOD
+from clusterproof.plugins.evidence.cluster import HYPERPOD_COLLECTORS, NOT_OF_AWS
 from tests.aws.cluster_faults import FAULTS, described, in_two_zones, listed
 from tests.aws.cluster_runs import CHECKS, found, messages, verdicts
 from tests.aws.clusters import NAME, with_cluster
@@ -37,7 +37,7 @@ def ran(runs: Runs, *arguments: str) -> pytest.RunResult:
 
 
 def test_the_subjects_of_the_cluster_are_those_that_results_know() -> None:
-    assert set(SUBJECTS_OF_CLUSTER) == {*OF_THE_CLUSTER, OF_A_MEMBER}
+    assert set(SUBJECTS_OF_CLUSTER) == {*CLUSTER_SUBJECTS, MEMBER_SUBJECT}
 
 
 def test_a_cluster_in_service_passes(runs: Runs, service: Service) -> None:
@@ -205,7 +205,7 @@ def test_a_recording_without_aws_says_that_aws_was_not_asked(runs: Runs) -> None
     data = {result.check: (result.verdict, result.message) for result in runs.results}
     assert data.pop("control_plane.single_az") == (PASSING, "")  # an instance knows its own zone
     for check, (verdict, message) in data.items():
-        is_of_hyperpod = all_checks()[check].control_collectors <= OF_HYPERPOD
+        is_of_hyperpod = all_checks()[check].control_collectors <= HYPERPOD_COLLECTORS
         words = " is not a HyperPod cluster" if is_of_hyperpod else "AWS was not queried: "
         assert verdict is Verdict.NOT_APPLICABLE
         assert words in message

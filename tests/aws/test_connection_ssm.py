@@ -22,7 +22,7 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program
 from clusterproof.plugins.transport.gather import evidence_of
-from clusterproof.plugins.transport.ssm import AT_ONCE, Ssm
+from clusterproof.plugins.transport.ssm import MAX_INSTANCES, Ssm
 from tests.aws.clusters import client
 from tests.aws.service import DENIED, Service
 from tests.aws.systems_manager import SystemsManager, here
@@ -182,7 +182,7 @@ def test_an_answer_in_s3_that_breaks_off_costs_its_own_node_alone(
 
 
 def test_a_run_that_is_interrupted_waits_for_no_command(manager: SystemsManager) -> None:
-    first, *others = targets(AT_ONCE + 1)
+    first, *others = targets(MAX_INSTANCES + 1)
     manager.statuses = {target.address: "InProgress" for target in others}
     answered: list[str] = []
 

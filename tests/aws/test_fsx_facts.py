@@ -164,7 +164,7 @@ READ, WRITTEN = ("DataReadBytes", "Sum", ""), ("DataWriteBytes", "Sum", "")
 NETWORK = ("NetworkThroughputUtilization", "Average", "OSS0000")
 OSTS = [("DiskIopsUtilization", "Average", f"OST000{number}") for number in range(4)]
 MDT = ("DiskIopsUtilization", "Average", "MDT0000")
-LEAST_FREE = ("FreeDataStorageCapacity", "Minimum", "")
+MIN_FREE = ("FreeDataStorageCapacity", "Minimum", "")
 QUIET: dict[tuple[str, str, str], list[float | None]] = {
     READ: [0.25 * FULL] * 15,
     WRITTEN: [0.0] * 15,
@@ -172,7 +172,7 @@ QUIET: dict[tuple[str, str, str], list[float | None]] = {
     ("FileServerDiskThroughputUtilization", "Average", "OSS0000"): [20.0] * 15,
     OSTS[0]: [5.0] * 15,
     ("FreeDataStorageCapacity", "Sum", ""): [600.0 * 2**30] * 15,
-    LEAST_FREE: [150.0 * 2**30] * 15,
+    MIN_FREE: [150.0 * 2**30] * 15,
     ("FreeDataStorageCapacity", "SampleCount", ""): [4.0] * 15,
 }
 DARK: list[float | None] = [5.0, 5.0]  # too few minutes to show anything
@@ -228,8 +228,8 @@ def series(metric: str, statistic: str, place: str, points: object) -> dict[str,
         ),
         ("utilization", dict.fromkeys(OSTS, DARK), Verdict.INCOMPLETE, "disk IOPS of OST0002 and 1 more; expected"),
         ("capacity", {}, Verdict.PASS, ""),
-        ("capacity", {LEAST_FREE: [6.0 * 2**30] * 15}, Verdict.FAIL, "the fullest OST is 98 % full, the whole 50 %"),
-        ("capacity", {LEAST_FREE: [45.0 * 2**30] * 15}, Verdict.CONCERN, "the fullest OST is 85 % full, the whole 50"),
+        ("capacity", {MIN_FREE: [6.0 * 2**30] * 15}, Verdict.FAIL, "the fullest OST is 98 % full, the whole 50 %"),
+        ("capacity", {MIN_FREE: [45.0 * 2**30] * 15}, Verdict.CONCERN, "the fullest OST is 85 % full, the whole 50"),
     ],
 )
 def test_what_is_said_of_a_file_system_and_of_its_servers_and_targets(

@@ -243,7 +243,7 @@ NAMED = "JobID|JobName|State|ExitCode|Start|End|NodeList\n77|{name}|FAILED|1:0|U
 def test_the_name_of_a_job_is_no_record_of_it(text: str, tmp_path: Path) -> None:
     case = case_of(tmp_path, {"sacct.txt": text, "rank_0.log": "KeyError: 'image'\n"})
     assert (case.collected.job.number, case.advice.nodes, case.verdict.suspects) == ("", {}, ())
-    assert f"sacct.txt: {scheduler.OF_OWNER}" in case.collected.missing
+    assert f"sacct.txt: {scheduler.OWNER_LINES}" in case.collected.missing
 
 
 @pytest.mark.parametrize(

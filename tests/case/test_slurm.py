@@ -78,12 +78,12 @@ def test_the_name_of_a_job_puts_nothing_in_place_of_its_record(name: str, tmp_pa
     status, text = record(tmp_path / "none")
     forged = Answers((status, text.replace("JobName=x JobState", f"JobName={name} JobState")))
     forged.by_name["squeue"] = (0, "77\n")
-    with pytest.raises(CaseError, match=f"Slurm could not be asked for job 77: scontrol: {scheduler.OF_OWNER}"):
+    with pytest.raises(CaseError, match=f"Slurm could not be asked for job 77: scontrol: {scheduler.OWNER_LINES}"):
         case_of(forged)
     forged.by_name["sacct"] = (0, rows("77"))
     case = case_of(forged)
     assert (case.collected.job.nodes, case.collected.read) == (("gpu001",), ("1 record of Slurm",))
-    assert any(f"scontrol: {scheduler.OF_OWNER}: where its output is" in one for one in case.collected.missing)
+    assert any(f"scontrol: {scheduler.OWNER_LINES}: where its output is" in one for one in case.collected.missing)
 
 
 def test_output_that_is_no_text_is_said_to_be_none(tmp_path: Path) -> None:
@@ -220,11 +220,11 @@ def test_a_command_that_is_not_there_and_one_that_does_not_answer_are_no_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert slurm.ask(("sacct",)) == (slurm.NOT_INSTALLED, "sacct is not installed here")
+    assert slurm.run_command(("sacct",)) == (slurm.NOT_INSTALLED, "sacct is not installed here")
     (tmp_path / "sacct").write_text("#!/bin/sh\nexec /bin/sleep 1000\n")
     (tmp_path / "sacct").chmod(0o755)
     monkeypatch.setattr(slurm, "LIMIT_S", 0.2)
-    status, text = slurm.ask(("sacct",))
+    status, text = slurm.run_command(("sacct",))
     assert (status != 0, text) == (True, "")
 
 
@@ -233,4 +233,4 @@ def test_times_are_asked_for_by_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "scontrol").write_text("#!/bin/sh\necho $TZ\n")
     (tmp_path / "scontrol").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert slurm.ask(("scontrol",)) == (0, "UTC\n")
+    assert slurm.run_command(("scontrol",)) == (0, "UTC\n")

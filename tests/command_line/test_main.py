@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.command_line.doctor import of_aws, of_slurm, of_ssh, reaches
+from clusterproof.plugins.command_line.doctor import check_aws, check_slurm, check_ssh, reaches
 from clusterproof.plugins.command_line.init import TEMPLATES, template
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.command_line.overview import short_help, shortest_help
@@ -163,10 +163,10 @@ def test_doctor_says_of_each_kind_of_cluster_whether_it_can_be_reached(capsys: p
 def test_keys_and_known_hosts_are_counted(tmp_path: Path) -> None:
     ssh = tmp_path / ".ssh"
     ssh.mkdir()
-    assert [means.is_there for means in of_ssh({}, tmp_path)] == [False, False]
+    assert [means.is_there for means in check_ssh({}, tmp_path)] == [False, False]
     (ssh / "id_ed25519").touch()
     (ssh / "known_hosts").write_text("# none\n\ngpu001 ssh-ed25519 AAAA\n")
-    keys, hosts = of_ssh({}, tmp_path)
+    keys, hosts = check_ssh({}, tmp_path)
     assert (keys.is_there, keys.detail) == (True, "keys: ~/.ssh/id_ed25519")
     assert (hosts.is_there, hosts.detail) == (True, "1 host key in ~/.ssh/known_hosts")
 
@@ -178,13 +178,13 @@ def test_a_key_that_the_configuration_names_is_counted(tmp_path: Path) -> None:
     (ssh / "config").write_text(
         'Host gpu*\n  IdentityFile ~/.ssh/cluster.pem\n  identityfile = "/gone/key"\n  IdentityFile ~/.ssh/%h\n'
     )
-    assert next(of_ssh({}, tmp_path)).detail == "keys: ~/.ssh/cluster.pem"
+    assert next(check_ssh({}, tmp_path)).detail == "keys: ~/.ssh/cluster.pem"
 
 
 def test_a_key_whose_name_no_file_can_have_is_none(tmp_path: Path) -> None:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh" / "config").write_text(f"IdentityFile /{'x' * 5000}\nIdentityFile=\n")
-    assert not next(of_ssh({}, tmp_path)).is_there
+    assert not next(check_ssh({}, tmp_path)).is_there
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_key_whose_name_no_file_can_have_is_none(tmp_path: Path) -> None:
     ],
 )
 def test_slurm_is_there_where_its_controller_answers(answer: str | None, is_there: bool, words: str) -> None:
-    means = of_slurm(lambda: answer)
+    means = check_slurm(lambda: answer)
     assert means.is_there is is_there
     assert words in means.detail
 
@@ -206,7 +206,7 @@ def test_aws_is_not_there_without_credentials_and_says_what_is_missing() -> None
     def refuse() -> str:
         raise ClusterproofError("no AWS credentials here")
 
-    assert of_aws(refuse).line == "--   ec2:, asg:   no AWS credentials here"
+    assert check_aws(refuse).line == "--   ec2:, asg:   no AWS credentials here"
 
 
 @pytest.mark.long

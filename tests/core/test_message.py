@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.core.message import SIGNIFICANT, WHOLE, apart, speed
+from clusterproof.plugins.core.message import SIGNIFICANT, WHOLE, format_pair, speed
 
 NUMBERS = st.floats(0, 1e9, allow_subnormal=False)
 
@@ -27,12 +27,12 @@ NUMBERS = st.floats(0, 1e9, allow_subnormal=False)
 def test_two_numbers_have_as_few_digits_as_distinguish_them(
     value: float, other: float, digits: int, form: str, shown: tuple[str, str]
 ) -> None:
-    assert apart(value, other, digits, form) == shown
+    assert format_pair(value, other, digits, form) == shown
 
 
 @given(NUMBERS, NUMBERS)
 def test_numbers_that_differ_in_what_anybody_measures_never_look_alike(value: float, other: float) -> None:
-    one, two = apart(value, other)
+    one, two = format_pair(value, other)
     if abs(value - other) > 1e-6:
         assert one != two
         assert (float(one) < float(two)) == (value < other)

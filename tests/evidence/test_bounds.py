@@ -15,8 +15,8 @@ from clusterproof.plugins.evidence.fact import (
     DISKS,
     GPUS,
     INTERFACES,
+    MAX_DEVICES,
     MEMORY_CONTROLLERS,
-    MOST,
     NEURON_DEVICES,
     NICS,
     PCI_DEVICES,
@@ -75,10 +75,10 @@ def empty(collector: str, key: str, **more: Any) -> Callable[[int], dict[str, An
 def test_more_than_a_machine_has_is_incomplete_in_words(
     kind: str, check: str, collectors: Callable[[int], dict[str, Any]]
 ) -> None:
-    words = f"{MOST[kind] + 1:,} {kind} were reported; expected at most {MOST[kind]:,}"
-    result = said(check, node(**collectors(MOST[kind] + 1)))
+    words = f"{MAX_DEVICES[kind] + 1:,} {kind} were reported; expected at most {MAX_DEVICES[kind]:,}"
+    result = said(check, node(**collectors(MAX_DEVICES[kind] + 1)))
     assert (result.verdict, words in result.message) == (Verdict.INCOMPLETE, True), result.message
-    assert "were reported; expected at most" not in said(check, node(**collectors(MOST[kind]))).message
+    assert "were reported; expected at most" not in said(check, node(**collectors(MAX_DEVICES[kind]))).message
 
 
 @pytest.mark.long

@@ -67,7 +67,7 @@ def test_neuron_ls_is_read_as_far_as_it_is_a_list_of_devices(output: str, listed
     ],
 )
 def test_hardware_errors_are_those_that_stand(log: list[str], words: list[str]) -> None:
-    assert [error.words for error in hardware_errors(log)] == words
+    assert [error.description for error in hardware_errors(log)] == words
 
 
 @pytest.mark.parametrize("line", [SRAM, REPAIRABLE, STARTED])

@@ -18,7 +18,7 @@ from tests.fuzz.altering import Edit, altered, edits
 from tests.fuzz.inputs import Input
 
 IDLE_S = 5.0  # CPU seconds for a file of a megabyte on an idle machine
-MOST_S = 30.0  # … on a machine however busy
+MAX_S = 30.0  # … on a machine however busy
 AFTER_S = 60.0  # … before it is interrupted
 AT_ONCE = 200  # examples
 
@@ -37,7 +37,7 @@ class Tried:
     failures: list[str] = field(default_factory=list)
 
 
-def tried(source: Input, seconds: float, first: int, most: int = 10**9, most_s: float = MOST_S) -> Tried:
+def tried(source: Input, seconds: float, first: int, most: int = 10**9, most_s: float = MAX_S) -> Tried:
     """Fuzz one input for a time, or with a number of examples, of `most_s` each. `first` seeds the generator."""
     data, until = Tried(), time.monotonic() + seconds
     for number in range(first, first + 10**9):
@@ -78,7 +78,7 @@ def _try_some(source: Input, number: int, count: int, until: float, data: Tried,
     try_one()
 
 
-def opened(source: Input, name: str, content: bytes, data: Tried | None = None, most_s: float = MOST_S) -> float:
+def opened(source: Input, name: str, content: bytes, data: Tried | None = None, most_s: float = MAX_S) -> float:
     """The CPU seconds that a file takes. Raises TooLong, and whatever the input may not raise."""
     with TemporaryDirectory(prefix="clusterproof-fuzz-") as folder:
         path = Path(folder, name)
@@ -87,7 +87,7 @@ def opened(source: Input, name: str, content: bytes, data: Tried | None = None, 
         return soon_opened(source, Path(folder), name, data, most_s)
 
 
-def soon_opened(source: Input, folder: Path, name: str, data: Tried | None = None, most_s: float = MOST_S) -> float:
+def soon_opened(source: Input, folder: Path, name: str, data: Tried | None = None, most_s: float = MAX_S) -> float:
     """The same for an existing file, with the files beside it."""
     began = time.process_time()
     with _interrupted(AFTER_S):

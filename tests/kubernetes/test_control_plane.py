@@ -111,7 +111,7 @@ def test_pods_are_read_as_the_api_server_has_them(kubernetes: Bed) -> None:
         "plugin": (0, ""),
         "waits": (8, ""),
     }
-    assert [one.in_words for one in found["plugin"].unready] == ["main: CrashLoopBackOff (back-off), 9 restarts"]
+    assert [one.description for one in found["plugin"].unready] == ["main: CrashLoopBackOff (back-off), 9 restarts"]
     expect(says("k8s_pod_shm", facts), Verdict.CONCERN, "clusterproof/bare with 8 GPUs; expected memory at /dev/shm")
 
 

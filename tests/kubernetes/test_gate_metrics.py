@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 
 from clusterproof.plugins.command_line import gate as command
 from clusterproof.plugins.kubernetes.gate import Health
-from clusterproof.plugins.kubernetes.gate.round import GateMetrics, Round, leave, round_of, taken
+from clusterproof.plugins.kubernetes.gate.round import GateMetrics, Round, pop_stored, round_of, store
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 from clusterproof.plugins.watch.http_server import Address, Listener
 from tests.counterparts import installed
@@ -51,9 +51,9 @@ def test_a_round_is_a_line_and_each_change_another() -> None:
 
 
 def test_a_round_is_read_once_as_it_was_left(tmp_path: Path) -> None:
-    leave(tmp_path, one())
-    assert taken(tmp_path) == one()
-    assert taken(tmp_path) is None
+    store(tmp_path, one())
+    assert pop_stored(tmp_path) == one()
+    assert pop_stored(tmp_path) is None
 
 
 def test_nodes_are_counted_by_status_and_the_unfit_named() -> None:

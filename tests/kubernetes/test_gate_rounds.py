@@ -20,7 +20,7 @@ from clusterproof.plugins.kubernetes.gate.round import GateMetrics
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 from clusterproof.plugins.kubernetes.workloads import Pod
 from clusterproof.plugins.transport.kubernetes.report_cache import AgentPods
-from clusterproof.plugins.transport.kubernetes.shares import MOST
+from clusterproof.plugins.transport.kubernetes.shares import MAX_NODES
 from tests.kubernetes.agents import LATER, agent, every, names
 
 FIT, UNFIT = Health(TRUE, "ChecksPassed", "63 checks"), Health(FALSE, "GpuGpuCount", "7 GPUs")
@@ -28,12 +28,12 @@ EVALUATES = """
 import sys
 from pathlib import Path
 from clusterproof.plugins.kubernetes.gate import Health
-from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, leave, keep_verdicts, round_of
+from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, store, keep_verdicts, round_of
 from clusterproof.plugins.kubernetes.gate.write import Written
 keep = Path(sys.argv[sys.argv.index("--k8s-keep") + 1])
 found = {name: Health(*words) for name, words in FOUND.items()}
 keep_verdicts(keep, {name: KeptVerdict(health, 1000.0) for name, health in found.items()})
-leave(keep, round_of(1000.0, 1001.0, found, {}, Written(("evaluated",), ()), {}))
+store(keep, round_of(1000.0, 1001.0, found, {}, Written(("evaluated",), ()), {}))
 """
 REPORTING = EVALUATES.replace("found, {}", "found, dict.fromkeys(found, 1000.0)")
 
@@ -121,7 +121,7 @@ def test_an_evaluation_that_comes_to_nothing_says_its_last_words_and_confirms_no
 def test_nodes_whose_evaluation_comes_to_nothing_stop_no_heartbeat_of_others_and_resolve_no_alert(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count = MOST + 10
+    count = MAX_NODES + 10
     first, last = names(count)[0], names(count)[-1]
     found = {name: [FIT.status, FIT.reason, FIT.message] for name in names(count)} | {last: ["False", "GpuNoXid", "79"]}
     monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", tuple(map(Target, names(count)))))
@@ -144,7 +144,7 @@ def test_nodes_whose_evaluation_comes_to_nothing_stop_no_heartbeat_of_others_and
 def test_nothing_is_reported_of_a_node_that_is_gone_though_its_last_evaluation_failed(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = names(MOST + 10)
+    there = names(MAX_NODES + 10)
     last = there[-1]
     monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", tuple(map(Target, there))))
     gate.agents = lambda: {name: agent(name, since=since) for name in there}
@@ -202,7 +202,7 @@ def test_without_its_api_server_no_node_counts_as_proven_by_an_old_heartbeat(
 
     gate.finds(n0000=UNFIT, n0001=FIT)
     gate.round()
-    gate.agents = lambda: every(MOST + 1)
+    gate.agents = lambda: every(MAX_NODES + 1)
     monkeypatch.setattr(gate_run, refusing, refused)
     found = []
     for _ in range(8):
@@ -271,7 +271,7 @@ def test_what_could_not_be_written_is_tried_in_the_next_round(gate: Gate, monkey
 def test_a_share_is_handed_over_with_its_agents_as_they_are_when_its_turn_comes(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count, looks = MOST + 10, iter(range(100))
+    count, looks = MAX_NODES + 10, iter(range(100))
     handed: list[tuple[list[Target], Pod]] = []
 
     def note(_: Path, chosen: Iterable[Target], seen: AgentPods) -> None:

@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
 from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
 from clusterproof.plugins.transport.kubernetes import RunObjects
-from clusterproof.plugins.transport.kubernetes.perf import perf_pod, taken, why_not_whole
+from clusterproof.plugins.transport.kubernetes.perf import allocated, perf_pod, why_not_whole
 
 RUN = RunObjects(
     "clusterproof-0123456789", "clusterproof", "public.ecr.aws/hpc-cloud/nccl-tests:1", "d9607e19-f88f-11e6"
@@ -80,7 +80,7 @@ def test_the_scheduler_places_it_and_it_has_no_privilege_and_nothing_of_the_host
     ],
 )
 def test_the_holder_of_devices_is_named(pods: list[Pod], words: str) -> None:
-    assert taken(node(P5), pods) == words
+    assert allocated(node(P5), pods) == words
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_a_node_of_which_a_job_has_a_gpu_is_not_touched_and_others_are(perf: Nod
 def test_a_gpu_that_is_taken_in_the_meantime_is_reported_in_the_schedulers_words(
     perf: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.perf.taken", lambda *_: "")
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.perf.allocated", lambda *_: "")
     with job(perf, NODE, 1):
         answer = run("echo done", connect_s=3)[NODE]
     assert answer.unreached is Unreached.BUSY

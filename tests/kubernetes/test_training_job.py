@@ -67,7 +67,7 @@ def test_the_watch_of_a_job_ends_as_it_does_and_leaves_its_report(
     kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "ASK_S", 0.5)
-    monkeypatch.setattr(module, "LEAST_S", 0.5)
+    monkeypatch.setattr(module, "MIN_S", 0.5)
     monkeypatch.chdir(tmp_path)
     seen: list[int] = []
     other = pod(kubernetes, "train-1", "gpu009", **{OF_JOB: "train"})

@@ -161,7 +161,7 @@ def in_a_process(script: str) -> subprocess.Popen[bytes]:
 
 
 def test_other_nodes_answer_while_one_does_not(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.visit.LEAST_START_S", 10.0)
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.visit.MIN_START_S", 10.0)
     with kubernetes.node("gpu002", images=[{"names": ["x/kube-proxy:1"], "sizeBytes": 1}]):
         answers = run(shell("echo done"), NODE, "gpu002", "gpu003", connect_s=0.1)
     assert answers[NODE].output == b"done\n"

@@ -68,7 +68,7 @@ def write(path: Path, losses: Iterable[Loss]) -> None:
 
 
 FLOORS = {"removal": 12_000, "pairs": 45_000, "order": 1_800, "cut": 50}  # minimum number of trials of a whole run
-MOST_NEEDED = 0.05
+MAX_NEEDED = 0.05
 ROWS = {"removal": needs(), "pairs": taken.ROWS}
 
 
@@ -81,6 +81,6 @@ def wrong(tried: Mapping[str, Tried], is_whole: bool) -> Iterator[str]:
             unused = [row for row in ROWS.get(name, {}) if row not in {loss.reason for loss in law.losses}]
             yield from (f"NO USE      {name}: row {row!r} explains nothing" for row in unused)
     removals = tried.get("removal", Tried(0))
-    if is_whole and removals.needed > MOST_NEEDED * removals.count:
-        most = f"{MOST_NEEDED:.0%} of {removals.count}"
+    if is_whole and removals.needed > MAX_NEEDED * removals.count:
+        most = f"{MAX_NEEDED:.0%} of {removals.count}"
         yield f"TOO MANY    removal: {removals.needed} are explained by rows of needs.toml; expected at most {most}"

@@ -28,8 +28,8 @@ from tests.testbed.needs import needs_nodes
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "clusterproof"
 FILES = ("checks/**/test_*.py", "plugins/catalog/*.py", "plugins/transport/kubernetes/report_cache.py")
-LEAST_PERCENT = 95  # of the mutants must be found
-LEAST_PERCENT_OF_SAMPLE = 90  # for fewer mutants, on fewer faults and tests
+MIN_PERCENT = 95  # of the mutants must be found
+MIN_PERCENT_OF_SAMPLE = 90  # for fewer mutants, on fewer faults and tests
 
 
 def main(words: Sequence[str]) -> int:
@@ -90,7 +90,7 @@ def _tried_on_faults(mutants: Sequence[Mutant]) -> int:
         cases = list(faults.cases(faults.begin(readers, chosen), chosen))
     for case in cases:
         case.checks = {name: check for name, check in case.checks.items() if name in checks}
-    return _result(mutants, cases, LEAST_PERCENT_OF_SAMPLE, {f"{Path(file).parent}/*.py" for file in files})
+    return _result(mutants, cases, MIN_PERCENT_OF_SAMPLE, {f"{Path(file).parent}/*.py" for file in files})
 
 
 def _tried_on_all(mutants: Sequence[Mutant]) -> int:
@@ -98,7 +98,7 @@ def _tried_on_all(mutants: Sequence[Mutant]) -> int:
         data = faults.begin(readers, ALL_FAULTS)  # it goes on in the background
         of_tests = list(evaluated.cases(ROOT))
         cases = [*faults.cases(data, ALL_FAULTS), *of_tests]
-    return _result(mutants, cases, LEAST_PERCENT, unit_tests.FILES)
+    return _result(mutants, cases, MIN_PERCENT, unit_tests.FILES)
 
 
 def _left_by_cases(mutants: Sequence[Mutant], cases: Sequence[Case]) -> list[Mutant]:

@@ -126,13 +126,13 @@ def test_a_manifest_is_written_from_a_recording(installed: Installed, tmp_path: 
 
 
 MINE = """
-    from kept_here import LEAST_S
+    from kept_here import MIN_S
     from clusterproof import Node, mark
 
     @mark.host
     def test_up_for_long(node: Node) -> None:
         '''Time since boot.'''
-        assert node.boot.uptime_s > LEAST_S, f"up for {node.boot.uptime_s:.0f} s; expected more than {LEAST_S} s"
+        assert node.boot.uptime_s > MIN_S, f"up for {node.boot.uptime_s:.0f} s; expected more than {MIN_S} s"
 """
 QUIETLY = ("--no-report", "--nodes", "gpu001")
 
@@ -143,7 +143,7 @@ def test_they_import_the_modules_beside_them_and_are_shown_as_seen_from_here(
 ) -> None:
     beside = tmp_path / ("site checks" if "site checks" in named else "")
     beside.mkdir(exist_ok=True)
-    written(beside, {"test_mine.py": MINE, "kept_here.py": "LEAST_S = 0\n"})
+    written(beside, {"test_mine.py": MINE, "kept_here.py": "MIN_S = 0\n"})
     ran = installed.run(tmp_path, "clusterproof", "check", "demo", named, "-v", *QUIETLY)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     shown = "site checks/test_mine.py::" if "site checks" in named else "\ntest_mine.py::"

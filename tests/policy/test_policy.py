@@ -138,8 +138,8 @@ def test_no_check_goes_by_the_catalogue_past_the_policy() -> None:
 
 def test_a_check_is_disabled_up_to_and_including_its_day() -> None:
     rule = Disabled("reason", date(2026, 12, 31))
-    assert rule.holds(date(2026, 12, 31))
-    assert not rule.holds(date(2027, 1, 1))
+    assert rule.is_active(date(2026, 12, 31))
+    assert not rule.is_active(date(2027, 1, 1))
 
 
 def test_a_check_is_disabled_on_the_nodes_that_the_rule_names_and_no_others(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import expand
-from clusterproof.plugins.core.result import OF_HARDWARE, Result
+from clusterproof.plugins.core.result import HARDWARE_ACTIONS, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import headline
 from clusterproof.reports.findings import findings, gaps
@@ -90,7 +90,7 @@ def test_what_half_of_at_least_four_nodes_share_is_probably_configuration(
     )
 
 
-@pytest.mark.parametrize("action", OF_HARDWARE)
+@pytest.mark.parametrize("action", HARDWARE_ACTIONS)
 def test_what_half_of_the_nodes_share_is_said_beside_a_remedy_of_hardware_without_denying_it(action: str) -> None:
     data = [result(f"n{number}", Verdict.FAIL, action=action) for number in range(4)]
     (finding,) = findings(data, Verdict.FAIL, PACKAGED)
@@ -221,7 +221,7 @@ def test_the_headline_of_checks_of_the_cluster_that_do_not_apply() -> None:
 
 
 def test_a_node_counts_once_however_often_a_test_with_parameters_ran_on_it() -> None:
-    of_hardware = {"action": OF_HARDWARE[0], "title": "Word"}
+    of_hardware = {"action": HARDWARE_ACTIONS[0], "title": "Word"}
     data = [result(node, Verdict.FAIL, **of_hardware) for node in ("gpu1", "gpu2") for _ in range(2)]
     data += [result("gpu3", Verdict.PASS), result("gpu3", Verdict.PASS)]
     (finding,) = findings(data, Verdict.FAIL, PACKAGED)

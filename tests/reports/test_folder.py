@@ -14,7 +14,7 @@ from clusterproof import checks
 from clusterproof.reports import run_folder
 from clusterproof.reports.formats import SUMMARY, Format, junit, markdown
 from clusterproof.reports.results import read_results
-from clusterproof.reports.run_folder import OF_EACH_RUN, folder_of_its_own, point_latest, safe_name
+from clusterproof.reports.run_folder import RUN_FILES, folder_of_its_own, point_latest, safe_name
 from tests.builders.recordings import boot, gpu, node, nvml
 from tests.builders.runs import ALONE_OR_NOT, LIGHT, Runs, all_verdicts, saying
 from tests.reports.reported import FILES
@@ -52,7 +52,7 @@ def test_keep_removes_the_oldest_runs_of_the_cluster_and_nothing_else(runs: Runs
     made = ["2026-01-01T00-00-00Z", "2026-01-01T00-00-00Z-2", "2026-01-01T00-00-00Z-10", "2026-01-02T00-00-00Z"]
     for name in (*made, "notes", "2025-01-01T00-00-00Z-broken"):
         (of_cluster / name).mkdir(parents=True)
-        for file in OF_EACH_RUN:
+        for file in RUN_FILES:
             (of_cluster / name / file).write_text("a report")
     (of_cluster / "2024-01-01T00-00-00Z").mkdir()
     (of_cluster / "2024-01-01T00-00-00Z" / "report.html").write_text("a page")  # the others are being written
@@ -75,18 +75,18 @@ def test_runs_that_another_run_removes_meanwhile_are_no_trouble(
 ) -> None:
     runs = [folder_of_its_own(tmp_path, "small", NOW) for _ in range(3)]
     for run in runs:
-        for file in OF_EACH_RUN:
+        for file in RUN_FILES:
             (run / file).write_text("a report")
     listed = run_folder.runs_beside(runs[2])
     monkeypatch.setattr(run_folder, "runs_beside", lambda _: listed)
     assert [run_folder.remove_all_but(1, runs[2]) for _ in range(2)] == [2, 2]
-    assert run_folder.size_bytes(listed) == len(OF_EACH_RUN) * len("a report")
+    assert run_folder.size_bytes(listed) == len(RUN_FILES) * len("a report")
 
 
 def test_the_folder_of_all_runs_says_when_it_has_grown_large(runs: Runs) -> None:
     old = runs.folder / "runs" / "small" / "2026-01-01T00-00-00Z"
     old.mkdir(parents=True)
-    for file in OF_EACH_RUN:
+    for file in RUN_FILES:
         (old / file).write_text("a report")
     with (old / "results.jsonl").open("wb") as large:
         large.truncate(1_500_000_000)

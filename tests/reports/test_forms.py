@@ -16,7 +16,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.reporters.notify import message_of
-from clusterproof.reports import in_words
+from clusterproof.reports import result_text
 from clusterproof.reports.formats import markdown, prometheus
 from clusterproof.reports.formats.html import document
 from clusterproof.reports.formats.junit import suites
@@ -233,7 +233,7 @@ def test_no_line_of_a_text_begins_with_what_a_node_says() -> None:
         (terminal, (0, 12)),
         (message.body, (0,)),
         (markdown.markdown(run), (0,)),
-        *((in_words(one), (0,)) for one in run.results),
+        *((result_text(one), (0,)) for one in run.results),
     ):
         assert "forged" in data
         assert begun(data, indents) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.core.result import OF_THE_CLUSTER, Result
+from clusterproof.plugins.core.result import CLUSTER_SUBJECTS, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
 from clusterproof.reports.results import read_results
@@ -72,7 +72,7 @@ class Run:
         """Every verdict by node and check."""
         data: dict[str, dict[str, Verdict]] = {}
         for result in self.results:
-            if result.subject in OF_THE_CLUSTER:  # nobody here may ask AWS for these
+            if result.subject in CLUSTER_SUBJECTS:  # nobody here may ask AWS for these
                 continue
             data.setdefault(result.node, {})[result.check] = result.verdict
         return data

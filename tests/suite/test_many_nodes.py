@@ -106,7 +106,8 @@ def test_what_two_nodes_report_alike_is_kept_once_and_what_differs_stays() -> No
     values: list[Any] = [{"devices": [{"address": "0000:00:04.0", "lanes": n}, {"numa": [0, 1]}]} for n in (8, 16)]
     interning = Interning()
     first, second = (
-        interning.once(output_of(f"gpu{number}", value)).collectors["pci"].value for number, value in enumerate(values)
+        interning.intern(output_of(f"gpu{number}", value)).collectors["pci"].value
+        for number, value in enumerate(values)
     )
     assert [first, second] == values
     assert first["devices"][1] is second["devices"][1]
@@ -117,14 +118,14 @@ def test_what_two_nodes_report_alike_is_kept_once_and_what_differs_stays() -> No
 def test_values_that_only_compare_equal_are_not_taken_for_each_other(pair: tuple[object, object]) -> None:
     interning = Interning()
     for value in pair:
-        assert repr(interning.once(output_of("gpu1", [value])).collectors["pci"].value) == repr([value])
+        assert repr(interning.intern(output_of("gpu1", [value])).collectors["pci"].value) == repr([value])
 
 
 def test_a_value_too_deep_for_the_comparison_stays_as_it_came() -> None:
     deep: Any = []
     for _ in range(5_000):
         deep = [deep]
-    assert Interning().once(output_of("gpu1", deep)).collectors["pci"].value is deep
+    assert Interning().intern(output_of("gpu1", deep)).collectors["pci"].value is deep
 
 
 def test_an_item_is_given_what_pytest_keeps_in_items_when_somebody_asks(runs: Runs) -> None:

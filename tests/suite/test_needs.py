@@ -14,7 +14,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.index import ALWAYS
 from clusterproof.plugins.evaluation.needs import reads, recorded
-from clusterproof.plugins.evidence.fact import OF_A_JOB
+from clusterproof.plugins.evidence.fact import IN_JOB
 from clusterproof.plugins.transport.kubernetes import reporting
 from tests.builders.runs import Runs
 
@@ -61,15 +61,15 @@ def test_a_check_of_another_author_gets_what_it_reads(runs: Runs, tmp_path: Path
 
 def test_a_check_of_another_author_that_declares_nothing_gets_all_that_is_no_jobs(runs: Runs, tmp_path: Path) -> None:
     runs.checks(test_own=BY_A_COMPUTED_NAME)
-    assert asked(runs, tmp_path) >= set(collector_names()) - OF_A_JOB
+    assert asked(runs, tmp_path) >= set(collector_names()) - IN_JOB
 
 
-@pytest.mark.parametrize(("words", "of_a_job"), [((), set()), (("-m", "job"), OF_A_JOB)])
+@pytest.mark.parametrize(("words", "of_a_job"), [((), set()), (("-m", "job"), IN_JOB)])
 def test_device_files_are_opened_where_a_job_is_asked_and_nowhere_else(
     runs: Runs, tmp_path: Path, words: tuple[str, ...], of_a_job: set[str]
 ) -> None:
     runs.checks(test_own=f"import pytest\npytestmark = pytest.mark.job\n{textwrap.dedent(BY_A_COMPUTED_NAME)}")
-    assert asked(runs, tmp_path, "-n", "1", *words) & OF_A_JOB == of_a_job
+    assert asked(runs, tmp_path, "-n", "1", *words) & IN_JOB == of_a_job
 
 
 def test_an_agent_of_the_gate_opens_no_device_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_an_agent_of_the_gate_opens_no_device_file(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(reporting, "program", refuse)
     with pytest.raises(LookupError) as asked:
         reporting.report_for_ever(60.0, ProbeOptions(), threading.Event())
-    assert set(asked.value.args) & {"boot", *OF_A_JOB} == {"boot"}
+    assert set(asked.value.args) & {"boot", *IN_JOB} == {"boot"}
 
 
 @pytest.mark.parametrize("arguments", ["node", "node, tmp_path"])

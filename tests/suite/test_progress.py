@@ -35,33 +35,33 @@ def awaited_after(answered: int, *, are_named: bool = True, doing: str = "asking
     ],
 )
 def test_awaited_nodes_are_named_once_they_are_few(answered: int, words: str) -> None:
-    assert awaited_after(answered).words == words
+    assert awaited_after(answered).description == words
 
 
 def test_nobody_is_named_where_names_are_redacted() -> None:
-    assert awaited_after(19, are_named=False).words == "asking the nodes: 19 of 20 done"
+    assert awaited_after(19, are_named=False).description == "asking the nodes: 19 of 20 done"
 
 
 def test_what_was_not_reached_is_counted_by_itself() -> None:
     awaited = awaited_after(18)
     awaited.answered(unreached("gpu019"))
-    assert awaited.words == "asking the nodes: 19 of 20 done, 1 not reached; waiting for gpu020"
+    assert awaited.description == "asking the nodes: 19 of 20 done, 1 not reached; waiting for gpu020"
 
 
 def test_a_second_round_begins_where_all_have_answered() -> None:
     awaited = awaited_after(20, doing="loading the nodes")
     awaited.answered(node("gpu001"))
-    assert awaited.words == "loading the nodes: 1 of 20 done"
+    assert awaited.description == "loading the nodes: 1 of 20 done"
 
 
 def test_all_of_a_few_nodes_are_named() -> None:
     awaited = PendingNodes("asking the nodes", ["a", "b"], are_named=True)
-    assert awaited.words == "asking the nodes: 0 of 2 done; waiting for a,b"
+    assert awaited.description == "asking the nodes: 0 of 2 done; waiting for a,b"
 
 
 def test_many_long_names_are_cut() -> None:
     awaited = PendingNodes("asking the nodes", [f"{'x' * 50}{letter}" for letter in "abcdefghijkl" * 2], are_named=True)
-    assert len(awaited.words) < 120
+    assert len(awaited.description) < 120
 
 
 class Reporter:
@@ -107,6 +107,6 @@ def test_on_a_large_cluster_no_more_are_named_than_can_be_read() -> None:
     awaited = PendingNodes("asking the nodes", [f"n{number}" for number in range(1000)], are_named=True)
     for number in range(967):
         awaited.answered(node(f"n{number}"))
-    assert awaited.words == "asking the nodes: 967 of 1,000 done"
+    assert awaited.description == "asking the nodes: 967 of 1,000 done"
     awaited.answered(node("n967"))
-    assert awaited.words == "asking the nodes: 968 of 1,000 done; waiting for n[968-999]"
+    assert awaited.description == "asking the nodes: 968 of 1,000 done; waiting for n[968-999]"

@@ -18,7 +18,7 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.gate import GateSettings
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 from clusterproof.plugins.suite.reporters import k8s_gate
-from clusterproof.plugins.suite.reporters.k8s_gate import MOST, K8sGateReporter, keep_unfit
+from clusterproof.plugins.suite.reporters.k8s_gate import MAX_RECORDINGS, K8sGateReporter, keep_unfit
 from clusterproof.plugins.suite.state import EVIDENCE
 from clusterproof.plugins.transport.gather import replayed
 from tests.builders.runs import ROOT
@@ -47,9 +47,9 @@ def test_it_is_a_recording_of_that_node_alone_and_says_the_same(reported: NodeEv
 
 
 def test_the_newest_are_kept_of_a_node_that_comes_and_goes(reported: NodeEvidence, tmp_path: Path) -> None:
-    for minute in range(MOST + 3):
+    for minute in range(MAX_RECORDINGS + 3):
         keep_unfit(tmp_path, CLUSTER, reported, AT + 60 * minute)
-    assert len(kept(tmp_path)) == MOST
+    assert len(kept(tmp_path)) == MAX_RECORDINGS
     assert kept(tmp_path)[0] == "gpu002/20260921T141620Z"
 
 
@@ -59,27 +59,27 @@ def test_what_others_put_beside_recordings_stays_and_counts_for_none(reported: N
     (tmp_path / "gpu002" / "19990101T000000Z").write_text("a file")
     (tmp_path / "gpu002" / "19990102T000000Z").symlink_to(tmp_path)
     others = set(kept(tmp_path))
-    for minute in range(MOST + 1):
+    for minute in range(MAX_RECORDINGS + 1):
         keep_unfit(tmp_path, CLUSTER, reported, AT + 60 * minute)
-    newest = {f"gpu002/20260921T14{minute}20Z" for minute in range(14, 14 + MOST)}
+    newest = {f"gpu002/20260921T14{minute}20Z" for minute in range(14, 14 + MAX_RECORDINGS)}
     assert set(kept(tmp_path)) == others | newest
 
 
 def test_on_a_full_volume_there_is_room_for_the_newest_and_no_half_of_one(
     reported: NodeEvidence, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for minute in range(MOST):
+    for minute in range(MAX_RECORDINGS):
         keep_unfit(tmp_path, CLUSTER, reported, AT + 60 * minute)
     full = OSError(errno.ENOSPC, "No space left on device")
 
     def no_room(*_: object) -> None:
-        assert len(kept(tmp_path)) == MOST  # including the one being written
+        assert len(kept(tmp_path)) == MAX_RECORDINGS  # including the one being written
         raise full
 
     monkeypatch.setattr(k8s_gate, "write_node", no_room)
     with pytest.raises(OSError, match="No space left"):
-        keep_unfit(tmp_path, CLUSTER, reported, AT + 60 * MOST)
-    assert [replay_of(tmp_path / one) for one in kept(tmp_path)] == ["gpu002"] * (MOST - 1)
+        keep_unfit(tmp_path, CLUSTER, reported, AT + 60 * MAX_RECORDINGS)
+    assert [replay_of(tmp_path / one) for one in kept(tmp_path)] == ["gpu002"] * (MAX_RECORDINGS - 1)
 
 
 def replay_of(recording: Path) -> str:

@@ -75,7 +75,7 @@ def test_its_memory_network_and_number_of_cpus_are_read(tmp_path: Path) -> None:
     assert all(abs(cell.mean - 8.3) < 1 for cell in samples.of(HOST_MEMORY)["algo-1", ""].values())
     assert {cell.mean for cell in samples.of(NETWORK_BYTES)["algo-1", ""].values()} == {1.5e6}
     assert data.cores == {"algo-1": 8}
-    assert data.loaders[0].words == "num_workers=4, pin_memory=False"
+    assert data.loaders[0].description == "num_workers=4, pin_memory=False"
 
 
 @pytest.mark.long

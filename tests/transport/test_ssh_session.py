@@ -107,7 +107,7 @@ def test_what_the_listener_raises_ends_the_session(home: Testbed) -> None:
 
 
 def test_a_program_that_says_nothing_is_ended(home: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_S", 0.1)
+    monkeypatch.setattr(module, "CHECK_S", 0.1)
     ended = run(sessions(1)[0], STAYS, Heard(), dead_s=3.0)
     assert ended.result(TIMEOUT_S) == "nothing came for 3 s"
 
@@ -115,21 +115,21 @@ def test_a_program_that_says_nothing_is_ended(home: Testbed, monkeypatch: pytest
 def test_a_program_that_says_nothing_is_ended_while_its_sshd_says_something(
     home: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_S", 2.0)
+    monkeypatch.setattr(module, "CHECK_S", 2.0)
     home.configure_sshd(NODE, "ClientAliveInterval 1\n")
     ended = run(sessions(1)[0], Program("/bin/sh -c 'exec sleep 600'"), Heard(), dead_s=5.0)
     assert ended.result(TIMEOUT_S) == "nothing came for 5 s"
 
 
 def test_a_node_that_takes_no_program_is_left_too(home: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_S", 0.1)
+    monkeypatch.setattr(module, "CHECK_S", 0.1)
     stopped = Program("/bin/sh -c 'read -r _ _ _ sshd _ </proc/$PPID/stat; kill -STOP $sshd'", bytes(50_000_000))
     assert run(sessions(1)[0], stopped, Heard(), dead_s=5.0).result(TIMEOUT_S) == "nothing came for 5 s"
 
 
 def test_a_program_gets_signs_of_life_while_it_says_nothing(home: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_S", 0.1)
-    monkeypatch.setattr(module, "BEAT_S", 0.1)
+    monkeypatch.setattr(module, "CHECK_S", 0.1)
+    monkeypatch.setattr(module, "KEEPALIVE_S", 0.1)
     beaten, session = Heard(), sessions(1)[0]
     program = Program("/bin/sh -c 'read one && read two && echo beaten; cat >/dev/null'", b"")
     run(session, program, beaten)

@@ -24,9 +24,9 @@ REPEATS = (code.MAX_REPEAT, code.MIN_REPEAT, getattr(code, "POSSESSIVE_REPEAT", 
 MANY = 50  # repetitions from which a repeat is pumped
 MOST = 16  # texts per expression
 LENGTH = 20_000  # of a text
-LEAST_S = 0.002  # CPU seconds: anything faster is not measured
+MIN_S = 0.002  # CPU seconds: anything faster is not measured
 CONFIRMED = 5  # times, each alone, to exclude effects of a busy machine's caches
-MOST_S = 20.0  # … for all texts of an expression
+MAX_S = 20.0  # … for all texts of an expression
 
 
 def hostile(pattern: str, flags: int) -> list[tuple[str, str, str]]:
@@ -134,11 +134,11 @@ def offenders(every: Iterable[Expression]) -> Iterator[str]:
     """Expressions with a text that takes more than three times as long at twice the length, and that text."""
     signal.signal(signal.SIGPROF, _give_up)
     for one in every:
-        signal.setitimer(signal.ITIMER_PROF, MOST_S)
+        signal.setitimer(signal.ITIMER_PROF, MAX_S)
         try:
             found = _grows(one)
         except TimeoutError:
-            found = f"more than {MOST_S:g} s"
+            found = f"more than {MAX_S:g} s"
         signal.setitimer(signal.ITIMER_PROF, 0)
         if found:
             yield f"{one.where}: {one.pattern!r:.200}: {found}"
@@ -154,7 +154,7 @@ def _grows(one: Expression) -> str:
     use = compiled.findall if one.is_searched else compiled.fullmatch
     for before, pump, tail in hostile(one.pattern, one.flags):
         texts = [(before + pump * length)[:length] + tail for length in (LENGTH // 8, LENGTH // 2, LENGTH)]
-        if _seconds(use, texts[0]) < LEAST_S / 10 and _seconds(use, texts[1]) < LEAST_S:
+        if _seconds(use, texts[0]) < MIN_S / 10 and _seconds(use, texts[1]) < MIN_S:
             continue
         if all(_takes_too_long(use, texts[1], texts[2]) for _ in range(CONFIRMED)):
             return f"{use.__name__} of {before!r} + {pump!r} * n + {tail!r}"
@@ -162,7 +162,7 @@ def _grows(one: Expression) -> str:
 
 
 def _takes_too_long(use: Callable[[str], object], half: str, whole: str) -> bool:
-    return _seconds(use, whole) > max(3 * _seconds(use, half), 10 * LEAST_S)
+    return _seconds(use, whole) > max(3 * _seconds(use, half), 10 * MIN_S)
 
 
 def _seconds(use: Callable[[str], object], text: str) -> float:
@@ -172,6 +172,6 @@ def _seconds(use: Callable[[str], object], text: str) -> float:
         began = time.thread_time()
         use(text)
         least = min(least, time.thread_time() - began)
-        if least < LEAST_S:
+        if least < MIN_S:
             break
     return least

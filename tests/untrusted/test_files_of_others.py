@@ -20,7 +20,7 @@ from clusterproof.plugins.captures.collection import read_capture
 from clusterproof.plugins.catalog.node import unreached_rows
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.core.opened import IS_LINK, IS_NO_FILE
+from clusterproof.plugins.core.opened import IS_LINK, NOT_A_FILE
 from clusterproof.plugins.evidence.recording import read_cluster, read_control_plane
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.file import DEMO
@@ -55,7 +55,7 @@ def elsewhere(path: Path) -> None:
 
 
 TRAPS = pytest.mark.parametrize("trap", [pipe, endless, elsewhere], ids=lambda trap: trap.__name__)
-REFUSED = f"({IS_LINK}|{IS_NO_FILE})"
+REFUSED = f"({IS_LINK}|{NOT_A_FILE})"
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_a_node_whose_file_is_none_was_not_recorded(folder: Path, trap: Callable
     trap(folder / "nodes" / "gpu001.json")
     read = gather.replay(folder, read_cluster(folder))
     assert read["gpu001"].unreached is Unreached.UNRECORDED
-    assert read["gpu001"].detail in (f"gpu001.json: {IS_LINK}", f"gpu001.json: {IS_NO_FILE}")
+    assert read["gpu001"].detail in (f"gpu001.json: {IS_LINK}", f"gpu001.json: {NOT_A_FILE}")
     assert not read["gpu002"].unreached
 
 
@@ -106,7 +106,7 @@ def test_no_other_file_of_a_recording_is_opened_either(folder: Path, name: str, 
         with pytest.raises(InventoryError, match=REFUSED):
             read_cluster(folder)
     elif name == "control_plane.json":
-        assert read_control_plane(folder, "demo").detail.endswith((IS_LINK, IS_NO_FILE))
+        assert read_control_plane(folder, "demo").detail.endswith((IS_LINK, NOT_A_FILE))
     else:
         with pytest.raises(JournalError, match=REFUSED):
             read_journal(folder / name)
@@ -125,7 +125,7 @@ def test_what_is_no_file_of_a_runs_folder_is_left_out(folder: Path, trap: Callab
 
 def test_a_pipe_that_is_named_as_a_run_is_refused(tmp_path: Path) -> None:
     pipe(tmp_path / "steps.jsonl")
-    with pytest.raises(RunError, match=IS_NO_FILE):
+    with pytest.raises(RunError, match=NOT_A_FILE):
         read_run([str(tmp_path / "steps.jsonl")])
 
 
@@ -134,13 +134,13 @@ def test_a_policy_and_an_inventory_are_files(folder: Path, trap: Callable[[Path]
     trap(folder / "site.toml")
     is_link_to_text = trap is elsewhere  # named on the command line, a link is the caller's own
     for read in (read_policy, lambda path: resolve(str(path))):
-        with pytest.raises(InventoryError, match="not TOML" if is_link_to_text else IS_NO_FILE):
+        with pytest.raises(InventoryError, match="not TOML" if is_link_to_text else NOT_A_FILE):
             read(folder / "site.toml")
 
 
 def test_a_history_is_a_file(tmp_path: Path) -> None:
     pipe(tmp_path / "history.sqlite")
-    assert IS_NO_FILE in history(["--history", str(tmp_path / "history.sqlite")])[1]
+    assert NOT_A_FILE in history(["--history", str(tmp_path / "history.sqlite")])[1]
 
 
 # Packed files

@@ -57,7 +57,7 @@ def test_the_expression_of_every_call_is_told_but_for_what_tables_and_names_have
     "pattern", [r"\s+x", r"a[^b]*b", r"(a+)+$", r"\d+\.\d+", r"(?m)^\s*key", r"x.*?y.*?z", r"a word of its own, .*?, z"]
 )
 def test_what_takes_longer_is_found(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.untrusted.patterns.MOST_S", 0.5)
+    monkeypatch.setattr("tests.untrusted.patterns.MAX_S", 0.5)
     assert list(offenders([Expression(pattern, 0, is_searched=True)]))
 
 

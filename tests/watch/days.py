@@ -62,7 +62,7 @@ class Day:
     def hello(self, boot_id: str = BOOT_ID) -> None:
         """The sampler starts."""
         self.boot_id = boot_id
-        self.said += self.watch.take(NODE, Hello(boot_id, BEGAN_S + self.now, UP_S + self.now), self.now)
+        self.said += self.watch.update(NODE, Hello(boot_id, BEGAN_S + self.now, UP_S + self.now), self.now)
 
     def tick(
         self, facts: Mapping[int, Mapping[str, Any]] | None = None, late: float = 0.0, **reported: Mapping[str, Any]
@@ -72,8 +72,8 @@ class Day:
         moment = BEGAN_S + self.now + self.stepped_s, UP_S + self.now
         gone = {"gpu": (late, "")} if late else {}
         tick = Tick(*moment, () if late else self._gpus(), (12.0,) * 15, GPUS, facts or {}, gone, reported)
-        self.said += self.watch.take(NODE, tick, self.now)
-        self.said += self.watch.look(self.now)
+        self.said += self.watch.update(NODE, tick, self.now)
+        self.said += self.watch.check_silence(self.now)
 
     def ticks(self, count: int) -> None:
         for _ in range(count):
@@ -83,12 +83,12 @@ class Day:
         """The node sends nothing for this long."""
         for _ in range(int(seconds // EVERY_S)):
             self.now += EVERY_S
-            self.said += self.watch.look(self.now)
+            self.said += self.watch.check_silence(self.now)
 
     def log(self, text: str, times: int = 1) -> None:
         """The kernel logs this."""
         lines = tuple(LogLine(1000 + int(self.now) + at, UP_S + self.now, text) for at in range(times))
-        self.said += self.watch.take(NODE, LogUpdate(UP_S + self.now, lines), self.now)
+        self.said += self.watch.update(NODE, LogUpdate(UP_S + self.now, lines), self.now)
 
     def of(self, rule: str) -> list[str]:
         """The changes reported by a rule."""

@@ -20,9 +20,9 @@ from tests.watch.watched_bed import Watched, log
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 QUICK = {
-    "sampler_session.LEAST_DEAD_S": 6.0,
+    "sampler_session.MIN_DEAD_S": 6.0,
     "sampler_session.LONGEST_PAUSE_S": 2.0,
-    "session.LOOK_S": 1.0,
+    "session.CHECK_S": 1.0,
     "watch.AGAIN_S": 10.0,
 }
 OPENED, CLOSED, HAPPENED = "opened", "closed", "happened"

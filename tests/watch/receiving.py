@@ -108,7 +108,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short pauses, for tests."""
     monkeypatch.setattr(notifier, "GATHER_S", 0.05)
     monkeypatch.setattr(notifier, "FIRST_S", 0.02)
-    monkeypatch.setattr(notifier, "MOST_S", 0.1)
+    monkeypatch.setattr(notifier, "MAX_S", 0.1)
 
 
 def until(is_so: Callable[[], object], why: Callable[[], object] = str) -> None:

@@ -38,7 +38,7 @@ class OfDay:
         """The node sends these, ten seconds apart."""
         for update in every:
             self.at += 10.0
-            self.sinks.take(NODE, update, 1.7e9 + self.at, self.snapshot().now)
+            self.sinks.update(NODE, update, 1.7e9 + self.at, self.snapshot().now)
         return self
 
     def hello(self) -> OfDay:
@@ -48,7 +48,7 @@ class OfDay:
     @property
     def text(self) -> str:
         """The answer to Prometheus."""
-        self.sinks.look([NODE])
+        self.sinks.states_changed([NODE])
         registry = CollectorRegistry(auto_describe=False)
         registry.register(Metrics(self.snapshot))
         return generate_latest(registry).decode()

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
 from clusterproof.plugins.watch import Change, ChangeKind, Key, view
-from clusterproof.plugins.watch.view import LineView, ScreenView, beginning, headline, in_words, summary, worst
+from clusterproof.plugins.watch.view import LineView, ScreenView, beginning, change_line, headline, summary, worst
 from tests.builders.wheel import ROOT
 from tests.watch.days import NODE, Day
 
@@ -105,13 +105,13 @@ def test_a_node_of_which_nothing_came_at_all_is_said_at_the_end_and_proves_nothi
 def test_a_line_says_what_where_and_by_which_rule(capsys: pytest.CaptureFixture[str]) -> None:
     key = Key("gpu003", "GPU 1", "gpu.row_remap")
     opened = Change(ChangeKind.OPENED, key, Verdict.FAIL, "remapping failed\x1b[2J; expected none", 1.0)
-    assert in_words(opened) == "FAIL        gpu003 GPU 1: remapping failed\\x1b[2J; expected none [gpu.row_remap]"
+    assert change_line(opened) == "FAIL        gpu003 GPU 1: remapping failed\\x1b[2J; expected none [gpu.row_remap]"
     closed = Change(ChangeKind.CLOSED, key, Verdict.FAIL, "remapping failed", 1.0)
-    assert in_words(closed) == "over        gpu003 GPU 1: remapping failed [gpu.row_remap]"
+    assert change_line(closed) == "over        gpu003 GPU 1: remapping failed [gpu.row_remap]"
     flapping = Change(ChangeKind.FLAPPING, key, Verdict.FAIL, "remapping failed", 1.0)
-    assert "(flapping: no more of it is said while it does)" in in_words(flapping)
+    assert "(flapping: no more of it is said while it does)" in change_line(flapping)
     LineView(Day().watch, sys.stdout).show([opened])
-    assert capsys.readouterr().out[8:] == f" {in_words(opened)}\n"
+    assert capsys.readouterr().out[8:] == f" {change_line(opened)}\n"
 
 
 def test_a_log_says_at_once_what_is_watched_and_what_the_first_answers_were(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,9 +49,9 @@ def test_an_answer_from_before_a_boot_is_no_visit_of_it(day: Day) -> None:
     day.watch.visiting([NODE], day.now)
     day.hello("boot-2")
     day.said += day.watch.evidence({NODE: asked}, day.now)
-    assert day.watch.due(day.now + AGAIN_S) == [NODE]
+    assert day.watch.due_visits(day.now + AGAIN_S) == [NODE]
     day.said += day.watch.evidence({NODE: evidence(boot={"boot_id": "boot-2"})}, day.now)
-    assert day.watch.due(day.now + 2 * AGAIN_S) == []
+    assert day.watch.due_visits(day.now + 2 * AGAIN_S) == []
 
 
 @pytest.mark.long
@@ -63,11 +63,11 @@ def test_an_answer_during_which_a_node_booted_twice_is_no_visit_of_it(boot: dict
     day.hello("boot-2")
     day.hello("boot-3")
     day.said += day.watch.evidence({NODE: evidence(boot=boot)}, day.now)
-    assert day.watch.due(day.now) == [NODE]
+    assert day.watch.due_visits(day.now) == [NODE]
     day.watch.visiting([NODE], day.now)
     day.hello("boot-3")
     day.said += day.watch.evidence({NODE: evidence(boot=boot)}, day.now)
-    assert day.watch.due(day.now + AGAIN_S) == []
+    assert day.watch.due_visits(day.now + AGAIN_S) == []
 
 
 @pytest.mark.long
@@ -88,19 +88,19 @@ def test_a_sampler_that_does_not_know_its_boot_says_none(day: Day) -> None:
 
 @pytest.mark.long
 def test_a_boot_is_visited_until_a_visit_has_reached_the_node(day: Day) -> None:
-    assert day.watch.due(day.now) == []
+    assert day.watch.due_visits(day.now) == []
     day.hello("boot-2")
-    assert day.watch.due(day.now) == day.watch.booted() == [NODE]
+    assert day.watch.due_visits(day.now) == day.watch.booted() == [NODE]
     began = day.now
     in_vain(day)
     day.tick()
     assert day.watch.booted() == []
-    assert day.watch.due(began + AGAIN_S - 1) == []
-    assert day.watch.due(began + AGAIN_S) == [NODE]
+    assert day.watch.due_visits(began + AGAIN_S - 1) == []
+    assert day.watch.due_visits(began + AGAIN_S) == [NODE]
     day.hello("boot-3")
-    assert day.watch.due(day.now) == day.watch.booted() == [NODE]
+    assert day.watch.due_visits(day.now) == day.watch.booted() == [NODE]
     day.visit()
-    assert day.watch.due(day.now + AGAIN_S) == day.watch.booted() == []
+    assert day.watch.due_visits(day.now + AGAIN_S) == day.watch.booted() == []
 
 
 @pytest.mark.long
@@ -108,14 +108,14 @@ def test_a_node_that_the_last_visit_did_not_reach_is_visited_when_its_silence_en
     in_vain(day)
     day.silence(3 * EVERY_S)
     assert day.of("watch.silent") == ["opened"]
-    assert day.watch.due(day.now + AGAIN_S) == []
+    assert day.watch.due_visits(day.now + AGAIN_S) == []
     day.hello()
-    assert day.watch.due(day.now) == [NODE]
+    assert day.watch.due_visits(day.now) == [NODE]
     in_vain(day)
     day.tick()
-    assert day.watch.due(day.now + 2 * AGAIN_S) == [NODE]
+    assert day.watch.due_visits(day.now + 2 * AGAIN_S) == [NODE]
     day.visit()
-    assert day.watch.due(day.now + 2 * AGAIN_S) == []
+    assert day.watch.due_visits(day.now + 2 * AGAIN_S) == []
 
 
 @pytest.mark.long
@@ -123,8 +123,8 @@ def test_a_connection_that_breaks_off_and_is_made_again_shortens_no_pause(day: D
     began = day.now
     in_vain(day)
     day.hello()
-    assert day.watch.due(began + AGAIN_S - 1) == []
-    assert day.watch.due(began + AGAIN_S) == [NODE]
+    assert day.watch.due_visits(began + AGAIN_S - 1) == []
+    assert day.watch.due_visits(began + AGAIN_S) == [NODE]
 
 
 @pytest.mark.long
@@ -139,7 +139,7 @@ def pause_after_a_visit_in_vain(day: Day) -> float:
     """Seconds until a node that sends is visited again."""
     began = day.now
     in_vain(day)
-    while not day.watch.due(day.now):
+    while not day.watch.due_visits(day.now):
         day.tick()
     return day.now - began
 
@@ -149,8 +149,8 @@ def test_a_visit_that_could_not_be_made_at_all_is_made_again(day: Day) -> None:
     began = day.now
     day.watch.visiting([NODE], began)  # without any evidence
     day.tick()
-    assert day.watch.due(began + AGAIN_S - 1) == []
-    assert day.watch.due(began + AGAIN_S) == [NODE]
+    assert day.watch.due_visits(began + AGAIN_S - 1) == []
+    assert day.watch.due_visits(began + AGAIN_S) == [NODE]
 
 
 def visits(
@@ -184,7 +184,7 @@ def controller_of_three(
     watch = Watch(Evaluator(cluster, NO_POLICY), EVERY_S, NAMES, time.monotonic())
     settings = WatchSettings(SamplerOptions(0.01), Limits(), ProbeOptions())
     for name in NAMES:
-        watch.take(name, Hello("boot-1", 1.7e9, 5.0), time.monotonic())
+        watch.update(name, Hello("boot-1", 1.7e9, 5.0), time.monotonic())
     return Controller(cluster, watch, settings, None, lambda _: None, say=say)
 
 

@@ -63,7 +63,7 @@ def test_the_clock_of_the_watching_host_is_said_to_be_set_and_nothing_else_chang
 
 def test_lines_of_a_node_that_were_overwritten_before_they_were_read_are_said() -> None:
     day = Day()
-    day.said += day.watch.take(NODE, LogUpdate(UP_S, (), 1_200), day.now)
+    day.said += day.watch.update(NODE, LogUpdate(UP_S, (), 1_200), day.now)
     (said,) = (one for one in day.said if one.key.rule == "watch.log")
     assert (said.kind.value, said.verdict) == ("happened", Verdict.INCOMPLETE)
     assert said.message == "1,200 lines of the kernel log were overwritten unread; expected all of them"

@@ -186,4 +186,4 @@ def test_a_request_that_is_never_whole_is_given_up_at_its_deadline_though_bytes_
 def test_of_too_many_the_oldest_goes_first_of_those_that_have_not_asked(connections: str, gone: str) -> None:
     made = {word: http_server._Connection(word[0], float(word[1]), word.endswith("+")) for word in connections.split()}
     names = {id(one): word for word, one in made.items()}
-    assert " ".join(names[id(one)] for one in http_server.given_up(made.values())) == gone
+    assert " ".join(names[id(one)] for one in http_server.connections_to_drop(made.values())) == gone

@@ -83,10 +83,10 @@ def served() -> dict[str, set[str]]:
     watched = OfDay().hello().take(tick(100.0), tick(110.0))
     watched.day.silence(60)
     with watched.sinks as sinks:
-        sinks.said([change("gpu001")])
+        sinks.report([change("gpu001")])
         sinks.add_part("recording", lambda: True)
         sinks.listen(Address.of(":0"), ())
-        watched.take(tick(120.0)).sinks.look(["gpu001"])
+        watched.take(tick(120.0)).sinks.states_changed(["gpu001"])
         url = watched.own[-1].partition("metrics: ")[2]
         texts = [scraped(url)]
         watched.take(tick(130.0, late=10.0))

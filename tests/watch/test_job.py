@@ -116,7 +116,7 @@ def test_neither_a_slurm_that_does_not_answer_nor_a_job_that_is_halted_ends_a_wa
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "ASK_S", 0.01)
-    monkeypatch.setattr(module, "LEAST_S", 0.01)
+    monkeypatch.setattr(module, "MIN_S", 0.01)
     answers = iter(["running", None, None, "running", "suspended", None, "suspended", "signaling", "stopped", ""])
     own: list[str] = []
 

@@ -130,7 +130,7 @@ def test_a_check_that_finds_one_device_and_could_not_look_at_all_hides_no_other_
     served.day.tick({5: {"ecc_uncorrected_dram": 14, "ecc_uncorrected_total": 14}})
     (before,) = [one for one in served.page.results() if one.check == ecc and one.devices == ("GPU 5",)]
     found = (Finding(Verdict.FAIL, "2 in SRAM; expected 0", ("GPU 1",)), Finding(Verdict.INCOMPLETE, "not read"))
-    served.page.take(NODE, [with_findings(before, found)], [("GPU 1", ecc)])
+    served.page.update(NODE, [with_findings(before, found)], [("GPU 1", ecc)])
     (said,) = [one for one in served.page.results() if one.check == ecc]
     assert [finding.line for finding in said.findings] == [
         f"GPU 5: {before.findings[0].message}",
@@ -149,7 +149,7 @@ def test_a_check_that_is_evaluated_again_replaces_what_it_said(served: Served) -
 
 @pytest.mark.long
 def test_a_watch_that_completes_no_tick_is_not_live(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_page, "LEAST_STALLED_S", -1.0)
+    monkeypatch.setattr(live_page, "MIN_STALLED_S", -1.0)
     monkeypatch.setattr(live_page, "STALLED_TICKS", 0)
     assert answered(served.listener.url, "HEAD")[0] == 503
     monkeypatch.undo()

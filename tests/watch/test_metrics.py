@@ -105,7 +105,7 @@ def test_a_driver_that_hangs_is_exported_with_its_time_and_without_old_values(wa
 
 def test_open_findings_are_counted_by_check_and_verdict_and_go_when_they_are_over(watched: OfDay) -> None:
     watched.day.silence(60)
-    watched.sinks.said(watched.day.said)
+    watched.sinks.report(watched.day.said)
     read = watched.read
     assert read['findings{check="watch.silent",verdict="incomplete"}'] == 1
     assert (read['nodes{finding="incomplete"}'], read['nodes{finding="none"}']) == (1, 0)
@@ -144,7 +144,7 @@ def test_a_failure_of_the_watch_itself_is_exported_while_it_lasts(watched: OfDay
 
 def test_nothing_is_kept_for_metrics_that_nobody_asks_for(watched: OfDay) -> None:
     unasked = Sinks("prod", watched.day.watch, watched.own.append)
-    unasked.take(NODE, tick(100.0), 1.7e9, 0.0)
+    unasked.update(NODE, tick(100.0), 1.7e9, 0.0)
     assert unasked.snapshot().nodes[NODE] == NodeMetrics()
 
 
@@ -165,7 +165,7 @@ def test_metrics_are_read_from_another_thread_while_findings_come_and_go(watched
     asking.start()
     for at in range(20):
         watched.day.log(f"NVRM: Xid (PCI:0000:53:00): {48 + at % 40}, pid=1, name=python3, an error")
-        watched.take(tick(100.0 + at)).sinks.look([NODE])
+        watched.take(tick(100.0 + at)).sinks.states_changed([NODE])
     is_over.set()
     asking.join()
     assert failed == []

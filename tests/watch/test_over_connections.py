@@ -65,7 +65,7 @@ def test_events_are_said_at_once_and_once_and_nothing_is_left_on_the_nodes(
 def test_each_hour_all_evidence_is_gathered_while_samples_go_on_and_what_it_shows_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(controller, "WHOLE_S", 3.0)
+    monkeypatch.setattr(controller, "FULL_VISIT_S", 3.0)
     with (
         testbed({"gpu001": with_full_root(healthy_p5("gpu001"), 50)}) as bed,
         watched(bed, monkeypatch, tmp_path / "kept") as watch,

@@ -40,7 +40,7 @@ class Kept:
 
     def take(self, what: Any, why: str = "") -> None:
         self.now += 10.0
-        self.recording.take(NODE, what, 1.7e9 + self.now, self.now, why)
+        self.recording.record(NODE, what, 1.7e9 + self.now, self.now, why)
 
     @property
     def lines(self) -> list[Any]:

@@ -98,13 +98,13 @@ def running(monkeypatch: pytest.MonkeyPatch, visit: Callable[[], NodeEvidence]) 
     cluster = Cluster("one", "ssh", (Target(NODE, instance_type="p5.48xlarge"),))
     made = Running(Slow())
     watch = Watch(Evaluator(cluster, NO_POLICY), EVERY_S, [NODE], time.monotonic())
-    look = watch.look
+    look = watch.check_silence
 
     def counted(now: float) -> list[Change]:
         made.looks += 1
         return look(now)
 
-    monkeypatch.setattr(watch, "look", counted)
+    monkeypatch.setattr(watch, "check_silence", counted)
     monkeypatch.setattr(visits, "gather", lambda *_: {NODE: visit()})
     monkeypatch.setattr(module, "sessions_for", lambda *_: made.node)
     controller = Controller(cluster, watch, SETTINGS, None, made.said.extend)
@@ -208,8 +208,8 @@ def test_what_a_node_sent_while_others_were_evaluated_is_no_silence(monkeypatch:
         return []
 
     monkeypatch.setattr(day.watch, "evidence", evaluated)
-    look = day.watch.look
-    monkeypatch.setattr(day.watch, "look", lambda now: (controller.stop(), look(now))[1])
+    look = day.watch.check_silence
+    monkeypatch.setattr(day.watch, "check_silence", lambda now: (controller.stop(), look(now))[1])
     controller._events.put(Visited({NODE: evidence()}))
     controller._loop()
     assert day.of(SILENT) == []
@@ -234,14 +234,14 @@ SAMPLE = Tick(1.7e9 + 20.0, 90_020.0, (), ())
 )
 def test_only_a_sample_of_which_nothing_can_come_waits_for_others(what: Update | SessionEnded, waits: bool) -> None:
     day = Day()
-    day.watch.take(NODE, Tick(1.7e9 + 10.0, 90_010.0, (), ()), 10.0)
-    assert day.watch.may_wait(NODE, what) is waits
+    day.watch.update(NODE, Tick(1.7e9 + 10.0, 90_010.0, (), ()), 10.0)
+    assert day.watch.is_without_news(NODE, what) is waits
 
 
 def test_a_sample_of_a_node_with_a_finding_waits_for_none() -> None:
     day = Day()
     day.tick(late=20.0)
-    assert not day.watch.may_wait(NODE, replace(SAMPLE, now=1_763_700_020.0))
+    assert not day.watch.is_without_news(NODE, replace(SAMPLE, now=1_763_700_020.0))
 
 
 def test_a_sample_that_waits_wakes_nobody_and_comes_before_what_does() -> None:

@@ -17,7 +17,7 @@ from clusterproof.plugins.training_run.rank_processes import RankLook
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, HOST_COLUMNS
 from clusterproof.plugins.watch.updates import (
     MAX_LINE,
-    OF_SOURCES,
+    VALUES_BY_SOURCE,
     Hello,
     LinesLost,
     LogUpdate,
@@ -44,7 +44,7 @@ def test_the_columns_are_those_of_the_programs_that_sample() -> None:
     assert tuple(GPU_COLUMNS) == OF_GPU
     assert tuple(HOST_COLUMNS) == (*OF_HOST, *OF_NETWORK, *OF_LUSTRE)
     counts = {"host": len(OF_HOST), "network": len(OF_NETWORK), "lustre": len(OF_LUSTRE)}
-    assert counts == OF_SOURCES
+    assert counts == VALUES_BY_SOURCE
 
 
 def test_a_stream_is_read_in_any_pieces_and_noise_is_passed_over() -> None:

@@ -168,7 +168,7 @@ def test_of_nodes_that_are_visited_one_by_one_nothing_is_kept_but_the_last_visit
         for name in names:
             evaluator.evaluate_all({name: replace(evidence(), node=name)})
             evaluator.logged(name, [LogLine(5_000, 90_000.0, XID_79)])
-            evaluator.again(name, evaluator.rules(LOG, NVML))
+            evaluator.reevaluate(name, evaluator.rules(LOG, NVML))
         return alive(Node, Group, Collected, Result)
 
     once = visited_anew()

@@ -12,8 +12,8 @@ from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, i
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.group import Values, differences
-from clusterproof.plugins.evidence.group import in_words as compared
-from clusterproof.plugins.evidence.kubernetes.facts import DEFAULTS, KubernetesNode, Taint, in_words
+from clusterproof.plugins.evidence.group import describe as compared
+from clusterproof.plugins.evidence.kubernetes.facts import DEFAULTS, KubernetesNode, Taint, duration_text
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
 from clusterproof.plugins.evidence.node import Node
 
@@ -49,14 +49,14 @@ def test_k8s_node_ready(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     with part:
         if ready is None:
             incomplete("it has no condition Ready; expected the kubelet to report one")
-        fail_if(ready.status != "True", f"{listed.in_words(ready)}; expected a node that is Ready")
+        fail_if(ready.status != "True", f"{listed.describe(ready)}; expected a node that is Ready")
         silent_min = cluster.threshold("kubernetes.heartbeat_minutes")
         silent_s = listed.age_s(ready.heard) if ready.heard else 0.0
-        ago = f"{in_words(silent_s)} ago"
+        ago = f"{duration_text(silent_s)} ago"
         message = f"Ready was last confirmed {ago}; expected an update at least every {silent_min:g} min"
         concern_if(silent_s > silent_min * 60, message)
     short = [
-        listed.in_words(condition)
+        listed.describe(condition)
         for condition in listed.conditions
         if condition.kind in OF_KUBELET and condition.status == "True"
     ]
@@ -70,8 +70,8 @@ def _of_others(listed: KubernetesNode, stale_s: float) -> Iterator[str]:
     for condition in listed.conditions:
         if condition.kind not in ("Ready", *OF_KUBELET) and condition.status == condition.bad:
             age_s = listed.age_s(condition.heard or condition.since) if condition.heard or condition.since else 0.0
-            stale = f", last confirmed {in_words(age_s)} ago" if age_s > stale_s else ""
-            yield f"{listed.in_words(condition)}{stale}"
+            stale = f", last confirmed {duration_text(age_s)} ago" if age_s > stale_s else ""
+            yield f"{listed.describe(condition)}{stale}"
 
 
 @mark.hyperpod_node_debugger("F")
@@ -87,14 +87,14 @@ def test_k8s_node_takes_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     """
     listed = k8s_node.listed
     fail_if(listed.is_cordoned, "it is cordoned; expected a node that takes pods")
-    lone = ", ".join(taint.in_words for taint in listed.taints if _lacks_condition(taint, listed))
+    lone = ", ".join(taint.description for taint in listed.taints if _lacks_condition(taint, listed))
     concern_if(lone, f"taint {lone}, and no condition that says why; expected a node that takes pods")
     odd = [taint for taint in listed.taints if _keeps_away(taint) and not _is_shared(taint, k8s_node, cluster)]
-    foreign = ", ".join(taint.in_words for taint in odd if not taint.is_ours)
+    foreign = ", ".join(taint.description for taint in odd if not taint.is_ours)
     is_alone = foreign and not k8s_node.others
     concern_if(is_alone, f"taint {foreign}, with no other node in its group to compare with; expected none")
     fail_if(foreign and not is_alone, f"taint {foreign}; expected only those that most of its group have")
-    ours = ", ".join(taint.in_words for taint in odd if taint.is_ours)
+    ours = ", ".join(taint.description for taint in odd if taint.is_ours)
     concern_if(ours, f"taint {ours}; expected a node that takes pods")
 
 

@@ -11,7 +11,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.field import each
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
-from clusterproof.plugins.evidence.kubernetes.facts import in_words
+from clusterproof.plugins.evidence.kubernetes.facts import duration_text
 from clusterproof.plugins.evidence.kubernetes.facts_cluster import pods_on
 from clusterproof.plugins.evidence.kubernetes.facts_pods import STUCK, KubernetesPod
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
@@ -56,7 +56,7 @@ def _ill(pods: list[KubernetesPod], settle_s: float) -> Iterator[tuple[NeededDae
         if row is None or pod.is_ready or pod.deleted:
             continue
         if pod.age_s > settle_s or any(container.reason in STUCK for container in pod.unready):
-            why = ", ".join(container.in_words for container in pod.unready[:2]) or f"{pod.phase}, not ready"
+            why = ", ".join(container.description for container in pod.unready[:2]) or f"{pod.phase}, not ready"
             yield row, f"{pod.name}, which {row.purpose}: {why}"
 
 
@@ -94,7 +94,7 @@ def test_k8s_pending_gpu_pods(cluster: ClusterFacts) -> None:
     if late:
         late.sort(key=lambda pod: -pod.age_s)
         seen = [
-            f"{pod.name} has been pending for {in_words(pod.age_s)}: {pod.waits_for or 'no reason given'}"
+            f"{pod.name} has been pending for {duration_text(pod.age_s)}: {pod.waits_for or 'no reason given'}"
             for pod in late
         ]
         more = f", and {len(late) - MOST} more" if len(late) > MOST else ""
@@ -115,7 +115,9 @@ def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     pods = pods_on(cluster, k8s_node.listed)
     allowed_s = cluster.threshold("kubernetes.terminating_minutes") * 60
     late = [pod for pod in pods if pod.accelerators and pod.deleted and pod.overdue_s > allowed_s]
-    seen = [f"{pod.name} should have ended {in_words(pod.overdue_s)} ago and holds {pod.accelerators}" for pod in late]
+    seen = [
+        f"{pod.name} should have ended {duration_text(pod.overdue_s)} ago and holds {pod.accelerators}" for pod in late
+    ]
     fail_if(seen, f"{', '.join(seen[:MOST])}; expected pods that terminate")
     of_gpus = each(k8s_node.node.gpus, lambda gpu: [(gpu.label, process) for process in gpu.processes])
     held = [holder for holders in of_gpus for holder in holders]
@@ -237,7 +239,7 @@ def test_k8s_volume_claims(cluster: ClusterFacts) -> None:
     if not pods:
         not_applicable("no pod on its nodes or waiting for accelerators has a volume claim")
     late = [
-        f"{claim} of {pod.name}, {in_words(pod.age_s)} old: {why}"
+        f"{claim} of {pod.name}, {duration_text(pod.age_s)} old: {why}"
         for claim, pod in _oldest(pods).items()
         if min(pod.age_s, storage.age_s(claim, pod.asked_at)) > allowed_s and (why := storage.why_unbound(claim))
     ]

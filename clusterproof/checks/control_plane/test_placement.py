@@ -86,7 +86,7 @@ def test_ultraserver_block(cluster: ClusterFacts) -> None:
 
 
 def _in_words(wide: list[Spread]) -> str:
-    return "; ".join(spread.in_words for spread in wide)
+    return "; ".join(spread.description for spread in wide)
 
 
 @evidence(

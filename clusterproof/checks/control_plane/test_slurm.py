@@ -62,7 +62,7 @@ def test_slurm_nodes_take_jobs(cluster: ClusterFacts) -> None:
     Remedy (restore service): Fix what the reason names, then resume the node (scontrol update nodename=NODE
     state=resume).
     """
-    nodes = cluster.slurm.nodes_beside(_names(cluster))
+    nodes = cluster.slurm.nodes_in_same_partitions(_names(cluster))
     out = [node for node in nodes if not (node.takes_jobs or node.is_in_power_saving)]
     foreign = [node for node in out if not node.reason.startswith(OUR_REASON)]
     fail_if(foreign, f"{_by_state(foreign)}; expected nodes that take jobs")
@@ -112,7 +112,7 @@ def test_slurm_topology(cluster: ClusterFacts) -> None:
     Remedy (fix configuration): Write topology.conf (on HyperPod from the network layers that EC2 reports), and set
     TopologyPlugin.
     """
-    nodes = [node.name for node in cluster.slurm.nodes_beside(_names(cluster))]
+    nodes = [node.name for node in cluster.slurm.nodes_in_same_partitions(_names(cluster))]
     held = cluster.slurm.nodes_in_topology
     if held is None:
         few = cluster.threshold("slurm.nodes_without_topology")

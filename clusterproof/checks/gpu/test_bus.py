@@ -19,7 +19,7 @@ from clusterproof.plugins.core.verdict import (
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, readings
 from clusterproof.plugins.evidence.gpu.facts_rack import RACK_WIDE
-from clusterproof.plugins.evidence.group import Values, differences, in_words, usual_of
+from clusterproof.plugins.evidence.group import Values, describe, differences, usual_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import PciDevice
 
@@ -87,7 +87,7 @@ def test_gpu_numa(node: Node) -> None:
     is_meant = False
     with suppress(NotApplicable):  # too few nodes to compare with
         deviations = differences(node, NUMA, numa_nodes, absent=None)
-        concern_if(deviations, in_words(deviations))
+        concern_if(deviations, describe(deviations))
         is_meant = not deviations  # as all nodes have it
     mean = counts.total() / len(counts)
     if mean.is_integer() and len(set(counts.values())) > 1 and not is_meant:
@@ -200,7 +200,7 @@ def test_gpu_uniform(node: Node) -> None:
             with part:
                 getattr(gpu, name)
     deviations = differences(node, GPUS, kind_of_gpus)
-    concern_if(deviations, in_words(deviations))
+    concern_if(deviations, describe(deviations))
 
 
 def evaluate_among_gpus(node: Node) -> None:

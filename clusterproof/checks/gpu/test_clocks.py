@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.catalog import clocks_event_reasons, unknown_clocks_event_reasons
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.robust import median
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, part
 from clusterproof.plugins.evaluation.routing import evidence
@@ -19,7 +19,7 @@ pytestmark = [
     mark.hyperpod_node_debugger("G"),
 ]
 
-LEAST_TO_COMPARE = 3  # GPUs of which one can be the odd one
+MIN_TO_COMPARE = 3  # GPUs of which one can be the odd one
 
 
 @mark.prolog
@@ -66,7 +66,7 @@ def evaluate_among_busy(gpu: Gpu, node: Node) -> None:
         and reading.get("utilization_percent", 0) >= least
         and (model is None or reading.get("name", model) == model)
     ]
-    if (busy or 0) < least or len(clocks_mhz) < LEAST_TO_COMPARE:
+    if (busy or 0) < least or len(clocks_mhz) < MIN_TO_COMPARE:
         return
     usual_mhz, clock_mhz = median(clocks_mhz), gpu.clock_mhz
     expected = f"expected about {usual_mhz:.0f} MHz, like the other busy GPUs"
@@ -106,7 +106,7 @@ def evaluate_margin(gpu: Gpu, node: Node) -> None:
         raise
     assert margin_c > 0, f"{-margin_c:.0f} °C above its slowdown temperature; expected below"
     least_c = node.threshold("temperature.margin_concern_c")
-    margin, least = apart(margin_c, least_c)
+    margin, least = format_pair(margin_c, least_c)
     concern_if(margin_c < least_c, f"{margin} °C below its slowdown temperature; expected at least {least} °C")
 
 
@@ -119,7 +119,7 @@ def evaluate_among_idle(gpu: Gpu, node: Node) -> None:
         for index, reading in reported.items()
         if "temperature_c" in reading and (model is None or reading.get("name", model) == model)
     }
-    if gpu.index not in celsius or len(celsius) < LEAST_TO_COMPARE:
+    if gpu.index not in celsius or len(celsius) < MIN_TO_COMPARE:
         return
     usual_c = median(celsius.values())
     is_hot = celsius[gpu.index] > usual_c + node.threshold("temperature.idle_spread_c")

@@ -110,6 +110,8 @@ def in_words(
 
 def _description(test: DiagTest, result: Result) -> str:
     where = f" on {'GPU ' * result.device[:1].isdecimal()}{result.device}" if result.device else ""
-    severity = next((f" ({degree})" for message in result.said if (degree := severity_in_words(message.severity))), "")
-    why = " ".join(message.text.strip() for message in result.said).replace("; expected ", ", expected ")
+    severity = next(
+        (f" ({degree})" for message in result.reported if (degree := severity_in_words(message.severity))), ""
+    )
+    why = " ".join(message.text.strip() for message in result.reported).replace("; expected ", ", expected ")
     return f"{known(lambda: test.name, 'a test')}{where}: {result.status}{severity}" + (f": {why}" if why else "")

@@ -27,7 +27,7 @@ from clusterproof.plugins.evidence.gpu.facts_rack import (
     place,
     place_of,
 )
-from clusterproof.plugins.evidence.group import differences, in_words
+from clusterproof.plugins.evidence.group import describe, differences
 from clusterproof.plugins.evidence.host.facts_node import service_state
 from clusterproof.plugins.evidence.node import Node
 
@@ -92,7 +92,7 @@ def test_fabric_uniform(node: Node) -> None:
             deviations = differences(node, FABRIC, place_of)
             is_alone = deviations and node.run.counts(FABRIC, place_of)[FABRIC][deviations[0].own] == 1
             if is_alone and deviations[0].usual:
-                concern(in_words(deviations))
+                concern(describe(deviations))
 
 
 def fabric_of(gpu: Gpu, node: Node) -> Fabric:

@@ -19,8 +19,8 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, readings, require
-from clusterproof.plugins.evidence.group import Values, differences, in_words, usual_of
-from clusterproof.plugins.evidence.kernel_log.wording import say
+from clusterproof.plugins.evidence.group import Values, describe, differences, usual_of
+from clusterproof.plugins.evidence.kernel_log.wording import report
 from clusterproof.plugins.evidence.network.facts import INFINIBAND
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts_config import PciFunction, PciPaths, PciSettings
@@ -82,7 +82,7 @@ def evaluate_fit(node: Node) -> None:
         if has_dma_buf(node) and is_open(node):
             return
     with suppress(Incomplete):
-        say(node, "gpu.peermem", "a module built for this kernel and its RDMA stack")
+        report(node, "gpu.peermem", "a module built for this kernel and its RDMA stack")
 
 
 def evaluate_dma_buf(node: Node) -> None:
@@ -208,7 +208,7 @@ def test_pcie_settings(node: Node) -> None:
         counts = node.group.counts(IN_GROUP_OF, usual_settings)
         best = {name: max(settings, key=rank) for name, settings in counts.items() if settings}
         less = [row for row in deviations if rank(row.own) < rank(row.usual or best[row.name])]
-        concern_if(less, in_words(less))
+        concern_if(less, describe(less))
 
 
 def is_emulated(port: PciFunction | None, paths: PciPaths) -> bool:

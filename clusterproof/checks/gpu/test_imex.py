@@ -24,12 +24,12 @@ from clusterproof.plugins.evidence.gpu.facts_rack import (
 from clusterproof.plugins.evidence.gpu.facts_racks import (
     at_fault_of,
     called,
+    compared_lists,
     has_another_list,
     imex_list,
     is_most,
     listed_with,
     listing,
-    lists_beside,
 )
 from clusterproof.plugins.evidence.group import Values
 from clusterproof.plugins.evidence.host.facts_node import service_state
@@ -231,7 +231,7 @@ def test_imex_nodes(node: Node) -> None:
     others = listed_with(node)
     with part:
         evaluate_places(node, others)
-    lists = lists_beside(node)
+    lists = compared_lists(node)
     is_own = known(lambda: has_another_list(node), False)
     compared = lists if is_own else {name: trays for name, trays in lists.items() if name in others}
     require_compared(node, nodes, bool(compared))

@@ -8,7 +8,13 @@ from contextlib import suppress
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern_if
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.kernel_log.wording import fail_by_log, gpus_by_address, require_whole_log, say, when
+from clusterproof.plugins.evidence.kernel_log.wording import (
+    fail_by_log,
+    gpus_by_address,
+    report,
+    require_whole_log,
+    when,
+)
 from clusterproof.plugins.evidence.kernel_log.xid_findings import XidFinding, evaluate, evaluate_switches
 from clusterproof.plugins.evidence.node import Node
 
@@ -38,7 +44,7 @@ def test_no_xid(node: Node) -> None:
     due = [address for address, gpu in gpus.items() if gpu.remap_is_due]
     findings = evaluate(events, node.catalog, remap_due=due, uuids={address: gpu.uuid for address, gpu in gpus.items()})
     say_findings(findings, node, "no hardware Xid")
-    say(node, "gpu.no_xid", "no GPU error")
+    report(node, "gpu.no_xid", "no GPU error")
     require_meaning(node)
 
 
@@ -52,7 +58,7 @@ def test_no_sxid(node: Node) -> None:
     the node.
     """
     say_findings(evaluate_switches(node.kernel_events, node.catalog), node, "no fatal SXid")
-    say(node, "gpu.no_sxid", "every NVSwitch to work")
+    report(node, "gpu.no_sxid", "every NVSwitch to work")
     require_meaning(node)
 
 
@@ -74,7 +80,7 @@ def require_meaning(node: Node) -> None:
 def in_words(findings: Iterable[XidFinding], node: Node) -> str:
     """The findings in one line: `Xid 79 (GPU has fallen off the bus) at 0000:c5:00.0, last at …: reboot the node`."""
     gpus = gpus_by_address(node)
-    named = {address: gpu.words for address, gpu in gpus.items()}
+    named = {address: gpu.label for address, gpu in gpus.items()}
     return "; ".join(_description(finding, named.get(finding.pci, finding.uuid), node) for finding in findings)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart, listed
+from clusterproof.plugins.core.message import format_pair, listed
 from clusterproof.plugins.core.verdict import (
     NotApplicable,
     concern,
@@ -16,7 +16,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import Unreadable, flag, known, read, readings, require
+from clusterproof.plugins.evidence.field import Unreadable, boolean, known, read, readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.gpu.facts_node import is_busy
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
@@ -74,7 +74,7 @@ def test_inforom(node: Node) -> None:
     for address, state in intact.items():
         with part:
             label = f"GPU {named[address].index}" if address in named else f"the GPU at {address:.20}"
-            is_intact = read(state, flag, f"{label}: the InfoROM's state")
+            is_intact = read(state, boolean, f"{label}: the InfoROM's state")
             concern_if(not is_intact, f"{label}: the InfoROM is corrupted; expected valid checksums")
     unread = [gpu.label for gpu in node.gpus if gpu.pci not in intact]
     if unread:
@@ -218,7 +218,7 @@ def test_corrected_ecc_rate(gpu: Gpu, node: Node) -> None:
     """
     per_s = gpu.ecc_corrected_total / max(node.boot.uptime_s, 1.0)
     most_per_s, most_per_day = node.threshold("ecc.corrected_per_s"), node.threshold("ecc.corrected_per_day")
-    seen, most = apart(per_s, most_per_s)
+    seen, most = format_pair(per_s, most_per_s)
     assert per_s <= most_per_s, f"{seen} corrected ECC errors a second; expected at most {most}"
-    seen, most = apart(per_s * DAY_S, most_per_day)
+    seen, most = format_pair(per_s * DAY_S, most_per_day)
     concern_if(per_s * DAY_S > most_per_day, f"{seen} corrected ECC errors a day; expected at most {most}")

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.verdict import (
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, BIT_ERROR_RATES, Gpu, NvlinkErrors
-from clusterproof.plugins.evidence.gpu.facts_node import alike, is_of_most, nvlinks_between
+from clusterproof.plugins.evidence.gpu.facts_node import is_of_most, nvlinks_between, same_model_values
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
 from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
@@ -73,7 +73,7 @@ def links_of(gpu: Gpu, node: Node) -> tuple[bool | None, ...]:
     return ()
 
 
-FEWEST_JOINED = 4  # GPUs that may be joined all with all; of three a bridge joins two
+MIN_JOINED = 4  # GPUs that may be joined all with all; of three a bridge joins two
 
 
 def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
@@ -102,7 +102,7 @@ def evaluate_ways(gpu: Gpu, node: Node) -> None:
     """Fail where nvidia-smi topo shows fewer NVLinks from this GPU to others than between most GPUs of the node."""
     nvlinks = nvlinks_between.of(node)
     others = [(label, other) for label, to in nvlinks.items() for other in to if gpu.label not in (label, other)]
-    counts = Counter(nvlinks[label][other] for label, other in others if len(nvlinks) >= FEWEST_JOINED)
+    counts = Counter(nvlinks[label][other] for label, other in others if len(nvlinks) >= MIN_JOINED)
     most_common, alike = counts.most_common(1)[0] if counts else (0, 0)
     fewer = {label: [other for other, links in to.items() if links < most_common] for label, to in nvlinks.items()}
     own = fewer.get(gpu.label, [])
@@ -121,7 +121,7 @@ def evaluate_ways(gpu: Gpu, node: Node) -> None:
 
 def links_of_peers(gpu: Gpu, node: Node) -> list[tuple[bool | None, ...]]:
     """The links of the node's other GPUs of the same model, as far as they report them."""
-    return [states for index, states in alike(gpu, node, "nvlink_states") if index != gpu.index]
+    return [states for index, states in same_model_values(gpu, node, "nvlink_states") if index != gpu.index]
 
 
 def inactive(states: Iterable[bool | None], gpu: Gpu) -> str:

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import NotApplicable, concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
-from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.group import Values, describe, differences
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import NEAREST_FIRST, PciLink, PciSwitch
 
@@ -142,4 +142,4 @@ def compare(node: Node, what: str, read: Callable[[Node], Values]) -> None:
     """A concern where the node differs from others that have as many devices; nothing where there are none."""
     with suppress(NotApplicable):
         deviations = differences(node, what, read, absent=None)
-        concern_if(deviations, in_words(deviations))
+        concern_if(deviations, describe(deviations))

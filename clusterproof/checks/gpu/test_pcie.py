@@ -10,7 +10,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import collected_by
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu
-from clusterproof.plugins.evidence.gpu.facts_node import alike, gpu_at, of_each
+from clusterproof.plugins.evidence.gpu.facts_node import gpu_at, of_each, same_model_values
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import MAX_LANES, PciDevice
@@ -46,7 +46,7 @@ def test_pcie_link(gpu: Gpu, node: Node) -> None:
 def evaluate_most_by_peers(gpu: Gpu, node: Node) -> None:
     """The verdict on a link that can do less at most than those of the node's other GPUs of the model."""
     for name, label in (("pcie_gen_max", "PCIe generation "), ("pcie_width_max", "PCIe x")):
-        values = [value for _, value in alike(gpu, node, name)]
+        values = [value for _, value in same_model_values(gpu, node, name)]
         own, most = readings(gpu, name)[0].get(name), max(values, default=0)
         if own is None or own >= most:
             continue

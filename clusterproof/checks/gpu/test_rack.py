@@ -12,7 +12,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts_rack import CLUSTER, cluster_of, require_rack
 from clusterproof.plugins.evidence.gpu.facts_racks import rack_of, racks_of
-from clusterproof.plugins.evidence.group import Group, Values, differences, in_words
+from clusterproof.plugins.evidence.group import Group, Values, describe, differences
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
@@ -97,7 +97,7 @@ def test_rack_uniform(node: Node) -> None:
     require_rack(node)
     own_cluster(node)
     deviations = differences(node, "trays of a domain", of_tray, absent=None, among=rack_of(node))
-    concern_if(deviations, in_words(deviations))
+    concern_if(deviations, describe(deviations))
 
 
 def of_tray(node: Node) -> Values:

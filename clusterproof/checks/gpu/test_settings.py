@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
@@ -174,5 +174,5 @@ def test_power_limit(gpu: Gpu, node: Node) -> None:
         with part:
             concern_if(is_less, f"power limit is {limit_w:g} W; expected {usual_w:g} W, as on {count} GPUs here")
     default_w = gpu.power_limit_default_w
-    limit, default = apart(limit_w, default_w)
+    limit, default = format_pair(limit_w, default_w)
     concern_if(limit_w < default_w, f"power limit is {limit} W; expected {default} W")

@@ -10,13 +10,13 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import NEVER_READ, readings, require
-from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.group import Values, describe, differences
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.host, mark.preflight]
 
 MAX_MODEL = 60
-LEAST_PARTS = 3  # of a model: of two nobody says which is the odd one
+MIN_PARTS = 3  # of a model: of two nobody says which is the odd one
 
 
 @mark.hyperpod_version_checker
@@ -44,7 +44,7 @@ def test_firmware_uniform(node: Node) -> None:
     if not own:
         incomplete("no firmware version was reported; expected the BIOS's, the GPUs' or the disks'")
     deviations = differences(node, "firmware", _versions, absent=None)
-    concern_if(deviations, in_words(deviations))
+    concern_if(deviations, describe(deviations))
 
 
 def _versions(node: Node) -> Values:
@@ -68,7 +68,7 @@ def _parts(node: Node) -> dict[str, list[tuple[str, str]]]:
 def _majority(parts: Sequence[tuple[str, str]]) -> str:
     """The version that most parts of a model have; empty where they are too few to say."""
     version, count = Counter(version for version, _ in parts).most_common(1)[0]
-    return version if len(parts) >= LEAST_PARTS and count * 2 > len(parts) else ""
+    return version if len(parts) >= MIN_PARTS and count * 2 > len(parts) else ""
 
 
 def _bios(node: Node) -> Iterator[tuple[str, str, str]]:

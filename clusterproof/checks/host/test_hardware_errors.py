@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
+from clusterproof.plugins.core.message import SIGNIFICANT, format_pair, listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
@@ -15,10 +15,10 @@ from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError
 from clusterproof.plugins.evidence.kernel_log.wording import (
     fail_by_log,
     how_often,
-    in_list,
+    joined,
     logged_days,
+    report,
     require_whole_log,
-    say,
 )
 from clusterproof.plugins.evidence.node import Node
 
@@ -58,11 +58,11 @@ def evaluate_log(node: Node) -> None:
     recovered = [f"{event.words} ({how_often([event], node)})" for event in logged if event.is_recovered]
     lost = [event for event in logged if not (event.is_corrected or event.is_recovered)]
     now = [f"{event.words} ({how_often([event], node)})" for event in lost if not event.is_of_previous_boot]
-    fail_by_log(node, now, f"{in_list(now)}; expected no uncorrected error")
+    fail_by_log(node, now, f"{joined(now)}; expected no uncorrected error")
     earlier = [event.words for event in lost if event.is_of_previous_boot]
-    concern_if(recovered, f"{in_list(recovered)}; expected no recovered error")
-    concern_if(earlier, f"the previous boot ended with {in_list(earlier)}; expected none")
-    say(node, "host.mce_edac", "no page of memory lost, and no unexplained interrupt")
+    concern_if(recovered, f"{joined(recovered)}; expected no recovered error")
+    concern_if(earlier, f"the previous boot ended with {joined(earlier)}; expected none")
+    report(node, "host.mce_edac", "no page of memory lost, and no unexplained interrupt")
     rate, locations = logged_per_day(logged, node)
     too_many(node, rate, f"in the log: {listed(locations)}" if locations else "in the log")
     require_whole_log(node)
@@ -91,7 +91,7 @@ def evaluate_controller(node: Node, controller: MemoryController) -> None:
 def too_many(node: Node, rate: float, where: str) -> None:
     """Say where there are too many corrected errors a day."""
     limit = node.threshold("kernel_log.corrected_per_day")
-    shown, most = apart(rate, limit, 3, SIGNIFICANT)
+    shown, most = format_pair(rate, limit, 3, SIGNIFICANT)
     concern_if(rate > limit, f"{shown} corrected errors a day ({where}); expected at most {most}")
 
 

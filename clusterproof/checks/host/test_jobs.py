@@ -10,7 +10,7 @@ from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.host.facts_node import JobProcess, OwnedShm
-from clusterproof.plugins.evidence.kernel_log.wording import in_list
+from clusterproof.plugins.evidence.kernel_log.wording import joined
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [
@@ -72,7 +72,7 @@ def test_shm_leaked(node: Node) -> None:
         return
     kib = sum(each(leaked, lambda owned: owned.kib))
     percent = known(lambda: 100 * kib / max(node.boot.memory_kib, 1), None)
-    owners = in_list(each(leaked, _files))
+    owners = joined(each(leaked, _files))
     size = f"{kib / GIB_IN_KIB:.3g} GiB" if kib >= GIB_IN_KIB else f"{kib / MIB_IN_KIB:.3g} MiB"
     share = f", {percent:.1f} % of the memory," if percent is not None else ""
     message = f"{size}{share} owned by users who run no process: {owners}; expected none"

@@ -18,11 +18,11 @@ from clusterproof.plugins.evidence.kernel_log.wording import (
     fail_by_log,
     gpus_by_address,
     grouped,
-    in_list,
-    in_words,
+    joined,
+    report,
     require_whole_log,
-    say,
     total,
+    with_counts,
 )
 from clusterproof.plugins.evidence.node import Node
 
@@ -52,13 +52,13 @@ def test_no_oom_kill(node: Node) -> None:
     of_node = [event for event in kills if not event.group]
     most = node.threshold("kernel_log.costly_order")
     promised = [event for event in failures if event.order is not None and event.order <= most]
-    seen = [*in_words(of_node, _killed, node), *in_words(promised, _failed, node)]
-    fail_by_log(node, seen, f"{in_list(seen)}; expected no process killed for lack of memory, and no failed allocation")
-    say(node, "host.no_oom_kill", "enough memory and open files for every process")
+    seen = [*with_counts(of_node, _killed, node), *with_counts(promised, _failed, node)]
+    fail_by_log(node, seen, f"{joined(seen)}; expected no process killed for lack of memory, and no failed allocation")
+    report(node, "host.no_oom_kill", "enough memory and open files for every process")
     of_groups = [event for event in kills if event.group]
     costly = [event for event in failures if event not in promised]
-    noted = [*in_words(of_groups, _killed, node), *in_words(costly, _failed, node)]
-    concern_if(noted, f"{in_list(noted)}; expected none")
+    noted = [*with_counts(of_groups, _killed, node), *with_counts(costly, _failed, node)]
+    concern_if(noted, f"{joined(noted)}; expected none")
     require_whole_log(node)
 
 
@@ -75,7 +75,7 @@ def test_pcie_aer(node: Node) -> None:
 
     Remedy (reset or reboot): Reboot the node. If the device reports errors again, replace the node.
     """
-    gpus = {address: gpu.words for address, gpu in gpus_by_address(node).items()}
+    gpus = {address: gpu.label for address, gpu in gpus_by_address(node).items()}
 
     def device(event: PcieError) -> str:
         named = f"{event.device} ({gpus[event.device]})" if event.device in gpus else event.device
@@ -85,14 +85,16 @@ def test_pcie_aer(node: Node) -> None:
     announced = grouped((event for event in errors if not event.layer), device)
     detailed = grouped((event for event in errors if event.layer), device)
     events = announced | detailed  # the port above and the device itself report the same error
-    fatal = in_words((event for alike in events.values() for event in alike if event.severity == "fatal"), device, node)
-    fail_by_log(node, fatal, f"{in_list(fatal)}; expected no fatal error")
-    say(node, "host.pcie_aer", "every device present, and within its own memory")
+    fatal = with_counts(
+        (event for alike in events.values() for event in alike if event.severity == "fatal"), device, node
+    )
+    fail_by_log(node, fatal, f"{joined(fatal)}; expected no fatal error")
+    report(node, "host.pcie_aer", "every device present, and within its own memory")
     limit = node.threshold("pcie.correctable_concern")
     noted = [
         event for alike in events.values() for event in alike if event.severity == "nonfatal" or total(alike) > limit
     ]
-    seen = in_list(in_words(noted, device, node))
+    seen = joined(with_counts(noted, device, node))
     concern_if(noted, f"{seen}; expected no uncorrected error, and at most {limit:.0f} corrected ones of a device")
     require_whole_log(node)
 
@@ -115,7 +117,7 @@ def test_segfaults(node: Node) -> None:
         for event in node.kernel_events
         if isinstance(event, Segfault) and is_crash_of_training(event.process, event.library)
     ]
-    concern_if(crashes, f"crashed: {in_list(in_words(crashes, _crashed, node))}; expected none")
+    concern_if(crashes, f"crashed: {joined(with_counts(crashes, _crashed, node))}; expected none")
     others = sum(count for name, count in node.kernel_lines_folded.items() if name in CRASHES)
     concern_if(others, f"{others} more crashes, each of a differently named process; expected none of training")
     require_whole_log(node, PROCESSES)
@@ -135,7 +137,7 @@ def test_lockups(node: Node) -> None:
     Remedy (reset or reboot): Reboot the node; replace it if a CPU locks up again. The log shows what the CPU was
     running.
     """
-    say(node, "host.lockups", "no stalled CPU and no hung task")
+    report(node, "host.lockups", "no stalled CPU and no hung task")
     require_whole_log(node)
 
 
@@ -167,7 +169,7 @@ def test_kernel_oops(node: Node) -> None:
     Remedy (reset or reboot): Reboot the node. If the error returns, find the driver in the call trace (journalctl -k).
     Replace the node if no other node with the same kernel has the error.
     """
-    say(node, "host.kernel_oops", "no kernel error")
+    report(node, "host.kernel_oops", "no kernel error")
     require_whole_log(node)
 
 
@@ -183,7 +185,7 @@ def test_unknown_errors(node: Node) -> None:
     """
     unknown = dict.fromkeys(event.kind for event in node.kernel_events if isinstance(event, NotKnown))
     if unknown:
-        not_applicable(f"logged, but no rule explains it: {in_list(unknown)}")
+        not_applicable(f"logged, but no rule explains it: {joined(unknown)}")
     require_whole_log(node)
 
 
@@ -198,5 +200,5 @@ def test_cpu_throttled(node: Node) -> None:
 
     Remedy (investigate): Check fans, airflow and the machine's power cap; in a cloud, replace the node if it returns.
     """
-    say(node, "host.cpu_throttled", "none slowed by heat")
+    report(node, "host.cpu_throttled", "none slowed by heat")
     require_whole_log(node)

@@ -9,7 +9,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings
-from clusterproof.plugins.evidence.group import compared, differences, in_words
+from clusterproof.plugins.evidence.group import compared, describe, differences
 from clusterproof.plugins.evidence.host.facts_node import PORTS
 from clusterproof.plugins.evidence.node import Node
 
@@ -57,7 +57,7 @@ def test_kernel_settings(node: Node) -> None:
         ),
         (),
     )
-    concern_if(deviations, in_words(deviations))
+    concern_if(deviations, describe(deviations))
 
 
 COMPARED: Mapping[str, Callable[[Node], str | None]] = {

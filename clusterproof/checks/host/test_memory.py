@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import SIGNIFICANT, apart
+from clusterproof.plugins.core.message import SIGNIFICANT, format_pair
 from clusterproof.plugins.core.verdict import NotApplicable, concern, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
-from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.group import Values, describe, differences
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.host, mark.preflight, mark.hyperpod_node_debugger("I")]
@@ -43,13 +43,13 @@ def test_dev_shm(node: Node) -> None:
         total_gib, memory_gib = mount.total_kib / GIB_IN_KIB, node.boot.memory_kib / GIB_IN_KIB
         share = node.threshold("shm.minimum_percent_of_memory") / 100
         least_gib = min(node.threshold("shm.minimum_gib"), memory_gib * share)
-        has, least = apart(total_gib, least_gib, 3, SIGNIFICANT)
+        has, least = format_pair(total_gib, least_gib, 3, SIGNIFICANT)
         whose = "runtime: " if known(lambda: mount.source, "") == OF_RUNTIME else ""
         assert total_gib >= least_gib, f"{whose}/dev/shm has {has} GiB; expected at least {least} GiB"
     used = 100 * (1 - mount.free_kib / mount.total_kib) if mount.total_kib else 100.0
     limit = node.threshold("shm.used_concern_percent")
     if used > limit:
-        full, most = apart(used, limit)
+        full, most = format_pair(used, limit)
         concern(f"/dev/shm is {full} % full; expected at most {most} %")
 
 
@@ -86,7 +86,7 @@ def test_memory_size(node: Node) -> None:
     due_gib = node.of_type("memory_mib") / 1024
     least_gib = due_gib * (1 - node.threshold("memory.short_fail_percent") / 100)
     total_gib = node.main_memory.total_gib
-    has, least = apart(total_gib, least_gib)
+    has, least = format_pair(total_gib, least_gib)
     expected = f"at least {least} of the {due_gib:.0f} GiB that {node.instance_type} has"
     assert total_gib >= least_gib, f"{has} GiB; expected {expected}"
 
@@ -106,7 +106,7 @@ def test_memory_uniform(node: Node) -> None:
     usual, alike = max(counts.items(), key=lambda row: (row[1], float(row[0])))  # of two nodes the one that has more
     is_usual = _memory_gib(node)["memory"] == usual
     if not is_usual and total_gib < float(usual) * (1 - node.threshold("memory.differs_concern_percent") / 100):
-        has, most = apart(total_gib, float(usual))
+        has, most = format_pair(total_gib, float(usual))
         concern(f"{has} GiB; expected {most} GiB, as on {alike} of {reporting} nodes")
 
 
@@ -127,10 +127,10 @@ def test_memory_available(node: Node) -> None:
     percent = 100 * memory.available_kib / memory.total_kib if memory.total_kib else 0.0
     fail, worry = node.threshold("memory.available_fail_percent"), node.threshold("memory.available_concern_percent")
     of_all = f"% of {memory.total_gib:.0f} GiB available"
-    has, least = apart(percent, fail)
+    has, least = format_pair(percent, fail)
     assert percent >= fail, f"{has} {of_all}; expected at least {least} %"
     if percent < worry:
-        has, least = apart(percent, worry)
+        has, least = format_pair(percent, worry)
         concern(f"{has} {of_all}; expected at least {least} %")
 
 
@@ -147,7 +147,7 @@ def test_swap(node: Node) -> None:
     total_gib = memory.swap_total_kib / GIB_IN_KIB
     limit_gib = node.threshold("memory.swap_concern_gib")
     if total_gib > limit_gib:
-        has, most = apart(total_gib, limit_gib, 3, SIGNIFICANT)
+        has, most = format_pair(total_gib, limit_gib, 3, SIGNIFICANT)
         expected = f"at most {most} GiB" if limit_gib else "none"
         in_use = known(lambda: f", {total_gib - memory.swap_free_kib / GIB_IN_KIB:.3g} GiB in use", "")
         concern(f"{has} GiB of swap{in_use}; expected {expected}")
@@ -169,11 +169,11 @@ def test_hugepages(node: Node) -> None:
         limit = node.threshold("memory.unused_huge_pages_percent")
         most_gib = memory.total_gib * limit / 100
         if unused_gib > most_gib:
-            unused, most = apart(unused_gib, most_gib)
+            unused, most = format_pair(unused_gib, most_gib)
             concern(f"{unused} GiB reserved and unused; expected at most {most} GiB, {limit:g} %")
     with suppress(NotApplicable):
         deviations = differences(node, "huge pages", _reserved)
-        concern_if(deviations, in_words(deviations))
+        concern_if(deviations, describe(deviations))
 
 
 def _reserved(node: Node) -> Values:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings
-from clusterproof.plugins.evidence.group import compared, differences, in_words
+from clusterproof.plugins.evidence.group import compared, describe, differences
 from clusterproof.plugins.evidence.host.facts_hardware import FrequencyPolicy, Processors, in_ranges
 from clusterproof.plugins.evidence.node import Node
 
@@ -77,7 +77,7 @@ def test_cpu_uniform(node: Node) -> None:
     deviations = differences(node, "processors", lambda other: compared(other.processors, OF_PROCESSORS))
     maximum = [deviation.own for deviation in deviations if deviation.name == MAXIMUM]
     once = [deviation for deviation in deviations if deviation.name != LIMIT or deviation.own not in maximum]
-    concern_if(once, in_words(once))
+    concern_if(once, describe(once))
 
 
 MAXIMUM, LIMIT = "maximum MHz", "limit in MHz"
@@ -171,7 +171,7 @@ def test_iowait(node: Node) -> None:
     """
     waiting, limit = node.processors.time_percent["iowait"], node.threshold("cpu.iowait_concern_percent")
     if waiting > limit:
-        seen, most = apart(waiting, limit)
+        seen, most = format_pair(waiting, limit)
         concern(f"{seen} % of CPU time waits for I/O; expected at most {most} %")
 
 
@@ -184,5 +184,5 @@ def test_cpu_steal(node: Node) -> None:
     """
     stolen, limit = node.processors.time_percent["steal"], node.threshold("cpu.steal_concern_percent")
     if stolen > limit:
-        seen, most = apart(stolen, limit)
+        seen, most = format_pair(stolen, limit)
         concern(f"{seen} % of CPU time is stolen; expected at most {most} %")

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings
-from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words
+from clusterproof.plugins.evidence.group import Difference, Values, describe, differences
 from clusterproof.plugins.evidence.host.facts import Service
 from clusterproof.plugins.evidence.node import Node
 
@@ -59,7 +59,7 @@ def test_services(node: Node) -> None:
     concern_if(wanting and node.occasion != "prolog", f"{', '.join(wanting)}; expected no failed unit")
     reported = {*amiss, *idle, *(watching if is_unwatched else ())}
     fewer = [deviation for deviation in _behind_most(node) if deviation.name not in reported]
-    concern_if(fewer, in_words(fewer))
+    concern_if(fewer, describe(fewer))
     left_out = known(lambda: node.units_left_out, 0)
     if left_out:
         incomplete(f"{left_out} more units, not listed here, failed or keep restarting; expected none")
@@ -75,7 +75,7 @@ def _amiss(node: Node, services: Mapping[str, Service], name: str) -> str:
         return ""
     if known(lambda: service.is_being_restarted, False):
         return f"ended and is waiting for its next start, after {service.restarts or 0} restarts"
-    if known(lambda: service.is_amiss, False):
+    if known(lambda: service.is_unhealthy, False):
         return f"is {service.active}"
     if service.keeps_ending(restarts, timeout_s):
         return f"restarted {service.restarts} times, last {service.active_s:.0f} s ago"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
+from clusterproof.plugins.core.message import SIGNIFICANT, format_pair, listed
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import at_least_one, each, known, readings
-from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.group import Values, describe, differences
 from clusterproof.plugins.evidence.host.facts import newer
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import PciDevice
@@ -74,7 +74,7 @@ def test_numa_balancing(node: Node) -> None:
         () if wanted else differences(node, "NUMA balancing", lambda other: {"NUMA balancing": _balancing(other)})
     )
     if deviations:
-        concern(in_words(deviations))
+        concern(describe(deviations))
 
 
 def _balancing(node: Node) -> str:
@@ -101,7 +101,7 @@ def test_thp(node: Node) -> None:
     """
     deviations = differences(node, "transparent huge pages", _transparent)
     if deviations:
-        concern(in_words(deviations))
+        concern(describe(deviations))
 
 
 def _transparent(node: Node) -> Values:
@@ -172,7 +172,7 @@ def test_clock_sync(node: Node) -> None:
         concern("the clock is not synchronised; expected chrony or another NTP client to correct it")
     elif clock.max_error_s > limit_s:
         nobody = "" if is_kept else " or more, and nobody corrects it"
-        seen, most = apart(clock.max_error_s, limit_s, 3, SIGNIFICANT)
+        seen, most = format_pair(clock.max_error_s, limit_s, 3, SIGNIFICANT)
         concern(f"the clock may be off by {seen} s{nobody}; expected at most {most} s")
 
 

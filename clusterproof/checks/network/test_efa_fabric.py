@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings
@@ -77,7 +77,7 @@ def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
     fail_if(lost, f"{lost} commands without completion in {seconds:g} s; expected 0")
     most = {name: node.threshold(LIMITS[name]) for name in went}
     fast = {name: count / seconds for name, count in went.items() if count > most[name] * seconds}
-    observed = ", ".join(f"{name} {apart(rate, most[name])[0]} a second" for name, rate in fast.items())
+    observed = ", ".join(f"{name} {format_pair(rate, most[name])[0]} a second" for name, rate in fast.items())
     limits = " and ".join(f"{limit:g}" for limit in sorted({most[name] for name in fast}))
     concern_if(fast, f"{observed}; expected at most {limits} a second")
     if counters.counters.keys().isdisjoint((FATAL, *LIMITS)):

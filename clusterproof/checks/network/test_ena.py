@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import product
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.typed import TypeVar
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
@@ -78,7 +78,7 @@ def _above(
             return f"{went} in {looked_s:g} s"
     if uptime_s is None or total <= limit * (periods := max(1.0, uptime_s / period_s)):
         return ""
-    return f"{total} since boot, {apart(total / periods, limit)[0]} in {period_s:g} s"
+    return f"{total} since boot, {format_pair(total / periods, limit)[0]} in {period_s:g} s"
 
 
 def _named(counters: Counters, fact: Callable[[], T]) -> T:

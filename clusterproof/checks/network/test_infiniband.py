@@ -16,7 +16,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
-from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words, usual_of
+from clusterproof.plugins.evidence.group import Difference, Values, describe, differences, usual_of
 from clusterproof.plugins.evidence.network.facts import ETHERNET, INFINIBAND, Port, RdmaDevice
 from clusterproof.plugins.evidence.node import Node
 
@@ -44,10 +44,10 @@ def test_ib_count(node: Node) -> None:
         not_applicable("this node's fabric is EFA" if node.efa_devices else "none is expected here")
     if due is None:
         deviations = differences(node, "InfiniBand devices", _count)
-        fail_if(fewer := [other for other in deviations if int(other.usual or 0) > count], in_words(fewer))
+        fail_if(fewer := [other for other in deviations if int(other.usual or 0) > count], describe(fewer))
         most = max((int(value) for value in _counted_in_group(node)), default=0)
         undecided = [other for other in deviations if not other.usual and count < most]
-        concern_if(undecided, in_words(undecided))
+        concern_if(undecided, describe(undecided))
         if not count:
             not_applicable("no InfiniBand or RoCE device on this node, nor on most nodes of its group")
 
@@ -110,7 +110,7 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
 def evaluate_disabled(node: Node, device: RdmaDevice, port: Port) -> None:
     """A concern of a port that most nodes use, or of Ethernet that lost its link beside ports of its model in use."""
     off, name = _deviations(node, device, port, STATES, _states), _name(device, port)
-    concern_if(off, in_words(off))
+    concern_if(off, describe(off))
     with part:
         used = _rates_on(node, device, port).total()
         if used and not off and usual_of(node, STATES, _states, name, None) is None and port.link_layer == ETHERNET:
@@ -137,7 +137,7 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
     undecided = [
         deviation for deviation in deviations if not deviation.usual and gbps < max(map(_gbps, rates), default=0.0)
     ]
-    concern_if(undecided, in_words(undecided))
+    concern_if(undecided, describe(undecided))
 
 
 def is_unused_everywhere(node: Node, device: RdmaDevice, port: Port) -> bool:
@@ -277,9 +277,9 @@ def test_ib_link_layer(node: Node) -> None:
         not_applicable("this node's fabric is EFA" if node.efa_devices else "no InfiniBand or RoCE device on this node")
     deviations = differences(node, "link layers", _link_layers)
     turned = [deviation for deviation in deviations if deviation.own == ETHERNET and deviation.usual == INFINIBAND]
-    fail_if(turned, in_words(turned))
+    fail_if(turned, describe(turned))
     undecided = [deviation for deviation in deviations if deviation.own == ETHERNET and not deviation.usual]
-    concern_if(undecided, in_words(undecided))
+    concern_if(undecided, describe(undecided))
     require(why for device in node.ib_devices for port in device.ports for why in readings(port, "link_layer")[1])
 
 

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
-from clusterproof.plugins.evidence.group import Values, differences, differing, in_words, usual_of
+from clusterproof.plugins.evidence.group import Values, describe, differences, differing, usual_of
 from clusterproof.plugins.evidence.network.facts import DOWN, OFF, UP, Interface
 from clusterproof.plugins.evidence.node import Node
 
@@ -41,7 +41,7 @@ def test_interfaces_up(node: Node) -> None:
         for deviation in differing(node, "interfaces", _states)
         if deviation.own == DOWN and deviation.usual in (UP, "")
     ]
-    concern_if(down, in_words(down))
+    concern_if(down, describe(down))
 
 
 @mark.hyperpod_performance_debugger("A")
@@ -67,7 +67,7 @@ def test_mtu(node: Node) -> None:
             is_odd = usual not in (0, interface.mtu) and not _is_usual_mtu(node, interface)
             concern_if(is_odd, f"{seen}; expected {usual}, like most {interface.driver} interfaces here")
     elsewhere = differing(node, MTUS, _mtus)
-    concern_if(elsewhere, in_words(elsewhere))
+    concern_if(elsewhere, describe(elsewhere))
 
 
 @mark.hyperpod_node_debugger("E")
@@ -84,7 +84,7 @@ def test_nic_uniform(node: Node) -> None:
         with part:
             read(node)
     deviations = differences(node, "network hardware", _hardware)
-    concern_if(deviations, in_words(deviations))
+    concern_if(deviations, describe(deviations))
     if not any(_hardware(node).values()):
         not_applicable("no RDMA device and no physical interface on this node")
 
@@ -180,7 +180,7 @@ def test_link_speed(node: Node) -> None:
     if not any(_speeds(node).values()):
         not_applicable("no interface reports a speed")
     deviations = differences(node, "link speeds", _speeds, absent=None)
-    concern_if(deviations, in_words(deviations))
+    concern_if(deviations, describe(deviations))
 
 
 def _speeds(node: Node) -> Values:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.kernel_log.wording import require_whole_log, say
+from clusterproof.plugins.evidence.kernel_log.wording import report, require_whole_log
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.network, mark.preflight]
@@ -27,7 +27,7 @@ def test_efa_driver_errors(node: Node) -> None:
     """
     if _is_without_efa(node):
         not_applicable("no EFA device on this node")
-    say(node, "network.efa_driver_errors", "every EFA device to answer its driver")
+    report(node, "network.efa_driver_errors", "every EFA device to answer its driver")
     require_whole_log(node)
 
 
@@ -50,7 +50,7 @@ def test_ena_driver_errors(node: Node) -> None:
     Remedy (investigate): A single reset is rarely the node's fault. Check the ENA driver's version (ethtool -i ens5),
     and replace the node if resets return.
     """
-    say(node, "network.ena_driver_errors", "no reset")
+    report(node, "network.ena_driver_errors", "no reset")
     require_whole_log(node)
 
 
@@ -67,7 +67,7 @@ def test_nic_driver_errors(node: Node) -> None:
     Remedy (reset or reboot): Reload the adapter's driver when no job is running, or reboot the node. Update the
     firmware; if the error returns, replace the node.
     """
-    say(node, "network.nic_driver_errors", "every adapter to work")
+    report(node, "network.nic_driver_errors", "every adapter to work")
     require_whole_log(node)
 
 
@@ -83,7 +83,7 @@ def test_kernel_tables(node: Node) -> None:
     Remedy (fix configuration): Set net.ipv4.neigh.default.gc_thresh1, 2 and 3 (net.ipv6 for ndisc_cache) above the
     number of hosts in the subnet, and net.netfilter.nf_conntrack_max above the connections of a busy node.
     """
-    say(node, "network.kernel_tables", "room for every host and connection")
+    report(node, "network.kernel_tables", "room for every host and connection")
     require_whole_log(node)
 
 
@@ -99,5 +99,5 @@ def test_link_flaps(node: Node) -> None:
     Remedy (investigate): Clean and reseat the cable and its transceivers; if that does not help, replace them. Check
     the switch port.
     """
-    say(node, "network.link_flaps", "every link that came up to stay up")
+    report(node, "network.link_flaps", "every link that came up to stay up")
     require_whole_log(node)

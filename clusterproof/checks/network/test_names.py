@@ -8,7 +8,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
-from clusterproof.plugins.evidence.kernel_log.wording import in_list
+from clusterproof.plugins.evidence.kernel_log.wording import joined
 from clusterproof.plugins.evidence.network.facts import Nameserver
 from clusterproof.plugins.evidence.node import Node
 
@@ -77,7 +77,7 @@ def test_address_unique(node: Node) -> None:
     with part:
         concern_if(
             naming.duplicates,
-            f"another host also has {in_list(naming.duplicates)}; expected this node alone to have it",
+            f"another host also has {joined(naming.duplicates)}; expected this node alone to have it",
         )
     with part:
         require(why for address in naming.addresses for why in readings(address, "driver", "mac", "ipv4")[1])
@@ -86,7 +86,7 @@ def test_address_unique(node: Node) -> None:
     shared = node.group.shared("addresses", _unique)
     most = max(2, len(node.group.nodes) * node.threshold("group.majority"))
     ours = {address: shared[address] for address in sorted(naming.unique) if 1 < len(shared.get(address, ())) <= most}
-    seen = in_list(f"{address} is also that of {_others(names, node)}" for address, names in ours.items())
+    seen = joined(f"{address} is also that of {_others(names, node)}" for address, names in ours.items())
     is_one = all({*names} <= {node.name, *node.same_machine} for names in ours.values())
     why = ", which has the same boot ID and so is the same machine" if is_one else ""
     concern_if(ours, f"{seen}{why}; expected {'two different machines' if is_one else 'each address on one node only'}")

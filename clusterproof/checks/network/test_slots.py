@@ -8,7 +8,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
-from clusterproof.plugins.evidence.group import Values, differing, in_words, usual_of
+from clusterproof.plugins.evidence.group import Values, describe, differing, usual_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import MAX_LANES, PciDevice, PciLink
 
@@ -47,7 +47,7 @@ def test_nic_link(node: Node) -> None:
                     f"the kernel reports no PCIe link for {nic.address}; expected one, as for others of its model"
                 )
     elsewhere = differing(node, LINKS, _links)
-    concern_if(elsewhere, in_words(elsewhere))
+    concern_if(elsewhere, describe(elsewhere))
 
 
 @evidence("grep . /sys/class/infiniband/*/device/numa_node")
@@ -64,7 +64,7 @@ def test_nic_numa(node: Node) -> None:
     seen = f"no NUMA node is reported for {', '.join(nowhere)}"
     concern_if(0 < len(nowhere) < len(nics), f"{seen}; expected one, as for the other network devices")
     elsewhere = differing(node, "NUMA nodes of network devices", _numa)
-    concern_if(elsewhere, in_words(elsewhere))
+    concern_if(elsewhere, describe(elsewhere))
     require(why for nic in nics for why in readings(nic, "numa")[1])
 
 

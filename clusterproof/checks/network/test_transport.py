@@ -20,7 +20,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings, require
-from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.group import Values, describe, differences
 from clusterproof.plugins.evidence.network.facts import INFINIBAND
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software.facts import LOCAL, Variable, chosen_adapters, chosen_interfaces
@@ -56,7 +56,7 @@ def test_transport_plan(node: Node) -> None:
                 CHOICES[variable.name](variable, node)
     with suppress(NotApplicable):
         deviations = differences(node, "variables of jobs", _as_far_as_known, absent=NOT_SET)
-        concern_if(deviations, in_words(deviations))
+        concern_if(deviations, describe(deviations))
 
 
 NOT_SET = "not set"

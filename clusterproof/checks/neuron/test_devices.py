@@ -11,7 +11,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.host.facts import has_just_booted
-from clusterproof.plugins.evidence.kernel_log.wording import require_whole_log, say
+from clusterproof.plugins.evidence.kernel_log.wording import report, require_whole_log
 from clusterproof.plugins.evidence.neuron.facts import Listed, NeuronDevice, parse_neuron_ls
 from clusterproof.plugins.evidence.node import Node
 
@@ -104,11 +104,11 @@ def test_no_hw_error(node: Node) -> None:
     if not (devices or errors):
         not_applicable(f"{node.type_name or 'this node'} has no Neuron device")
     counting = devices_with_errors(node)
-    confirmed = dict.fromkeys(error.words for error in errors if error.device in counting)
+    confirmed = dict.fromkeys(error.description for error in errors if error.device in counting)
     fail_if(confirmed, f"since boot {', '.join(confirmed)}; expected no hardware error")
-    others = dict.fromkeys(error.words for error in errors if error.device not in counting)
+    others = dict.fromkeys(error.description for error in errors if error.device not in counting)
     concern_if(others, f"since boot {', '.join(others)}, not confirmed by any counter; expected no hardware error")
-    say(node, "neuron.no_hw_error", "every device to work")
+    report(node, "neuron.no_hw_error", "every device to work")
     require_whole_log(node)
 
 

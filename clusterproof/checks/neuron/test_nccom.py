@@ -9,7 +9,7 @@ from clusterproof.plugins.core.verdict import fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.perf.facts import below_median, say_slower
+from clusterproof.plugins.evidence.perf.facts import below_median, report_slower
 from clusterproof.plugins.evidence.perf.facts_logs import NccomLog
 
 pytestmark = [
@@ -40,7 +40,9 @@ def test_nccom(node: Node) -> None:
             require_end(log)
     shared = node.group.medians("nccom", busbw)
     compared = ((name, speed) for name, speed in busbw(node).items() if name in shared)
-    say_slower(node, (slower for name, speed in compared for slower in below_median(name, speed, shared[name])), "GB/s")
+    report_slower(
+        node, (slower for name, speed in compared for slower in below_median(name, speed, shared[name])), "GB/s"
+    )
 
 
 def require_end(log: NccomLog) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.catalog.node import USER, unreached_rows, waits_for
 from clusterproof.plugins.core.evidence import Status, Unreached
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.verdict import concern_if, fail, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import by_hand, evidence, over_ssm, remedied_by
 from clusterproof.plugins.evidence.node import Node
@@ -142,5 +142,5 @@ def test_uptime_settled(node: Node) -> None:
     """
     window_s = node.threshold("settle.window_s")
     if node.boot.uptime_s < window_s:
-        up, least = apart(node.boot.uptime_s, window_s)
+        up, least = format_pair(node.boot.uptime_s, window_s)
         incomplete(f"up for {up} s; expected at least {least} s before counts are trusted")

@@ -77,7 +77,7 @@ def test_cpu_exact(node: Node) -> None:
     for wrong in each(cores.wrong, lambda wrong: wrong):
         with part:
             is_own = wrong.type not in everywhere
-            fail_if(is_own, f"core {wrong.core}, {wrong.type}: {wrong.words}; expected every bit right")
+            fail_if(is_own, f"core {wrong.core}, {wrong.type}: {wrong.description}; expected every bit right")
     for why, numbers in by_why((error.error, error.core) for error in each(cores.errors, lambda error: error)).items():
         with part:
             incomplete(f"{number_of(len(numbers), 'core')} ({listed(map(str, numbers))}): {why}; expected an answer")
@@ -95,7 +95,7 @@ def say_wrong(unit: str, kind: TypeProducts) -> None:
     if kind.why or kind.has_none:
         return
     described = known(lambda: kind.wrong, ())
-    positions = listed(wrong.words for wrong in each(described, lambda wrong: wrong))
+    positions = listed(wrong.description for wrong in each(described, lambda wrong: wrong))
     count = max(known(lambda: kind.wrong_products, 0), len(described))
     shares = f"{count} wrong in {number_of(kind.products or 0, 'product')}"
     fail_if(count, f"{unit}, {kind.type}: {shares}: {positions}; expected every bit right")
@@ -104,7 +104,7 @@ def say_wrong(unit: str, kind: TypeProducts) -> None:
 def say_wrong_everywhere(everywhere: Mapping[str, list[WrongResult]], units: str) -> None:
     """A concern where a library multiplies wrong, which no hardware is to be replaced for."""
     for name, found in everywhere.items():
-        first = f"{units} (first {found[0].words})"
+        first = f"{units} (first {found[0].description})"
         concern_if(
             found, f"{name}: wrong each time on {first}: differs by software, none is named; expected every bit right"
         )
@@ -143,7 +143,7 @@ def test_exact_collective(node: Node) -> None:
     """
     result = node.exact_collective.found
     blame = Blame.of([result])
-    fail_if(blame.blocks, f"{blame.words}; expected every bit right")
+    fail_if(blame.blocks, f"{blame.description}; expected every bit right")
     with part:
         if result.gap:
             incomplete(f"{result.gap}; expected nccl")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clusterproof.plugins.benchmarks.pairwise.groups import TIMES, best_gb_per_s
-from clusterproof.plugins.benchmarks.pairwise.in_words import as_observed, finding_in_words
+from clusterproof.plugins.benchmarks.pairwise.in_words import as_observed, finding_text
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
@@ -82,7 +82,7 @@ def say_slow(node: Node, measured: MeasuredGroup, nodes: str, best: float) -> No
     slower, least_share, least_of_pairs = shares
     size, others, floor = len(measured.group.nodes), measured.others_gb_per_s or 0.0, measured.floor_gb_per_s or 0.0
     few, of_few = measured.smallest if measured.smallest and measured.smallest[0] < size else (0, 0.0)
-    why = f" ({finding_in_words(measured.slow_inside)})" if measured.slow_inside else ""
+    why = f" ({finding_text(measured.slow_inside)})" if measured.slow_inside else ""
     message = f"{nodes}: {speed(best)}{why}"
     is_slow = best < (1 - slower) * others
     concern_if(is_slow, f"{message}; expected {speed(others)}, like the other groups of {size}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from clusterproof.plugins.benchmarks.pairwise.facts import SLOW, MeasuredPair, NoPairs, measured_in_words
-from clusterproof.plugins.benchmarks.pairwise.in_words import as_observed, attribution, slower_in_words
+from clusterproof.plugins.benchmarks.pairwise.facts import SLOW, MeasuredPair, NoPairs, measurement_text
+from clusterproof.plugins.benchmarks.pairwise.in_words import as_observed, attribution, slowdown_text
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import SIGNIFICANT, apart, speed
+from clusterproof.plugins.core.message import SIGNIFICANT, format_pair, speed
 from clusterproof.plugins.core.verdict import concern, concern_if, fail, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
 from clusterproof.plugins.evidence.field import readings
@@ -18,7 +18,7 @@ from clusterproof.plugins.evidence.pairs import RDMA_MESH, Kind, Measurement, Pa
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 
 NCCL_TESTS, EXACT = "nccl-tests", "exact"
-FEWEST_PARTNERS = 2  # that a node must have been measured with before it passes
+MIN_PARTNERS = 2  # that a node must have been measured with before it passes
 
 
 def of_node(node: Node) -> str:
@@ -80,7 +80,7 @@ def test_not_a_straggler(node: Node) -> None:
 def say_finding(finding: PairFault) -> NoReturn:
     """End with what the analysis says of the node by itself."""
     if finding.kind is Kind.INCONCLUSIVE:
-        incomplete(f"{slower_in_words(finding)}; this is not certain: {finding.words}")
+        incomplete(f"{slowdown_text(finding)}; this is not certain: {finding.words}")
     if finding.kind is Kind.INTERMITTENT:
         concern(f"{finding.words}; expected it to be as fast each time")
     if finding.kind is Kind.FAILING_NODE:
@@ -94,7 +94,7 @@ def _failures(finding: PairFault) -> str:
 
 
 def _slowness(finding: PairFault) -> str:
-    return "; ".join(filter(None, (slower_in_words(finding), as_observed(finding.words))))
+    return "; ".join(filter(None, (slowdown_text(finding), as_observed(finding.words))))
 
 
 def require_measured(pairs: PairsOfNode) -> None:
@@ -105,8 +105,8 @@ def require_measured(pairs: PairsOfNode) -> None:
         incomplete(f"all {len(pairs.measurements)} measurements failed: {as_observed(why)}; expected one that succeeds")
     if pairs.unclear:
         incomplete(f"{pairs.unclear}; expected enough measurements to say which node is slow")
-    if pairs.succeeded_with < FEWEST_PARTNERS and not pairs.is_one_of_two:
-        incomplete(f"measured with one partner only; expected at least {FEWEST_PARTNERS}")
+    if pairs.succeeded_with < MIN_PARTNERS and not pairs.is_one_of_two:
+        incomplete(f"measured with one partner only; expected at least {MIN_PARTNERS}")
 
 
 @by_hand(of_pair)
@@ -124,9 +124,9 @@ def test_pairwise_busbw(pair: MeasuredPair) -> None:
     """
     if pair.campaign.mesh:
         not_applicable(f"measured with {RDMA_MESH}, which exchanges a few bytes and measures no bandwidth")
-    finding, measured = pair.finding, measured_in_words(pair)
+    finding, measured = pair.finding, measurement_text(pair)
     floor, best = pair.campaign.floor_gb_per_s or 0.0, pair.best_gb_per_s or 0.0
-    least = speed(floor, apart(floor, best, 4, SIGNIFICANT)[0])
+    least = speed(floor, format_pair(floor, best, 4, SIGNIFICANT)[0])
     is_seen = pair.shares and not (pair.explained and pair.is_slow)
     fail_if(is_seen and best < floor, f"{measured}; expected at least {least}")
     if finding and finding.kind is Kind.INCONCLUSIVE:

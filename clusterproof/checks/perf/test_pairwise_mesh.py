@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clusterproof.plugins.benchmarks.pairwise.mesh import FEWEST_PARTNERS
+from clusterproof.plugins.benchmarks.pairwise.mesh import MIN_PARTNERS
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
-from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, in_words
+from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, describe_rails
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import Failure, Measurement, PairsOfNode
@@ -62,8 +62,8 @@ def test_rdma_mesh(node: Node) -> None:
         incomplete(f"nothing was exchanged with {number_of(pairs.partners, 'partner')}: {why}; expected an exchange")
     with part:
         say_unmet(node.name, measurements)
-    if pairs.mesh.partners < FEWEST_PARTNERS and not pairs.is_one_of_two:
-        incomplete(f"exchanged with one partner only; expected at least {FEWEST_PARTNERS}")
+    if pairs.mesh.partners < MIN_PARTNERS and not pairs.is_one_of_two:
+        incomplete(f"exchanged with one partner only; expected at least {MIN_PARTNERS}")
 
 
 def say_without_devices(node: Node, problem: str) -> None:
@@ -81,7 +81,7 @@ def say_without_devices(node: Node, problem: str) -> None:
 def say_named(node: str, measurements: Sequence[Measurement]) -> None:
     """Say that runs with several partners failed and named the node: it did not answer, or cannot start the program."""
     named = [measurement for measurement in measurements if is_named(node, measurement)]
-    if len({measurement.pair for measurement in named}) >= FEWEST_PARTNERS:
+    if len({measurement.pair for measurement in named}) >= MIN_PARTNERS:
         failed = f"{len(named)} of {number_of(len(measurements), 'run')} failed and named it"
         concern_if(True, f"{failed}: {named[-1].reading.problem}; expected each run to exchange bytes")
 
@@ -122,7 +122,7 @@ def say_finding(finding: MeshFinding) -> None:
         is_of_all, f"{message}; expected that what all share (security group, VLAN, subnet manager) lets them pass"
     )
     if kind in SHARED:
-        own = f"its device{'' if len(finding.rails) == 1 else 's'} on {in_words(finding.rails)}"
+        own = f"its device{'' if len(finding.rails) == 1 else 's'} on {describe_rails(finding.rails)}"
         incomplete(f"whether {own} can reach anybody cannot be told; expected partners that reach others there")
     if kind is MeshKind.GAP:
         incomplete(f"{message}; expected the same devices on each node")

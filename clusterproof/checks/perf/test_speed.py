@@ -7,17 +7,17 @@ from statistics import median
 
 from clusterproof.plugins.catalog import floor
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
+from clusterproof.plugins.core.message import SIGNIFICANT, format_pair, listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.perf.comparison import beside_each, require_comparison, shortfalls
-from clusterproof.plugins.evidence.perf.facts import SLOWER, below_median, say_slower
+from clusterproof.plugins.evidence.perf.comparison import compared_gpus, require_comparison, shortfalls
+from clusterproof.plugins.evidence.perf.facts import SLOWER, below_median, report_slower
 from clusterproof.plugins.evidence.perf.facts_logs import NcclLog, Row
 from clusterproof.plugins.evidence.perf.facts_node import require_every_gpu
-from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds, by_way, models_of
+from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds, by_topology, models_of
 
 pytestmark = [mark.perf]
 
@@ -38,9 +38,9 @@ def test_gpu_bandwidth(node: Node) -> None:
     for direction, speeds in node.gpu_bandwidth.speeds.items():
         with part:
             require_every_gpu(node, len(speeds), node.gpu_bandwidth.given, f"{direction}: ")
-    beside = beside_each(node, node.gpu_bandwidth.speeds)
+    beside = compared_gpus(node, node.gpu_bandwidth.speeds)
     for behind in shortfalls(node, copies, beside):
-        say_slower(node, behind, "GB/s")
+        report_slower(node, behind, "GB/s")
     limits = {
         direction: floor(node.type_name, direction.lower().replace(" ", "_")) for direction in DIRECTIONS.values()
     }
@@ -56,7 +56,7 @@ def test_gpu_bandwidth(node: Node) -> None:
 
 def copies(node: Node) -> Mapping[str, Speeds]:
     """What test_gpu_bandwidth compares: between GPUs those that are as near to the others."""
-    return by_way(node, node.gpu_bandwidth.speeds)
+    return by_topology(node, node.gpu_bandwidth.speeds)
 
 
 @mark.gpu
@@ -75,7 +75,7 @@ def test_gpu_gemm(node: Node) -> None:
         with part:
             require_every_gpu(node, len(speeds), node.gpu_gemm.given)
     for behind in shortfalls(node, products):
-        say_slower(node, behind, "TFLOP/s")
+        report_slower(node, behind, "TFLOP/s")
     require_comparison(node, products, "TFLOP/s")
 
 
@@ -110,9 +110,9 @@ def test_node_busbw(node: Node) -> None:
     speed, gib = row.out_of_place.busbw_gb_per_s or 0.0, row.gib
     models = measured_models(node)
     shared = node.group.medians(f"node_busbw {models}", lambda other: busbw(other, models)).get(gib)
-    say_slower(node, below_median(f"all-reduce of {gib}", speed, shared), "GB/s")
+    report_slower(node, below_median(f"all-reduce of {gib}", speed, shared), "GB/s")
     least = floor(node.type_name, "all_reduce") or 0.0
-    seen, due = apart(speed, least, 4, SIGNIFICANT)
+    seen, due = format_pair(speed, least, 4, SIGNIFICANT)
     concern_if(
         speed < least, f"all-reduce of {gib}: {seen} GB/s; expected {due} as others measured on {node.type_name}"
     )
@@ -214,7 +214,7 @@ def test_fs_bandwidth(node: Node) -> None:
     folder = node.fs_bandwidth.folder
     least = node.threshold("load.fs_gb_per_s")
     low = [
-        f"{direction} {apart(speed, least, 3, SIGNIFICANT)[0]} GB/s"
+        f"{direction} {format_pair(speed, least, 3, SIGNIFICANT)[0]} GB/s"
         for direction, speed in measured.items()
         if speed < least
     ]

@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.perf.stress import ENDINGS, STRESSORS, Stress
 
 pytestmark = [mark.perf]
 
-LEAST_SHARE = 0.9  # of the time that it was to run
+MIN_SHARE = 0.9  # of the time that it was to run
 
 
 @mark.host
@@ -70,11 +70,11 @@ def require_end(ran: StressNg) -> None:
     with part:
         if ran.exit is None:
             incomplete(
-                f"stress-ng still ran after its {ran.budget_s} s and was killed: {ran.last_words}; expected its end"
+                f"stress-ng still ran after its {ran.budget_s} s and was killed: {ran.last_output}; expected its end"
             )
         if ran.exit and not ran.wrong:
             how = f"{ran.exit} ({ENDINGS.get(ran.exit, 'which its manual does not explain')})"
-            incomplete(f"stress-ng ended with {how}: {ran.last_words or 'it printed nothing'}; expected 0")
+            incomplete(f"stress-ng ended with {how}: {ran.last_output or 'it printed nothing'}; expected 0")
     with part:
         if ran.lacked_memory:
             incomplete("workers of stress-ng were killed for lack of memory; expected them to run to their end")
@@ -82,5 +82,5 @@ def require_end(ran: StressNg) -> None:
         idle = [name for name in STRESSORS if not ran.done.get(name)]
         if idle and not ran.wrong:
             incomplete(f"stress-ng reports no bogo operations for {listed(idle)}; expected both stressors to run")
-    if ran.seconds < LEAST_SHARE * ran.budget_s:
+    if ran.seconds < MIN_SHARE * ran.budget_s:
         incomplete(f"stress-ng ran for {ran.seconds:.1f} s; expected {ran.budget_s}")

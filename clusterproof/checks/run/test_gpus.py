@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from time import gmtime, strftime
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart, listed
+from clusterproof.plugins.core.message import format_pair, listed
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import DATA
@@ -36,9 +36,9 @@ def test_gpu_memory_growth(run: TrainingRun) -> None:
     growing = run.sampled.growing
     fail_h, concern_h = run.threshold("run.memory_full_fail_h"), run.threshold("run.memory_full_concern_h")
     soon = [gpu for gpu in growing if gpu.hours_left < fail_h]
-    fail_if(soon, f"{listed(gpu.words for gpu in soon)}; expected memory that does not grow")
+    fail_if(soon, f"{listed(gpu.description for gpu in soon)}; expected memory that does not grow")
     later = [gpu for gpu in growing if fail_h <= gpu.hours_left < concern_h]
-    concern_if(later, f"{listed(gpu.words for gpu in later)}; expected memory that does not grow")
+    concern_if(later, f"{listed(gpu.description for gpu in later)}; expected memory that does not grow")
     run.sampled.require_settled()
 
 
@@ -149,7 +149,7 @@ def each_in_words(slow: list[SlowClock], below: float) -> str:
         by = "slowed by hardware" if gpu.slowed_percent else "held by the power cap"
         percent = gpu.slowed_percent or gpu.capped_percent
         held = f", {by} {percent:.0f} % of it" if percent else ""
-        at = "busy" if gpu.share is None else f"at {apart(gpu.share, below, 2)[0]} of its peers' clock"
+        at = "busy" if gpu.share is None else f"at {format_pair(gpu.share, below, 2)[0]} of its peers' clock"
         seen.append(f"{gpu.name} {at} for {gpu.seconds / 60:.0f} min{held}")
     more = f" and {len(slow) - MAX_GPUS} more" if len(slow) > MAX_GPUS else ""
     return f"{'; '.join(seen)}{more}"

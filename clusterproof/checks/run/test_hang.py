@@ -80,10 +80,11 @@ def test_collectives_match(run: TrainingRun) -> None:
     for mismatch in run.mismatches:
         fail_if(
             mismatch.holds_up,
-            f"at collective {mismatch.number} of {mismatch.group} {mismatch.words}; expected the same of every rank",
+            f"at collective {mismatch.number} of {mismatch.group} {mismatch.description}; "
+            "expected the same of every rank",
         )
         where = f"at collective {mismatch.number} of {mismatch.group}, in which nobody waits yet,"
-        concern_if(not mismatch.holds_up, f"{where} {mismatch.words}; expected the same of every rank")
+        concern_if(not mismatch.holds_up, f"{where} {mismatch.description}; expected the same of every rank")
     silent = run.missing.without_dump
     if silent:
         incomplete(f"{rank_names(silent)} left no dump; expected one of every rank")
@@ -99,7 +100,7 @@ def last_lines(run: TrainingRun, numbers: Sequence[int]) -> str:
 
 def judge_processes(run: TrainingRun, seen: AwaitedRanks) -> None:
     """Name the ranks for which the others wait, by what the kernel says of their processes."""
-    concern(f"{seen.words}; expected every rank to come{on_nodes(run, list(seen.activities))}")
+    concern(f"{seen.description}; expected every rank to come{on_nodes(run, list(seen.activities))}")
 
 
 def activities(run: TrainingRun, numbers: Sequence[int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run.loss_window import LASTING, WINDOW, Leap
@@ -114,5 +114,5 @@ def too_high(seen: Leap | None, most: float, times: str) -> str:
     """`is 30 at step 200, 15 times the largest …; expected less than 10 times`; empty where it is not."""
     if seen is None or seen.times < most:
         return ""
-    shown, limit = apart(seen.times, most, 1)
+    shown, limit = format_pair(seen.times, most, 1)
     return f"is {seen.value:.3g} at {seen.at}, {shown} times {times}; expected less than {limit} times"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart, listed
+from clusterproof.plugins.core.message import format_pair, listed
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import rank_names
@@ -54,7 +54,7 @@ def test_slow_rank(rank: RankOfRun) -> None:
     if slower < least:
         require_certainty(whole, most, errors)
         return
-    times, peers = apart(max(slower, pace.ratio), least, 2)[0], pace.peers
+    times, peers = format_pair(max(slower, pace.ratio), least, 2)[0], pace.peers
     if not pace.is_certain(errors):
         incomplete(
             f"computes {times} times as long as its {peers} peers in {pace.steps} steps, which vary too much to "
@@ -101,7 +101,7 @@ def test_held_up(run: TrainingRun) -> None:
     is_certain = stands_out and cost.is_certain(run.threshold("run.held_up_errors"))
     is_work = (pace := run.paces.get(cost.position.rank)) and pace.is_work(run.threshold("run.slow_rank_concern"))
     if cost.percent > most and is_certain and not is_work:
-        shown, limit = apart(cost.percent, most, 1)
+        shown, limit = format_pair(cost.percent, most, 1)
         concern(
             f"the others wait for rank {cost.position.rank} for {shown} % of the time: it computes longest in "
             f"{cost.times} of {cost.steps} steps, by {cost.longest:.3g} s in step {cost.longest_step}; "
@@ -134,14 +134,14 @@ def test_work_uneven(run: TrainingRun) -> None:
     ]
     concern_if(busy, f"{listed(busy)} as others, in several stages; expected less than {least:g}")
     if fast := fast_ranks(run):
-        times, limit = apart(1 / max(pace.ratio for pace in fast), run.threshold("run.slow_rank_fail"), 2)
+        times, limit = format_pair(1 / max(pace.ratio for pace in fast), run.threshold("run.slow_rank_fail"), 2)
         numbers = sorted(pace.position.rank for pace in fast)
         seen = (
             f"most ranks compute {times} times as long as {rank_names(numbers)} of {fast[0].peers + 1} in their stage"
         )
         concern_if(fast, f"{seen}: most are slow, or have more work; expected less than {limit}")
     if swing >= most:
-        times = apart(swing, most, 2)[0]
+        times = format_pair(swing, most, 2)[0]
         seen = f"ranks compute {times} times as long as usual in one step of ten"
         concern(f"{seen}: {why_uneven(run)}; expected less than {most:g}")
 
@@ -201,7 +201,7 @@ def test_stages_uneven(run: TrainingRun) -> None:
     slowest, fastest = max(stages, key=stages.__getitem__), min(stages, key=stages.__getitem__)
     ratio = stages[slowest] / stages[fastest]
     if ratio >= most:
-        times = apart(ratio, most, 2)[0]
+        times = format_pair(ratio, most, 2)[0]
         concern(f"stage {slowest} computes {times} times as long as stage {fastest}; expected less than {most:g}")
 
 
@@ -218,9 +218,9 @@ def test_last_to_come(run: TrainingRun) -> None:
     Remedy (investigate): Check what this rank does before the collective; run.slow_rank shows it if the rank's compute
     time was logged for each step. Its node or data loader may be slow, or it has more work than the others.
     """
-    last, most = run.last_to_come, run.threshold("run.last_to_come_percent")
+    last, most = run.usually_last, run.threshold("run.last_to_come_percent")
     if last and last.percent > most:
-        shown, limit = apart(last.percent, most)
+        shown, limit = format_pair(last.percent, most)
         seen = f"comes last to {shown} % of {last.calls} collectives of {last.ranks} ranks"
         if not last.is_certain(run.threshold("run.certain_errors")):
             incomplete(f"rank {last.rank} {seen}, perhaps by chance; expected more collectives: record a longer part")

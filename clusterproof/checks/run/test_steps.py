@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart, number_of
+from clusterproof.plugins.core.message import format_pair, number_of
 from clusterproof.plugins.core.verdict import (
     Incomplete,
     NotApplicable,
@@ -28,7 +28,7 @@ from clusterproof.plugins.training_run.rules.steps import (
     period,
 )
 from clusterproof.plugins.training_run.rules.straggler_cost import holds_up
-from clusterproof.plugins.training_run.rules.stragglers import LEAST_STEPS, WARM_UP
+from clusterproof.plugins.training_run.rules.stragglers import MIN_STEPS, WARM_UP
 from clusterproof.plugins.training_run.run import TrainingRun
 
 pytestmark = [mark.run]
@@ -56,8 +56,8 @@ def test_step_outliers(run: TrainingRun) -> None:
     require_all(run.silent)
     lost, most = 100 * slow.share, run.threshold("run.step_outliers_lost_percent")
     if lost > most:
-        longest = ", ".join(f"{step.words} ({step.seconds:.3g} s)" for step in slow.steps[:MAX_STEPS])
-        shown, limit = apart(lost, most, 1)
+        longest = ", ".join(f"{step.label} ({step.seconds:.3g} s)" for step in slow.steps[:MAX_STEPS])
+        shown, limit = format_pair(lost, most, 1)
         each = (
             f", about every {number} steps, as by a checkpoint or an evaluation"
             if (number := period(slow.steps))
@@ -103,7 +103,7 @@ def test_step_drift(run: TrainingRun) -> None:
     """
     rise, most = drift(run.timed(DRIFT_STEPS, DRIFT_LINES)), run.threshold("run.step_drift_concern")
     if rise and rise.times >= most:
-        shown, limit = apart(rise.times, most, 2)
+        shown, limit = format_pair(rise.times, most, 2)
         concern(
             f"from step {rise.step} on steps take {rise.after:.3g} s, {shown} times the {rise.before:.3g} s before; "
             f"expected less than {limit} times"
@@ -128,15 +128,15 @@ def test_data_wait(run: TrainingRun) -> None:
         incomplete(f"{number_of(largest.steps, 'step')}; expected at least {least}: log more of them")
     if largest.has_warm_up:
         few = f"{largest.steps} steps, of which the first {WARM_UP} are the run's warm-up"
-        incomplete(f"{few}; expected at least {WARM_UP + LEAST_STEPS}, or a trace of later ones: log more of them")
+        incomplete(f"{few}; expected at least {WARM_UP + MIN_STEPS}, or a trace of later ones: log more of them")
     share, most = 100 * largest.share, run.threshold("run.data_wait_percent")
     if share > most:
-        shown, limit = apart(share, most, 1)
+        shown, limit = format_pair(share, most, 1)
         if all_wait(every, run.threshold("run.data_wait_alike_share")):
             concern(f"all ranks wait for data, for up to {shown} % of their steps; expected at most {limit} %")
         if 100 * largest.median_share > most:
             loader = run.data.loaders.get(largest.rank)
-            how = f" ({loader.words})" if loader else ""
+            how = f" ({loader.description})" if loader else ""
             who = run.rank_words(largest.rank)
             concern(f"{who} waits for data for {shown} % of its steps{how}; expected at most {limit} %")
         few = f"most of it in a few steps, {largest.longest:.3g} s in one"
@@ -160,7 +160,7 @@ def test_comm_exposed(run: TrainingRun) -> None:
     if not any(rank.times for rank in every):
         not_applicable("the trace has no kernel of a collective")
     share, most = 100 * largest.share, run.threshold("run.comm_exposed_percent")
-    shown, limit = apart(share, most, 1)
+    shown, limit = format_pair(share, most, 1)
     if largest.steps < least:
         seen = (
             f"in {shown} % of {number_of(largest.steps, 'step')} of {run.rank_words(largest.rank)} only collectives run"
@@ -193,7 +193,7 @@ def test_init_time(run: TrainingRun) -> None:
         return
     start = run.share(INIT)
     share, most = 100 * start.share, run.threshold("run.init_percent")
-    seconds, (shown, limit) = f"{start.longest:.0f}", apart(share, most, 1)
+    seconds, (shown, limit) = f"{start.longest:.0f}", format_pair(share, most, 1)
     concern_if(start.longest > longest, f"{seconds} s to the first step; expected at most {longest:.0f} s")
     starts = f"{start.times} starts of {start.seconds:.0f} s together"
     whole = starts if start.times > 1 else f"{seconds} s to the first step"
@@ -203,7 +203,7 @@ def test_init_time(run: TrainingRun) -> None:
 def begun_late(run: TrainingRun, seconds: float, whole: float) -> None:
     """Say whether it took too long until the first step, by when its nodes were sampled first."""
     longest, most = run.threshold("run.init_s"), run.threshold("run.init_percent")
-    share, (shown, limit) = 100 * seconds / whole, apart(100 * seconds / whole, most, 1)
+    share, (shown, limit) = 100 * seconds / whole, format_pair(100 * seconds / whole, most, 1)
     concern_if(seconds > longest, f"{seconds:.0f} s to the first step; expected at most {longest:.0f} s")
     concern_if(share > most, f"{seconds:.0f} s to the first step, {shown} % of the job; expected at most {limit} %")
 
@@ -221,7 +221,7 @@ def test_checkpoint_share(run: TrainingRun) -> None:
         incomplete(f"{spent.times} checkpoints; expected at least {least}: log a longer part of the run")
     share, most = 100 * spent.share, run.threshold("run.checkpoint_percent")
     if share > most:
-        shown, limit = apart(share, most, 1)
+        shown, limit = format_pair(share, most, 1)
         concern(
             f"{run.rank_words(spent.rank)} spends {shown} % of its time on {spent.times} checkpoints; "
             f"expected at most {limit} %"

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from statistics import fmean
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import concern
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import Position
 from clusterproof.plugins.training_run.rules.silent_ranks import require_all
-from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS, Computed, steady
+from clusterproof.plugins.training_run.rules.stragglers import MIN_PEERS, Computed, steady
 from clusterproof.plugins.training_run.run import TrainingRun
 
 pytestmark = [mark.run]
@@ -35,7 +35,7 @@ def test_stragglers(run: TrainingRun) -> None:
     require_all(run.silent)
     loss, most = lost(run), run.threshold("run.straggler_slowdown")
     if loss.slowdown >= most and 2 * max(loss.by_rank.values()) <= loss.seconds:
-        shown, limit = apart(loss.slowdown, most, 2)
+        shown, limit = format_pair(loss.slowdown, most, 2)
         concern(
             f"steps take {shown} times as long as if no rank were behind the others: {len(loss.by_rank)} "
             f"of {loss.of} ranks are the slowest in turn; expected less than {limit} times"
@@ -63,7 +63,7 @@ def lost(run: TrainingRun) -> LostTime:
     for rank in run.ranks:
         stages.setdefault(rank.position.stage, {})[rank.position] = run.computed[rank.position]
     lasted = {step.step: step.seconds for step in run.every_step if step.times == 1}
-    every = [_of_stage(run, stage, lasted) for stage in stages.values() if len(stage) >= LEAST_PEERS]
+    every = [_of_stage(run, stage, lasted) for stage in stages.values() if len(stage) >= MIN_PEERS]
     return max(every, key=lambda loss: loss.seconds)
 
 
@@ -75,7 +75,7 @@ def _of_stage(run: TrainingRun, stage: Mapping[Position, Computed], lasted: Mapp
             for position, seconds in stage.items()
             if step in seconds and (pace := run.paces.get(position.rank))
         }
-        if len(own) < LEAST_PEERS:
+        if len(own) < MIN_PEERS:
             continue
         slowest = max(own, key=own.__getitem__)
         by_rank[slowest] = by_rank.get(slowest, 0.0) + own[slowest] - fmean(own.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart, number_of
+from clusterproof.plugins.core.message import format_pair, number_of
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run.rules.phases import TimeShare
@@ -43,7 +43,7 @@ def test_gpu_busy(run: TrainingRun) -> None:
     busy = sum(gpu.percent for gpu in gpus) / len(gpus)
     if busy < least:
         idlest = min(gpus, key=lambda gpu: gpu.percent)
-        shown, limit = apart(busy, least)
+        shown, limit = format_pair(busy, least)
         concern(f"{shown} % of the time, {idlest.name} {idlest.percent:.0f} %; expected at least {limit} %")
     run.sampled.require_all()
 
@@ -52,7 +52,7 @@ def kernels_busy(run: TrainingRun, ranks: Sequence[TimeShare]) -> None:
     """Say whether kernels ran for too little of the steps that were traced; `ranks` has the idlest first."""
     least, steps = run.threshold("run.gpu_busy_percent"), int(run.threshold("run.traced_steps"))
     busy, idlest = 100 * sum(rank.share for rank in ranks) / len(ranks), ranks[0]
-    shown, limit = apart(busy, least)
+    shown, limit = format_pair(busy, least)
     who = run.rank_words(idlest.rank)
     seen = f"kernels run in {shown} % of the steps that were traced, in {100 * idlest.share:.0f} % of those of {who}"
     if max(rank.steps for rank in ranks) < steps:
@@ -72,7 +72,7 @@ def test_gpu_fluctuates(run: TrainingRun) -> None:
     gpus, most = run.sampled.gpus, run.threshold("run.gpu_idle_percent")
     idle = 100 * sum(gpu.idle for gpu in gpus) / len(gpus)
     if idle > most:
-        shown, limit = apart(idle, most, 1)
+        shown, limit = format_pair(idle, most, 1)
         concern(f"idle {shown} % of the time; expected at most {limit} %")
     run.sampled.require_all()
 
@@ -114,7 +114,7 @@ def test_cpu_bound(run: TrainingRun) -> None:
     share = 100 * run.sampled.bound(waits, run.threshold("run.gpu_waits_percent"))
     most = run.threshold("run.bound_percent")
     if share > most:
-        shown, limit = apart(share, most, 1)
+        shown, limit = format_pair(share, most, 1)
         concern(f"{shown} % of the time GPUs wait while the CPUs are busy; expected at most {limit} %")
     run.sampled.require_all()
 
@@ -134,6 +134,6 @@ def test_io_bound(run: TrainingRun) -> None:
     share = 100 * run.sampled.bound(waits, run.threshold("run.gpu_waits_percent"))
     most = run.threshold("run.bound_percent")
     if share > most:
-        shown, limit = apart(share, most, 1)
+        shown, limit = format_pair(share, most, 1)
         concern(f"{shown} % of the time GPUs wait while the CPUs wait for I/O; expected at most {limit} %")
     run.sampled.require_all()

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings
-from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.group import Values, describe, differences
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software import version
 from clusterproof.plugins.manifest import fabric_manager
@@ -43,14 +43,14 @@ def test_version_drift(node: Node) -> None:
     """
     with suppress(NotApplicable):  # there is nobody to compare with, as is said below
         made_from = differences(node, "what nodes are made from", _made_from, absent=None)
-        concern_if(made_from, in_words(made_from))
+        concern_if(made_from, describe(made_from))
     container = node.software.container
     with part:
         node.software.packages  # noqa: B018 - what it did not report is not compared
     with part:
         node.software.components, node.software.toolkits  # noqa: B018
     deviations = differences(node, f"versions in {container or 'hosts'}", lambda other: versions(other, container))
-    concern_if(deviations, in_words(deviations))
+    concern_if(deviations, describe(deviations))
 
 
 def versions(node: Node, container: str) -> Values:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.catalog.instance_types import machine_row
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.message import format_pair
 from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
@@ -100,6 +100,6 @@ def test_ebs_limits(node: Node) -> None:
     limits = [(volume, name) for volume in volumes for name in LIMITS]
     for volume, limit, exceeded_s in each(limits, lambda pair: (pair[0], LIMITS[pair[1]], getattr(*pair) / 1e6)):
         if exceeded_s > limit_s * periods:
-            mean = apart(exceeded_s / periods, limit_s)[0]
+            mean = format_pair(exceeded_s / periods, limit_s)[0]
             above.append(f"{volume.label}: above {limit} for {exceeded_s:.0f} s, {mean} s in {period_s:g} s")
     concern_if(above, f"{', '.join(above)}; expected at most {limit_s:g} s")

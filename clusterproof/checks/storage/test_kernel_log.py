@@ -7,7 +7,7 @@ from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import concern_if, fail_if, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known
-from clusterproof.plugins.evidence.kernel_log.wording import FILE_SERVERS, require_whole_log, say
+from clusterproof.plugins.evidence.kernel_log.wording import FILE_SERVERS, report, require_whole_log
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.facts import has_disk_reports
 
@@ -28,7 +28,7 @@ def test_file_system_errors(node: Node) -> None:
     Remedy (restore service): Check whether the file server can be reached (lctl ping NID, showmount -e SERVER). Remount
     the file system; reboot the node if that hangs.
     """
-    say(node, "storage.file_system_errors", "every file server to be back")
+    report(node, "storage.file_system_errors", "every file server to be back")
     require_whole_log(node, FILE_SERVERS)
 
 
@@ -51,7 +51,7 @@ def test_disk_errors(node: Node) -> None:
     """
     if has_disk_reports(node):
         evaluate_reports(node)
-    say(node, "storage.disk_errors", "no error of a disk, and every file system to take writes")
+    report(node, "storage.disk_errors", "no error of a disk, and every file system to take writes")
     require_whole_log(node)
 
 
@@ -76,7 +76,7 @@ def evaluate_disk(disk: DiskHealth, most_percent: float) -> None:
 
 def evaluate_array(array: DiskArray) -> None:
     """Fail where an array is lost; a concern where it goes on with fewer disks."""
-    lacks = f" without {array.lacks}" if array.lacks else ""
+    lacks = f" without {array.missing}" if array.missing else ""
     fail_if(array.is_lost, f"{array.name} has failed{lacks}; expected all of its disks")
     concern_if(lacks and not array.is_lost, f"{array.name} is degraded{lacks}; expected all of its disks")
     concern_if(not array.is_active, f"{array.name} is not active; expected the array started, or its disks wiped")

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
-from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.group import Values, describe, differences
 from clusterproof.plugins.evidence.host.facts import FstabEntry, Mount
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.facts import (
@@ -202,7 +202,7 @@ def test_mount_uniform(node: Node) -> None:
     file system in the same way.
     """
     different = differences(node, "mounts", _mounted_alike, absent=None)
-    concern_if(different, in_words(different))
+    concern_if(different, describe(different))
 
 
 def _mounted_alike(node: Node) -> Values:

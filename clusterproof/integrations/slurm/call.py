@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from clusterproof.integrations.slurm.drains import Drain, hold, release
+from clusterproof.integrations.slurm.drains import Drain, release, remember
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import Job
 from clusterproof.integrations.slurm.records import CRITICAL, ERROR, INFO, WARNING, Log, why_it_stays, why_no_drain
@@ -93,7 +93,7 @@ class Call:
         return cursor_of(self.state.read("cursor").get("cursor"))
 
     @property
-    def came(self) -> float:
+    def began_s(self) -> float:
         """When the call began, in seconds since boot."""
         return since_boot_s() - (time.monotonic() - self.began)
 
@@ -174,7 +174,7 @@ class Call:
         summary = ", ".join(f"{len(run.of(word))} {word}" for word in LEVELS if run.of(word)) or "all pass"
         self.log(f"{run.checked} checks in {run.took_s:.2f} s: {summary}", INFO)
         for finding in run.findings[:MAX_LOGGED]:
-            self.log(f"{finding.verdict}: {finding.words}", LEVELS[finding.verdict])
+            self.log(f"{finding.verdict}: {finding.line}", LEVELS[finding.verdict])
 
 
 def end(call: Call, drain: Drain | None) -> None:
@@ -190,7 +190,7 @@ def end(call: Call, drain: Drain | None) -> None:
         call.advance(drain.begins, drain.ends)
         leave(0)
     try:
-        hold(call.state, drain)
+        remember(call.state, drain)
     except OSError as problem:
         why = f"cannot remember it ({call.state.folder}: {problem.strerror}) and so only observes"
         call.log(f"would drain, but {why}: {drain.reason}", ERROR)
@@ -234,12 +234,12 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def give_up(call: Call) -> None:
+def exit_at_deadline(call: Call) -> None:
     """Exit at the deadline, as configured; a call that waited for others blames no node."""
     is_late = call.lock_wait.is_late
     more = ", as others were checking" if is_late else ""
     late = CheckFinding("node.evidence_complete", "incomplete", f"no verdict within {call.deadline_s:g} s{more}")
-    call.log(f"{late.verdict}: {late.words}", ERROR)
+    call.log(f"{late.verdict}: {late.line}", ERROR)
     call.leave_to_health_check()
     drains = call.settings.at_deadline == "drain" and call.occasion != "health-check" and not is_late
     end(call, call.drain((late,), call.cursor) if drains else None)

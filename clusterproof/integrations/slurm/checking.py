@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import node_of
-from clusterproof.integrations.slurm.settings import Settings, doubt_of
+from clusterproof.integrations.slurm.settings import Settings, distrust_reason
 from clusterproof.integrations.slurm.standby import StandBy
 from clusterproof.integrations.slurm.verdict import (
     LEAKED,
@@ -163,7 +163,7 @@ def policy_of(settings: Settings, checks: Callable[[], frozenset[str]]) -> Polic
 
     if not settings.policy and not any(os.path.isfile(name) for name in (OWN_FILE, PYPROJECT)):
         return NO_POLICY
-    doubt = doubt_of(settings.policy) if settings.policy else ""
+    doubt = distrust_reason(settings.policy) if settings.policy else ""
     if doubt:
         raise NoVerdict(doubt)
     from pathlib import Path

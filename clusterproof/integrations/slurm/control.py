@@ -72,7 +72,7 @@ class NodeState:
         return not self.flags.isdisjoint(GOES_DOWN)
 
     @property
-    def has_slurms_words(self) -> bool:
+    def has_slurms_reason(self) -> bool:
         """Whether its drain has exactly Slurm's own reason for a failed script, whoever set it."""
         return self.is_drained and self.reason in BY_SLURM
 

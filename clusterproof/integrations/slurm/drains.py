@@ -98,22 +98,22 @@ def drain_of(record: Mapping[str, Any]) -> Drain | None:
     return Drain(occasion, job, findings, reason, begins, float(at), is_reported, is_claim, uid, ends, boot)
 
 
-def held(state: State) -> tuple[Drain, ...]:
+def remembered_drains(state: State) -> tuple[Drain, ...]:
     """All remembered drains."""
     drains = (drain_of(state.read(name)) for name in state.names(FOLDER))
     return tuple(drain for drain in drains if drain)
 
 
-def hold(state: State, drain: Drain) -> None:
+def remember(state: State, drain: Drain) -> None:
     """Remember a drain. Raises OSError."""
     state.write(drain.name, drain.to_json())
 
 
-def hold_still(state: State, drain: Drain) -> None:
+def update_remembered(state: State, drain: Drain) -> None:
     """Update a drain, unless it was forgotten meanwhile because its node was resumed. Raises OSError."""
     with state.locked(f"{FOLDER}.lock"):
         if state.read(drain.name) or not state.has(FOLDER):
-            hold(state, drain)
+            remember(state, drain)
 
 
 def release(state: State, drains: Iterable[Drain]) -> None:
@@ -190,7 +190,7 @@ def is_unexplained(node: NodeState, in_use: str, slurm_user: Callable[[], str]) 
     """
     if node.is_drained and in_use and node.stamped_reason == in_use:
         return True
-    return node.has_slurms_words and node.by == slurm_user()
+    return node.has_slurms_reason and node.by == slurm_user()
 
 
 def unexplained(

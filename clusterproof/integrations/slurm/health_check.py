@@ -13,21 +13,21 @@ from clusterproof.integrations.slurm.drains import (
     EXPLAIN_S,
     Drain,
     begin_of,
-    held,
-    hold,
-    hold_still,
     is_ours,
     release,
+    remember,
+    remembered_drains,
+    update_remembered,
 )
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import Job, unevaluated
 from clusterproof.integrations.slurm.our_drains import (
     forget,
+    forget_ineffective,
     full_after_claim,
     full_before_claim,
     full_partition,
     known_drains,
-    let_go,
     our_drains,
     take_back,
     wait_random_time,
@@ -45,9 +45,9 @@ from clusterproof.integrations.slurm.records import (
 from clusterproof.integrations.slurm.verdict import SEEN_TWICE, CheckFinding, CheckRun, Cursor, draining
 from clusterproof.plugins.core.record import replace
 
-LOOK_S = 1.0
+POLL_S = 1.0
 FOLLOW_S = 3.0  # between two checks of a node that is drained for our reason
-AGAIN_S = 5.0  # before a second attempt at what did not answer
+RETRY_S = 5.0  # before a second attempt at what did not answer
 OCCASIONS = ("prolog", "epilog")
 
 
@@ -104,7 +104,7 @@ def left_behind(call: Call, begins: Cursor | None) -> Drain | None:
 
 def confirmed(call: Call, findings: tuple[CheckFinding, ...], begins: Cursor | None) -> tuple[CheckFinding, ...]:
     """Without findings that a second run does not confirm: what did not answer once may have been busy."""
-    time.sleep(AGAIN_S)
+    time.sleep(RETRY_S)
     again = check(OCCASIONS, call.settings, call.left_s, begins)
     call.log_run(again)
     found_again = {finding.check for finding in draining(again, call.job)}
@@ -149,7 +149,7 @@ def follow(call: Call, requested: Drain | None) -> None:
     """
     is_reported = False
     while any(drain.is_young for drain in known_drains(call, requested)):
-        time.sleep(FOLLOW_S if is_reported else LOOK_S)
+        time.sleep(FOLLOW_S if is_reported else POLL_S)
         try:
             ours = our_drains(call, requested)
             is_reported = bool(ours)
@@ -179,14 +179,14 @@ def drain(call: Call, wanted: Drain) -> bool:
         return is_settled(call, node, wanted)
     claim = replace(wanted, at=since_boot_s(), is_claim=True)
     try:
-        hold(call.state, claim)
+        remember(call.state, claim)
     except OSError as problem:
         why = f"cannot remember it ({call.state.folder}: {problem.strerror}) and so only observes"
         call.log(f"would drain, but {why}: {wanted.reason}", ERROR)
         return False
     control.drain(call.node, wanted.reason)
     claim = replace(claim, is_reported=True)
-    hold_still(call.state, claim)
+    update_remembered(call.state, claim)
     return confirm_claim(call, claim)
 
 
@@ -194,7 +194,7 @@ def is_settled(call: Call, node: NodeState, wanted: Drain) -> bool:
     """Whether an administrator already handles a node that is out of use. Raises SlurmError."""
     call.log(f"fails, and is {'+'.join(sorted(node.flags))} already ({node.reason}): {wanted.reason}", ERROR)
     is_looked_at = node.is_taken_back_by_hand(control.config)
-    if is_looked_at and not held(call.state):  # otherwise it may be drained for one of ours
+    if is_looked_at and not remembered_drains(call.state):  # otherwise it may be drained for one of ours
         forget(call, [wanted])
     return is_looked_at
 
@@ -205,16 +205,16 @@ def confirm_claim(call: Call, claim: Drain) -> bool:
     full = full_after_claim(call.node, node.partitions, call.settings.health_check)
     if not full:
         call.log(f"drains: {claim.reason}", ERROR)
-        hold_still(call.state, replace(claim, is_reported=True, is_claim=False))
+        update_remembered(call.state, replace(claim, is_reported=True, is_claim=False))
         return True
     call.log(f"NOT DRAINED, as {full}: {claim.reason}", CRITICAL)
     last = drain_budget_of(call.state)
     record_full_partition(call, full, last.nodes if last else 0)
     node = control.node_state(call.node)
     if is_ours(node, (claim,)) and node.may_be_resumed:
-        let_go(call, take_back(call, node, known_drains(call, claim)))
+        forget_ineffective(call, take_back(call, node, known_drains(call, claim)))
     else:
-        let_go(call, (claim,))
+        forget_ineffective(call, (claim,))
     return False
 
 

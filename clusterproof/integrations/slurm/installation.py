@@ -85,7 +85,7 @@ def _program() -> Iterator[InstallationLine]:
 
 def _settings(settings: Settings, configured: frozenset[str]) -> Iterator[InstallationLine]:
     yield fine(f"{settings.mode}: {MODES[settings.mode]}", "mode")
-    values = settings.words()
+    values = settings.as_toml()
     own = [f"{name} = {value}" for name, value in values.items() if name in configured]
     rest = [f"{name} = {value}" for name, value in values.items() if name not in configured]
     if own:

@@ -21,7 +21,7 @@ class Job:
     gpus: frozenset[int] | None = None
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         """`job 42`, or empty without a job."""
         return f"job {self.id}" if self.id else ""
 

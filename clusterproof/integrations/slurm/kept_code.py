@@ -29,7 +29,7 @@ else:
 FOLDER = "/run/clusterproof"
 NAME = "code"
 LENGTH_BYTES = 8
-OF = (sys.implementation.cache_tag, f"{sys.hexversion:x}", sys.base_prefix, sys.prefix, __file__)
+BUILD = (sys.implementation.cache_tag, f"{sys.hexversion:x}", sys.base_prefix, sys.prefix, __file__)
 BEFORE = frozenset(sys.modules)  # imported before the cache can be used
 
 
@@ -75,15 +75,15 @@ def use(folder: str = FOLDER) -> None:
             return
         descriptor = opened(f"{folder}/{NAME}", os.O_RDONLY)
         try:
-            whole = memoryview(mmap(descriptor, 0, access=ACCESS_READ))
+            content = memoryview(mmap(descriptor, 0, access=ACCESS_READ))
         finally:
             os.close(descriptor)
-        index_end = LENGTH_BYTES + int.from_bytes(whole[:LENGTH_BYTES], "little")
-        of, length, index = marshal.loads(whole[LENGTH_BYTES:index_end])  # noqa: S302 - our own
+        index_end = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
+        of, length, index = marshal.loads(content[LENGTH_BYTES:index_end])  # noqa: S302 - our own
     except (OSError, ValueError, TypeError, EOFError):
         return
-    if of == OF and length == len(whole) - index_end:
-        sys.meta_path.insert(0, KeptCode(index, whole[index_end:]))
+    if of == BUILD and length == len(content) - index_end:
+        sys.meta_path.insert(0, KeptCode(index, content[index_end:]))
 
 
 def is_complete() -> bool:
@@ -116,7 +116,7 @@ def content(files: Mapping[str, str], has_time: Callable[[], bool] = lambda: Tru
         begins = len(code)
         code += marshal.dumps(SourceFileLoader(name, file).get_code(name))
         index[name] = (file, file.endswith("/__init__.py"), version, begins, len(code))
-    head = marshal.dumps((OF, len(code), index))
+    head = marshal.dumps((BUILD, len(code), index))
     return len(head).to_bytes(LENGTH_BYTES, "little") + head + bytes(code)
 
 

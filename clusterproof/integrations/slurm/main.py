@@ -18,8 +18,8 @@ import sys
 import time
 from _thread import LockType, allocate_lock, start_new_thread
 
-from clusterproof.integrations.slurm.call import VERDICT, Call, LockWait, end, give_up, leave
-from clusterproof.integrations.slurm.drains import Drain, begin_after_looks, drain_of, held
+from clusterproof.integrations.slurm.call import VERDICT, Call, LockWait, end, exit_at_deadline, leave
+from clusterproof.integrations.slurm.drains import Drain, begin_after_looks, drain_of, remembered_drains
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import job_of, node_of
 from clusterproof.integrations.slurm.records import ERROR, WARNING, Log
@@ -36,7 +36,7 @@ DAY_S = 24 * 3600  # a policy's rules end at the end of a day
 
 EPILOG = "epilog"  # the record of the last epilog's run
 RAN = "clusterproof.integrations.slurm.checking"  # only loaded by a run
-LEISURE_S = 1.5  # of the deadline must be left to prepare later calls
+SPARE_S = 1.5  # of the deadline must be left to prepare later calls
 
 
 def leave_for_scripts(call: Call, run: CheckRun, name: str, of_job: Mapping[str, object]) -> None:
@@ -71,7 +71,7 @@ def _left_of_day_s() -> int:
 
 def prolog(call: Call) -> Drain | None:
     """Before a job: use a fresh verdict, else run the checks."""
-    came = call.came
+    came = call.began_s
     run = _fresh(call, came)
     if run is None or call.lock_wait.lock is not None:
         with call.alone():
@@ -91,12 +91,14 @@ def epilog(call: Call) -> Drain | None:
 
     Jobs that end concurrently and wait for a run share the verdict of the next run, which starts after all arrived.
     """
-    came = call.came
+    came = call.began_s
     record = call.state.read(call.job.record)
     if record.get("is_refused"):
         call.state.forget(call.job.record)
         return None
-    begins = begin_after_looks(call.state, cursor_of(record.get("cursor")) or call.cursor, held(call.state))
+    begins = begin_after_looks(
+        call.state, cursor_of(record.get("cursor")) or call.cursor, remembered_drains(call.state)
+    )
     run = _since(call, came, begins)
     if run is None:
         with call.alone():
@@ -171,9 +173,9 @@ def main() -> None:
     occasion = sys.argv[1]
     node = node_of(os.environ)
     if occasion in ("check-installation", "rehearse"):
-        leave(look(occasion, node))
+        leave(preview(occasion, node))
     job = job_of(os.environ)
-    log = Log(" ".join(filter(None, (occasion, job.words))))
+    log = Log(" ".join(filter(None, (occasion, job.label))))
     if sys.version_info < OLDEST:
         log(f"no verdict: Python {sys.version.split()[0]}; expected 3.10 or newer (install.md)", ERROR)
         leave(0)
@@ -203,7 +205,7 @@ def came(arguments: list[str]) -> tuple[float, LockWait]:
     return time.monotonic() - (since_boot_s() - began_s), LockWait(now_s - began_s, lock)
 
 
-def look(occasion: str, node: str) -> int:
+def preview(occasion: str, node: str) -> int:
     """Only print what a call would find; returns the exit code."""
     from clusterproof.integrations.slurm import installation, rehearsal
 
@@ -237,8 +239,8 @@ def keep_for_later(call: Call) -> None:
     from clusterproof.integrations.slurm.standby import keep_code, keep_part, part_of
 
     with contextlib.suppress(Exception):
-        keep_code(call.state, lambda: call.left_s > LEISURE_S)
-        if call.left_s > LEISURE_S and not part_of(call.state):
+        keep_code(call.state, lambda: call.left_s > SPARE_S)
+        if call.left_s > SPARE_S and not part_of(call.state):
             keep_part(call.state)
 
 
@@ -261,4 +263,4 @@ def watch(call: Call, once: LockType) -> None:
     """Wait for the deadline, and answer then."""
     time.sleep(call.left_s)
     with once:
-        give_up(call)
+        exit_at_deadline(call)

@@ -24,14 +24,14 @@ from clusterproof.integrations.slurm.drains import (
     LOOKED_AT,
     Drain,
     begin_after_looks,
-    held,
-    hold_still,
     is_ours,
     is_unexplained,
     release,
+    remembered_drains,
     since_looked_at,
     taken_back,
     unexplained,
+    update_remembered,
 )
 from clusterproof.integrations.slurm.folder import boot_id
 from clusterproof.integrations.slurm.records import WARNING
@@ -48,7 +48,7 @@ SECOND_S = 1.05  # a second on slurmctld's clock, plus tolerance between two clo
 
 def known_drains(call: Call, requested: Drain | None) -> tuple[Drain, ...]:
     """The remembered drains; the one that was `requested`, if there are none."""
-    return held(call.state) or (() if requested is None or call.state.has(FOLDER) else (requested,))
+    return remembered_drains(call.state) or (() if requested is None or call.state.has(FOLDER) else (requested,))
 
 
 def our_drains(call: Call, requested: Drain | None = None) -> tuple[Drain, ...]:
@@ -68,7 +68,7 @@ def our_drains(call: Call, requested: Drain | None = None) -> tuple[Drain, ...]:
     if unreported and is_unexplained(node, in_use_before, control.slurm_user):
         control.drain(call.node, unreported.reason)
         claim = replace(unreported, is_reported=True, is_claim=True)
-        hold_still(call.state, claim)
+        update_remembered(call.state, claim)
         drains = tuple(claim if drain is unreported else drain for drain in drains)
         return not_ended(call, drains, [drain for drain in drains if drain.is_reported and drain is not claim])
     if node.is_drained:
@@ -107,7 +107,7 @@ def in_use(call: Call, node: NodeState, drains: tuple[Drain, ...], jobs: frozens
     call.remember(IN_USE, {"reason": node.stamped_reason})
     ended = [drain for drain in drains if drain.is_reported or (is_over(drain, jobs) and not drain.is_claim)]
     forget(call, ended)
-    let_go(call, [drain for drain in drains if drain not in ended and not drain.is_pending])
+    forget_ineffective(call, [drain for drain in drains if drain not in ended and not drain.is_pending])
 
 
 def take_back(call: Call, node: NodeState, drains: tuple[Drain, ...]) -> list[Drain]:
@@ -118,7 +118,7 @@ def take_back(call: Call, node: NodeState, drains: tuple[Drain, ...]) -> list[Dr
     jobs = jobs_on_node(call, drains)
     ended = [drain for drain in drains if is_over(drain, jobs) or not drain.is_pending]
     for drain in ended:  # until forgotten: reported ones would count as looked at
-        hold_still(call.state, replace(drain, is_reported=False, is_claim=True))
+        update_remembered(call.state, replace(drain, is_reported=False, is_claim=True))
     call.remember(IN_USE, {"reason": node.stamped_reason})  # still shown since 24.11
     control.resume(call.node)
     return ended
@@ -144,7 +144,7 @@ def forget(call: Call, drains: Sequence[Drain]) -> dict[str, Cursor]:
     return looked
 
 
-def let_go(call: Call, drains: Iterable[Drain]) -> None:
+def forget_ineffective(call: Call, drains: Iterable[Drain]) -> None:
     """Forget drains that never took effect: their findings in this boot's log are evaluated again."""
     for drain in drains:
         release(call.state, (drain,))

@@ -61,7 +61,7 @@ class Log:
 DRAIN_BUDGET = "drain_budget"
 FORMER_DRAIN_BUDGET = "room"  # its name in the previous version, needed after a rollback
 VALID_S = 3600.0  # maximum age; a health check runs far more often
-NOBODY_SAYS = "no health check has said on this node how many nodes are drained"
+BUDGET_UNKNOWN = "no health check has said on this node how many nodes are drained"
 UNEVALUATED = "gaps"
 
 
@@ -106,11 +106,11 @@ def why_no_drain(state: State) -> str:
     """
     budget = drain_budget_of(state)
     if budget is None:
-        return NOBODY_SAYS
+        return BUDGET_UNKNOWN
     if budget.age_s is None:
-        return f"{NOBODY_SAYS} since it was booted"
+        return f"{BUDGET_UNKNOWN} since it was booted"
     if budget.age_s > VALID_S:
-        return f"{NOBODY_SAYS} within {VALID_S / 60:.0f} minutes"
+        return f"{BUDGET_UNKNOWN} within {VALID_S / 60:.0f} minutes"
     return f"{budget.full} (by the health check of {budget.age_s:.0f} s ago)" if budget.full else ""
 
 

@@ -17,7 +17,8 @@ from clusterproof.integrations.slurm.verdict import cursor_of
 
 OCCASIONS = {"prolog": ("prolog",), "epilog": ("epilog",), "health-check": ("prolog", "epilog")}
 ENDS_S = 120.0  # more than twice the longest deadline
-KEPT = ("PATH", "SLURM_CONF", "SLURMD_NODENAME")  # of the user's environment; slurmd passes its scripts no more
+# Of the user's environment; slurmd passes its scripts no more.
+KEPT_VARIABLES = ("PATH", "SLURM_CONF", "SLURMD_NODENAME")
 PROGRAM = "from clusterproof.integrations.slurm.start import main; main()"
 
 
@@ -58,7 +59,7 @@ class Rehearsal:
 
 def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
     """Start Python as the script does, and wait until all is evaluated; the script's deadline is not enforced."""
-    environment = {name: os.environ[name] for name in KEPT if name in os.environ}
+    environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     command = [sys.executable, "-I", "-c", PROGRAM, "rehearse", occasion]
     deadline_s, began = deadline_of(occasion, settings), time.monotonic()
     try:
@@ -80,16 +81,16 @@ def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
 
 def rehearse(occasion: str, settings: Settings) -> None:
     """Check as the script does, and print what `rehearsed` parses."""
-    heard: list[Any] = []
+    results: list[Any] = []
     said: list[str] = []
     cursor = cursor_of(State(settings.state, RUNTIME_FOLDER).read("cursor").get("cursor"))
     broken = ""
     try:
-        check(OCCASIONS[occasion], settings, deadline_of(occasion, settings), cursor, said.append, heard.append)
+        check(OCCASIONS[occasion], settings, deadline_of(occasion, settings), cursor, said.append, results.append)
     except NoVerdict as problem:
         broken = str(problem)
-    evaluated = [Evaluated(result.check, result.verdict.value, result.message, result.cause) for result in heard]
-    instance_type = next((result.instance_type for result in heard), "")
+    evaluated = [Evaluated(result.check, result.verdict.value, result.message, result.cause) for result in results]
+    instance_type = next((result.instance_type for result in results), "")
     rehearsal = {
         "evaluated": [asdict(result) for result in evaluated],
         "instance_type": instance_type,

@@ -57,7 +57,7 @@ class Settings:
         """Whether a failure drains the node, rather than only being logged."""
         return self.mode == "drain"
 
-    def words(self) -> dict[str, str]:
+    def as_toml(self) -> dict[str, str]:
         """Each setting except the mode in TOML notation, by name: `health_check.resume` is `true`."""
         own = {name: value for name, value in as_json(self).items() if name not in ("mode", "health_check")}
         of_health_check = {f"health_check.{name}": value for name, value in as_json(self.health_check).items()}
@@ -71,7 +71,7 @@ def read_settings(file: str = FILE) -> Settings:
     """The settings in a file; defaults if there is none. Raises SettingsError."""
     if not os.path.exists(file):
         return DEFAULT
-    doubt = doubt_of(file)
+    doubt = distrust_reason(file)
     if doubt:
         raise SettingsError(doubt)
     try:
@@ -80,7 +80,7 @@ def read_settings(file: str = FILE) -> Settings:
         raise SettingsError(str(wrong)) from None
 
 
-def doubt_of(file: str) -> str:
+def distrust_reason(file: str) -> str:
     """Why a site's file is ignored, in words; empty if root alone controls it, or it is missing."""
     try:
         why = distrust(file)
@@ -103,18 +103,18 @@ def configured_names() -> frozenset[str]:
 
 def plain_toml(text: str) -> dict[str, object] | None:
     """Parse a text of plain lines, ten times as fast as `tomllib`; None if it is not that plain."""
-    whole: dict[str, object] = {}
-    table = whole
+    document: dict[str, object] = {}
+    table = document
     for line in text.split("\n"):
         plain = PLAIN.fullmatch(line)
         key = plain and (plain[1] or plain[5])
-        if not plain or key in (whole if plain[5] else table):
+        if not plain or key in (document if plain[5] else table):
             return None
         if plain[5]:
-            whole[plain[5]] = table = {}
+            document[plain[5]] = table = {}
         elif key:
             table[key] = plain[2] if plain[2] is not None else plain[3] == "true" if plain[3] else int(plain[4])
-    return whole
+    return document
 
 
 def _toml(file: str) -> dict[str, object]:

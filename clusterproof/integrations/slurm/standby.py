@@ -41,8 +41,8 @@ RUNNER = "clusterproof.plugins.agent.run"
 CHUNK_BYTES = 65536
 MAX_DESCRIPTORS = 4096
 OF_NVML = ("ctypes",)  # its other imports
-OF_ITS_OWN = frozenset({"nvml"})  # collectors that load what no other needs: pynvml
-BURY_S = 0.1  # for killed processes; what the kernel keeps alive is not waited for
+SEPARATE_COLLECTORS = frozenset({"nvml"})  # collectors that load what no other needs: pynvml
+REAP_S = 0.1  # for killed processes; what the kernel keeps alive is not waited for
 
 
 class PynvmlFinder:
@@ -158,7 +158,7 @@ class StandBy:
             os.killpg(self._pid, signal.SIGKILL)
         os.close(self._orders)
         os.close(self._answers)
-        until = time.monotonic() + BURY_S
+        until = time.monotonic() + REAP_S
         while os.waitpid(self._pid, os.WNOHANG) == (0, 0) and time.monotonic() < until:
             time.sleep(0.001)
         self._pid = 0
@@ -199,7 +199,7 @@ def _probe(request: Request, nonce: str) -> None:
     from clusterproof.plugins.agent.run import main
 
     for name, (module, _) in request["collectors"].items():
-        if name not in OF_ITS_OWN:
+        if name not in SEPARATE_COLLECTORS:
             import_module(module)  # once, before the collectors are forked
     print(f"{nonce}:begin.", flush=True)  # noqa: T201 - the frame's first word
     main(request, nonce, "")

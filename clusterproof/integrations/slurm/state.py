@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RUNTIME_FOLDER = "/run/clusterproof"
 LOCK = "lock"
 IN_BOTH = ("drain_budget", "drained/")  # prefixes of these records' names
-OF_A_BOOT = "jobs/"
+BOOT_RECORDS = "jobs/"
 
 
 @record
@@ -99,7 +99,7 @@ class State:
     def write(self, name: str, record: Mapping[str, Any]) -> str:
         """Replace a record; returns why it will not survive a reboot, else empty. Raises OSError."""
         in_run = self._in_run
-        if in_run and name.startswith(OF_A_BOOT):
+        if in_run and name.startswith(BOOT_RECORDS):
             with contextlib.suppress(OSError):
                 in_run.write(name, record)
                 return ""

@@ -16,11 +16,11 @@ PREFIX = "clusterproof: "
 MAX_REASON = 240  # characters; sinfo shows them in one column
 
 # Failures of these checks mean that something did not answer in time. If that time was cut short, they prove nothing.
-OF_TIME = frozenset({"node.evidence_complete", "gpu.driver_answers_in_time"})
+TIME_CHECKS = frozenset({"node.evidence_complete", "gpu.driver_answers_in_time"})
 # A health check only drains for these if a second run confirms it.
-SEEN_TWICE = OF_TIME | {"storage.mounts_alive", "neuron.devices_answer"}
+SEEN_TWICE = TIME_CHECKS | {"storage.mounts_alive", "neuron.devices_answer"}
 # These are about use: on a shared node the GPUs of other jobs do not concern this one.
-OF_USE = frozenset({"gpu.no_leftover_processes", "neuron.no_leftover_processes"})
+USE_CHECKS = frozenset({"gpu.no_leftover_processes", "neuron.no_leftover_processes"})
 
 NO_JOB = Job()
 WORDS = ("check", "verdict", "message")  # what is stored of a finding that drained a node
@@ -70,7 +70,7 @@ class CheckFinding:
         return True
 
     @property
-    def words(self) -> str:
+    def line(self) -> str:
         """`gpu.gpu_count: NVML counts 7 GPUs; expected 8`, on one line."""
         return f"{self.check}: {' '.join(self.message.split())}"
 
@@ -190,18 +190,18 @@ def draining(
     Evidence that a run did not wait for because it started late is not the node's fault.
     """
     late_drains = late_drains and not run.is_late
-    late = tuple(finding for finding in run.of("incomplete") if late_drains and finding.check in OF_TIME)
+    late = tuple(finding for finding in run.of("incomplete") if late_drains and finding.check in TIME_CHECKS)
     return tuple(
         finding
         for finding in run.of("fail") + late
-        if not (finding.check in OF_USE and is_of_others(finding, job))
+        if not (finding.check in USE_CHECKS and is_of_others(finding, job))
         and not (is_epilog and not finding.is_left_by(job))
     )
 
 
 def cut_short(finding: CheckFinding) -> CheckFinding:
     """The text for evidence that had less time than the suite's default."""
-    if finding.check in OF_TIME and finding.verdict == "fail":
+    if finding.check in TIME_CHECKS and finding.verdict == "fail":
         return replace(finding, verdict="incomplete")
     return finding
 
@@ -219,9 +219,9 @@ def reason_of(findings: Iterable[CheckFinding], job: Job = NO_JOB) -> str:
     """
     first, *others = findings
     more = f"; also {', '.join(finding.check for finding in others)}" if others else ""
-    after = f" (epilog of {job.words})" if job.id and not first.names_jobs and not is_of_others(first, job) else ""
+    after = f" (epilog of {job.label})" if job.id and not first.names_jobs and not is_of_others(first, job) else ""
     max_length = MAX_REASON - len(PREFIX) - len(after)
-    return PREFIX + shortened(first.words + more, max_length) + after
+    return PREFIX + shortened(first.line + more, max_length) + after
 
 
 def shortened(text: str, most: int) -> str:

@@ -22,7 +22,7 @@ from clusterproof.plugins.evidence.gpu.facts_rack import CLUSTER, cluster_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.perf.facts import is_of_comparison
-from clusterproof.plugins.evidence.perf.gpu_speed import Speeds, by_model, ways_of
+from clusterproof.plugins.evidence.perf.gpu_speed import Speeds, by_model, topology_of
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.history import NOBODY, NodeIdentity, identities
@@ -51,7 +51,7 @@ class UnitSpeed:
         return f"{self.what}{OF_MODEL}{self.model}" if self.model else self.what
 
     @property
-    def in_words(self) -> str:
+    def label(self) -> str:
         """Named as in its check: `GPU 3, host to GPU by nvbandwidth`."""
         return f"GPU {self.device}, {self.what}" if self.device else self.what
 
@@ -87,8 +87,8 @@ class NodeRun:
         def counts(finding: Finding) -> bool:
             if not (own and is_of_comparison(finding.cause, finding.message)):
                 return True
-            said = {speed.of_model for speed in own if speed.in_words in finding.message}
-            compared = [speed for speed in own if not said or speed.of_model in said]
+            named_models = {speed.of_model for speed in own if speed.label in finding.message}
+            compared = [speed for speed in own if not named_models or speed.of_model in named_models]
             return finding.verdict is not Verdict.INCOMPLETE and not all(map(decides, compared))
 
         others = tuple(filter(counts, result.findings))
@@ -172,7 +172,7 @@ def _speeds(node: Node) -> Iterator[UnitSpeed]:
 
 
 def _of_each(node: Node, name: str, what: str, by_device: Speeds) -> Iterator[UnitSpeed]:
-    models, ways = by_model(node, by_device), ways_of(node, what, by_device)
+    models, ways = by_model(node, by_device), topology_of(node, what, by_device)
     for model, alike in models.items():
         for device, speed in alike.items():
             yield UnitSpeed(name, what, device, speed, model if len(models) > 1 else "", ways.get(device, ""))

@@ -58,7 +58,7 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
     folder = Path(option.into or Path("acceptance") / safe_name(cluster.name))
     made = Acceptance(cluster, option.cluster, plan, folder)
     try:
-        stopped = made.go_on(again, _say)
+        stopped = made.go_on(again, _print)
     except KeyboardInterrupt:
         how = "it again without --again" if again and made.is_read else "the same command again"
         stopped = f"it was interrupted; run {how} to resume"
@@ -126,22 +126,22 @@ def _planned(plan: AcceptancePlan, cluster: Cluster) -> Iterator[str]:
     yield f"{number_of(count, 'node')} of {cluster.name}; {_load(plan, count)}; at most {plan.hours:g} h"
     if plan.bought.get("nodes", count) != count:
         yield f"the plan says that {plan.bought['nodes']} nodes were bought, so this cluster cannot be accepted"
-    whole, state = 0.0, AcceptanceState(plan, cluster)
+    total_s, state = 0.0, AcceptanceState(plan, cluster)
     places = len(state.places_of(state.nodes))
     for number, stage in enumerate(plan.stages, 1):
         least = plan.errors.least_runs if stage.is_repeated else 1
         batches = -(-count // plan.at_once(count)) if stage.is_load and stage.scope == "nodes" else 1
-        if why := state.not_here(stage):
+        if why := state.why_nothing_to_measure(stage):
             yield f"{number}. {stage.title}: not here: {why}"
             continue
         hours = plan.minutes(stage) * least * batches * (places if stage.scope == "places" else 1) / 60
-        whole += hours
+        total_s += hours
         times = f"{least} times each" if least > 1 else "once"
         more = f", what is open again, at most {plan.most_runs} times" if stage.name == "speed" else ""
         yield f"{number}. {stage.title}: {times}{more}, {_about(hours)}"
         yield f"   proves that {stage.proves}"
-    more = f", which is more than the {plan.hours:g} h of the plan" if whole > plan.hours else ""
-    yield f"{_about(whole)} if nothing has to be repeated{more}"
+    more = f", which is more than the {plan.hours:g} h of the plan" if total_s > plan.hours else ""
+    yield f"{_about(total_s)} if nothing has to be repeated{more}"
     if not any(stage.is_repeated for stage in plan.stages):
         return
     of = plan.errors
@@ -160,7 +160,7 @@ def _load(plan: AcceptancePlan, count: int) -> str:
     return "all under load at once" if at_once == count else f"{at_once} under load at once"
 
 
-def _say(message: str) -> None:
+def _print(message: str) -> None:
     sys.stderr.write(f"{message}\n")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.opened import is_there
+from clusterproof.plugins.core.opened import path_exists
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.strict import read_text
 from clusterproof.plugins.core.verdict import Verdict
@@ -79,6 +79,6 @@ def without_history(cluster: Cluster, nodes: Sequence[str], history: str | None)
     Raises HistoryError.
     """
     path = Path(history) if history else own_path(cluster.name)
-    known = nodes_of(path, cluster.name) if is_there(path) else ()
-    words = "what was found before is not known; expected --history FILE or --case FILE, where something was"
-    return {node: f"no history of {node} at {path}: {words}" for node in nodes if node not in known}
+    known = nodes_of(path, cluster.name) if path_exists(path) else ()
+    message = "what was found before is not known; expected --history FILE or --case FILE, where something was"
+    return {node: f"no history of {node} at {path}: {message}" for node in nodes if node not in known}

@@ -13,9 +13,9 @@ from math import erfc, exp, log, sqrt
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.robust import median
 
-FEWEST_NODES = 3  # of a level, and of all others
+MIN_NODES = 3  # of a level, and of all others
 _RATES = tuple(2 ** (step / 4) for step in range(-8, 60))  # of Chernoff's bound, each of which is one
-AS_CLEAR = 0.9  # as the clearest level: of those the slowest is taken for the one that differs
+CLEAR_SHARE = 0.9  # as the clearest level: of those the slowest is taken for the one that differs
 REFITS = 2
 
 
@@ -36,20 +36,20 @@ def shifts_of(
 
     `middles` has the value of each node. What most nodes have is usual; of two halves the faster one.
     """
-    beside, candidates, found = dict(middles), _candidates(middles, levels), dict[frozenset[str], Shift]()
+    remaining, candidates, found = dict(middles), _candidates(middles, levels), dict[frozenset[str], Shift]()
     count = len(candidates)
     while candidates:
-        nodes, chance = _clearest(beside, candidates)
+        nodes, chance = _clearest(remaining, candidates)
         if count * chance > by_chance:
             break
-        names, by = candidates.pop(nodes), _apart(beside, nodes)
+        names, by = candidates.pop(nodes), _difference(remaining, nodes)
         if abs(by) >= least:
             found[nodes] = Shift(tuple(names), len(nodes), by, count * chance)
-            beside |= {node: beside[node] - by for node in nodes}
+            remaining |= {node: remaining[node] - by for node in nodes}
     for nodes in [*found] * REFITS:  # the first were beside others that were not known yet
-        by = _apart(beside, nodes)
+        by = _difference(remaining, nodes)
         found[nodes] = replace(found[nodes], by=found[nodes].by + by)
-        beside |= {node: beside[node] - by for node in nodes}
+        remaining |= {node: remaining[node] - by for node in nodes}
     return tuple(found.values())
 
 
@@ -78,7 +78,7 @@ def _candidates(middles: Mapping[str, float], levels: Mapping[str, Sequence[str]
             nodes_of[level].add(node)
     found: dict[frozenset[str], list[str]] = defaultdict(list)
     for level, nodes in nodes_of.items():
-        if FEWEST_NODES <= len(nodes) <= len(middles) / 2:
+        if MIN_NODES <= len(nodes) <= len(middles) / 2:
             found[frozenset(nodes)].append(level)
     return found
 
@@ -88,12 +88,12 @@ def _clearest(values: Mapping[str, float], candidates: Iterable[frozenset[str]])
     ranks, of_all = _ranks(values), len(values)
     shown = {nodes: sum(ranks[node] for node in nodes) / len(nodes) for nodes in candidates}
     clear = {nodes: abs(_deviation(rank, len(nodes), of_all)) for nodes, rank in shown.items()}
-    enough = AS_CLEAR * max(clear.values())
+    enough = CLEAR_SHARE * max(clear.values())
     nodes = min((nodes for nodes in clear if clear[nodes] >= enough), key=lambda nodes: shown[nodes])
     return nodes, _chance(shown[nodes], len(nodes), of_all)
 
 
-def _apart(values: Mapping[str, float], nodes: Collection[str]) -> float:
+def _difference(values: Mapping[str, float], nodes: Collection[str]) -> float:
     """How far the middle of these nodes is from that of the others."""
     return median(values[node] for node in nodes) - median(x for node, x in values.items() if node not in nodes)
 

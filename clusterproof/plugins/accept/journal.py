@@ -70,16 +70,16 @@ def read(folder: Path, cluster: str, digest: str) -> list[Line]:
         return []
     except UnicodeDecodeError:
         raise JournalError(f"{path} is not UTF-8; expected a journal of clusterproof accept") from None
-    whole = lines[:-1]  # drops a line that was cut by a kill
-    if not whole:
+    complete = lines[:-1]  # drops a line that was cut by a kill
+    if not complete:
         return []
     try:
-        head = json.loads(whole[0])
+        head = json.loads(complete[0])
         known = {"schema": SCHEMA, "cluster": cluster, "plan": digest}
         for key, due in known.items():
             if head[key] != due:
                 raise JournalError(f"{path} has the {key} {head[key]!r:.100}; expected {due!r:.100}, or another --into")
-        return [_line(json.loads(line)) for line in whole[1:] if line]
+        return [_line(json.loads(line)) for line in complete[1:] if line]
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
         if isinstance(problem, JournalError):
             raise
@@ -141,10 +141,10 @@ class JournalWriter:
         self._file: FileIO = appendable(folder / FILE)
         self._file.seek(0)
         text = self._file.read()
-        whole = text.rfind(b"\n") + 1
-        if whole < len(text):
-            self._file.truncate(whole)
-        if not whole:
+        complete_bytes = text.rfind(b"\n") + 1
+        if complete_bytes < len(text):
+            self._file.truncate(complete_bytes)
+        if not complete_bytes:
             self._write({"schema": SCHEMA, "cluster": cluster, "plan": digest})
 
     def append(self, line: Line) -> None:

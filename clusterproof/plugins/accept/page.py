@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from html import escape
 
-from clusterproof.plugins.accept.report import NOT_SAID, Report, headline, left_in_words
+from clusterproof.plugins.accept.report import NOT_SAID, Report, headline, removed_node_line
 from clusterproof.plugins.accept.verdicts import ClusterVerdict, NodeVerdict
 from clusterproof.plugins.core.message import printable
 from clusterproof.reports.document import Section, table
@@ -55,7 +55,7 @@ def page(report: Report) -> str:
 def _sections(report: Report) -> Iterator[Section]:
     yield Section("bought", "What was bought, and what is there", _bought(report))
     yield Section("nodes", "Nodes that are not accepted", "".join(_nodes(report)))
-    yield Section("left", "Nodes that left", _list([left_in_words(node) for node in report["left"]]))
+    yield Section("left", "Nodes that left", _list([removed_node_line(node) for node in report["left"]]))
     yield Section("others", "Pairs, links and the cluster", _others(report))
     yield Section("accepted", "Accepted nodes", _accepted(report))
     yield Section("stages", "Stages", _stages(report))
@@ -84,12 +84,12 @@ def _bought(report: Report) -> str:
 
 
 def _nodes(report: Report) -> Iterator[str]:
-    for said in (NodeVerdict.REJECTED, NodeVerdict.TO_FIX, NodeVerdict.OPEN):
+    for verdict in (NodeVerdict.REJECTED, NodeVerdict.TO_FIX, NodeVerdict.OPEN):
         for node in report["nodes"]:
-            if node["said"] != said.value:
+            if node["said"] != verdict.value:
                 continue
             yield (
-                f'<details class="{_CLASSES[said]}" open><summary><b>{said.value}</b> {_bounded(node["node"])}: '
+                f'<details class="{_CLASSES[verdict]}" open><summary><b>{verdict.value}</b> {_bounded(node["node"])}: '
                 f"{_bounded(_hardware(node['hardware']), 400)}</summary>{_list(node['reasons'])}</details>"
             )
 

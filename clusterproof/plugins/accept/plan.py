@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clusterproof.plugins.accept.plan_options import minutes, option_words
 from clusterproof.plugins.accept.population import Errors
-from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, FIRST_SIZE
+from clusterproof.plugins.benchmarks.pairwise.groups import FIRST_SIZE, MIN_NODES
 from clusterproof.plugins.catalog import Catalog, acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_loaded_by_pods
@@ -18,10 +18,10 @@ from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_te
 
 DESCRIBED = "docs/accept.md"
 TABLES = ("bought", "errors", "limits", "stages", "floors", "options")
-MOST_HOURS, MOST_NODES, MOST_RUNS = 24 * 60, 100_000, 100
+MAX_HOURS, MAX_NODES, MAX_RUNS = 24 * 60, 100_000, 100
 SPEED = "speed"  # the stage whose measurements populations judge
 FILES, OF_FILES = "fs_bandwidth", "--fs-bandwidth"  # a measurement, and the option with its folder
-LEAST_ERROR, LEAST_SHARE = 1e-9, 0.01  # the smallest that a plan may declare
+MIN_ERROR, MIN_SHARE = 1e-9, 0.01  # the smallest that a plan may declare
 
 
 @record
@@ -45,7 +45,7 @@ class AcceptancePlan:
         return hashlib.sha256(repr(as_json(self)).encode()).hexdigest()
 
     @property
-    def due(self) -> tuple[str, ...]:
+    def expectations(self) -> tuple[str, ...]:
         """What each run expects of nodes."""
         counted = [f"{name}={count}" for name, count in self.bought.items() if name not in ("nodes", "type")]
         return (f"--expect={','.join(counted)}",) if counted else ()
@@ -63,7 +63,7 @@ class AcceptancePlan:
         """The largest number of nodes for collectives; 0 if there is no group."""
         at_once = 2 * self.pairs_limit
         if not at_once or count <= at_once:
-            return count if count >= FEWEST_NODES else 0
+            return count if count >= MIN_NODES else 0
         return 1 << at_once.bit_length() - 1 if at_once >= FIRST_SIZE else 0
 
     def minutes(self, stage: Stage) -> float:
@@ -78,7 +78,7 @@ def plan_of(path: Path | None, cluster: Cluster) -> AcceptancePlan:
     head.only(*TABLES)
     defaults = acceptance.defaults(kind_of(cluster))
     limits, errors = head.table("limits"), head.table("errors")
-    most_runs = errors.number("most_runs", 1, MOST_RUNS, acceptance.default_errors().most_runs)
+    most_runs = errors.number("most_runs", 1, MAX_RUNS, acceptance.default_errors().most_runs)
     limits.only("hours", "nodes_at_once", "pairs_at_once", "fs_at_once")
     stages = _stages(head, [name for name in defaults.stages if name not in _impossible(cluster)])
     between = [stage.name for stage in stages if stage.is_load and stage.scope != "nodes"]
@@ -93,10 +93,10 @@ def plan_of(path: Path | None, cluster: Cluster) -> AcceptancePlan:
         _bought(head.table("bought")),
         _errors(errors, most_runs),
         most_runs,
-        _number(limits, "hours", 0, MOST_HOURS, defaults.hours),
-        limits.number("nodes_at_once", 1, MOST_NODES),
-        limits.number("pairs_at_once", 1, MOST_NODES),
-        limits.number("fs_at_once", 1, MOST_NODES, 4),
+        _number(limits, "hours", 0, MAX_HOURS, defaults.hours),
+        limits.number("nodes_at_once", 1, MAX_NODES),
+        limits.number("pairs_at_once", 1, MAX_NODES),
+        limits.number("fs_at_once", 1, MAX_NODES, 4),
         stages,
         floors,
         options,
@@ -120,7 +120,7 @@ def _bought(bought: Table) -> Mapping[str, object]:
     bought.only("nodes", "type", "expect")
     record: dict[str, object] = {}
     if "nodes" in bought.values:
-        record["nodes"] = bought.number("nodes", 1, MOST_NODES)
+        record["nodes"] = bought.number("nodes", 1, MAX_NODES)
     if "type" in bought.values:
         record["type"] = bought.text("type")
     return record | bought.expect()
@@ -128,7 +128,7 @@ def _bought(bought: Table) -> Mapping[str, object]:
 
 def _errors(given: Table, most_runs: int) -> Errors:
     own = acceptance.default_errors()
-    above = {"good_rejected": LEAST_ERROR, "bad_accepted": LEAST_ERROR, "slower": 0, "shows_in": LEAST_SHARE}
+    above = {"good_rejected": MIN_ERROR, "bad_accepted": MIN_ERROR, "slower": 0, "shows_in": MIN_SHARE}
     given.only(*above, "most_runs")
     errors = Errors(*(_number(given, name, least, 1, getattr(own, name)) for name, least in above.items()))
     if errors.least_runs > most_runs:

@@ -20,7 +20,7 @@ from clusterproof.plugins.options.perf_validate import check_loads, check_pair_o
 from clusterproof.plugins.options.validate import check_options
 from clusterproof.plugins.policy import find_policy, refuse_empty
 
-OF_ACCEPT = (  # options that accept sets itself, that write where it does not look, or that are for jobs
+RESERVED_OPTIONS = (  # options that accept sets itself, that write where it does not look, or that are for jobs
     *("--cluster", "--nodes", "--exclude", "--run", "--report", "--no-report", "--results", "--record", "--redact"),
     *("--resume", "--pairs", "--pairs-at-once", "--bundle", "--keep", "--history", "--since-last", "--report-url"),
     *("--fs-at-once", "--k8s-gate", "--refresh-catalog", "--save-baseline", "--incomplete", "--concerns", "--expect"),
@@ -33,7 +33,7 @@ def option_words(given: Table) -> Iterator[str]:
     groups = (*table.GROUPS.values(), *perf_table.GROUPS.values())
     known = {option.flag.removeprefix("--"): option for group in groups for option in group}
     as_typed = Namespace(**{option.dest: option.more.get("default") for option in known.values()})
-    allowed = sorted(name for name in known if f"--{name}" not in OF_ACCEPT)
+    allowed = sorted(name for name in known if f"--{name}" not in RESERVED_OPTIONS)
     for name, value in given.values.items():
         if name not in allowed:
             why = (

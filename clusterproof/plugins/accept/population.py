@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil, exp, inf, log, pi, sqrt
 
-from clusterproof.plugins.accept.factors import FEWEST_NODES, Shift, of_node, shifts_of
-from clusterproof.plugins.benchmarks.pairwise.likelihood import JITTERY, LEAST_SIGMA
+from clusterproof.plugins.accept.factors import MIN_NODES, Shift, of_node, shifts_of
+from clusterproof.plugins.benchmarks.pairwise.likelihood import JITTERY, MIN_SIGMA
 from clusterproof.plugins.benchmarks.pairwise.normal import Tails, tails
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.record import record, replace
@@ -21,7 +21,7 @@ Unit = tuple[str, str]  # a node and its device, empty for the node itself
 Values = Mapping[Unit, float]  # of one run
 Levels = Mapping[str, Sequence[str]]  # by node: its rack, its group, its versions
 
-FEWEST_OF_A_RUN = 8  # units, to know what all of a run had in common
+MIN_OF_A_RUN = 8  # units, to know what all of a run had in common
 POLISHES = 3  # of runs against units, until neither changes
 JITTERS = (2.5, 5.0)  # times the usual noise, that of a unit with a noise of its own
 USUAL = 3.0  # standard deviations between good units, within which none is bad for that alone
@@ -68,7 +68,7 @@ class Reference:
     shifts: tuple[Shift, ...] = ()  # of racks and batches, from the centre
 
     @property
-    def apart(self) -> float:
+    def tolerance(self) -> float:
         """How far below the centre a unit may be without being bad for that alone."""
         return USUAL * self.between + self.error
 
@@ -76,7 +76,7 @@ class Reference:
         """The standard error of what so many nodes of a run have in common."""
         return _MEDIAN * self.sigma / sqrt(nodes)
 
-    def held_to(self, levels: Sequence[str], floor: float | None, effect: float) -> Reference:
+    def reference_for(self, levels: Sequence[str], floor: float | None, effect: float) -> Reference:
         """What a node of these levels is held to: what is usual in its rack and batch, and no less than is due.
 
         Where that is so slow that it is bad, what is usual everywhere: a rack that is bad does not excuse its nodes.
@@ -107,21 +107,21 @@ def reference_of(
     """
     of_unit = by_unit(runs)
     nodes = {node for node, _ in of_unit}
-    if not nodes or (len(nodes) < FEWEST_NODES and floor is None):
+    if not nodes or (len(nodes) < MIN_NODES and floor is None):
         return None
     common = _in_common(runs, of_unit)
     middles = {unit: _middle(own, common) for unit, own in of_unit.items()}
     steps = [step for own in of_unit.values() for step in _steps(own, common)]
-    sigma = max(spread(steps), LEAST_SIGMA) * (1 + _MAD / sqrt(max(1, len(steps))))
+    sigma = max(spread(steps), MIN_SIGMA) * (1 + _MAD / sqrt(max(1, len(steps))))
     about = [x for unit, own in of_unit.items() for x in _about(own, middles[unit], common)]
     often = median(map(len, of_unit.values()))
     shifts = shifts_of(of_nodes(middles), levels, by_chance, acceptance.common().least)
-    beside = [x - sum(one.by for one in of_node(levels.get(node, ()), shifts)) for (node, _), x in middles.items()]
-    whole = spread_above(beside)
-    between = sqrt(max(0.0, whole**2 - (_MEDIAN * sigma) ** 2 / often))
-    error = _MEDIAN * max(whole, sigma / sqrt(often)) / sqrt(len(nodes))
-    centre = median(beside)
-    if floor is not None and (floor > centre or len(nodes) < FEWEST_NODES):
+    shifted = [x - sum(one.by for one in of_node(levels.get(node, ()), shifts)) for (node, _), x in middles.items()]
+    overall = spread_above(shifted)
+    between = sqrt(max(0.0, overall**2 - (_MEDIAN * sigma) ** 2 / often))
+    error = _MEDIAN * max(overall, sigma / sqrt(often)) / sqrt(len(nodes))
+    centre = median(shifted)
+    if floor is not None and (floor > centre or len(nodes) < MIN_NODES):
         centre, between, error = floor, 0.0, 0.0
     return Reference(centre, sigma, between, error, tails(about, sigma), common, middles, len(nodes), shifts)
 
@@ -163,7 +163,7 @@ def in_common(values: Values, middles: Mapping[Unit, float]) -> float:
 
 def is_wide(units: Collection[Unit]) -> bool:
     """Whether so many units show what all of a run have in common."""
-    return len(units) >= FEWEST_OF_A_RUN and len({node for node, _ in units}) >= FEWEST_NODES
+    return len(units) >= MIN_OF_A_RUN and len({node for node, _ in units}) >= MIN_NODES
 
 
 def _middle(own: Mapping[int, float], common: Mapping[int, float]) -> float:
@@ -191,8 +191,8 @@ def is_bad(xs: Sequence[float], reference: Reference, errors: Errors, tries: int
     if not kept or median(kept) > -errors.effect / 2:
         return False
     weigh = _Weighed(kept, reference, errors.shows_in)
-    slow = _slow(kept, max(errors.effect, reference.apart / OF_THE_WAY))
-    good = (0.0, reference.apart, -reference.apart, max(median(kept), -reference.apart))
+    slow = _slow(kept, max(errors.effect, reference.tolerance / OF_THE_WAY))
+    good = (0.0, reference.tolerance, -reference.tolerance, max(median(kept), -reference.tolerance))
     of_slow = _mean([max(weigh.slow(shift)) for shift in slow], [1 / len(slow)] * len(slow))
     return of_slow - max(map(weigh.good, good)) >= log(tries / errors.good_rejected)
 
@@ -204,7 +204,7 @@ def is_good(xs: Sequence[float], reference: Reference, errors: Errors) -> bool:
     fastest = FASTER * reference.sigma  # otherwise an outlier, which is evidence for neither
     xs = [min(x, fastest) for x in xs]
     weigh = _Weighed(xs, reference, errors.shows_in)
-    within = min(reference.apart, OF_THE_WAY * errors.effect)
+    within = min(reference.tolerance, OF_THE_WAY * errors.effect)
     good = _mean([weigh.good(shift) for shift in (0.0, within, -within)], [1 - 2 * APART, APART, APART])
     most = good - log(1 / errors.bad_accepted)  # maximum weight of any explanation as bad
     slow = sorted(_slow(xs, errors.effect))

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
-OF_NO_GPU = ("fs_bandwidth",)  # measurements
+WITHOUT_GPU = ("fs_bandwidth",)  # measurements
 LOOK_AT = "compare what they share: inlet temperature, power limits, clocks, firmware"
 Key = tuple[str, str, str]  # kind of hardware, measurement, what was measured
 
@@ -83,7 +83,7 @@ class Populations:
     def forget_gpus(self, node: str, devices: Collection[str]) -> None:
         """Drop measurements on or with these GPUs of a node: they were replaced."""
         for (_, name, _), population in self.by_key.items():
-            if name not in OF_NO_GPU:
+            if name not in WITHOUT_GPU:
                 population.forget(node, {*devices, ""})
 
     def of_node(self, node: str, kind: str) -> Iterator[tuple[Key, Population, Sequence[JudgedUnit]]]:
@@ -137,7 +137,7 @@ class Populations:
                     where = f"GPU {device}, " if device else ""
                     message = (
                         f"{row.title}: {where}{what}: {1 - judged.share:.1%} slower than is usual"
-                        f"{population.beside(node) or ' or due'}, "
+                        f"{population.group_note(node) or ' or due'}, "
                         f"in {judged.runs} runs; expected less than {self.plan.errors.slower:.1%}"
                     )
                     found[node].append((row.check, message))
@@ -150,7 +150,7 @@ class Populations:
             due = f"expected less than {acceptance.common().least:.1%}: {LOOK_AT}"
             for shift in population.shifts:
                 message = (
-                    f"{title}: its {number_of(shift.nodes, 'node')} are {_in_words(shift.by)} than the other "
+                    f"{title}: its {number_of(shift.nodes, 'node')} are {_as_percent(shift.by)} than the other "
                     f"{len(population.nodes) - shift.nodes}, by chance in {shift.chance:.2%} of clusters at most; {due}"
                 )
                 may_be_bad = population.judged.keys() - population.in_doubt
@@ -158,11 +158,10 @@ class Populations:
                 verdict = Verdict.FAIL if is_bad and shift.by <= -self.plan.errors.effect else Verdict.CONCERN
                 yield Result(row.check, ", ".join(shift.levels), verdict, message=message, subject="cluster")
             if population.drift is not None:
-                message = (
-                    f"{title}: all nodes were {_in_words(population.drift)} in the last runs than in the first; {due}"
-                )
+                drift = f"all nodes were {_as_percent(population.drift)} in the last runs than in the first"
+                message = f"{title}: {drift}; {due}"
                 yield Result(row.check, "all nodes", Verdict.CONCERN, message=message, subject="cluster")
 
 
-def _in_words(by: float) -> str:
+def _as_percent(by: float) -> str:
     return f"{abs(1 - exp(by)):.1%} {'slower' if by < 0 else 'faster'}"

@@ -48,8 +48,8 @@ Report = dict[str, Any]
 
 def report(state: AcceptanceState, ended: Sequence[EndedRun], cluster: str, stopped: str) -> Report:
     """All of it, as plain JSON. Times are in seconds since 1970, shares between 0 and 1."""
-    said, others = of_nodes(state), sorted(state.others, key=lambda other: other.result.verdict.rank)
-    bought = list(_bought(state, said))
+    outcomes, others = of_nodes(state), sorted(state.others, key=lambda other: other.result.verdict.rank)
+    bought = list(_bought(state, outcomes))
     return {
         "schema": SCHEMA,
         "clusterproof": __version__,
@@ -62,14 +62,16 @@ def report(state: AcceptanceState, ended: Sequence[EndedRun], cluster: str, stop
         "began": min((run.began for run in ended), default=None),
         "ended": max((run.ended for run in ended), default=None),
         "stopped": stopped,
-        "outcome": outcome(state, said, _is_as_bought(bought), stopped).value,
+        "outcome": outcome(state, outcomes, _is_as_bought(bought), stopped).value,
         "summary": {
-            of.value: count for of in NodeVerdict if (count := sum(node_verdict.said is of for node_verdict in said))
+            of.value: count
+            for of in NodeVerdict
+            if (count := sum(node_verdict.said is of for node_verdict in outcomes))
         },
         "summary_of_others": dict(Counter(other.result.verdict.value for other in others)),
         "bought": bought,
-        "nodes": [_node(node_verdict, state) for node_verdict in said],
-        "left": [_left(node, state) for node in state.left],
+        "nodes": [_node(node_verdict, state) for node_verdict in outcomes],
+        "left": [_left(node, state) for node in state.removed],
         "of_others": [
             {
                 "of": other.result.node,
@@ -114,17 +116,17 @@ def _measured(node: str, state: AcceptanceState) -> Report:
     }
 
 
-def _bought(state: AcceptanceState, said: Sequence[NodeOutcome]) -> Iterator[Report]:
+def _bought(state: AcceptanceState, outcomes: Sequence[NodeOutcome]) -> Iterator[Report]:
     """Each item that was bought: what is there, on how many nodes, and which nodes lack it."""
     bought = state.plan.bought
-    accepted = [node_verdict.node for node_verdict in said if node_verdict.said is NodeVerdict.ACCEPTED]
+    accepted = [node_verdict.node for node_verdict in outcomes if node_verdict.said is NodeVerdict.ACCEPTED]
     due = bought.get("nodes", len(state.nodes))
     there = [node for node in state.nodes if node in state.seen]
     silent = [node for node in state.nodes if node not in state.seen]
     is_met = False if len(state.nodes) != due else None if silent else True
     yield _line("nodes", str(due), f"{len(state.nodes)} named, {len(there)} answered", is_met, silent)
-    unfit = [node_verdict.node for node_verdict in said if node_verdict.said is not NodeVerdict.ACCEPTED]
-    are_open = all(node_verdict.said in (NodeVerdict.ACCEPTED, NodeVerdict.OPEN) for node_verdict in said)
+    unfit = [node_verdict.node for node_verdict in outcomes if node_verdict.said is not NodeVerdict.ACCEPTED]
+    are_open = all(node_verdict.said in (NodeVerdict.ACCEPTED, NodeVerdict.OPEN) for node_verdict in outcomes)
     is_met = len(accepted) == due or (None if are_open and len(state.nodes) == due else False)
     yield _line("nodes that are fit", str(due), f"{len(accepted)} accepted", is_met, unfit)
     kinds = Counter(state.seen[node].kind for node in there)
@@ -218,7 +220,7 @@ def _errors(errors: Errors, state: AcceptanceState) -> Report:
 def headline(report: Report) -> str:
     """The counts, in one line."""
     others, unmet = report["summary_of_others"], sum(line["is_met"] is False for line in report["bought"])
-    parts = [f"{count} {said}" for said, count in report["summary"].items()] or ["no node"]
+    parts = [f"{count} {verdict_text}" for verdict_text, count in report["summary"].items()] or ["no node"]
     for verdict, words in ((Verdict.FAIL, "failed check"), (Verdict.INCOMPLETE, "incomplete check")):
         if verdict.value in others:
             parts.append(f"{number_of(others[verdict.value], words)} of pairs or the cluster")
@@ -248,24 +250,24 @@ def _lines(report: Report) -> Iterator[str]:
             where = f" (not {line['not_on']})" if line["not_on"] else ""
             text = f"  {line['what']}: bought {line['bought']}, found {line['there']}{where}"
             yield fill(text, WIDTH, subsequent_indent="    ")
-    for said in (NodeVerdict.REJECTED, NodeVerdict.TO_FIX, NodeVerdict.OPEN):
+    for verdict in (NodeVerdict.REJECTED, NodeVerdict.TO_FIX, NodeVerdict.OPEN):
         for node in report["nodes"]:
-            if node["said"] == said.value and node["reasons"]:
+            if node["said"] == verdict.value and node["reasons"]:
                 more = f" (and {len(node['reasons']) - 1} more)" if len(node["reasons"]) > 1 else ""
-                yield _entry(said.value, f"{_named(node)}: {node['reasons'][0]}{more}")
-    yield from (_entry("left", left_in_words(node)) for node in report["left"])
+                yield _entry(verdict.value, f"{_named(node)}: {node['reasons'][0]}{more}")
+    yield from (_entry("left", removed_node_line(node)) for node in report["left"])
     others = [other for other in report["of_others"] if other["verdict"] != Verdict.CONCERN.value]
     for other in others[:MAX_LINES]:
         yield _entry(other["verdict"], f"{other['of']}: {other['check']}: {other['message']} ({other['folder']})")
     if len(others) > MAX_LINES:
         yield _entry("", f"{len(others) - MAX_LINES} more of pairs or the cluster in the report")
-    concerns = [f"{node['node']}: {words}" for node in report["nodes"] for words in node["concerns"]]
+    concerns = [f"{node['node']}: {concern}" for node in report["nodes"] for concern in node["concerns"]]
     others = [other for other in report["of_others"] if other["verdict"] == Verdict.CONCERN.value]
     concerns += [f"{other['of']}: {other['check']}: {other['message']}" for other in others]
-    yield from (_entry("concern", words) for words in concerns[:MAX_LINES])
+    yield from (_entry("concern", concern) for concern in concerns[:MAX_LINES])
     if len(concerns) > MAX_LINES:
         yield _entry("concern", f"{len(concerns) - MAX_LINES} more in the report")
-    yield from (_entry("left out", words) for words in report["left_out"])
+    yield from (_entry("left out", concern) for concern in report["left_out"])
 
 
 def _named(node: Report) -> str:
@@ -273,7 +275,7 @@ def _named(node: Report) -> str:
     return f"{node['node']} ({serial})" if serial else str(node["node"])
 
 
-def left_in_words(node: Report) -> str:
+def removed_node_line(node: Report) -> str:
     """`n3 (S-17): the inventory has it no more; runs: 1 of inventory, 3 of exact; nothing failed`."""
     runs = ", ".join(f"{count} of {stage}" for stage, count in node["runs"].items())
     failures = "; ".join(node["reasons"])

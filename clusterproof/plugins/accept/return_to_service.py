@@ -21,7 +21,7 @@ from clusterproof.plugins.accept.command import INTERRUPTED, OPEN, UNREADABLE
 from clusterproof.plugins.accept.earlier import A_CASE, EarlierFinding, before, without_history
 from clusterproof.plugins.accept.journal import JournalError
 from clusterproof.plugins.accept.plan import kind_of
-from clusterproof.plugins.accept.runner import ENDED, OUTPUT, last_words, launched
+from clusterproof.plugins.accept.runner import COMPLETE_EXITS, OUTPUT, last_line, launched
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
@@ -39,13 +39,13 @@ from clusterproof.reports.results import read_results
 FIT, NOT_FIT, NOT_PROVEN = "FIT", "NOT FIT", "NOT PROVEN"
 EXIT_CODES = {FIT: 0, NOT_FIT: 1, NOT_PROVEN: OPEN}  # as for a run
 STEPS = ("the checks", "the load", "the pairs")
-OF_RETURN = (  # options that select nodes and checks, or outputs; return sets these itself
+RESERVED_OPTIONS = (  # options that select nodes and checks, or outputs; return sets these itself
     *("--nodes", "--exclude", "--cluster", "--results", "--run", "--maxfail", "--exitfirst", "--lf", "--ff", "--sw"),
     *("--last-failed", "--failed-first", "--stepwise", "--deselect", "--ignore", "--collect-only", "--co", "--resume"),
 )
 MARGIN = " " * 12
 MAX_BESIDE = 20  # findings on other nodes that are listed
-OF_PAIRS = "pairwise or straggler"
+PAIR_CHECKS = "pairwise or straggler"
 EXPECTED_TO_TELL = "expected one to pass (what is measured between nodes needs --beside NODESET)"
 _GROUPS = (*table.GROUPS.values(), *perf_table.GROUPS.values())
 _VALUED = {option.flag for options in _GROUPS for option in options if option.has_value}
@@ -94,7 +94,7 @@ def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tupl
         return INTERRUPTED, "clusterproof return: interrupted; no node is proven\n"
     except (InventoryError, HistoryError, JournalError) as problem:
         return UNREADABLE, f"clusterproof return: {problem}\n"
-    others = beside(ran, nodes)
+    others = other_findings(ran, nodes)
     judged = [
         replace(of, concerns=(*of.concerns, *filter(None, [unknown.get(of.node)])), beside=others)
         for of in (judge(node, findings[node], ran, len(due)) for node in nodes)
@@ -108,15 +108,15 @@ def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tupl
     return EXIT_CODES[worst], f"{text}\n"
 
 
-def require_options(words: Sequence[str]) -> None:
+def require_options(arguments: Sequence[str]) -> None:
     """Reject arguments that narrow what is checked: option values may follow options, but paths may not.
 
     Raises InventoryError.
     """
-    for at, word in enumerate(words):
-        is_value = not word.startswith("-") and at > 0 and words[at - 1] in _VALUED
+    for at, word in enumerate(arguments):
+        is_value = not word.startswith("-") and at > 0 and arguments[at - 1] in _VALUED
         is_short = word.startswith("-") and not word.startswith("--") and word not in ("-v", "-vv", "-q")
-        if is_short or word.partition("=")[0] in OF_RETURN or not (is_value or word.startswith("-")):
+        if is_short or word.partition("=")[0] in RESERVED_OPTIONS or not (is_value or word.startswith("-")):
             what = f"{word!r:.80}: return chooses nodes and checks itself"
             raise InventoryError(f"{what}; expected options of clusterproof check, and --load for its load")
 
@@ -130,7 +130,7 @@ def load_of(cluster: Cluster) -> str:
 def steps(load: str, healthy: Sequence[str], more: Sequence[str]) -> list[ReturnStep]:
     """All checks, load, and then pairs; healthy nodes, if any, are included in each for comparison."""
     perf = (*more, "-m", "perf", "-k")
-    words = [tuple(more), (*perf, load), *([(*perf, OF_PAIRS)] if healthy else [])]
+    words = [tuple(more), (*perf, load), *([(*perf, PAIR_CHECKS)] if healthy else [])]
     return [ReturnStep(of_step, tuple(healthy)) for of_step in words]
 
 
@@ -157,8 +157,8 @@ def _results(arguments: Sequence[str], launch: Launch) -> list[Result]:
         code = launch([*arguments, f"--results={folder / RESULTS}"], folder)
         if code == INTERRUPTED:
             raise KeyboardInterrupt
-        if code not in ENDED:
-            raise JournalError(f"a step came to no end (exit code {code}): {last_words(folder / OUTPUT)}")
+        if code not in COMPLETE_EXITS:
+            raise JournalError(f"a step came to no end (exit code {code}): {last_line(folder / OUTPUT)}")
         try:
             return read_results(folder / RESULTS)
         except (OSError, ValueError) as problem:
@@ -193,13 +193,13 @@ def judge(node: str, findings: Sequence[EarlierFinding], by_step: Sequence[Seque
             missing.append(f"{known}, and it is still a concern")
         elif about <= {Verdict.NOT_APPLICABLE}:
             missing.append(f"{known}, and no check told whether it is gone; {EXPECTED_TO_TELL}")
-    said = NOT_FIT if failed else NOT_PROVEN if missing else FIT
+    verdict = NOT_FIT if failed else NOT_PROVEN if missing else FIT
     return Returning(
-        node, said, tuple(failed or missing), tuple(f"{result.check}: {result.message}" for result in concerns)
+        node, verdict, tuple(failed or missing), tuple(f"{result.check}: {result.message}" for result in concerns)
     )
 
 
-def beside(by_step: Sequence[Sequence[Result]], nodes: Sequence[str]) -> tuple[str, ...]:
+def other_findings(by_step: Sequence[Sequence[Result]], nodes: Sequence[str]) -> tuple[str, ...]:
     """Findings on other nodes, on pairs of them, and on the cluster: in words, each once.
 
     Missing evidence of a node is reported once per cause; findings once per check.
@@ -207,9 +207,9 @@ def beside(by_step: Sequence[Sequence[Result]], nodes: Sequence[str]) -> tuple[s
     others = (result for results in by_step for result in results if not any(_is_of(result, node) for node in nodes))
     found: dict[tuple[str, str], str] = {}
     for part in (part for result in others for part in result.by_verdict if part.verdict.is_finding):
-        words = f"{part.check}: {part.verdict.value}: {part.message or part.cause}"
+        message = f"{part.check}: {part.verdict.value}: {part.message or part.cause}"
         is_gap = part.verdict is Verdict.INCOMPLETE or part.is_of_unreachable
-        found.setdefault((part.node, (is_gap and part.cause) or words), f"{part.node}: {words}")
+        found.setdefault((part.node, (is_gap and part.cause) or message), f"{part.node}: {message}")
     more = [f"{len(found) - MAX_BESIDE} more"] if len(found) > MAX_BESIDE else []
     return (*[*found.values()][:MAX_BESIDE], *more)
 
@@ -222,16 +222,16 @@ def _text(judged: Sequence[Returning], findings: Mapping[str, Sequence[EarlierFi
     lines = []
     for node in judged:
         known = dict.fromkeys(f"{' or '.join(finding.words)} ({finding.source})" for finding in findings[node.node])
-        gone = f"; found before, and gone: {', '.join(known)}" if known and node.said == FIT else ""
-        lines += [f"{node.said:<10}  {node.node}{gone}", *(indent(reason, MARGIN) for reason in node.reasons)]
+        resolved = f"; found before, and gone: {', '.join(known)}" if known and node.said == FIT else ""
+        lines += [f"{node.said:<10}  {node.node}{resolved}", *(indent(reason, MARGIN) for reason in node.reasons)]
         lines += [indent(f"concern: {words}", MARGIN) for words in node.concerns]
     lines += [f"{'beside':<10}  {words}" for words in judged[0].beside]
     fit = [returning.node for returning in judged if returning.said == FIT]
-    lines += [f"\nTo copy; nothing of it was done:\n  {line}" for line in give_back(fit, cluster)]
+    lines += [f"\nTo copy; nothing of it was done:\n  {line}" for line in return_command(fit, cluster)]
     return "\n".join([*lines, f"{len(fit)} of {number_of(len(judged), 'node')} may have jobs again"])
 
 
-def give_back(nodes: Sequence[str], cluster: Cluster) -> list[str]:
+def return_command(nodes: Sequence[str], cluster: Cluster) -> list[str]:
     """The command that returns these nodes to the scheduler; none if the scheduler is unknown."""
     if not nodes or not all(map(_IS_NODE, nodes)):
         return []

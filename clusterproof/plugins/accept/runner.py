@@ -26,7 +26,7 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.opened import distrust, keep_private, opened
 from clusterproof.plugins.core.own_python import python_running
 
-ENDED = (0, 1, 5, 10)  # exit codes of complete runs
+COMPLETE_EXITS = (0, 1, 5, 10)  # exit codes of complete runs
 BROKEN = 3  # of a run that crashed, as in pytest: Python's own code is 1, like a run with findings
 EXIT, BEGAN, COMMAND, OUTPUT, LOCK = "exit", "began", "command.json", "output.txt", "lock"
 MAX_TEXT = 1 << 24  # bytes; a command line may name 100,000 nodes
@@ -66,7 +66,7 @@ class Acceptance:
         """Load the finished runs. Raises JournalError, OSError."""
         for line in journal.read(self.folder, self.named, self.plan.digest):
             if isinstance(line, RepairedNodes):
-                self.state.again(line.nodes, is_said=True)
+                self.state.discard(line.nodes, is_said=True)
                 continue
             changed = journal.altered(self.folder / line.folder, line.evidence)
             if changed:
@@ -117,7 +117,7 @@ class Acceptance:
                     if again:
                         self._count_unseen(writer, lock)
                         writer.append(RepairedNodes(tuple(again), time.time()))
-                        self.state.again(again, is_said=True)
+                        self.state.discard(again, is_said=True)
                     return self._steps(writer, lock, say)
                 finally:
                     writer.close()
@@ -150,11 +150,11 @@ class Acceptance:
 
     def _is_ended(self, step: NextRun) -> bool:
         folder = self.folder / self._place(step.stage.name)
-        return _text(folder / COMMAND) == self._typed(step, folder) and _number(folder / EXIT, -1) in ENDED
+        return _text(folder / COMMAND) == self._typed(step, folder) and _number(folder / EXIT, -1) in COMPLETE_EXITS
 
     def _typed(self, step: NextRun, folder: Path) -> str:
         """The command of a run, which identifies it: independent of whether it continues pairs."""
-        return json.dumps([word for word in self._words(step, folder) if not word.startswith("--resume=")])
+        return json.dumps([word for word in self._arguments(step, folder) if not word.startswith("--resume=")])
 
     def _steps(self, writer: journal.JournalWriter, lock: int, say: Say) -> str:
         while step := self.state.next():
@@ -174,22 +174,22 @@ class Acceptance:
         """Raises JournalError if it did not end."""
         name = self._place(step.stage.name)
         folder = self.folder / name
-        arguments, typed = self._words(step, folder), self._typed(step, folder)
+        arguments, typed = self._arguments(step, folder), self._typed(step, folder)
         seconds = None
         if not self._is_ended(step):
             self._clear(folder, keeps_pairs=_text(folder / COMMAND) == typed)
-            arguments = self._words(step, folder)
+            arguments = self._arguments(step, folder)
             (folder / COMMAND).write_text(typed, encoding="utf-8")
             (folder / BEGAN).write_text(f"{time.time()}\n", encoding="utf-8")
             start = time.monotonic()
             self.launch(arguments, folder, lock)
             seconds = time.monotonic() - start
         code = _number(folder / EXIT, -1)
-        if code not in ENDED:
+        if code not in COMPLETE_EXITS:
             if code == 2:
                 raise KeyboardInterrupt
             raise JournalError(
-                f"the run did not end (exit code {code:g}): {last_words(folder / OUTPUT)}; expected it to end; "
+                f"the run did not end (exit code {code:g}): {last_line(folder / OUTPUT)}; expected it to end; "
                 f"{folder / OUTPUT} has more"
             )
         # For a run that ended unobserved, only the wall clock is available.
@@ -207,13 +207,13 @@ class Acceptance:
             journal.sealed(folder),
         )
 
-    def _words(self, step: NextRun, folder: Path) -> list[str]:
+    def _arguments(self, step: NextRun, folder: Path) -> list[str]:
         """The arguments of `clusterproof`."""
         arguments = [
             "check",
             self.named,
             f"--nodes={fold(step.nodes)}",
-            *self.plan.due,
+            *self.plan.expectations,
             *self.plan.options,
             *step.stage.options,
         ]
@@ -273,7 +273,7 @@ def launched(arguments: Sequence[str], folder: Path, lock: int | None = None) ->
             signal.signal(number, handler)
     if signals:
         raise KeyboardInterrupt
-    return BROKEN if code in ENDED and not (folder / EXIT).exists() else code
+    return BROKEN if code in COMPLETE_EXITS and not (folder / EXIT).exists() else code
 
 
 def _text(path: Path) -> str:
@@ -293,7 +293,7 @@ def _number(path: Path, default: float) -> float:
         return default
 
 
-def last_words(path: Path) -> str:
+def last_line(path: Path) -> str:
     """The last line that a run printed."""
     lines = _text(path).strip().splitlines()
     return lines[-1][:300] if lines else "it said nothing"

@@ -12,7 +12,7 @@ from math import exp
 from random import Random
 from typing import Any, TypeVar
 
-from clusterproof.plugins.accept.factors import FEWEST_NODES, Shift, drift_of, of_node
+from clusterproof.plugins.accept.factors import MIN_NODES, Shift, drift_of, of_node
 from clusterproof.plugins.accept.population import (
     NO_LEVELS,
     Errors,
@@ -33,7 +33,7 @@ from clusterproof.plugins.core.robust import median
 
 Key = TypeVar("Key")
 
-FEWEST_BESIDE = 16  # good nodes for comparison, if there are as many; and at least as many as are open
+MIN_BESIDE = 16  # good nodes for comparison, if there are as many; and at least as many as are open
 
 
 class Decision(str, Enum):
@@ -81,7 +81,7 @@ class Population:
     @property
     def decides(self) -> bool:
         """Whether enough nodes show what is usual: with fewer, only a floor can be checked."""
-        return self.reference is not None and self.reference.nodes >= FEWEST_NODES
+        return self.reference is not None and self.reference.nodes >= MIN_NODES
 
     def add(self, number: int, values: dict[Unit, float]) -> None:
         """Add a run; if it is known what is usual, decide on the units measured in it."""
@@ -154,10 +154,10 @@ class Population:
         error = self.reference.error_in_common(min(len({node for node, _ in self.runs[run]}) for run in wide))
         return drift_of([common[run] for run in wide], error, self.errors.good_rejected, acceptance.common().least)
 
-    def beside(self, node: str) -> str:
+    def group_note(self, node: str) -> str:
         """` in group r07`, where a node is held to what is usual there; else empty."""
         of, levels = self.reference, self.levels.get(node, ())
-        if of is None or of.held_to(levels, self.floor, self.errors.effect) is of:
+        if of is None or of.reference_for(levels, self.floor, self.errors.effect) is of:
             return ""
         return f" in {' and '.join(level for shift in of_node(levels, of.shifts) for level in shift.levels)}"
 
@@ -184,7 +184,7 @@ class Population:
 
     def _judge(self, unit: Unit, reference: Reference) -> None:
         """Bad stays bad; good is looked at again for bad alone. Slower than all by what is bad is never good."""
-        own = reference.held_to(self.levels.get(unit[0], ()), self.floor, self.errors.effect)
+        own = reference.reference_for(self.levels.get(unit[0], ()), self.floor, self.errors.effect)
         of_all = median(self._values[unit])
         xs = [x - own.centre + reference.centre for x in self._values[unit]]
         decision = self.judged[unit].decision if unit in self.judged else Decision.OPEN
@@ -196,16 +196,16 @@ class Population:
         self.judged[unit] = JudgedUnit(decision, exp(median(xs)), exp(of_all), len(xs))
 
 
-def as_fast(apart: Mapping[Key, Population]) -> set[Key]:
+def as_fast(by_key: Mapping[Key, Population]) -> set[Key]:
     """Those of these populations whose usual speeds differ by less than half of the effect, once enough is known.
 
     A node measured in one of them can then be compared with the others. Populations of few nodes are ignored.
     """
-    measured = {key: population for key, population in apart.items() if population.nodes}
+    measured = {key: population for key, population in by_key.items() if population.nodes}
     if len(measured) < 2 or not any(population.may_learn for population in measured.values()):
         return set()
     usual = {key: _usual(population) for key, population in measured.items()}
-    due = [x for key, x in usual.items() if len(measured[key].nodes) >= FEWEST_NODES] or [*usual.values()]
+    due = [x for key, x in usual.items() if len(measured[key].nodes) >= MIN_NODES] or [*usual.values()]
     half = measured[next(iter(measured))].errors.effect / 2
     alike = {key for key, x in usual.items() if all(abs(x - other) < half for other in due)}
     return alike if max(due) - min(due) < half and len(alike) > 1 else set()
@@ -215,10 +215,15 @@ def _usual(population: Population) -> float:
     return median(median(own.values()) for own in by_unit(population.runs).values())
 
 
-def joined(apart: Sequence[Population]) -> Population:
+def joined(populations: Sequence[Population]) -> Population:
     """One population of all that was measured in these, which does not know yet what is usual."""
-    of_all = Population(apart[0].errors, max(population.tries for population in apart), apart[0].floor, apart[0].levels)
-    for population in apart:
+    of_all = Population(
+        populations[0].errors,
+        max(population.tries for population in populations),
+        populations[0].floor,
+        populations[0].levels,
+    )
+    for population in populations:
         of_all.in_doubt |= population.in_doubt
         for number, values in population.runs.items():
             of_all.add(number, {**of_all.runs.get(number, {}), **values})
@@ -245,6 +250,6 @@ def to_measure(decisions: Mapping[str, Decision], runs: Mapping[str, int], most:
     is_open = [node for node in kept if decisions[node] is Decision.OPEN and runs.get(node, 0) < most]
     due = {*first, *is_open}
     good = [node for node in kept if node not in due and decisions[node] is Decision.GOOD]
-    healthy = Random(len(due)).sample(good, min(len(good), max(FEWEST_BESIDE, len(due))))  # noqa: S311 - no secret
+    healthy = Random(len(due)).sample(good, min(len(good), max(MIN_BESIDE, len(due))))  # noqa: S311 - no secret
     chosen = {*due, *healthy} if due else due
     return [node for node in kept if node in chosen]

@@ -11,8 +11,8 @@ from random import Random
 from clusterproof.plugins.accept import UNKNOWN, Failure, NodeRun, OtherResult, OwnResult, StageRun, UnitSpeed
 from clusterproof.plugins.accept.plan import SPEED, AcceptancePlan
 from clusterproof.plugins.accept.populations import Populations
-from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, decision_of, to_measure
-from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, FIRST_SIZE
+from clusterproof.plugins.accept.sequential import MIN_BESIDE, decision_of, to_measure
+from clusterproof.plugins.benchmarks.pairwise.groups import FIRST_SIZE, MIN_NODES
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.record import record, replace
@@ -20,10 +20,10 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 
 COLLECTIVES = "collectives"  # the stage for groups
-FEWEST_OF_A_PLACE = 3  # nodes, needed to tell which of them is slow
-NO_PLACES = f"the inventory has not several groups, one of them of {FEWEST_OF_A_PLACE} nodes or more"
-NO_GROUPS = f"there are not {FEWEST_NODES} nodes, or not {FIRST_SIZE} may be loaded at once"
-MOST_CHANGES = 1  # to another machine or other GPUs, of a node without a declared repair
+MIN_OF_A_PLACE = 3  # nodes, needed to tell which of them is slow
+NO_PLACES = f"the inventory has not several groups, one of them of {MIN_OF_A_PLACE} nodes or more"
+NO_GROUPS = f"there are not {MIN_NODES} nodes, or not {FIRST_SIZE} may be loaded at once"
+MAX_CHANGES = 1  # to another machine or other GPUs, of a node without a declared repair
 TWICE = 2  # a failure in a stage that measures speed must be confirmed
 
 
@@ -60,12 +60,12 @@ class AcceptanceState:
         self._failed_at_speed: set[str] = set()  # nodes that failed a check in a SPEED run
 
     @property
-    def left(self) -> tuple[str, ...]:
+    def removed(self) -> tuple[str, ...]:
         """Nodes with measurements that are no longer in the inventory; they count for no other node."""
         measured = (node for of_stage in self.runs.values() for node in of_stage)
         return tuple(dict.fromkeys(node for node in measured if node not in self.places))
 
-    def again(self, nodes: Collection[str], is_said: bool = False) -> None:
+    def discard(self, nodes: Collection[str], is_said: bool = False) -> None:
         """Drop earlier measurements of these nodes; `is_said` if somebody declared that they were replaced."""
         self.unsettled -= set(nodes) if is_said else set()
         for node in nodes:
@@ -144,7 +144,7 @@ class AcceptanceState:
         """Drop measurements of hardware that is no longer there."""
         others = [node for node, now in seen.items() if self._is_other(node, now)]
         if others:
-            self.again(others)
+            self.discard(others)
             self._unsettle(others)
         for node, now in seen.items():
             if node in self.seen and (devices := now.gpus_replaced(self.seen[node])):
@@ -154,7 +154,7 @@ class AcceptanceState:
     def _unsettle(self, others: Iterable[str]) -> None:
         """Stop measuring a node that changed again to another machine or other GPUs without a declared replacement."""
         self.changes.update(others)
-        unsure = {node for node in others if self.changes[node] > MOST_CHANGES}
+        unsure = {node for node in others if self.changes[node] > MAX_CHANGES}
         self.unsettled |= unsure
         self.out |= unsure
 
@@ -220,7 +220,7 @@ class AcceptanceState:
     def next(self) -> NextRun | None:
         """What runs next; None if everything possible is done."""
         for stage in self.plan.stages:
-            nodes = self._due(stage)
+            nodes = self._due_nodes(stage)
             if nodes:
                 return NextRun(stage, self.numbers[stage.name], nodes)
         return None
@@ -230,9 +230,9 @@ class AcceptanceState:
         """The nodes that were not rejected."""
         return [node for node in self.nodes if node not in self.out]
 
-    def _due(self, stage: Stage) -> tuple[str, ...]:
+    def _due_nodes(self, stage: Stage) -> tuple[str, ...]:
         kept, runs = self.kept, self.runs[stage.name]
-        if self.not_here(stage, kept):
+        if self.why_nothing_to_measure(stage, kept):
             return ()
         if stage.scope == "all":
             return _with_others(kept, [node for node in kept if not runs[node]]) if len(kept) > 1 else ()
@@ -258,7 +258,7 @@ class AcceptanceState:
             Random(self.numbers[SPEED]).shuffle(due)  # noqa: S311 - no secret
         return tuple(due)
 
-    def not_here(self, stage: Stage, kept: Sequence[str] | None = None) -> str:
+    def why_nothing_to_measure(self, stage: Stage, kept: Sequence[str] | None = None) -> str:
         """Why the stage has nothing to measure, for all nodes or for these; empty if it has."""
         nodes = self.nodes if kept is None else kept
         if stage.scope == "places" and not self.places_of(nodes):
@@ -267,7 +267,7 @@ class AcceptanceState:
 
     def measured_in(self, stage: Stage, kept: Sequence[str]) -> frozenset[str]:
         """The nodes that the stage can measure if these are left: those in a large place, else all, or none."""
-        if self.not_here(stage, kept):
+        if self.why_nothing_to_measure(stage, kept):
             return frozenset()
         return frozenset(chain(*self.places_of(kept)) if stage.scope == "places" else self.nodes)
 
@@ -276,7 +276,7 @@ class AcceptanceState:
         of_place: dict[str, list[str]] = defaultdict(list)
         for node in kept:
             of_place[self.places[node]].append(node)
-        large = [tuple(nodes) for nodes in of_place.values() if len(nodes) >= FEWEST_OF_A_PLACE]
+        large = [tuple(nodes) for nodes in of_place.values() if len(nodes) >= MIN_OF_A_PLACE]
         return large if len(of_place) > 1 else []
 
 
@@ -284,5 +284,5 @@ def _with_others(kept: Sequence[str], due: Sequence[str]) -> tuple[str, ...]:
     """The due nodes, and some others for comparison."""
     if not due:
         return ()
-    healthy = [node for node in kept if node not in set(due)][: max(FEWEST_BESIDE, len(due))]
+    healthy = [node for node in kept if node not in set(due)][: max(MIN_BESIDE, len(due))]
     return tuple(node for node in kept if node in {*due, *healthy})

@@ -15,7 +15,7 @@ from clusterproof.plugins.accept.state import COLLECTIVES, AcceptanceState
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.result import OF_HARDWARE
+from clusterproof.plugins.core.result import HARDWARE_ACTIONS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
@@ -66,11 +66,11 @@ def of_nodes(state: AcceptanceState) -> list[NodeOutcome]:
 
 
 def outcome(
-    state: AcceptanceState, said: Sequence[NodeOutcome], is_as_bought: bool | None, stopped: str
+    state: AcceptanceState, outcomes: Sequence[NodeOutcome], is_as_bought: bool | None, stopped: str
 ) -> ClusterVerdict:
     """The cluster's verdict: anything failed, missing or undecided keeps it from being accepted."""
     of_nodes, of_others = (
-        {node_outcome.said for node_outcome in said},
+        {node_outcome.said for node_outcome in outcomes},
         {other.result.verdict for other in state.others},
     )
     if is_as_bought is False or Verdict.FAIL in of_others or of_nodes & {NodeVerdict.REJECTED, NodeVerdict.TO_FIX}:
@@ -93,21 +93,21 @@ def _reached(stage: Stage, state: AcceptanceState) -> ReachedNodes:
 
 
 def _of_node(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes]) -> NodeOutcome:
-    concerns = tuple(dict.fromkeys(_said(node, state, Verdict.CONCERN)))[:MAX_REASONS]
+    concerns = tuple(dict.fromkeys(_last_messages(node, state, Verdict.CONCERN)))[:MAX_REASONS]
     failures = state.failures.get(node, [])
     if failures:
         under_load = {stage.name for stage in state.plan.stages if stage.is_load}
-        is_of_hardware = any(failure.action in OF_HARDWARE or failure.stage in under_load for failure in failures)
-        said = NodeVerdict.REJECTED if is_of_hardware else NodeVerdict.TO_FIX
-        return NodeOutcome(node, said, failed(node, state), concerns)
+        is_of_hardware = any(failure.action in HARDWARE_ACTIONS or failure.stage in under_load for failure in failures)
+        verdict = NodeVerdict.REJECTED if is_of_hardware else NodeVerdict.TO_FIX
+        return NodeOutcome(node, verdict, failed(node, state), concerns)
     missing = tuple(dict.fromkeys((*_unsettled(node, state), *_missing(node, state, reached))))
     if missing:
         return NodeOutcome(node, NodeVerdict.OPEN, missing[:MAX_REASONS], concerns)
-    in_some_runs = tuple(dict.fromkeys(_said(node, state, Verdict.INCOMPLETE)))
+    in_some_runs = tuple(dict.fromkeys(_last_messages(node, state, Verdict.INCOMPLETE)))
     return NodeOutcome(node, NodeVerdict.ACCEPTED, (), (*concerns, *in_some_runs)[:MAX_REASONS])
 
 
-def _said(node: str, state: AcceptanceState, verdict: Verdict) -> Iterator[str]:
+def _last_messages(node: str, state: AcceptanceState, verdict: Verdict) -> Iterator[str]:
     """The last message of each check with this verdict, and in how many runs it occurred."""
     for (_, check), results in state.results_of(node).items():
         parts = [part for result in results for part in result.by_verdict if part.verdict is verdict]
@@ -118,8 +118,10 @@ def _said(node: str, state: AcceptanceState, verdict: Verdict) -> Iterator[str]:
 
 def _unsettled(node: str, state: AcceptanceState) -> Iterator[str]:
     if node in state.unsettled:
-        said = [of for seen in (*state.earlier[node], state.seen.get(node)) if seen for of in (_identity(seen),) if of]
-        named = ", ".join([*dict.fromkeys(said)][-MAX_SAID:])
+        seen_identities = [
+            of for seen in (*state.earlier[node], state.seen.get(node)) if seen for of in (_identity(seen),) if of
+        ]
+        named = ", ".join([*dict.fromkeys(seen_identities)][-MAX_SAID:])
         yield (
             f"it is another machine, or has other GPUs, in each run ({named}); expected the same: --again, once it is"
         )
@@ -148,7 +150,7 @@ def _missing(node: str, state: AcceptanceState, reached: Sequence[ReachedNodes])
         elif any(judged.decision is not Decision.GOOD for judged in own):
             worst = min(own, key=lambda judged: (judged.decision is Decision.GOOD, judged.share))
             why = "at unknown distances" if UNKNOWN_WAYS in what else "in this noise"
-            where = population.beside(node)
+            where = population.group_note(node)
             of_all = f"{where}, and {worst.of_all:.1%} of what is usual elsewhere," if where else ""
             yield f"{title}: {worst.share:.1%} of the usual{of_all} in {worst.runs} runs, which decides nothing {why}"
 
@@ -180,7 +182,7 @@ def left_out(state: AcceptanceState) -> Iterator[str]:
     for name, row in acceptance.stages().items():
         if name not in {stage.name for stage in state.plan.stages}:
             yield f"{row.title}: the plan leaves it out"
-        elif why := state.not_here(row):
+        elif why := state.why_nothing_to_measure(row):
             yield f"{row.title}: {why}"
 
 

@@ -22,7 +22,7 @@ TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[{}]', re.DOTALL)
 END = rb":end:(\d{1,6}):(\d{1,8}):([0-9a-f]{8})\."
 NO_PYTHON = rb":no-python:([^\r\n]{0,4000})"  # each Python on the node, and why it is unusable
 UNTIL = rb":until:(\d{1,6}):([0-9a-f]{8})\."
-OF_COLLECTORS = 2  # nesting depth of the object of collectors
+COLLECTORS_DEPTH = 2  # nesting depth of the object of collectors
 
 
 class FrameError(ClusterproofError, ValueError):
@@ -47,7 +47,7 @@ def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
         except FrameError as problem:
             if problem.unreached is not Unreached.CUT:
                 raise
-            cut, fields = str(problem), _begun(answer.output, nonce, problem)
+            cut, fields = str(problem), _leading_collectors(answer.output, nonce, problem)
         collectors = collectors_from_json(fields.get("collectors"))
         probe = fields.get("probe")
         if not isinstance(probe, dict):
@@ -80,7 +80,7 @@ def last_whole(output: bytes, nonce: str) -> bytes:
     return b""
 
 
-def _begun(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
+def _leading_collectors(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
     """The leading collectors that arrived whole in a cut answer. Raises `cut` if there are none."""
     mark = re.escape(nonce.encode())
     chunks = _chunks(output, mark)
@@ -94,16 +94,16 @@ def _begun(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
         raise cut from None
     if begun.count(b'"') > 2 * MAX_VALUES:
         raise cut
-    depth = whole = 0
+    depth = complete = 0
     for token in TOKEN.finditer(begun):
         if token[0].startswith(b'"') and token.end() == len(begun):
             break  # an unterminated text, or one with nothing behind it
         depth += {b"{": 1, b"}": -1}.get(token[0], 0)
-        if token[0] == b"}" and depth == OF_COLLECTORS:
-            whole = token.end()
-    if not whole:
+        if token[0] == b"}" and depth == COLLECTORS_DEPTH:
+            complete = token.end()
+    if not complete:
         raise cut
-    return _object(begun[:whole] + b"}" * OF_COLLECTORS)
+    return _object(begun[:complete] + b"}" * COLLECTORS_DEPTH)
 
 
 def _vouched(chunks: dict[int, bytes], sums: dict[int, int]) -> bytes:
@@ -194,7 +194,7 @@ def _object(answer: bytes) -> dict[str, Any]:
     read = json.loads(
         answer.decode("utf-8"),
         object_pairs_hook=_unique,
-        parse_int=_whole,
+        parse_int=_integer,
         parse_float=_finite,
         parse_constant=_constant,
     )
@@ -213,7 +213,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _whole(digits: str) -> int:
+def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise EvidenceError(f"a number of {len(digits)} digits")
     return int(digits)

@@ -67,7 +67,7 @@ def joined(answers: Sequence[NodeEvidence], of: Parts) -> NodeEvidence:
     for number, (names, _) in enumerate(of.programs):
         evidence = answers[min(number, len(answers) - 1)]
         if evidence.unreached:
-            why = f"its program, {number + 1} of {len(of.programs)}, was not answered: {_words(evidence)}"
+            why = f"its program, {number + 1} of {len(of.programs)}, was not answered: {_reason(evidence)}"
             collectors |= dict.fromkeys(names, Collected(Status.CUT, detail=why, too_long=evidence.too_long))
         else:
             collectors |= {name: found for name, found in evidence.collectors.items() if name in names}
@@ -81,7 +81,7 @@ def joined(answers: Sequence[NodeEvidence], of: Parts) -> NodeEvidence:
     )
 
 
-def _words(evidence: NodeEvidence) -> str:
+def _reason(evidence: NodeEvidence) -> str:
     return f"{str(evidence.unreached and evidence.unreached.value).replace('_', ' ')}: {evidence.detail}"
 
 

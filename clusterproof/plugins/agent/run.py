@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         room: int
 
 
-LOOK_S = 0.01  # between checks of a process that is being killed
+POLL_S = 0.01  # between checks of a process that is being killed
 REAP_S = 0.02  # for a collector that has answered to exit, so that its CPU time is known
 OUTPUT = 1
 STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM)
@@ -39,7 +39,7 @@ STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM)
 QUICK = ("boot", "platform", "resource_config", "memory", "limits", "edac", "pci", "nvme", "neuron", "rdma")
 # Collectors that usually are as quick, but can be delayed by a full log, a server, a daemon or a user process.
 MOSTLY_QUICK = ("lustre", "kernel_log", "lustre_space", "jobs", "processes", "fabric_manager", "services", "kubelet")
-TOGETHER_S = 0.5  # for all of these; what has not answered by then is started again, alone and with its own deadline
+SHARED_S = 0.5  # for all of these; what has not answered by then is started again, alone and with its own deadline
 
 
 def main(request: Request, nonce: str, sudo: str) -> None:
@@ -62,8 +62,8 @@ def main(request: Request, nonce: str, sudo: str) -> None:
         nodes = {name: (module, node(collector_s)) for name, (module, collector_s) in collectors.items()}
         together = [{name: nodes.pop(name) for name in names if name in nodes} for names in (QUICK, MOSTLY_QUICK)]
         start(running, lambda: [Running(name, own, module) for name, (module, own) in nodes.items()])
-        least_s = min((collector_s for _, collector_s in collectors.values()), default=TOGETHER_S)
-        start(running, lambda: [SharedProcess(own, node(min(TOGETHER_S, least_s), True)) for own in together if own])
+        least_s = min((collector_s for _, collector_s in collectors.values()), default=SHARED_S)
+        start(running, lambda: [SharedProcess(own, node(min(SHARED_S, least_s), True)) for own in together if own])
         collect(running)
 
     answer(read, request["whole_s"], root, nonce, sudo, request["room"])
@@ -125,7 +125,7 @@ def collect(running: list[Running], beat_s: float = 0.0) -> None:
     _listen(running, polled, poll)
     while polled or ending:
         next_deadline = min((collector.deadline for collector in polled.values()), default=0.0)
-        pause_s = LOOK_S if ending else max(0.0, next_deadline - time.monotonic())
+        pause_s = POLL_S if ending else max(0.0, next_deadline - time.monotonic())
         if beat_s and pause_s > beat_s:
             os.write(OUTPUT, b"\n")
             pause_s = beat_s

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 INPUT, OUTPUT = 0, 1
-LOOK_S = 1.0  # polling interval of a kernel log that is no device
+POLL_S = 1.0  # polling interval of a kernel log that is no device
 FIRST_S = 15.0  # for a source's first answer
 RESTART_S = 60.0  # without an answer until a source is restarted
-ALONE_S = 120.0  # without a byte from the watcher
+IDLE_S = 120.0  # without a byte from the watcher
 
 
 def main(
@@ -120,7 +120,7 @@ class _Loop:
         """Run until the input ends, the output breaks, or the input has been silent for too long."""
         due = time.monotonic()
         look = due
-        while not self.is_kept_alive or time.monotonic() - self.kept_alive_at < ALONE_S:
+        while not self.is_kept_alive or time.monotonic() - self.kept_alive_at < IDLE_S:
             now = time.monotonic()
             if now >= due:
                 due = max(due + self.every_s, now + self.every_s / 2)  # ticks missed during suspend are skipped
@@ -128,7 +128,7 @@ class _Loop:
             if not self._wait(max(0.0, min(due, look if not self.log.is_device else due) - time.monotonic())):
                 return
             if time.monotonic() >= look:
-                look = time.monotonic() + LOOK_S
+                look = time.monotonic() + POLL_S
                 self._send_log()
 
     def _tick(self) -> None:
@@ -217,7 +217,7 @@ class _Stream:
             except BlockingIOError:
                 poll = select.poll()
                 poll.register(OUTPUT, select.POLLOUT)
-                if not poll.poll(1000 * ALONE_S):
+                if not poll.poll(1000 * IDLE_S):
                     raise BrokenPipeError from None  # nothing was read for too long
 
 

@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
     from typing import Any
 
-LEAST_LINES = 16  # minimum number of lines kept of a class
+MIN_LINES = 16  # minimum number of lines kept of a class
 PROCESSES, WORST = "processes", "worst"
 CLASSES = (  # classes of lines, by prefix; all others form one more class
     (  # what processes can write without limit: dropped first, and fails no node
@@ -59,7 +59,7 @@ def _shorten(log: dict[str, Any]) -> bool:
     classes: dict[str, list[Any]] = {}
     for line in log["lines"]:
         classes.setdefault(class_of(line[1]), []).append(line)
-    long = [name for name, lines in classes.items() if len(lines) > LEAST_LINES]
+    long = [name for name, lines in classes.items() if len(lines) > MIN_LINES]
     if not long:
         return False
     name = max(long, key=lambda name: (name == PROCESSES, name != WORST, len(classes[name])))

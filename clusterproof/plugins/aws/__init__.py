@@ -187,11 +187,11 @@ class Account:
 
 def _say_once() -> Callable[[str], None]:
     """Reports throttling once for each action."""
-    said: set[str] = set()
+    reported: set[str] = set()
 
     def say(action: str) -> None:
-        if action not in said:
-            said.add(action)
+        if action not in reported:
+            reported.add(action)
             sys.stderr.write(f"AWS throttles {action}; waiting for it\n")
 
     return say
@@ -243,14 +243,14 @@ def _errors_of(action: str) -> Iterator[None]:
 
 
 def _of_service(action: str, error: Mapping[str, Any]) -> AwsError:
-    code, words = str(error.get("Code", "")), _one_line(error.get("Message", ""))
+    code, message = str(error.get("Code", "")), _one_line(error.get("Message", ""))
     if code in _DENIED or code.startswith("AccessDenied"):
         return AwsDenied(action)
     if code in _EXPIRED:
         return AwsError(f"{action}: the credentials are not valid or have expired; sign in again", "Expired")
     if code in _THROTTLED:
         return AwsError(f"{action}: throttled by AWS {ATTEMPTS} times in a row; try again later", code)
-    return AwsError(f"{action}: {code}: {words}", code)
+    return AwsError(f"{action}: {code}: {message}", code)
 
 
 def _one_line(problem: object) -> str:

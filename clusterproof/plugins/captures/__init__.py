@@ -107,16 +107,16 @@ def _folders(
     groups: dict[str, list[Path]] = {}
     missing: dict[str, str] = {}
     for entry in entries:
-        said = len(strays)
+        stray_count = len(strays)
         found = files_under(Path(entry.path), left, strays, root)
         left -= len(found)
         if left < 0:
             raise NoCaptureError(f"more than {MAX_FILES:,} files")
         if found:
             groups[entry.name] = found
-        elif not any(line.endswith(OF_A_RUN) for line in strays[said:]):
-            strays += [] if strays[said:] else [f"{entry.name}: {_NO_FILE}"]
-            missing[entry.name] = strays[said]
+        elif not any(line.endswith(OF_A_RUN) for line in strays[stray_count:]):
+            strays += [] if strays[stray_count:] else [f"{entry.name}: {_NO_FILE}"]
+            missing[entry.name] = strays[stray_count]
     if groups:
         alike = {_NUMBER.sub("0", name) for name in groups}
         groups |= {name: [] for name in missing if _NUMBER.sub("0", name) in alike}

@@ -156,8 +156,8 @@ def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tup
     try:
         capture, reader = read_layout(path)
     except NoCaptureError as problem:
-        gone = NodeEvidence("", unreached=Unreached.UNRECORDED, detail=f"{path}: {problem}")
-        return tuple(Understood(replace(gone, node=target.name)) for target in cluster.targets)
+        missing = NodeEvidence("", unreached=Unreached.UNRECORDED, detail=f"{path}: {problem}")
+        return tuple(Understood(replace(missing, node=target.name)) for target in cluster.targets)
     files = {node.name: node for node in capture.nodes}
     collectors, budget = tuple(collectors), Budget(MAX_WHOLE_BYTES)
     understood_nodes = [
@@ -191,13 +191,13 @@ def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> t
     try:
         with opened(file, root) as stream:
             content = stream.read(MAX_BYTES + 1)
-        whole = unpacked(content)
-        budget.take(len(whole))
+        data = unpacked(content)
+        budget.take(len(data))
     except OSError as problem:
         return [], [problem.strerror or str(problem)]
-    parts, problems = _of_text(plain(decoded(whole)), forms)
+    parts, problems = _of_text(plain(decoded(data)), forms)
     most = most_bytes(content)
-    if len(content) > most or (len(whole) >= most and whole != content):
+    if len(content) > most or (len(data) >= most and data != content):
         problems.append(f"is longer than {most:,} bytes, and was read no further")
     return parts, problems
 

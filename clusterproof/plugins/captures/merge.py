@@ -28,9 +28,9 @@ def merged(ranked: Iterable[tuple[int, object]]) -> object:
 
 def both(first: object, second: object, *, same_rank: bool = False, key: str = "", depth: int = 0) -> object:
     """Merge two values of the same thing; `first` wins where they conflict."""
-    if _says_less(first, second):
+    if _has_less(first, second):
         return second
-    if _says_less(second, first) or depth > _MAX_DEPTH:
+    if _has_less(second, first) or depth > _MAX_DEPTH:
         return first
     if isinstance(first, dict) and isinstance(second, dict):
         return _tables(first, second, same_rank, depth)
@@ -44,7 +44,7 @@ def is_error(value: object) -> bool:
     return isinstance(value, dict) and "error" in value
 
 
-def _says_less(value: object, than: object) -> bool:
+def _has_less(value: object, than: object) -> bool:
     """Missing says less than an error, and an error less than a value."""
     return _weight(value) < _weight(than)
 
@@ -141,13 +141,13 @@ def _joined(gpus: list[dict[str, Any]], count: object) -> list[dict[str, Any]]:
         if count == 1 and len(named) == 1:
             named = [_tables(named[0], entry, same_rank=False, depth=0)]
         elif not any(entry.items() <= other.items() for other in named):
-            other = next((other for other in nameless if _says_nothing_of(other, entry)), {})
+            other = next((other for other in nameless if _adds_nothing(other, entry)), {})
             nameless = [one for one in nameless if one is not other]
             nameless.append({**other, **entry})
     return [*named, *nameless]
 
 
-def _says_nothing_of(gpu: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _adds_nothing(gpu: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether one has no value that the other has, except that both are lost or both are not."""
     return gpu.keys() & other.keys() <= {"lost"} and gpu.get("lost") == other.get("lost")
 

@@ -10,7 +10,7 @@ from clusterproof.plugins.captures.text import Piece, pieces, undecorated
 from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
-from clusterproof.plugins.evidence.parsing import TYPED, CaptureError, Form, one
+from clusterproof.plugins.evidence.parsing import TYPED, CaptureError, Form, count_one
 from clusterproof.plugins.evidence.slurm import parse as slurm
 
 MAX_HEAD = 1024 * 1024  # characters of an output used to recognize it; only logs are as long
@@ -81,8 +81,8 @@ def _of_outputs(text: str, forms: Sequence[Form], names_unknown: bool) -> tuple[
             problems += known[piece.text][1]
         typed = output[0].typed
         if typed and names_unknown and len(parts) + len(problems) == before:
-            said = first_line("".join(piece.text for piece in output[:2]))
-            problems.append(f"{typed:.{MAX_TYPED}} is none of the known forms{said}")
+            title = first_line("".join(piece.text for piece in output[:2]))
+            problems.append(f"{typed:.{MAX_TYPED}} is none of the known forms{title}")
     return parts, problems
 
 
@@ -101,7 +101,7 @@ def _outputs(text: str, forms: Sequence[Form]) -> Iterator[list[Piece]]:
 def _not_too_many(outputs: list[list[Piece]]) -> tuple[list[list[Piece]], list[str]]:
     """The outputs without short ones that are followed by too many others, and a line about these."""
     short = [piece.text for output in outputs for piece in output if len(piece.text) < SHORT]
-    last = _last(short, MAX_SHORT, one)
+    last = _last(short, MAX_SHORT, count_one)
     if len(last) == len(short):
         return outputs, []
     left_out = set(short).difference(last)

@@ -145,9 +145,9 @@ class Reader:
         """The text of a file, and whether there is more; empty if it cannot be read."""
         with suppress(OSError), opened(file, self.root) as stream:
             content = stream.read(most + 1)
-            whole = unpacked(content[:most])
-            is_cut = max(len(content), len(whole)) > most or (whole != content and len(whole) >= most_bytes(content))
-            return plain(decoded(whole[:most])), is_cut
+            data = unpacked(content[:most])
+            is_cut = max(len(content), len(data)) > most or (data != content and len(data) >= most_bytes(content))
+            return plain(decoded(data[:most])), is_cut
         return "", False
 
 

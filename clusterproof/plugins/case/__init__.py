@@ -185,10 +185,10 @@ class Collected:
         return tuple(part.words for part in self.lacks)
 
 
-LONGEST_WORDS = 160  # characters of a line that are shown
+MAX_SHOWN_CHARACTERS = 160  # characters of a line that are shown
 
 
-def one_line(text: str, most: int = LONGEST_WORDS) -> str:
+def one_line(text: str, most: int = MAX_SHOWN_CHARACTERS) -> str:
     """Untrusted text for display: one line, without terminal control characters."""
     return printable(text[:most]).replace("\n", "\\n")
 
@@ -201,7 +201,7 @@ def label(node: str) -> str:
 
 
 ESTABLISHED, SUPPORTED, CANDIDATE, COMPLETED = "established", "supported", "candidate", "completed"
-OF_CRASH = 0.7  # prior that a crash logged by the kernel, in a library or a GPU kernel, is caused by the job's own code
+CRASH_PRIOR = 0.7  # that a crash logged by the kernel, in a library or a GPU kernel, is caused by the job's own code
 DESYNC = "desync"  # a sign in dumps: ranks' own messages follow from it
 
 

@@ -81,7 +81,7 @@ def advise(case: Collected, verdict: CaseVerdict) -> Advice:
     nodes = dict.fromkeys((*case.job.nodes, *case.nodes_with_log, *to_drain, *to_test), NOT_KNOWN)
     for due, of in ((KEEP, (*case.nodes_with_log, *case.nodes_checked)), (TEST, to_test), (DRAIN, to_drain)):
         nodes |= dict.fromkeys((node for node in of if node in nodes), due)
-    by_others = _told_by_others(case)
+    by_others = _nodes_with_evidence(case)
     left_out = (*to_drain, *(node for node in suspects if node in by_others))
     exclude = left_out if verdict.cause in (HARDWARE, NETWORK, UNKNOWN) and len(suspects) < len(nodes) else ()
     restart = _restart(verdict, exclude)
@@ -89,10 +89,10 @@ def advise(case: Collected, verdict: CaseVerdict) -> Advice:
     return Advice(nodes, exclude, restart, RESTARTS[restart], commands, *_checks(verdict))
 
 
-def _told_by_others(case: Collected) -> frozenset[str]:
+def _nodes_with_evidence(case: Collected) -> frozenset[str]:
     """The nodes about which there is more than the job's own output: their own evidence, Slurm or Kubernetes."""
-    told = (event.node for event in case.events if {"scheduler", "kubernetes"}.intersection(event.row.read_in))
-    return frozenset((*(fact.node for fact in case.facts), *told))
+    reported = (event.node for event in case.events if {"scheduler", "kubernetes"}.intersection(event.row.read_in))
+    return frozenset((*(fact.node for fact in case.facts), *reported))
 
 
 def _restart(verdict: CaseVerdict, exclude: tuple[str, ...]) -> str:

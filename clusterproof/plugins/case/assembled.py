@@ -80,7 +80,7 @@ class CaseBuilder:
             self.objects[job.number] = _merged((self.objects.get(job.number, job), job))
         return job
 
-    def of_job(self, number: str) -> None:
+    def drop_other_jobs(self, number: str) -> None:
         """Drop the records of other jobs in a folder."""
         wanted = number.partition("+")[0]
         others = [job.number for job, _ in self.records if wanted not in (job.number, job.number.partition("_")[0])]
@@ -135,8 +135,8 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         one_line(name),
         job,
         events=tuple(_by_one_clock(_placed(events, of_ranks, known), of_program, offsets)),
-        outlived=tuple(clocks.of_event(event, offsets) for event in _placed(outlived, of_ranks, known)),
-        facts=tuple(clocks.of_fact(fact, offsets) for fact in builder.facts if fact.node not in strangers),
+        outlived=tuple(clocks.corrected_event(event, offsets) for event in _placed(outlived, of_ranks, known)),
+        facts=tuple(clocks.corrected_fact(fact, offsets) for fact in builder.facts if fact.node not in strangers),
         leads=tuple(_leads(builder, of_ranks)),
         nodes_of_ranks=of_ranks,
         pids_of_ranks={rank: pid for output in builder.outputs for rank, pid in output.pids_of_ranks.items()},
@@ -176,7 +176,7 @@ def _by_one_clock(
     theirs = {(event.source, event.sign, event.rank) for event in of_program}
     for event in events:
         own = (event.source, event.sign, event.rank) in theirs
-        yield clocks.of_event(event, offsets) if own else event
+        yield clocks.corrected_event(event, offsets) if own else event
 
 
 def _placed(events: Iterable[Event], of_ranks: Mapping[int, str], nodes: frozenset[str]) -> Iterator[Event]:

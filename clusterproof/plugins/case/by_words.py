@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from clusterproof.plugins.case import (
     CANDIDATE,
+    CRASH_PRIOR,
     DESYNC,
-    OF_CRASH,
     SUPPORTED,
     CaseVerdict,
     Collected,
@@ -25,10 +25,10 @@ from clusterproof.plugins.case.first_event import (
     candidates,
     has_hung,
     silent_before,
-    told_from_outside,
-    why_nobody_can_tell,
+    stopped_from_outside,
+    why_unknown,
 )
-from clusterproof.plugins.case.relevance import borne_out, dated, said_against, undated
+from clusterproof.plugins.case.relevance import confirmed_program_fault, contradicting_evidence, dated, undated
 from clusterproof.plugins.case.stops import may_be_of_a_stop, of_a_stop, position
 from clusterproof.plugins.catalog.causes import (
     CASCADE,
@@ -43,11 +43,11 @@ from clusterproof.plugins.catalog.causes import (
     probability,
 )
 
-AS_SRUN_ENDS = "where srun ends a step at once (-K), srun --error=task-%t.err keeps what a rank says last"
-OF_KERNEL = "illegal"  # the sign of a failed GPU kernel, by code or by hardware
+SRUN_ADVICE = "where srun ends a step at once (-K), srun --error=task-%t.err keeps what a rank says last"
+KERNEL_SIGN = "illegal"  # the sign of a failed GPU kernel, by code or by hardware
 
 
-def by_words(case: Collected) -> CaseVerdict:
+def verdict_by_messages(case: Collected) -> CaseVerdict:
     """The verdict from the messages of the job and its scheduler."""
     late = of_a_stop(case)
     possible = [candidate for candidate in candidates(case) if candidate.event not in late]
@@ -63,28 +63,30 @@ def by_words(case: Collected) -> CaseVerdict:
         reason = f"{stops[0].row.meaning}, and {own[0].event.row.meaning}; no time tells which came first"
         return _unknown(case, [own[0].event], reason)
     if own:
-        return _of_words(case, own, doubts)
+        return _message_verdict(case, own, doubts)
     if stops:
         return _of_stop(case, stops[0], doubts, late)
     doubt = doubts[0] if doubts else None
-    if doubt and doubt.sign == OF_KERNEL and (fact := borne_out(doubt, case)):
-        reason = f"{doubt.row.meaning}; {_says_so(fact)}, and nothing of the GPU"
-        return CaseVerdict(CODE, OF_CRASH, SUPPORTED, reason, doubt, (), (), doubt.rank)
-    told = told_from_outside(case) if not doubts else None
-    if told:
-        if silent := silent_before(told, case.progress):
-            return _unknown(case, [told], f"it had made no step for {silent} when it was told to stop: it hung")
-        why = told.row.meaning
-        return CaseVerdict(STOPPED, probability().told_to_stop, CANDIDATE, why, told, against=said_against(case))
+    if doubt and doubt.sign == KERNEL_SIGN and (fact := confirmed_program_fault(doubt, case)):
+        reason = f"{doubt.row.meaning}; {_is_stated(fact)}, and nothing of the GPU"
+        return CaseVerdict(CODE, CRASH_PRIOR, SUPPORTED, reason, doubt, (), (), doubt.rank)
+    stop = stopped_from_outside(case) if not doubts else None
+    if stop:
+        if silent := silent_before(stop, case.progress):
+            return _unknown(case, [stop], f"it had made no step for {silent} when it was told to stop: it hung")
+        why = stop.row.meaning
+        return CaseVerdict(
+            STOPPED, probability().told_to_stop, CANDIDATE, why, stop, against=contradicting_evidence(case)
+        )
     return _unknown(case, doubts)
 
 
-def _says_so(fact: Fact) -> str:
+def _is_stated(fact: Fact) -> str:
     kind = fact.words.partition(":")[0]
     return f"the kernel log of {fact.node} has {kind}, for this process, which is an error of the program"
 
 
-def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Event]) -> CaseVerdict:
+def _message_verdict(case: Collected, own: Sequence[Candidate], doubts: Sequence[Event]) -> CaseVerdict:
     first, apart_s = own[0], clocks.apart_s(case)
     rivals = [rival for rival in own if not first.event.when.is_before(rival.event.when, apart_s)]
     causes = {rival.event.row.cause for rival in rivals}
@@ -109,12 +111,12 @@ def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Event]
     if first.is_echo:
         return _unknown(case, [event], "others had waited or ended before it: it is an echo")
     weight = event.row.probability * (1.0 if event.when.is_known else probability().unordered)
-    fact = borne_out(event, case) if event.row.cause == CODE else None
-    reason = quoted(event) + (f"; {_says_so(fact)}" if fact else "")
+    fact = confirmed_program_fault(event, case) if event.row.cause == CODE else None
+    reason = quoted(event) + (f"; {_is_stated(fact)}" if fact else "")
     weight, standing = (max(weight, probability().supported), SUPPORTED) if fact else (weight, CANDIDATE)
     ranks = (candidate.event.rank for candidate in own if candidate.event.sign == event.sign)
     rank = next((rank for rank in ranks if rank is not None), None)
-    return CaseVerdict(event.row.cause, weight, standing, reason, event, (), (), rank, said_against(case))
+    return CaseVerdict(event.row.cause, weight, standing, reason, event, (), (), rank, contradicting_evidence(case))
 
 
 def _may_have_led_to(doubt: Event, event: Event, most_s: float) -> bool:
@@ -156,11 +158,11 @@ def _of_stop(case: Collected, stop: Event, doubts: Sequence[Event], late: Collec
     if broken := [fact for fact in dated(case) if _breaks_long_before(fact, stop)]:
         nodes = tuple(dict.fromkeys(fact.node for fact in broken))
         finding = f"{broken[0].node}: {broken[0].words}"
-        others = tuple(other for other in said_against(case) if other != finding)
+        others = tuple(other for other in contradicting_evidence(case) if other != finding)
         reason = f"long before {stop.row.meaning}, {finding}; the job may have hung since"
         return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, reason, stop, (), nodes, None, others)
     weight = stop.row.probability * (1.0 if case.last or not case.events else probability().unordered)
-    return CaseVerdict(STOPPED, weight, CANDIDATE, quoted(stop), stop, against=said_against(case))
+    return CaseVerdict(STOPPED, weight, CANDIDATE, quoted(stop), stop, against=contradicting_evidence(case))
 
 
 def _breaks_long_before(fact: Fact, stop: Event) -> bool:
@@ -172,7 +174,7 @@ def _unknown(case: Collected, events: Iterable[Event], reason: str = "") -> Case
     events = list(events)
     first = events[0] if events else None
     if not reason:
-        reason = _in_words(case, first) if first else why_nobody_can_tell(case)
+        reason = _event_text(case, first) if first else why_unknown(case)
     suspects = {event.node for event in events if event.row.cause in (HARDWARE, NETWORK) and event.node}
     suspects |= {lead.node for lead in case.leads if lead.node and lead.is_late}
     suspects = suspects.intersection(case.job.nodes or suspects)  # a job's output may name any node
@@ -187,11 +189,11 @@ def _is_of_slurm(case: Collected) -> bool:
     return case.job.number.partition("_")[0].isdecimal() or any("srun: " in event.words for event in case.events)
 
 
-def _in_words(case: Collected, first: Event) -> str:
+def _event_text(case: Collected, first: Event) -> str:
     """The meaning of an event, with a remark if it does not show what failed."""
     text = quoted(first)
     if first.sign in HEADERS and _is_of_slurm(case):
-        text += f"; {AS_SRUN_ENDS}"
+        text += f"; {SRUN_ADVICE}"
     if first.rank in {lead.rank for lead in case.leads if not lead.is_late}:
         return text  # others waited for it because it had ended
-    return f"{why_nobody_can_tell(case)}; {text}" if first.row.unexplained and has_hung(case) else text
+    return f"{why_unknown(case)}; {text}" if first.row.unexplained and has_hung(case) else text

@@ -103,7 +103,7 @@ def _offset_s(zone: str) -> float:
     return float(-seconds if digits[0] == "-" else seconds)
 
 
-def in_words(seconds: float | None) -> str:
+def utc_text(seconds: float | None) -> str:
     """`2026-03-01 08:00:00`, in UTC; empty if unknown."""
     if seconds is None:
         return ""
@@ -111,8 +111,8 @@ def in_words(seconds: float | None) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
-FEWEST_STEPS = 3  # common to nodes, needed to compare their clocks
-FEWEST_NODES = 3  # needed to identify one that is wrong
+MIN_STEPS = 3  # common to nodes, needed to compare their clocks
+MIN_NODES = 3  # needed to identify one that is wrong
 Times = Mapping[int, float]  # by step
 
 
@@ -141,10 +141,10 @@ def by_steps(steps: Iterable[tuple[str, Times]]) -> dict[str, Offset]:
     for node, each in times_by_node.items():
         shared = [step for step in each if len(of_step[step]) > 1]
         off = sorted(median(each[step]) - median(of_step[step]) for step in shared)
-        if len(shared) < FEWEST_STEPS:
+        if len(shared) < MIN_STEPS:
             continue
         middle, apart_s = median(off), (off[-1] - off[0]) / 2
-        is_sure = len(times_by_node) >= FEWEST_NODES and abs(middle) > max(apart_s, limits().clocks_apart_s)
+        is_sure = len(times_by_node) >= MIN_NODES and abs(middle) > max(apart_s, limits().clocks_apart_s)
         how = "by the steps of its ranks"
         offsets[node] = Offset(middle, apart_s, how) if is_sure else Offset(0.0, apart_s + abs(middle), how)
     return offsets
@@ -155,13 +155,13 @@ def apart_s(case: Collected) -> float:
     return max(limits().clocks_apart_s, sum(nlargest(2, (offset.apart_s for offset in case.clocks.values()))))
 
 
-def of_event(event: Event, clocks: Mapping[str, Offset]) -> Event:
+def corrected_event(event: Event, clocks: Mapping[str, Offset]) -> Event:
     """The event with its time corrected."""
     off = clocks.get(event.node)
     return replace(event, when=corrected(event.when, off)) if off and off.seconds else event
 
 
-def of_fact(fact: Fact, clocks: Mapping[str, Offset]) -> Fact:
+def corrected_fact(fact: Fact, clocks: Mapping[str, Offset]) -> Fact:
     """The fact with its time corrected."""
     off = clocks.get(fact.node)
     return replace(fact, when=corrected(fact.when, off)) if off and off.seconds and not fact.is_of_run else fact

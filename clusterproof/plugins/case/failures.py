@@ -15,9 +15,9 @@ from clusterproof.plugins.core.record import record
 CUT, CUT_CPP, UNCAUGHT = "exception_cut_off", "cpp_exception_cut_off", "exception_unknown"  # signs of causes.toml
 HEADERS = {CUT: "Traceback (most recent call last)", CUT_CPP: "terminate called after throwing an instance of"}
 SHORTEST = 6  # characters of the half of a header
-OF_LAUNCHERS = ("srun:", "slurmstepd", "mpirun", "prterun")  # who tell of a rank's end, and not of its exception
+LAUNCHER_PREFIXES = ("srun:", "slurmstepd", "mpirun", "prterun")  # who tell of a rank's end, and not of its exception
 MESSAGE = 6  # lines behind the name of an exception that may be of its message
-OF_NCCL = "Last error:"
+NCCL_LAST_ERROR = "Last error:"
 Key = tuple[str, "int | None", str]  # of an event: its sign, rank and node
 
 _BEFORE = re.compile(r" {0,7}(?:(?:\[1,\d{1,7}\]<std\w{3}>:|\d{1,7}:(?= )|\[rank\d{1,7}\]:?) ?)+")
@@ -38,7 +38,7 @@ class Exceptions:
         """Whether this line completes an exception that had begun."""
         rest = rest_of(line)
         begun = self.begun.get(rank, "")
-        if not begun or rest.startswith(OF_LAUNCHERS) or HEADERS[begun] in rest:
+        if not begun or rest.startswith(LAUNCHER_PREFIXES) or HEADERS[begun] in rest:
             return False
         form = _MESSAGE if begun == CUT_CPP else NAME_OF_EXCEPTION
         is_told = bool(form.search(rest)) or (sign is not None and sign.role != CASCADE)
@@ -60,7 +60,7 @@ class Exceptions:
         """Drop an incomplete exception of a rank: it ended nothing."""
         self.begun.pop(rank, None)
 
-    def let_go(self) -> None:
+    def drop_incomplete(self) -> None:
         """Drop incomplete ones: the next lines of the file are not the next in the job."""
         self.begun.clear()
 
@@ -84,14 +84,14 @@ class Messages:
         """The event of the first line, where this one of the same message says more than it."""
         key, left, is_next = self.open.pop(rank, (None, 0, False))
         rest = rest_of(line)
-        if key is None or rest.startswith(OF_LAUNCHERS) or rest[:1].isspace() or HEADERS[CUT] in rest:
+        if key is None or rest.startswith(LAUNCHER_PREFIXES) or rest[:1].isspace() or HEADERS[CUT] in rest:
             return None
         is_untold = signs()[key[0]].unexplained and rank is not None  # a file of all has those of others between
         says_more = sign and (sign.role == CAUSE or (is_untold and sign.role == SUSPICION and not sign.unexplained))
         if says_more and (is_next or is_untold):
             return key
         if left > 1:
-            self.open[rank] = key, left - 1, OF_NCCL in rest
+            self.open[rank] = key, left - 1, NCCL_LAST_ERROR in rest
         return None
 
 

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 
 from clusterproof.plugins.case import Collected, Event
-from clusterproof.plugins.case.clocks import apart_s, in_words
+from clusterproof.plugins.case.clocks import apart_s, utc_text
 from clusterproof.plugins.case.relevance import is_broken_since, is_of_late
 from clusterproof.plugins.catalog.causes import CAUSE, STOPPED, limits
 from clusterproof.plugins.core.record import record
@@ -15,7 +15,7 @@ from clusterproof.plugins.training_run import rank_names
 
 ALL = -1  # stands for all ranks
 LAUNCHER_STOPPED = "launcher_stopped"
-OF_PEERS = ("peer_gone", "store_gone")
+PEER_SIGNS = ("peer_gone", "store_gone")
 FOLLOW = ("told_to_end",)  # passes its own signal on
 FAILED = ("launcher", "aborted")  # of a rank according to a launcher, or because it aborted itself
 
@@ -67,13 +67,13 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
     )
 
 
-def told_from_outside(case: Collected) -> Event | None:
+def stopped_from_outside(case: Collected) -> Event | None:
     """The event that told a launcher to stop, if nothing in the job had failed or timed out before; else None."""
-    told = next((event for event in case.events if event.sign == LAUNCHER_STOPPED), None)
+    stop = next((event for event in case.events if event.sign == LAUNCHER_STOPPED), None)
     others = [event for event in case.events if event.sign not in (LAUNCHER_STOPPED, *FOLLOW) and not event.is_warning]
-    if told is None or case.leads or any(event.sign in FAILED or not event.is_cascade for event in others):
+    if stop is None or case.leads or any(event.sign in FAILED or not event.is_cascade for event in others):
         return None
-    return told if all(told.when.is_before(event.when) for event in others) else None
+    return stop if all(stop.when.is_before(event.when) for event in others) else None
 
 
 def silent_before(stop: Event, last: float | None) -> str:
@@ -140,7 +140,7 @@ def has_hung(case: Collected) -> bool:
     return any(lead.is_late for lead in case.leads) or any(event.row.hang for event in case.events)
 
 
-def why_nobody_can_tell(case: Collected) -> str:
+def why_unknown(case: Collected) -> str:
     """What is known instead of a cause, in words."""
     late = tuple(dict.fromkeys(lead.rank for lead in case.leads if lead.is_late))
     if late:
@@ -149,14 +149,14 @@ def why_nobody_can_tell(case: Collected) -> str:
         return "ranks waited for others in vain; nothing says for what"
     if case.events:
         processes = {(event.source.rpartition(":")[0], event.rank, event.count) for event in case.events}
-        is_of_one = len(processes) == 1 and all(event.sign in OF_PEERS and event.count == 1 for event in case.events)
+        is_of_one = len(processes) == 1 and all(event.sign in PEER_SIGNS and event.count == 1 for event in case.events)
         if is_of_one and not case.leads:
             return "all that was read is of one process, which says it where others end and for other reasons"
-        told = "why the first ended" if case.leads else "who ended first"
-        return f"all that was read is the end of others; nothing says {told}"
+        subject = "why the first ended" if case.leads else "who ended first"
+        return f"all that was read is the end of others; nothing says {subject}"
     known = [fact for fact in case.facts if is_of_late(fact, case) and not fact.is_of_run]
     broken = next((fact for fact in known if is_broken_since(fact, case)), known[0] if known else None)
     if broken:
-        when = "at a time that is not known" if broken.when.begins is None else f"at {in_words(broken.when.begins)}"
+        when = "at a time that is not known" if broken.when.begins is None else f"at {utc_text(broken.when.begins)}"
         return f"the job says nothing of its end; {broken.node} says {broken.words}, {when}"
     return "nothing that was read is a known sign, which does not mean that all was well"

@@ -26,7 +26,7 @@ from clusterproof.plugins.case import (
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.clocks import LATEST_S, Clock
 from clusterproof.plugins.case.files_below import MAX_FILES, NotRead, files_below, is_text
-from clusterproof.plugins.case.log_file import KERNEL_LOG, OF_ANYBODY
+from clusterproof.plugins.case.log_file import KERNEL_LOG, WRITABLE_BY_USERS
 from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import Budget, distrust, opened
@@ -88,7 +88,7 @@ def read_files(folder: Path, files: Iterable[Path], builder: CaseBuilder, offset
     if reader.of_run:
         builder.lack(f"clusterproof --run {quote(str(folder))} evaluates {listed(reader.of_run)}")
     if number:
-        builder.of_job(number)
+        builder.drop_other_jobs(number)
     builder.settle(number)
 
 
@@ -168,7 +168,7 @@ class Reader:
         elif text.lstrip().startswith("{") and is_dump(text[:HEAD].encode()):
             self._dump(path, name)
         elif _SHARED_LOG.search(path.name):
-            self.builder.lack(f"{name}: {OF_ANYBODY}")
+            self.builder.lack(f"{name}: {WRITABLE_BY_USERS}")
         elif _is_named_record(path.name) and scheduler.is_record(text):
             self._record(name, text)
         elif _OUTPUT.search(path.name) or "." not in path.name or _RANK.search(path.name):
@@ -189,7 +189,7 @@ class Reader:
     def _record(self, name: str, text: str) -> None:
         records = scheduler.read(text, name, self.clock)
         if not records:
-            why = scheduler.OF_OWNER if scheduler.is_forged(text) else "it has no row of a job"
+            why = scheduler.OWNER_LINES if scheduler.is_forged(text) else "it has no row of a job"
             self.builder.lack(f"{name}: {why}")
             return
         self.builder.records.extend(records)

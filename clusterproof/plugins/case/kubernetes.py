@@ -30,7 +30,7 @@ OBJECTS = {  # job kinds: API path, and name; HyperPod's is of its training oper
     "TrainJob": "trainer.kubeflow.org/v1alpha1/{}/trainjobs",
     "HyperPodPyTorchJob": "sagemaker.amazonaws.com/v1/{}/hyperpodpytorchjobs",
 }
-OF_HYPERPOD = "HyperPodPyTorchJob"  # its pods have no job label, but names that begin with the job's
+HYPERPOD_KIND = "HyperPodPyTorchJob"  # its pods have no job label, but names that begin with the job's
 LAST_LINES = 50_000  # of a container's log that exceeds the head limit
 MAX_NODES = 2_000  # maximum number to request
 
@@ -94,7 +94,7 @@ def read_job(api: Api, named: str, builder: CaseBuilder, offset_s: float) -> Non
 def _replicas_of_hyperpod(objects: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """The replica names in jobs of HyperPod's operator: `pod` by default, as in its command line."""
     for resource in objects:
-        if resource.get("kind") == OF_HYPERPOD:
+        if resource.get("kind") == HYPERPOD_KIND:
             named = [text(replica.get("name")) for replica in tables(parts(resource)[1].get("replicaSpecs"))]
             yield from filter(None, named or ["pod"])
 

@@ -12,7 +12,7 @@ from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.evidence.parsing import CaptureError
 
-OF_ANYBODY = "no evidence, as any user can write lines like the kernel's there; expected dmesg or journalctl -k"
+WRITABLE_BY_USERS = "no evidence, as any user can write lines like the kernel's there; expected dmesg or journalctl -k"
 KERNEL_LOG = re.compile(r"(?:^|[._-])(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)(?=[._-]|$)", re.IGNORECASE)
 _BEHIND = re.compile(r"(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)[._-]([A-Za-z0-9][A-Za-z0-9-]{0,200})")
 
@@ -46,7 +46,7 @@ def _node(path: Path, root: Path, name: str, text: str) -> tuple[str, str]:
     if not node_log.is_log(text):
         return "", "no kernel log; expected the output of dmesg or journalctl -k"
     if node_log.is_of_others_too(text):
-        return "", OF_ANYBODY
+        return "", WRITABLE_BY_USERS
     host, named = node_log.host_of(text), _node_named(path, root)
     if named and not label(named):
         return "", "what it has for a node's name is none; expected NODE-dmesg.txt"

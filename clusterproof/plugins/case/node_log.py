@@ -134,14 +134,14 @@ def facts_of(events: facts.Events, node: str, source: str) -> Iterator[Fact]:
     of_gpus = [event for event in events if isinstance(event, XidEvent | FallenOffBus | InitFailed | SXidEvent)]
     for line in of_gpus:  # one by one: an event long before the job's end did not end it
         findings = (*evaluate([line], PACKAGED), *evaluate_switches([line], PACKAGED))
-        yield from (_of_finding(finding, node, source) for finding in findings if _tells(finding))
+        yield from (_of_finding(finding, node, source) for finding in findings if _is_shown(finding))
     for event in events:
         fact = _of_host(event, node, source)
         if fact:
             yield fact
 
 
-def _tells(finding: XidFinding) -> bool:
+def _is_shown(finding: XidFinding) -> bool:
     """Whether to show it: also a contained memory error that is no fault any more, but ended a process."""
     is_of_memory = finding.family == "Xid" and xid(finding.code).kind == "memory" and not finding.cleared_by
     return finding.severity in ONLY_SEEN or is_of_memory or _is_of_program(finding)

@@ -105,7 +105,7 @@ class _Reader:
     def take(self, number: int, line: str, wrote: str = "") -> None:
         """Process a line; `wrote` is the time that the container runtime gives it, if any."""
         self._take_stamp(self.clock.of(wrote or line))
-        rank, node = self._whose(line)
+        rank, node = self._source_of(line)
         if self.is_stamped and self.stamp.begins is not None:
             self.wrote[rank] = self.stamp.begins
         if (step := step_of(line)) is not None:
@@ -120,18 +120,18 @@ class _Reader:
             if failure.pid is not None:
                 self.pids[rank] = failure.pid
         self._take_end(line, rank if failure else None)
-        told = self.survived.take(number, line, rank)
-        if told.is_left_out or told.is_end:
+        traceback_line = self.survived.take(number, line, rank)
+        if traceback_line.is_left_out or traceback_line.is_end:
             self.exceptions.forget(rank)
             if untold := self.untold.pop(rank, None):
                 self._forget(untold)
-        if told.is_left_out:
+        if traceback_line.is_left_out:
             return
-        sign = told.sign or sign_of("output", line)
+        sign = traceback_line.sign or sign_of("output", line)
         self._take_message(line, rank, sign, has_own_time=self.is_stamped and not wrote)
         if sign:
             when = failure.when if failure and failure.when.is_known else None
-            self._take_sign(told.sign or as_logged(line, sign), number, line, rank, node, when)
+            self._take_sign(traceback_line.sign or as_logged(line, sign), number, line, rank, node, when)
         self._take_exception(number, line, rank, node, sign)
 
     def _take_message(self, line: str, rank: int | None, sign: Sign | None, has_own_time: bool) -> None:
@@ -145,7 +145,7 @@ class _Reader:
             for untold in self.untold.values():
                 self._forget(untold)
             self.untold.clear()
-            self.exceptions.let_go()
+            self.exceptions.drop_incomplete()
             self.survived = TracebackReader()
         if self.exceptions.ends(line, rank, sign):
             self._forget(self.untold.pop(rank))
@@ -177,7 +177,7 @@ class _Reader:
             self.is_root = False
             self.ended[failed] = "failed first, as its launcher saw it"
 
-    def _let_go(self, key: Key) -> None:
+    def _set_aside(self, key: Key) -> None:
         """Keep what the job outlived apart from what comes later: the first line of it, and how many there were."""
         event, before = self.found[key], self.outlived.get(key)
         self.outlived[key] = replace(before, count=before.count + event.count) if before else event
@@ -189,7 +189,7 @@ class _Reader:
         if sign.hang and rank is not None:
             self.timed_out.add(rank)
         if key in self.found and self.steps.has_outlived(sign.name, rank, self.lines[key]):
-            self._let_go(key)
+            self._set_aside(key)
         if key in self.found:
             self.found[key] = replace(self.found[key], count=self.found[key].count + 1)
             return
@@ -208,18 +208,18 @@ class _Reader:
         if span.begins is not None and span.ends is None:
             self.open[key] = None
 
-    def _whose(self, line: str) -> tuple[int | None, str]:
+    def _source_of(self, line: str) -> tuple[int | None, str]:
         """The rank and node of a line."""
-        rank, node = self._told(line)
+        rank, node = self._rank_and_node(line)
         node = self.source.node or node  # NCCL and torchrun use a pod's own name
         if rank is not None and self.source.node:
             self.nodes[rank] = node
         return rank, node or self.nodes.get(rank if rank is not None else -1, "")
 
-    def _told(self, line: str) -> tuple[int | None, str]:
+    def _rank_and_node(self, line: str) -> tuple[int | None, str]:
         """The same, from the line and the name of its file."""
-        if (told := self._told_by_launcher(line)) is not None:
-            return told
+        if (from_launcher := self._rank_from_launcher(line)) is not None:
+            return from_launcher
         rank, node = self.source.rank, ""
         if named := _RANK.search(line):
             rank = int(named[1])
@@ -237,7 +237,7 @@ class _Reader:
                 self.nodes.setdefault(rank, node)
         return rank, node
 
-    def _told_by_launcher(self, line: str) -> tuple[int | None, str] | None:
+    def _rank_from_launcher(self, line: str) -> tuple[int | None, str] | None:
         """The same, for a line in which a launcher or Slurm reports whose end it was; else None."""
         if srun := _SRUN.search(line):
             is_one = not srun[3].strip(", ") and "[" not in srun[1] and "," not in srun[1]
@@ -264,7 +264,7 @@ class _Reader:
         """The combined result of all lines."""
         for key in list(self.found):
             if self.steps.has_outlived(key[0], key[1], self.lines[key]):
-                self._let_go(key)
+                self._set_aside(key)
         return Output(
             events=tuple(self._named(self.found.values())),
             outlived=tuple(self._named(self.outlived.values())),

@@ -14,7 +14,7 @@ from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.folder import collect, files_of, read_files
 from clusterproof.plugins.case.log_file import node_of
 from clusterproof.plugins.case.scheduler import ended_between, has_completed
-from clusterproof.plugins.case.slurm import NODES, Ask, EndedJob, ask, ended_jobs, is_down, read_job
+from clusterproof.plugins.case.slurm import NODES, Ask, EndedJob, ended_jobs, is_down, read_job, run_command
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.kernel_log.window import window
@@ -39,7 +39,7 @@ def nobody(_done: int, _of: int) -> None:
     """Ignores progress."""
 
 
-def told(items: Sequence[Some], done: Done) -> Iterator[Some]:
+def with_progress(items: Sequence[Some], done: Done) -> Iterator[Some]:
     """Yield each item, then report how many of how many are done."""
     for number, item in enumerate(items, 1):
         yield item
@@ -144,7 +144,7 @@ def since(text: str, now: float, offset_s: float = 0.0) -> float:
 
 
 def of_slurm(
-    begins: float, ends: float, logs: Path | None, offset_s: float, query: Ask = ask, done: Done = nobody
+    begins: float, ends: float, logs: Path | None, offset_s: float, query: Ask = run_command, done: Done = nobody
 ) -> Period:
     """The jobs of this machine's Slurm; `logs` is a folder with traces kept by hand. Raises CaseError."""
     kept = KeptFiles.below(logs) if logs else None
@@ -153,14 +153,14 @@ def of_slurm(
     failed = [job for job in jobs if not has_completed(job.job)]
     known = _known(failed, query)
     newest = failed[-MAX_CASES:]
-    died = tuple(_died(job, kept, offset_s, known) for job in told(newest, done))
+    died = tuple(_died(job, kept, offset_s, known) for job in with_progress(newest, done))
     without = [job for job in jobs if job.gpu_hours is None]
     if len(failed) > MAX_CASES:
         missing.append(f"{len(failed) - MAX_CASES} of the jobs that died, the older ones: ask for a shorter time")
     if without:
         missing.append(f"the GPU hours of {number_of(len(without), 'job')}, whose records count no GPUs or no times")
     hours = sum(job.gpu_hours or 0.0 for job in jobs)
-    return Period(begins, ends, len(jobs), hours, died, (*missing, *_alike(died)))
+    return Period(begins, ends, len(jobs), hours, died, (*missing, *_common_gaps(died)))
 
 
 def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: Done) -> Period:
@@ -168,7 +168,9 @@ def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: D
     if not folder.is_dir():
         raise CaseError(f"{str(folder)!r:.120} is not a folder; expected one of folders, each of what one job left")
     cases, missing = [], []
-    for path in told(sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.is_symlink()), done):
+    for path in with_progress(
+        sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.is_symlink()), done
+    ):
         try:
             case = opened_case(collect(path, offset_s))
         except CaseError as problem:
@@ -184,7 +186,7 @@ def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: D
         for case in cases
         if case.verdict.standing != COMPLETED
     )
-    return Period(begins, ends, len(cases), 0.0, died, (*missing, *_alike(died)))
+    return Period(begins, ends, len(cases), 0.0, died, (*missing, *_common_gaps(died)))
 
 
 def _known(jobs: Sequence[EndedJob], query: Ask) -> Ask:
@@ -220,7 +222,7 @@ def _died(ended: EndedJob, kept: KeptFiles | None, offset_s: float, query: Ask) 
     return DeadJob(number, opened_case(joined(f"job {number}", builder)), ended.gpu_hours)
 
 
-def _alike(died: tuple[DeadJob, ...]) -> Iterator[str]:
+def _common_gaps(died: tuple[DeadJob, ...]) -> Iterator[str]:
     """What many cases lack, once."""
     lacking = (_of_all(missing) for dead in died for missing in dead.case.collected.lacks)
     counts = Counter(filter(None, lacking))

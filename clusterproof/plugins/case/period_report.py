@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from textwrap import fill
 from typing import Any
 
-from clusterproof.plugins.case.clocks import in_words
+from clusterproof.plugins.case.clocks import utc_text
 from clusterproof.plugins.case.period import DeadJob, Period
 from clusterproof.plugins.case.report import WIDTH
 from clusterproof.plugins.case.report import as_record as record_of_case
@@ -73,7 +73,7 @@ def _lines(period: Period) -> Iterator[str]:
     newest = period.died[::-1]
     for died in newest[:MAX_ROWS]:
         verdict = died.case.verdict
-        ended = in_words(died.case.collected.job.ran.ends)[5:16]
+        ended = utc_text(died.case.collected.job.ran.ends)[5:16]
         head = f"  {died.number[:12]:<12} {ended:<11} {verdict.cause:<9} "
         yield f"{head}{_cut(verdict.why, WIDTH - len(head))}"
     if len(newest) > MAX_ROWS:
@@ -84,7 +84,7 @@ def _lines(period: Period) -> Iterator[str]:
 
 
 def _sentence(period: Period) -> str:
-    began, ended = (in_words(time)[:16] for time in (period.begins, period.ends))
+    began, ended = (utc_text(time)[:16] for time in (period.begins, period.ends))
     sentence = f"{began} to {ended} UTC: of {number_of(period.ended, 'job')} that ended, {len(period.died)} died."
     if not period.died_gpu_hours:
         return sentence
@@ -119,13 +119,13 @@ def _causes(period: Period) -> Iterator[str]:
 
 def causes(period: Period) -> list[dict[str, Any]]:
     """A row for each cause: how many jobs, and their share of the GPU hours of all that died."""
-    whole = period.died_gpu_hours
+    total_hours = period.died_gpu_hours
     rows = []
     for cause in CAUSES:
         of_cause = [job for job in period.died if job.cause == cause]
         hours = sum(job.gpu_hours or 0.0 for job in of_cause)
         share = len(of_cause) / len(period.died) if period.died else 0.0
-        of_hours = hours / whole if whole else 0.0
+        of_hours = hours / total_hours if total_hours else 0.0
         rows.append(
             {"cause": cause, "jobs": len(of_cause), "share": share, "gpu_hours": hours, "share_of_gpu_hours": of_hours}
         )

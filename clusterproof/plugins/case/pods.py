@@ -8,14 +8,14 @@ from typing import Any
 
 from clusterproof.plugins.case import Event, Job, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.case.scheduler import WELL
+from clusterproof.plugins.case.scheduler import SUCCEEDED
 from clusterproof.plugins.catalog.causes import sign_of
 
 MAX_ITEMS = 20_000
 JOBS = ("Job", "JobSet", "PyTorchJob", "MPIJob", "TrainJob", "HyperPodPyTorchJob")  # kinds that create pods
 KINDS = ("Pod", *JOBS, "Event", "List", "PodList", "EventList", *(f"{kind}List" for kind in JOBS))
 BADLY = ("Failed",)  # conditions of a finished object that did not succeed
-OF_AN_END = ("DisruptionTarget", "TerminationTarget", "Failed")  # the reason a pod ended; the second is Kueue's
+END_CONDITIONS = ("DisruptionTarget", "TerminationTarget", "Failed")  # the reason a pod ended; the second is Kueue's
 MAX_DEPTH = 2  # nesting depth of lists
 
 
@@ -58,7 +58,7 @@ def read(resource: Mapping[str, Any], source: str, clock: Clock) -> Iterator[Eve
     if reason:
         yield from _event(f"pod {name}: {reason}", source, Span(), node)
     for condition in _list(status.get("conditions")):
-        if condition.get("type") in OF_AN_END and condition.get("status") == "True":
+        if condition.get("type") in END_CONDITIONS and condition.get("status") == "True":
             message = f"{name}: {_text(condition.get('reason'))}: {_text(condition.get('message'))}"
             yield from _event(message, source, clock.of(_text(condition.get("lastTransitionTime"))), node)
     for container in (*_list(status.get("containerStatuses")), *_list(status.get("initContainerStatuses"))):
@@ -79,7 +79,7 @@ def job_of(resource: Mapping[str, Any], clock: Clock) -> Job | None:
     if resource.get("kind") not in JOBS or not isinstance(status, dict):
         return None
     over = [condition for condition in _list(status.get("conditions")) if condition.get("status") == "True"]
-    end = next((condition for condition in over if condition.get("type") in (*WELL, *BADLY)), {})
+    end = next((condition for condition in over if condition.get("type") in (*SUCCEEDED, *BADLY)), {})
     ended = clock.of(_text(status.get("completionTime") or end.get("lastTransitionTime"))).ends if end else None
     name = "/".join(_text(_of(resource, "metadata", key)) for key in ("namespace", "name")).strip("/")
     ran = Span(clock.of(_text(status.get("startTime"))).begins, ended)

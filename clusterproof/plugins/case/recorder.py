@@ -18,7 +18,7 @@ def recorder_events(dumps: Mapping[int, Dump], files: Mapping[int, str]) -> Iter
             continue
         first = min(mismatch.odd)
         rank = first if len(mismatch.odd) == 1 and mismatch.has_majority else None
-        message = f"{mismatch.words}, at collective {mismatch.number} of {mismatch.group}"
+        message = f"{mismatch.description}, at collective {mismatch.number} of {mismatch.group}"
         yield Event("desync", one_line(message, LONGEST), one_line(files.get(first, "")), _when(mismatch), "", rank)
 
 

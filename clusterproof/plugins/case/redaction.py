@@ -7,7 +7,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.redaction.pseudonyms import Pseudonyms
 
 NAME = "case"
-OF_PROCESSES = {  # messages with the name of a program, or of a job in a control group's path
+PROCESS_MESSAGES = {  # messages with the name of a program, or of a job in a control group's path
     "host.no_oom_kill": "killed a process for want of memory",
     "host.segfaults": "a process crashed",
 }
@@ -72,7 +72,7 @@ class _Pseudonyms:
 
     def fact(self, fact: Fact) -> Fact:
         """Evidence of a node."""
-        text = OF_PROCESSES.get(fact.check) or self.text(fact.words)
+        text = PROCESS_MESSAGES.get(fact.check) or self.text(fact.words)
         return replace(fact, words=text, source=self._source(fact.source), node=self.node(fact.node))
 
     def lead(self, lead: Lead) -> Lead:

@@ -10,13 +10,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Set
 
 from clusterproof.plugins.case import Collected, Event, Fact, Span
-from clusterproof.plugins.case.clocks import apart_s, in_words
+from clusterproof.plugins.case.clocks import apart_s, utc_text
 from clusterproof.plugins.case.node_log import XID
 from clusterproof.plugins.case.stops import of_a_stop
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, NETWORK, RESOURCES, STOPPED, STORAGE, UNKNOWN, limits
 from clusterproof.plugins.core.message import listed, number_of
 
-OF_MEMORY = "ecc"  # the sign of a memory error, as CUDA tells it
+MEMORY_SIGN = "ecc"  # the sign of a memory error, as CUDA tells it
 
 
 def window(case: Collected) -> Span:
@@ -61,7 +61,7 @@ def _is_later(when: Span, within: Span) -> bool:
     return None not in (when.begins, within.ends) and (when.begins or 0.0) > (within.ends or 0.0)
 
 
-def bears_out(fact: Fact, case: Collected, rank: int | None = None) -> bool:
+def confirms(fact: Fact, case: Collected, rank: int | None = None) -> bool:
     """Whether a rank of that node, or this rank, reports right afterwards what a broken GPU causes."""
     begins = fact.when.begins
     if begins is None or fact.cause != HARDWARE or not fact.is_strong:
@@ -112,7 +112,7 @@ def of_another_time(case: Collected) -> Iterator[str]:
     of = shown(case)
     far = [fact for fact in case.facts if not is_shown(fact, of)]
     if far:
-        listing = listed(f"{fact.node} {in_words(fact.when.begins)}" for fact in far)
+        listing = listed(f"{fact.node} {utc_text(fact.when.begins)}" for fact in far)
         yield f"evidence of another time than the job's, which is not shown: {number_of(len(far), 'line')}, {listing}"
 
 
@@ -122,7 +122,7 @@ def dated(case: Collected) -> tuple[Fact, ...]:
     facts = [
         fact
         for fact in case.facts
-        if is_within(fact.when, within) or (_is_later(fact.when, within) and bears_out(fact, case))
+        if is_within(fact.when, within) or (_is_later(fact.when, within) and confirms(fact, case))
     ]
     return tuple(sorted(facts, key=lambda fact: fact.when.begins or 0.0))
 
@@ -167,7 +167,7 @@ def _is_relevant(fact: Fact, job: str, ended_badly: bool, seen: Set[tuple[str, s
     if is_of_program(fact):
         return False  # it only bears out what a rank says
     if fact.cause == HARDWARE:  # a contained memory error, Xid 94, fails no node, and ends the process that met it
-        return ended_badly and (fact.is_strong or (fact.check == XID and (OF_MEMORY, HARDWARE, fact.node) in seen))
+        return ended_badly and (fact.is_strong or (fact.check == XID and (MEMORY_SIGN, HARDWARE, fact.node) in seen))
     if fact.cause == UNKNOWN:  # its kernel stopped, or a CPU did
         return fact.is_strong
     if fact.cause == RESOURCES and job and job in fact.jobs:
@@ -185,7 +185,7 @@ def is_of_program(fact: Fact) -> bool:
     return fact.cause == CODE and fact.check == XID
 
 
-def borne_out(event: Event, case: Collected) -> Fact | None:
+def confirmed_program_fault(event: Event, case: Collected) -> Fact | None:
     """The program fault of the same process in the node's log; None if that has any hardware fault."""
     facts = dated(case)
     if any(fact.cause == HARDWARE for fact in facts):  # a contained memory error, Xid 94, ends a process as well
@@ -194,7 +194,7 @@ def borne_out(event: Event, case: Collected) -> Fact | None:
     return next((fact for fact in facts if is_of_program(fact) and rank_of(fact, case) in ranks), None)
 
 
-def said_against(case: Collected) -> tuple[str, ...]:
+def contradicting_evidence(case: Collected) -> tuple[str, ...]:
     """The nodes' own evidence, in words: it contradicts every other cause."""
     return tuple(dict.fromkeys(f"{fact.node}: {fact.words}" for fact in case.facts if fact.is_strong))
 

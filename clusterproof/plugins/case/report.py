@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.case import COMPLETED, Collected, Event, Fact, Lead, Span
 from clusterproof.plugins.case.advice import DRAIN, KEEP, NOT_KNOWN, TEST, Case, of_rank
-from clusterproof.plugins.case.clocks import apart_s, in_words
+from clusterproof.plugins.case.clocks import apart_s, utc_text
 from clusterproof.plugins.case.relevance import is_shown, shown
 from clusterproof.plugins.case.scheduler import RESOLUTION_S
 from clusterproof.plugins.catalog.causes import (
@@ -73,7 +73,7 @@ def _sentences(case: Case) -> Iterator[str]:
     where = f" on {number_of(len(job.nodes), 'node')} ({_few(job.nodes)})" if job.nodes else ""
     code = f", exit code {job.exit_code}" if job.exit_code else ""
     state = f", {job.state}{code}" if job.state else ""
-    ended = f", ended {in_words(job.ran.ends - RESOLUTION_S)} UTC" if job.ran.ends else ""
+    ended = f", ended {utc_text(job.ran.ends - RESOLUTION_S)} UTC" if job.ran.ends else ""
     yield f"{subject}{where}{state}{ended}."
     chance = f", {verdict.standing}, probability {verdict.probability:.2f}" if verdict.probability else ""
     if verdict.standing == COMPLETED:
@@ -199,7 +199,7 @@ def _shown(every: Sequence[Row]) -> list[Row]:
 
 def _timeline(shown: Sequence[Row]) -> Iterator[str]:
     """A line for each row, with the day if there are several, and the year."""
-    days = {in_words(row.when.shown)[:10] for row in shown} - {""}
+    days = {utc_text(row.when.shown)[:10] for row in shown} - {""}
     years = {day[:4] for day in days}
     begin, width = (_YEAR, 20) if len(years) > 1 else (_DAY, 15) if len(days) > 1 else (_HOUR, 9)
     yield from (_line(row, begin, width) for row in shown)
@@ -207,7 +207,7 @@ def _timeline(shown: Sequence[Row]) -> Iterator[str]:
 
 def _line(row: Row, begin: int, width: int) -> str:
     after = "…" if row.when.begins is not None and row.when.ends is None else ""
-    when = f"{'…' if row.when.is_long else ''}{in_words(row.when.shown)[begin:]}{after}"
+    when = f"{'…' if row.when.is_long else ''}{utc_text(row.when.shown)[begin:]}{after}"
     head = f"{row.mark or ' '} {when:<{width}} {row.where[:18]:<18} "
     remaining = WIDTH - len(head)
     cell = row.words if len(row.words) <= remaining else f"{row.words[: remaining - 1]}…"
@@ -222,7 +222,7 @@ def markdown(case: Case) -> str:
         lines += [plain(f"Order of events: {', '.join(_legend(every))}"), ""]
         lines += ["| | time (UTC) | where | what | source |", "|---|---|---|---|---|"]
     for row in _shown(every):
-        cells = (row.mark, in_words(row.when.shown), plain(row.where), _code(row.words), _code(row.source))
+        cells = (row.mark, utc_text(row.when.shown), plain(row.where), _code(row.words), _code(row.source))
         lines.append(f"| {' | '.join(cells)} |")
     commands, missing = case.advice.commands, case.collected.missing
     lines += ["", f"{TO_COPY}:", "", *(f"    {command}" for command in commands)] if commands else []

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from clusterproof.plugins.case import Fact, Span, label, one_line
 from clusterproof.plugins.catalog.causes import HARDWARE
 from clusterproof.plugins.core.opened import Budget
-from clusterproof.plugins.core.result import OF_HARDWARE
+from clusterproof.plugins.core.result import HARDWARE_ACTIONS
 
 KEYS = ({"check", "node", "verdict"}, {"schema", "describes"})  # of a result, or of a description
 FAILED = "fail"
@@ -48,7 +48,7 @@ def read(text: Iterable[str], source: str) -> Iterator[tuple[str, Fact | None]]:
 
 def _fact(record: Mapping[str, Any], node: str, source: str) -> Fact | None:
     check, message, action = (record.get(key) for key in ("check", "message", "action"))
-    if record["verdict"] != FAILED or action not in OF_HARDWARE:
+    if record["verdict"] != FAILED or action not in HARDWARE_ACTIONS:
         return None
     if not isinstance(check, str) or not isinstance(message, str) or not _CHECK.fullmatch(check):
         return None

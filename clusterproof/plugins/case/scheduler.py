@@ -17,7 +17,7 @@ LOOKED_AT = 200_000  # characters
 RESOLUTION_S = 1.0  # of Slurm's times: an end is within that second
 RUNS = ("PENDING", "RUNNING", "CONFIGURING", "SUSPENDED")
 COMPLETED = ("COMPLETED", "0:0")
-WELL = ("Complete", "Completed", "Succeeded")  # how Kubernetes, Kubeflow and HyperPod call success
+SUCCEEDED = ("Complete", "Completed", "Succeeded")  # how Kubernetes, Kubeflow and HyperPod call success
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w{0,40})=(\S{1,4000})")
 _NUMBERS = re.compile(
     r"JobId=(\d{1,12})(?: ArrayJobId=(\d{1,12}) ArrayTaskId=(\S{1,200}))?"
@@ -34,7 +34,7 @@ _RULE = re.compile(r"[- ]{3,4000}")
 _STATE = re.compile(r"[A-Z][A-Z_]{1,40}\+?(?: by \d{1,10})?")
 _CODE = re.compile(r"\d{1,5}:\d{1,5}")
 OWN_LINES = ("UserId", "JobState", "Requeue", "StartTime", "NodeList")  # the first fields, each once in a record
-OF_OWNER = "what the owner of the job wrote has lines like Slurm's own"
+OWNER_LINES = "what the owner of the job wrote has lines like Slurm's own"
 _OWN_LINE = re.compile(rf"^\s{{0,12}}({'|'.join(OWN_LINES)})=", re.MULTILINE)
 _BLOCK = re.compile(r"^(?=JobId=)", re.MULTILINE)
 _NO_NODES = ("", "(null)", "None assigned", "Unknown")
@@ -114,7 +114,7 @@ def ended_between(job: Job, begins: float, ends: float) -> bool:
 
 def has_completed(job: Job) -> bool:
     """Whether Slurm, or Kubernetes, reports success for all of it."""
-    return (job.state, job.exit_code) == COMPLETED or job.state in WELL
+    return (job.state, job.exit_code) == COMPLETED or job.state in SUCCEEDED
 
 
 def _lines(text: str) -> list[str]:

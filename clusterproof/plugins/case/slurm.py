@@ -24,7 +24,7 @@ from clusterproof.plugins.core.record import record, replace
 NUMBER = re.compile(r"[1-9]\d{0,11}(?:_\d{1,9}|\+\d{1,6})?", re.ASCII)
 LIMIT_S = 30.0  # for a controller that does not answer
 MAX_BYTES = 64 << 20  # of an answer: about 400,000 jobs
-BY_UTC = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%Y-%m-%dT%H:%M:%S", "LC_ALL": "C"}  # all times are UTC
+UTC_ENVIRONMENT = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%Y-%m-%dT%H:%M:%S", "LC_ALL": "C"}  # all times are UTC
 COLUMNS = "JobID,State,ExitCode,DerivedExitCode,Start,End,NodeList"
 NOT_INSTALLED = 127
 NODES = ("sinfo", "-N", "-h", "-o", "%N|%T|%H|%E")
@@ -40,7 +40,7 @@ PROLOG_FAILED = "prolog_failed"  # a sign
 Ask: TypeAlias = Callable[[Sequence[str]], tuple[int, str]]
 
 
-def ask(argv: Sequence[str]) -> tuple[int, str]:
+def run_command(argv: Sequence[str]) -> tuple[int, str]:
     """The exit code and output of a Slurm command; it is killed if it takes too long."""
     program = shutil.which(argv[0])
     if not program:
@@ -50,7 +50,7 @@ def ask(argv: Sequence[str]) -> tuple[int, str]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, **BY_UTC},
+        env={**os.environ, **UTC_ENVIRONMENT},
     ) as running:
         timer = Timer(LIMIT_S, running.kill)
         timer.start()
@@ -64,12 +64,12 @@ def ask(argv: Sequence[str]) -> tuple[int, str]:
     return running.returncode, output.decode("utf-8", "replace")
 
 
-def read_job(number: str, builder: CaseBuilder, offset_s: float, query: Ask = ask) -> None:
+def read_job(number: str, builder: CaseBuilder, offset_s: float, query: Ask = run_command) -> None:
     """Add what Slurm knows about a job. Raises CaseError if it knows none, or the job still runs."""
     clock = Clock(datetime.now(timezone.utc).year)  # Slurm's own times are UTC, as requested
     shown, record = query(("scontrol", "show", "job", number))
     if not shown and not _is_slurms_own(record, number, query):
-        shown, record = 1, scheduler.OF_OWNER
+        shown, record = 1, scheduler.OWNER_LINES
     kept, row = query(("sacct", "-j", number, "-P", "-o", COLUMNS))
     before = len(builder.jobs)
     for text, name in ((row, "sacct"), (record, "scontrol")):
@@ -264,7 +264,7 @@ def _of_scontrol(text: str, queued: Collection[str]) -> tuple[list[EndedJob], li
         if read and number in queued:
             ended += read
         elif not read or _has_ended(read[0].job):  # else it was submitted a moment ago
-            unread.append(f"job {number}: {scheduler.OF_OWNER}")
+            unread.append(f"job {number}: {scheduler.OWNER_LINES}")
     return ended, unread
 
 

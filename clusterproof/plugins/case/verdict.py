@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.case import (
     COMPLETED,
+    CRASH_PRIOR,
     DESYNC,
     ESTABLISHED,
-    OF_CRASH,
     SUPPORTED,
     CaseVerdict,
     Collected,
@@ -20,9 +20,9 @@ from clusterproof.plugins.case import (
     clocks,
     of_contest,
 )
-from clusterproof.plugins.case.by_words import by_words
+from clusterproof.plugins.case.by_words import verdict_by_messages
 from clusterproof.plugins.case.first_event import Candidate, candidates
-from clusterproof.plugins.case.relevance import bears_out, dated, rank_of, relevant, undated
+from clusterproof.plugins.case.relevance import confirms, dated, rank_of, relevant, undated
 from clusterproof.plugins.case.scheduler import has_completed
 from clusterproof.plugins.catalog.causes import (
     CAUSE,
@@ -43,7 +43,7 @@ SHARED = 0.6  # chance that evidence on several nodes at once has a common cause
 
 def decide(case: Collected) -> CaseVerdict:
     """The verdict on a case."""
-    verdict = _of_completed(case) if has_completed(case.job) else _by_evidence(case) or by_words(case)
+    verdict = _of_completed(case) if has_completed(case.job) else _by_evidence(case) or verdict_by_messages(case)
     return replace(verdict, against=(*verdict.against, *_outlived(case)))
 
 
@@ -80,9 +80,9 @@ def _by_evidence(case: Collected) -> CaseVerdict | None:
         first = next((fact for fact in facts if fact.cause == HARDWARE), first)
         at_once = [fact for fact in facts if fact.cause == HARDWARE and not first.when.is_before(fact.when, apart_s)]
     earlier = [candidate.event for candidate in candidates(case) if _is_earlier(candidate, first, apart_s)]
-    outlived = [event for event in earlier if event.rank is not None and bears_out(first, case, event.rank)]
+    outlived = [event for event in earlier if event.rank is not None and confirms(first, case, event.rank)]
     died = [event for event in earlier if event not in outlived]
-    if died and died[0].wrote_s and bears_out(first, case):
+    if died and died[0].wrote_s and confirms(first, case):
         return of_contest(died[0], first)  # a rank may survive what others die of
     if died:
         return None
@@ -111,7 +111,7 @@ def _of_fact(case: Collected, first: Fact, nodes: Sequence[str], is_alone: bool)
         return CaseVerdict(first.cause, SHARED, SUPPORTED, reason, first, (), tuple(nodes), rank)
     worth = probability()
     is_sure = bool(events) and first.is_strong and is_alone
-    weight = OF_CRASH if first.cause == CODE else worth.established if is_sure else worth.supported
+    weight = CRASH_PRIOR if first.cause == CODE else worth.established if is_sure else worth.supported
     standing = ESTABLISHED if is_sure else SUPPORTED
     device = f" (device {first.device})" if first.device else ""
     blamed = (first.node,) if first.cause != CODE else ()

@@ -115,10 +115,10 @@ def blocks() -> Mapping[str, Block]:
 
 def sign_of(where: str, line: str) -> Sign | None:
     """The first sign that matches a line of such a source."""
-    if alone := _whole_lines(where).get(line.strip()):
+    if alone := _complete_lines(where).get(line.strip()):
         return alone
     is_harmless = where == "output" and any(phrase in line for phrase in harmless())
-    for phrase, sign in _words_of(where):
+    for phrase, sign in _sign_phrases(where):
         if is_harmless and sign.cause != HARDWARE:  # a job that retries continues with the broken GPU
             continue
         if phrase in line and _fits(sign, line):
@@ -146,12 +146,12 @@ def harmless() -> tuple[str, ...]:
 
 
 @cache
-def _words_of(where: str) -> tuple[tuple[str, Sign], ...]:
+def _sign_phrases(where: str) -> tuple[tuple[str, Sign], ...]:
     return tuple((phrase, sign) for sign in signs().values() if where in sign.read_in for phrase in sign.says)
 
 
 @cache
-def _whole_lines(where: str) -> Mapping[str, Sign]:
+def _complete_lines(where: str) -> Mapping[str, Sign]:
     return {phrase: sign for sign in signs().values() if where in sign.read_in for phrase in sign.whole}
 
 

@@ -68,7 +68,7 @@ def parse(text: str, file: str) -> Mapping[str, Any]:
     except ValueError as problem:
         raise CatalogError(f"{file}: {problem}") from problem
     sources = tables.get("sources")
-    if not isinstance(sources, dict) or not all(isinstance(said, str) and said for said in sources.values()):
+    if not isinstance(sources, dict) or not all(isinstance(source, str) and source for source in sources.values()):
         raise CatalogError(f"{file}: expected a table [sources] of short names and texts")
     return tables
 
@@ -125,7 +125,7 @@ def build(kind: type[Row], fields: object, where: str, sources: Mapping[str, str
         raise CatalogError(f"{where}: {missing[0]} is missing")
     for name, value in fields.items():
         if not _fits(value, hints[name]):
-            raise CatalogError(f"{where}: {name} is {value!r:.60}; expected {_words(hints[name])}")
+            raise CatalogError(f"{where}: {name} is {value!r:.60}; expected {_type_text(hints[name])}")
     unexplained = [name for name in str(fields["source"]).split() or [""] if name not in sources]
     if unexplained:
         raise CatalogError(f"{where}: source {unexplained[0]!r} is not explained in [sources]")
@@ -165,5 +165,5 @@ def _fits(value: object, hint: Any) -> bool:
     return type(value) is hint
 
 
-def _words(hint: Any) -> str:
+def _type_text(hint: Any) -> str:
     return hint.__name__ if isinstance(hint, type) else str(hint).replace("collections.abc.", "")

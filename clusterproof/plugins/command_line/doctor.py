@@ -64,16 +64,16 @@ def doctor(arguments: list[str]) -> tuple[int, str]:
 def reaches(environment: Mapping[str, str], home: Path) -> Iterator[Reach]:
     """What there is, kind by kind of X."""
     yield Reach("local", platform.system() == "Linux", f"this machine runs {platform.system()}; checks expect Linux")
-    yield from of_ssh(environment, home)
-    yield of_slurm(_scontrol_ping)
-    yield of_kubernetes()
-    yield of_aws(_identity)
+    yield from check_ssh(environment, home)
+    yield check_slurm(_scontrol_ping)
+    yield check_kubernetes()
+    yield check_aws(_identity)
     plugin = shutil.which("session-manager-plugin", path=environment.get("PATH"))
     missing = "session-manager-plugin is not on PATH; install AWS's package for HyperPod nodes (docs/aws.md)"
     yield Reach("HyperPod", plugin is not None, plugin or missing)
 
 
-def of_ssh(environment: Mapping[str, str], home: Path) -> Iterator[Reach]:
+def check_ssh(environment: Mapping[str, str], home: Path) -> Iterator[Reach]:
     """Keys to offer, and host keys to believe."""
     loaded = _keys_of_agent() if environment.get("SSH_AUTH_SOCK") else 0
     named = [f"~/.ssh/{name}" for name in _KEYS] + _identity_files(_text(home / ".ssh" / "config"))
@@ -100,7 +100,7 @@ def _text(file: Path) -> str:
         return ""
 
 
-def of_slurm(ping: Callable[[], str | None]) -> Reach:
+def check_slurm(ping: Callable[[], str | None]) -> Reach:
     """Whether Slurm's commands are here and its controller answers; `ping` is None where there are none."""
     answer = ping()
     if answer is None:
@@ -110,7 +110,7 @@ def of_slurm(ping: Callable[[], str | None]) -> Reach:
     return Reach("slurm:", is_up, answers if is_up else f"{answers}; run this on a submit host, or --via ssh:HOST")
 
 
-def of_kubernetes() -> Reach:
+def check_kubernetes() -> Reach:
     """Whether there is the client, and a kubeconfig with contexts; none of them is tried."""
     from clusterproof.plugins.kubernetes.access import contexts
 
@@ -124,7 +124,7 @@ def of_kubernetes() -> Reach:
     return Reach("k8s:", True, f"context {current or known[0]}{more} (docs/kubernetes.md has the rights that it needs)")
 
 
-def of_aws(identity: Callable[[], str]) -> Reach:
+def check_aws(identity: Callable[[], str]) -> Reach:
     """Whether there are credentials and a region, which no call proves here."""
     try:
         return Reach("ec2:, asg:", True, identity())

@@ -15,7 +15,7 @@ from clusterproof.plugins.core.result import SUBSYSTEMS, split_message
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks, example_of, marks_of, when
-from clusterproof.plugins.evaluation.check import WHOLE, Check
+from clusterproof.plugins.evaluation.check import WHOLE_SUBJECTS, Check
 from clusterproof.plugins.evaluation.rules import Rule, rules, thresholds_of
 from clusterproof.plugins.evidence.cluster import NOT_OF_AWS, SLURM_COLLECTOR
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
@@ -147,7 +147,7 @@ def read_by(check: Check) -> str:
         what = f"of {_control_planes(check)} {control_collectors}" + (
             f"; of the nodes {what}" if check.collectors else ""
         )
-    return what if check.is_of_member or check.subject in WHOLE else f"{what}; once for each `{check.subject}`"
+    return what if check.is_of_member or check.subject in WHOLE_SUBJECTS else f"{what}; once for each `{check.subject}`"
 
 
 def _control_planes(check: Check) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.command_line.gate_run import aws, run, say
+from clusterproof.plugins.command_line.gate_run import aws, log_line, run
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.errors import ClusterproofError, place_of
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
@@ -20,9 +20,9 @@ from clusterproof.plugins.inventory import with_expectations
 from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.gate import UNKNOWN
-from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, in_words, waited
+from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, outcome_text, waited
 from clusterproof.plugins.kubernetes.gate.write import remove
-from clusterproof.plugins.options import LEAST_S, MOST_S
+from clusterproof.plugins.options import MAX_S, MIN_S
 from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN, INTERRUPTED
 from clusterproof.plugins.transport.kubernetes.reporting import UnchangedFile, report_for_ever
@@ -73,8 +73,8 @@ def gate(arguments: Sequence[str]) -> tuple[int, str]:
     if option.x and not option.x.startswith(("k8s:", "eks:")):
         expected = "expected k8s:CONTEXT, k8s:in-cluster or eks:NAME"
         return BAD_COMMAND_LINE, f"clusterproof gate: {option.x!r:.80} is no cluster of Kubernetes; {expected}\n"
-    if not LEAST_S <= option.probe_timeout <= MOST_S:
-        own.error(f"--probe-timeout is {option.probe_timeout:g}; expected {LEAST_S:g} to {MOST_S} s")
+    if not MIN_S <= option.probe_timeout <= MAX_S:
+        own.error(f"--probe-timeout is {option.probe_timeout:g}; expected {MIN_S:g} to {MAX_S} s")
     if (option.what == "wait") is not bool(option.node):
         own.error("expected gate wait X --node NAME, and --node of nothing else")
     try:
@@ -116,7 +116,7 @@ def _waited(option: argparse.Namespace, is_over: threading.Event) -> tuple[int, 
     """
     order = Wait(option.node, option.fresh, option.timeout)
     try:
-        health = waited(open_api(_access(option)), order, say, is_over)
+        health = waited(open_api(_access(option)), order, log_line, is_over)
     except ClusterproofError:
         raise
     except Exception as broken:
@@ -127,7 +127,7 @@ def _waited(option: argparse.Namespace, is_over: threading.Event) -> tuple[int, 
             INTERRUPTED,
             f"gate: the wait for {order.node} was ended by a signal: {health.reason}: {health.message}\n",
         )
-    return EXITS[health.status], f"gate: {in_words(order, health)}\n"
+    return EXITS[health.status], f"gate: {outcome_text(order, health)}\n"
 
 
 def _access(option: argparse.Namespace) -> Mapping[str, str]:

@@ -31,7 +31,14 @@ from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, Api
 from clusterproof.plugins.kubernetes.gate import LIMIT, NOT_REACHED, OBSERVE, REFRESH_S, GateSettings, resident
-from clusterproof.plugins.kubernetes.gate.round import GateMetrics, Round, keep_verdicts, kept_verdicts, round_of, taken
+from clusterproof.plugins.kubernetes.gate.round import (
+    GateMetrics,
+    Round,
+    keep_verdicts,
+    kept_verdicts,
+    pop_stored,
+    round_of,
+)
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome, write
 from clusterproof.plugins.kubernetes.workloads import Pod, PodPages
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
@@ -107,7 +114,7 @@ class Rounds:
         try:
             api = open_api(access_to(self._where, aws(self._option)))
             agents = self._agents(api).own
-            due = self._due(agents, began)
+            due = self._due_shares(agents, began)
             for share in due:
                 if not self._is_over.is_set():
                     self._evaluate(share, self._agents(api), began)
@@ -127,7 +134,7 @@ class Rounds:
         """The state of the agents. Raises KubernetesError."""
         return agents_of(api, self._own.k8s_namespace, self._pages)
 
-    def _due(self, agents: Mapping[str, Pod], now: float) -> list[NodeShare]:
+    def _due_shares(self, agents: Mapping[str, Pod], now: float) -> list[NodeShare]:
         """The shares that are due; findings on nodes with changed reports become invalid.
 
         Raises ClusterproofError.
@@ -139,8 +146,8 @@ class Rounds:
             self._shares.divide(self._targets, agents, now)
         self._silent = frozenset(filter(self._shares.has, self._silent))
         verdicts = kept_verdicts(self._keep)
-        due = self._shares.due(agents, {node: verdict.health for node, verdict in verdicts.items()}, now)
-        kept = {node: verdict for node, verdict in verdicts.items() if self._shares.stands(node, agents)}
+        due = self._shares.due_shares(agents, {node: verdict.health for node, verdict in verdicts.items()}, now)
+        kept = {node: verdict for node, verdict in verdicts.items() if self._shares.is_current(node, agents)}
         if kept != verdicts:
             keep_verdicts(self._keep, kept)
         return due
@@ -170,7 +177,7 @@ class Rounds:
             agents,
         )
         last = self._run_checks([] if share.names is None else ["--nodes", fold(share.names)])
-        gate_round = taken(self._keep)
+        gate_round = pop_stored(self._keep)
         if self._is_over.is_set() and gate_round is None:
             return
         if gate_round is None:
@@ -190,7 +197,7 @@ class Rounds:
         reported = {**self._reported, **gate_round.reported}
         known = after.keys() | gate_round.reported.keys() | self._silent
         self._reported = {n: at for n, at in reported.items() if n in known}
-        self._say(replace(gate_round, reported=self._reported))
+        self._log_round(replace(gate_round, reported=self._reported))
 
     def _confirm(self, api: Api, agents: Mapping[str, Pod], now: float, before: Counter[str]) -> None:
         """Refresh due conditions of nodes whose agents report no change, or that were just evaluated."""
@@ -214,12 +221,12 @@ class Rounds:
             self._refreshed = now if is_due else self._refreshed
         read = {node: at for node, at in self._reported.items() if node in verdicts or node in self._silent}
         every = {node: verdict.health for node, verdict in verdicts.items()}
-        self._say(round_of(now, time.time(), every, read, written, ASKED - before))
+        self._log_round(round_of(now, time.time(), every, read, written, ASKED - before))
 
-    def _say(self, gate_round: Round) -> None:
+    def _log_round(self, gate_round: Round) -> None:
         self._tally.add(gate_round, self._silent)
         for line in gate_round.log_lines():
-            say(line)
+            log_line(line)
 
     def _fail(self, lines: Sequence[str], unproven: Collection[str] = ()) -> None:
         self._tally.add(None, self._silent.union(unproven))
@@ -227,7 +234,7 @@ class Rounds:
         sys.stdout.flush()
 
 
-def say(line: str) -> None:
+def log_line(line: str) -> None:
     """Write a line to the gate's log."""
     sys.stdout.write(f"gate: {line}\n")
     sys.stdout.flush()

@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
-from clusterproof.plugins.core.opened import is_there
+from clusterproof.plugins.core.opened import path_exists
 
 TEMPLATES = {"cluster.toml": "which nodes, and how to reach them", "clusterproof.toml": "what is expected of them"}
 
@@ -62,7 +62,7 @@ def begin_in(folder: Path, policy: str = "") -> tuple[int, str]:
 
     `policy` is the active part of clusterproof.toml.
     """
-    there = [name for name in TEMPLATES if is_there(folder / name)]
+    there = [name for name in TEMPLATES if path_exists(folder / name)]
     if there:
         what = f"{folder / there[0]} is there already: nothing was written; another folder: clusterproof init DIR"
         return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"
@@ -71,7 +71,7 @@ def begin_in(folder: Path, policy: str = "") -> tuple[int, str]:
         texts["clusterproof.toml"] += f"\n# What nhc.conf asked of every node:\n{policy}"
     writing = folder
     try:
-        if not is_there(folder):
+        if not path_exists(folder):
             folder.mkdir()
         for name, text in texts.items():
             writing = folder / name

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.escaping import as_job_log
 from clusterproof.plugins.core.kinds import KINDS
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE
-from clusterproof.plugins.core.opened import is_there
+from clusterproof.plugins.core.opened import path_exists
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.options.argv import joined_options
 
@@ -88,7 +88,7 @@ def _answered(arguments: list[str]) -> int:
     arguments = joined_options(arguments)
     if arguments[:1] in (["--version"], ["-V"], ["version"]):
         return _print(0, f"clusterproof {__version__}\n")
-    if wants_help(arguments) and arguments[0] not in (*ANSWERED, "manifest"):
+    if is_help_request(arguments) and arguments[0] not in (*ANSWERED, "manifest"):
         return _print(0, _help_of_a_run(asks_for_all))
     if arguments[:1] and arguments[0] in ANSWERED:
         return _print(*_answer(ANSWERED[arguments[0]], arguments[1:]))
@@ -137,7 +137,7 @@ def _help_of_a_run(is_whole: bool) -> str:
 def _as_a_run(arguments: list[str]) -> list[str]:
     """Convert the arguments of `clusterproof check X …` to pytest's: the first word is the cluster."""
     is_named = any(word.partition("=")[0] == "--cluster" for word in arguments)
-    if is_named or wants_help(arguments) or not arguments or arguments[0].startswith("-"):
+    if is_named or is_help_request(arguments) or not arguments or arguments[0].startswith("-"):
         return arguments
     return ["--cluster", *arguments]
 
@@ -156,7 +156,7 @@ def _mistaken_command(arguments: list[str]) -> str:
     if word == "help" and len(arguments) > 1:
         word = arguments[1]
         return "" if word in NAMES else f"no command is called {word!r:.80}{nearest(word, NAMES) or _LISTED}"
-    if word.startswith("-") or word in NAMES or is_there(word.partition("::")[0]):
+    if word.startswith("-") or word in NAMES or path_exists(word.partition("::")[0]):
         return ""
     if any(word == kind.word or (kind.word.endswith(":") and word.startswith(kind.word)) for kind in KINDS):
         return f"{word!r:.80} is a cluster; expected clusterproof check {quote(word[:80])}"
@@ -185,9 +185,9 @@ def _further_cluster(arguments: list[str]) -> str:
     cluster, word = arguments[1:3]
     path = word.partition("::")[0]
     named = next((word for word in arguments[2:] if word.partition("=")[0] == "--cluster"), "")
-    if named and not (cluster.endswith(".py") or is_there(cluster.partition("::")[0])):
+    if named and not (cluster.endswith(".py") or path_exists(cluster.partition("::")[0])):
         return f"{cluster!r:.80} and --cluster name two clusters; expected one"
-    if word.startswith("-") or path.endswith(".py") or "/" in path or is_there(path):
+    if word.startswith("-") or path.endswith(".py") or "/" in path or path_exists(path):
         return ""
     both = f"{cluster},{word.removeprefix('ssh:')}" if cluster.startswith("ssh:") else "'ssh:gpu[001-004]'"
     return f"{word!r:.80} is neither an option nor a file of checks; expected one X, such as {both:.120}"
@@ -237,6 +237,6 @@ def requested(arguments: list[str]) -> list[str]:
     ]
 
 
-def wants_help(arguments: list[str]) -> bool:
+def is_help_request(arguments: list[str]) -> bool:
     """Whether the command line asks for help."""
     return not {"-h", "--help"}.isdisjoint(arguments)

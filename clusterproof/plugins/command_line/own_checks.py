@@ -14,7 +14,7 @@ from shlex import quote
 import pytest
 
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.core.opened import distrust, is_folder, is_there
+from clusterproof.plugins.core.opened import distrust, is_folder, path_exists
 
 PACKAGE = Path(__file__).resolve().parents[2]
 _VALUED = ("-c", "-k", "-m", "-n", "-o", "-p", "-W")  # of pytest; abbreviations of our options would clash with them
@@ -27,7 +27,7 @@ def root_of_own_tests(arguments: Sequence[str]) -> Path:
     return PACKAGE if is_packaged or not named else Path.cwd()
 
 
-def let_in(config: pytest.Config) -> str:
+def limit_conftests(config: pytest.Config) -> str:
     """Limit the conftest.py files that pytest loads to those of the named tests, and let these import their neighbours.
 
     A conftest.py counts if it is next to named files, below a named folder, or in a folder that contains them all.
@@ -35,7 +35,7 @@ def let_in(config: pytest.Config) -> str:
     """
     option = config.known_args_namespace
     folders = _folders(option.file_or_dir, config.invocation_params.dir, has_modules=option.pyargs)
-    doubt = next(filter(None, map(_doubt_of, _looked_into(folders))), "")
+    doubt = next(filter(None, map(_distrust_reason, _looked_into(folders))), "")
     if doubt:
         option.noconftest = True
         return f"{doubt}: no conftest.py and no module there is loaded"
@@ -47,7 +47,7 @@ def let_in(config: pytest.Config) -> str:
     return ""
 
 
-def _doubt_of(folder: Path) -> str:
+def _distrust_reason(folder: Path) -> str:
     """Why the contents of a folder are not loaded, in words; empty if it is the caller's own."""
     try:
         doubt = distrust(folder)
@@ -63,7 +63,7 @@ def _folders(arguments: Sequence[str], folder: Path, *, has_modules: bool) -> li
         for argument in (argument.partition("::")[0] for argument in arguments)
         if not (has_modules and all(part.isidentifier() for part in argument.split(".")))
     ]
-    there = [path for path in paths if is_there(path) and PACKAGE not in (path, *path.parents)]
+    there = [path for path in paths if path_exists(path) and PACKAGE not in (path, *path.parents)]
     return list(dict.fromkeys(path if is_folder(path) else path.parent for path in there))
 
 
@@ -92,7 +92,7 @@ ISOLATED = f"popen//python={quote(sys.executable)} -I"  # else Python would look
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Load a conftest.py only for named tests."""
-    early_config.stash[NOT_LOADED] = let_in(early_config)
+    early_config.stash[NOT_LOADED] = limit_conftests(early_config)
 
 
 @pytest.hookimpl(tryfirst=True)

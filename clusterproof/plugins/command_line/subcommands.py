@@ -176,7 +176,7 @@ def version_parser() -> argparse.ArgumentParser:
     return OneLineParser(prog="clusterproof version", description="The version.", add_help=False)
 
 
-def whole() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """The command line of `clusterproof` with all its subcommands."""
     parser = argparse.ArgumentParser(
         prog="clusterproof",

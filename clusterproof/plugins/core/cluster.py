@@ -84,7 +84,7 @@ class InventoryError(ClusterproofError, ValueError):
     """An X that names no cluster; the one-line message says what was wrong and what is right."""
 
 
-def each_once(targets: tuple[Target, ...], where: str) -> tuple[Target, ...]:
+def require_unique(targets: tuple[Target, ...], where: str) -> tuple[Target, ...]:
     """Return the targets unchanged. Raises InventoryError for a duplicate name: their evidence would be mixed up."""
     seen: set[str] = set()
     for target in targets:

@@ -20,7 +20,7 @@ class Interning:
         self._kept: dict[bytes, Any] = {}
         self._texts: dict[str, str] = {}
 
-    def once(self, evidence: NodeEvidence) -> NodeEvidence:
+    def intern(self, evidence: NodeEvidence) -> NodeEvidence:
         """The same evidence, built from values of earlier nodes where they are equal."""
         collectors = {self._text(name): self._collector(collector) for name, collector in evidence.collectors.items()}
         return replace(evidence, collectors=collectors)

@@ -8,7 +8,7 @@ MAX_LISTED = 8
 MAX_MESSAGE = 4_000  # characters of one message in a report
 MAX_FURTHER = 12  # digits: more than a float has
 MBIT_OF_GB = 8_000
-LEAST_IN_GB_PER_S = 0.1  # slower speeds are shown in Mbit/s
+MIN_IN_GB_PER_S = 0.1  # slower speeds are shown in Mbit/s
 WHOLE, SIGNIFICANT = "f", "g"
 
 
@@ -35,7 +35,7 @@ def printable(text: str, most: int = MAX_MESSAGE) -> str:
     return safe if len(text) <= most else f"{safe} … ({len(text)} characters)"
 
 
-def apart(value: float, other: float, digits: int = 0, form: str = WHOLE) -> tuple[str, str]:
+def format_pair(value: float, other: float, digits: int = 0, form: str = WHOLE) -> tuple[str, str]:
     """Both numbers in as few digits as distinguish them: `23.5` and `24`, where as whole numbers both are 24.
 
     `digits` is the minimum: decimals, or with SIGNIFICANT all significant digits.
@@ -51,7 +51,7 @@ def apart(value: float, other: float, digits: int = 0, form: str = WHOLE) -> tup
 
 def speed(gb_per_s: float, shown: str = "") -> str:
     """`480 GB/s`, or `57.2 Mbit/s` for far slower ones; `shown` is the first number's text where already chosen."""
-    if 0 < gb_per_s < LEAST_IN_GB_PER_S:
+    if 0 < gb_per_s < MIN_IN_GB_PER_S:
         return f"{gb_per_s * MBIT_OF_GB:.3g} Mbit/s"
     return f"{shown or f'{gb_per_s:.4g}'} GB/s"
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 IS_LINK = "is a link, which is not followed"
-IS_NO_FILE = "is not a regular file"
+NOT_A_FILE = "is not a regular file"
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # does not block on what has become a pipe meanwhile
 
 
@@ -80,7 +80,7 @@ def read_whole(
     return content
 
 
-def is_there(path: str | PathLike[str]) -> bool:
+def path_exists(path: str | PathLike[str]) -> bool:
     """Whether a path exists and the caller may look at it; pathlib's raises on denied access before Python 3.14."""
     return os.path.exists(path)
 
@@ -131,7 +131,7 @@ def _refuse_others(status: os.stat_result, name: str) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, IS_NO_FILE, name)
+        raise OSError(errno.EINVAL, NOT_A_FILE, name)
 
 
 def _is_callers(group: int) -> bool:
@@ -149,7 +149,7 @@ def _is_callers(group: int) -> bool:
 _WRITING = os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MODE = 0o666  # before the umask
 FOR_OTHERS = 0o077
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, a file size limit
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, a file size limit
 
 
 def created(path: Path) -> FileIO:

@@ -34,7 +34,7 @@ class Disabled:
     until: date
     nodes: frozenset[str] = frozenset()
 
-    def holds(self, today: date) -> bool:
+    def is_active(self, today: date) -> bool:
         """Whether the rule has not yet expired."""
         return today <= self.until
 
@@ -48,7 +48,7 @@ class Contact:
     link: str = ""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """`DC operations (#dc-ops, https://…)`."""
         more = ", ".join(filter(None, (self.contact, self.link)))
         return f"{self.name} ({more})" if more else self.name
@@ -100,7 +100,7 @@ class Policy:
     def disables(self, check: str, node: str) -> Disabled | None:
         """The rule that disables a check on a node today, if any."""
         rule = self.disabled.get(check)
-        return rule if rule and rule.holds(self.today) and (not rule.nodes or node in rule.nodes) else None
+        return rule if rule and rule.is_active(self.today) and (not rule.nodes or node in rule.nodes) else None
 
     def read(self, result: Result) -> Result:
         """A result after the policy is applied: its verdict, a message that fits it, and its contact.
@@ -112,15 +112,15 @@ class Policy:
         rules = [(key, self.readings[key]) for key in (result.owner, result.check) if key in self.readings]
         if not rules:
             return result
-        said = result.findings or (Finding(result.verdict, result.message, result.devices, result.cause),)
-        read = tuple(_read(finding, rules) for finding in said)
-        return result if read == said else with_findings(result, grouped(read))
+        findings = result.findings or (Finding(result.verdict, result.message, result.devices, result.cause),)
+        read = tuple(_read(finding, rules) for finding in findings)
+        return result if read == findings else with_findings(result, grouped(read))
 
     def team_of(self, result: Result) -> str:
         """Who owns a finding, for people: the site's contact, else the skill where skills are used, else the team."""
         contact = self.owners.get(result.owner) or self.owners.get(result.team)
         if contact:
-            return contact.words
+            return contact.description
         return result.skill if self.names_skills else result.team
 
 
@@ -135,7 +135,7 @@ def _read(finding: Finding, rules: Iterable[tuple[str, Mapping[Verdict, Verdict]
     return read
 
 
-def words_of(rule: Disabled, source: str) -> str:
+def disabled_reason(rule: Disabled, source: str) -> str:
     """Why a disabled check was not run."""
     return f"disabled by {source} until {rule.until}: {rule.reason}"
 

@@ -95,9 +95,9 @@ def as_json(value: Any) -> Any:
     return {name: as_json(getattr(value, name)) for name in names_of(type(value))}
 
 
-def _is(default: object, said: str) -> bool:
+def _is(default: object, annotation: str) -> bool:
     """Whether a value with that default is in the repr (`repr`), or compared (`compare`)."""
-    return bool(getattr(default, said)) if isinstance(default, Default) else True
+    return bool(getattr(default, annotation)) if isinstance(default, Default) else True
 
 
 def _getter(names: tuple[str, ...]) -> Any:

@@ -29,14 +29,14 @@ ACTIONS = (  # what a failed check asks for, the most severe first; the last if 
     "investigate",
 )
 
-OF_HARDWARE = ACTIONS[:2]
+HARDWARE_ACTIONS = ACTIONS[:2]
 
-OF_A_PAIR = "pair"  # subject of checks that run for each pair of nodes that was measured
+PAIR_SUBJECT = "pair"  # subject of checks that run for each pair of nodes that was measured
 ALL_PAIRS = "pairs"  # replaces the pair's names where none was measured
-OF_A_RUN = ("run", "rank")  # subjects of checks of a training run, which `--run` names
-OF_THE_CLUSTER = ("cluster", "file_system")  # subjects of checks that run once for the cluster, not on each node
-OF_A_MEMBER = "k8s_node"  # subject of checks that run on each node, evaluated from what the control plane reports of it
-OF_NO_NODE = frozenset({OF_A_PAIR, *OF_A_RUN, *OF_THE_CLUSTER})
+RUN_SUBJECTS = ("run", "rank")  # subjects of checks of a training run, which `--run` names
+CLUSTER_SUBJECTS = ("cluster", "file_system")  # subjects of checks that run once for the cluster, not on each node
+MEMBER_SUBJECT = "k8s_node"  # of checks that run on each node, evaluated from what the control plane reports of it
+SUBJECTS_WITHOUT_NODE = frozenset({PAIR_SUBJECT, *RUN_SUBJECTS, *CLUSTER_SUBJECTS})
 
 
 @record
@@ -163,22 +163,22 @@ class Result:
     @property
     def is_of_cluster(self) -> bool:
         """Whether it is about the whole cluster; `node` then is the cluster's name."""
-        return self.subject in OF_THE_CLUSTER
+        return self.subject in CLUSTER_SUBJECTS
 
     @property
     def is_of_pair(self) -> bool:
         """Whether it is about a pair of nodes; `node` then is `gpu1~gpu7`."""
-        return self.subject == OF_A_PAIR
+        return self.subject == PAIR_SUBJECT
 
     @property
     def is_of_run(self) -> bool:
         """Whether it is about a training run; `node` then is the run's name."""
-        return self.subject in OF_A_RUN
+        return self.subject in RUN_SUBJECTS
 
     @property
     def is_of_node(self) -> bool:
         """Whether it is about one node, which `node` then names."""
-        return self.subject not in OF_NO_NODE
+        return self.subject not in SUBJECTS_WITHOUT_NODE
 
     @property
     def is_of_unreachable(self) -> bool:
@@ -201,7 +201,7 @@ class Result:
         return self.cause != INTERRUPTED
 
     @property
-    def says_unreachable(self) -> bool:
+    def reports_unreachable(self) -> bool:
         """Whether this is the one result that reports an unreachable node; the node's other results add nothing."""
         return self.check == REACHABLE and self.is_of_unreachable
 
@@ -223,7 +223,7 @@ def why_unreachable(unreached: Unreached) -> str:
 _UNREACHED = {why_unreachable(unreached): unreached for unreached in Unreached}
 
 
-def gravest(actions: Iterable[str]) -> str:
+def most_urgent(actions: Iterable[str]) -> str:
     """The first of these in the order of ACTIONS, or one that only a site knows; empty if there are none."""
     return min(actions, key=lambda action: ACTIONS.index(action) if action in ACTIONS else 0, default="")
 
@@ -241,7 +241,7 @@ def with_findings(result: Result, findings: tuple[Finding, ...]) -> Result:
         devices=devices_of(findings, first.verdict),
         cause=first.cause,
         severity=SEVERITIES.get(first.verdict, "none"),
-        action=gravest(finding.action for finding in findings if finding.verdict is Verdict.FAIL),
+        action=most_urgent(finding.action for finding in findings if finding.verdict is Verdict.FAIL),
         findings=findings,
     )
 

@@ -32,26 +32,26 @@ def spread_above(values: Sequence[float]) -> float:
     return _MAD_TO_SIGMA * median(above) if above else 0.0
 
 
-def weighed_median(values: Sequence[float], weights: Sequence[int]) -> float:
+def weighted_median(values: Sequence[float], weights: Sequence[int]) -> float:
     """The median of values with counts."""
-    whole, at, below = sum(weights), 0, 0.0
+    total_weight, at, below = sum(weights), 0, 0.0
     is_middle = False
     for value, weight in sorted(zip(values, weights, strict=True)):
         if is_middle:
             return (below + value) / 2
         at += weight
-        if 2 * at > whole:
+        if 2 * at > total_weight:
             return value
-        is_middle, below = 2 * at == whole, value
+        is_middle, below = 2 * at == total_weight, value
     return below
 
 
-def weighed_spread(values: Sequence[float], weights: Sequence[int]) -> float:
+def weighted_spread(values: Sequence[float], weights: Sequence[int]) -> float:
     """As `spread`, for values with counts."""
     if len(values) < 2:
         return 0.0
-    middle = weighed_median(values, weights)
-    return _MAD_TO_SIGMA * weighed_median([abs(value - middle) for value in values], weights)
+    middle = weighted_median(values, weights)
+    return _MAD_TO_SIGMA * weighted_median([abs(value - middle) for value in values], weights)
 
 
 def location(values: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from clusterproof.plugins.core.marks import Mark
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.result import OF_A_MEMBER, OF_A_RUN, OF_THE_CLUSTER
+from clusterproof.plugins.core.result import CLUSTER_SUBJECTS, MEMBER_SUBJECT, RUN_SUBJECTS
 from clusterproof.plugins.core.typed import TYPE_CHECKING, Any, Protocol
 from clusterproof.plugins.evaluation.routing import Route, route
 from clusterproof.plugins.evidence.node import Node
@@ -43,13 +43,13 @@ def _file_systems(cluster: Any) -> Iterable[Any]:
 SUBJECTS_OF_CLUSTER: dict[str, Callable[[Any], Iterable[Any]]] = {
     "cluster": lambda cluster: (cluster,),
     "file_system": _file_systems,
-    OF_A_MEMBER: lambda owner: (owner.member,),
+    MEMBER_SUBJECT: lambda owner: (owner.member,),
 }
 # Once for a training run, or for each of its ranks.
 SUBJECTS_OF_RUN: dict[str, Callable[[Any], Iterable[Any]]] = {"run": lambda run: (run,), "rank": lambda run: run.ranks}
 ALL_SUBJECTS = {**SUBJECTS, **SUBJECTS_OF_PAIR, **SUBJECTS_OF_CLUSTER, **SUBJECTS_OF_RUN}
-WHOLE = ("node", "cluster", "run")  # subjects that are a whole, not a device of one
-UNLABELLED = (*WHOLE, *SUBJECTS_OF_PAIR, OF_A_MEMBER)
+WHOLE_SUBJECTS = ("node", "cluster", "run")  # subjects that are a whole, not a device of one
+UNLABELLED = (*WHOLE_SUBJECTS, *SUBJECTS_OF_PAIR, MEMBER_SUBJECT)
 DEVICES = {
     "gpu": "NVIDIA GPU",
     "pci_device": "GPU, network adapter or NVMe controller on the PCI bus",
@@ -120,17 +120,17 @@ class Check:
     @property
     def is_of_cluster(self) -> bool:
         """Whether it uses control-plane evidence: run once for the cluster, or for each member."""
-        return self.is_of_member or self.subject in OF_THE_CLUSTER
+        return self.is_of_member or self.subject in CLUSTER_SUBJECTS
 
     @property
     def is_of_member(self) -> bool:
         """Whether it runs for each node, on what the control plane reports about it."""
-        return self.subject == OF_A_MEMBER
+        return self.subject == MEMBER_SUBJECT
 
     @property
     def is_of_run(self) -> bool:
         """Whether it runs once for the training run that `--run` names."""
-        return self.subject in OF_A_RUN
+        return self.subject in RUN_SUBJECTS
 
     @property
     def is_of_pair(self) -> bool:
@@ -148,7 +148,7 @@ def check_of(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) 
     import inspect  # slow to import, and not needed for a check from the index
 
     parameters = tuple(inspect.signature(function).parameters)
-    subject = next((name for name in parameters if name not in WHOLE), parameters[0])
+    subject = next((name for name in parameters if name not in WHOLE_SUBJECTS), parameters[0])
     code = inspect.unwrap(function).__code__
     return Check(
         function,
@@ -167,7 +167,11 @@ def is_light(function: Callable[..., Any]) -> bool:
     parameters = signature(function).parameters.keys()
     if parameters and SUBJECTS_OF_PAIR.keys() >= parameters:
         return True
-    kinds = ((SUBJECTS.keys(), "node"), ({*OF_THE_CLUSTER, OF_A_MEMBER}, "cluster"), (frozenset(OF_A_RUN), "run"))
+    kinds = (
+        (SUBJECTS.keys(), "node"),
+        ({*CLUSTER_SUBJECTS, MEMBER_SUBJECT}, "cluster"),
+        (frozenset(RUN_SUBJECTS), "run"),
+    )
     return any(
         subjects >= parameters and len(parameters - {whole}) <= 1 <= len(parameters) for subjects, whole in kinds
     )
@@ -185,9 +189,9 @@ def call(check: Check, subject: Any, owner: Any) -> None:
     """Call the test function for one subject; it returns or raises its verdict."""
     arguments = {check.subject: subject}
     if check.wants_owner:
-        arguments[_OWNERS.get(check.subject, "node")] = owner.cluster if check.subject == OF_A_MEMBER else owner
+        arguments[_OWNERS.get(check.subject, "node")] = owner.cluster if check.subject == MEMBER_SUBJECT else owner
     if check.function(**arguments) is not None:
         raise TypeError(NO_VERDICT)
 
 
-_OWNERS = {OF_A_MEMBER: "cluster", **dict.fromkeys(OF_THE_CLUSTER, "cluster"), **dict.fromkeys(OF_A_RUN, "run")}
+_OWNERS = {**dict.fromkeys((MEMBER_SUBJECT, *CLUSTER_SUBJECTS), "cluster"), **dict.fromkeys(RUN_SUBJECTS, "run")}

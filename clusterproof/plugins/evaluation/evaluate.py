@@ -6,7 +6,7 @@ import sys
 import time
 
 from clusterproof.plugins.core.errors import place_of
-from clusterproof.plugins.core.policy import Policy, words_of
+from clusterproof.plugins.core.policy import Policy, disabled_reason
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import (
     SEVERITIES,
@@ -40,7 +40,7 @@ def verdict_on(policy: Policy, check: Check, owner: CheckOwner, examined: Examin
     """What a check says of a node, as the site's policy reads it; `examined` where it already was."""
     rule = policy.disables(check.route.check, owner.name)
     if rule:
-        return not_run(check, owner, words_of(rule, policy.source))
+        return not_run(check, owner, disabled_reason(rule, policy.source))
     return policy.read(evaluate(check, owner, examined))
 
 
@@ -48,7 +48,7 @@ def verdicts_on(policy: Policy, check: Check, owner: CheckOwner) -> list[Result]
     """The same, device by device: a result for each that is not well or not evaluated, else one for all of them."""
     rule = policy.disables(check.route.check, owner.name)
     if rule:
-        return [not_run(check, owner, words_of(rule, policy.source))]
+        return [not_run(check, owner, disabled_reason(rule, policy.source))]
     findings = _findings(check, owner)
     notable: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:
@@ -90,15 +90,15 @@ def _findings(check: Check, owner: CheckOwner) -> list[Finding]:
             subjects = list(subjects_of(check, owner))
             unlisted = [_finding((), outcome) for outcome in recording.take(None)]
             if not subjects:
-                return [_of_nothing(check.subject, owner), *unlisted]
-            unseen = _unseen(check.subject, owner)
-        except Exception as ended:  # bad data from a node affects at most its own checks
-            return [_finding((), outcome) for outcome in recording.take(ended)]
+                return [_without_devices(check.subject, owner), *unlisted]
+            unseen = _unread_parts(check.subject, owner)
+        except Exception as error:  # bad data from a node affects at most its own checks
+            return [_finding((), outcome) for outcome in recording.take(error)]
         findings = [finding for subject in subjects for finding in _examine(check, subject, owner, recording)]
     return [*findings, *unlisted, *unseen]
 
 
-def _unseen(subject: str, owner: CheckOwner) -> list[Finding]:
+def _unread_parts(subject: str, owner: CheckOwner) -> list[Finding]:
     """That there are GPUs which the probe was not let at, or files of a run: what holds for the others is no pass."""
     if subject in SUBJECTS_OF_RUN and (unread := getattr(owner, "unread", "")):
         return [Finding(Verdict.INCOMPLETE, unread, cause=unread)]
@@ -107,7 +107,7 @@ def _unseen(subject: str, owner: CheckOwner) -> list[Finding]:
     return [Finding(Verdict.INCOMPLETE, owner.hidden_gpus, cause=HIDDEN)]
 
 
-def _of_nothing(subject: str, owner: CheckOwner) -> Finding:
+def _without_devices(subject: str, owner: CheckOwner) -> Finding:
     """What a check of devices says where there is none: incomplete where there should be some."""
     try:
         expected = owner.expected(COUNTED[subject]) if isinstance(owner, Node) and subject in COUNTED else 0
@@ -125,12 +125,12 @@ def _owner_word(owner: CheckOwner) -> str:
 
 def _examine(check: Check, subject: Any, owner: CheckOwner, recording: Recording) -> list[Finding]:
     """What a check found of one subject, in the order in which it says it."""
-    ended: BaseException | None = None
+    raised: BaseException | None = None
     try:
         call(check, subject, owner)
-    except _endings() as outcome:  # whatever a check raises is a finding; a crash makes it incomplete
-        ended = outcome
-    outcomes = recording.take(ended)
+    except _outcome_types() as outcome:  # whatever a check raises is a finding; a crash makes it incomplete
+        raised = outcome
+    outcomes = recording.take(raised)
     if not outcomes:
         return ALL_PASSED
     devices = () if check.subject in UNLABELLED else (_label(subject),)
@@ -141,11 +141,11 @@ _PASSED = Finding(Verdict.PASS)
 ALL_PASSED = [_PASSED]
 
 
-def _endings() -> tuple[type[BaseException], ...]:
-    return (Exception, *_words_of_pytest())
+def _outcome_types() -> tuple[type[BaseException], ...]:
+    return (Exception, *_pytest_outcomes())
 
 
-def _words_of_pytest() -> tuple[type[BaseException], ...]:
+def _pytest_outcomes() -> tuple[type[BaseException], ...]:
     """The exceptions of `pytest.skip` and `pytest.fail`; none if pytest is not imported."""
     pytest = sys.modules.get("pytest")
     return (pytest.skip.Exception, pytest.fail.Exception) if pytest else ()
@@ -158,30 +158,30 @@ def _label(subject: Any) -> str:
         return "a device without a name"
 
 
-def _finding(devices: tuple[str, ...], ended: BaseException) -> Finding:
-    if isinstance(ended, AssertionError):
-        cause, action = getattr(ended, "cause", ""), getattr(ended, "action", "")
-        return Finding(Verdict.FAIL, assertion_message(ended), devices, cause, action)
-    if isinstance(ended, Concern):
-        return Finding(Verdict.CONCERN, str(ended), devices, ended.cause)
-    if isinstance(ended, Incomplete):
-        return Finding(Verdict.INCOMPLETE, str(ended), devices, ended.cause)
-    if isinstance(ended, NotApplicable):
-        return Finding(Verdict.NOT_APPLICABLE, str(ended), devices)
-    for verdict, kind in zip((Verdict.NOT_APPLICABLE, Verdict.FAIL), _words_of_pytest(), strict=False):
-        if isinstance(ended, kind):
-            return Finding(verdict, str(getattr(ended, "msg", "") or ended), devices)
-    what = f"the check itself broke: {type(ended).__name__}: {ended}{_meant(ended)} ({place_of(ended)})"
+def _finding(devices: tuple[str, ...], outcome: BaseException) -> Finding:
+    if isinstance(outcome, AssertionError):
+        cause, action = getattr(outcome, "cause", ""), getattr(outcome, "action", "")
+        return Finding(Verdict.FAIL, assertion_message(outcome), devices, cause, action)
+    if isinstance(outcome, Concern):
+        return Finding(Verdict.CONCERN, str(outcome), devices, outcome.cause)
+    if isinstance(outcome, Incomplete):
+        return Finding(Verdict.INCOMPLETE, str(outcome), devices, outcome.cause)
+    if isinstance(outcome, NotApplicable):
+        return Finding(Verdict.NOT_APPLICABLE, str(outcome), devices)
+    for verdict, kind in zip((Verdict.NOT_APPLICABLE, Verdict.FAIL), _pytest_outcomes(), strict=False):
+        if isinstance(outcome, kind):
+            return Finding(verdict, str(getattr(outcome, "msg", "") or outcome), devices)
+    what = f"the check itself broke: {type(outcome).__name__}: {outcome}{_suggestion(outcome)} ({place_of(outcome)})"
     return Finding(Verdict.INCOMPLETE, what, devices, cause=what)
 
 
-def _meant(ended: BaseException) -> str:
+def _suggestion(error: BaseException) -> str:
     """The fact that was probably meant, if a check asks for one that does not exist."""
-    if not isinstance(ended, AttributeError) or not ended.name:
+    if not isinstance(error, AttributeError) or not error.name:
         return ""
     from clusterproof.plugins.core.strict import nearest
 
-    return nearest(ended.name, [name for name in dir(type(ended.obj)) if not name.startswith("_")])
+    return nearest(error.name, [name for name in dir(type(error.obj)) if not name.startswith("_")])
 
 
 def assertion_message(failed: AssertionError) -> str:
@@ -222,10 +222,10 @@ def _result(about: Route, subject: str, node: CheckOwner, findings: list[Finding
     if findings is ALL_PASSED:
         return result
     is_reached = not isinstance(node, Node) or node.evidence.unreached is None
-    return _with(result, findings if is_reached else _of_unreached(findings), about.action)
+    return _with(result, findings if is_reached else _unreached_findings(findings), about.action)
 
 
-def _of_unreached(findings: list[Finding]) -> list[Finding]:
+def _unreached_findings(findings: list[Finding]) -> list[Finding]:
     """The finding on a node that was not reached: only that, because other gaps add nothing."""
     why = [finding for finding in findings if finding.cause.startswith(UNREACHABLE)]
     others = [finding for finding in findings if finding.verdict is not Verdict.INCOMPLETE]

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from clusterproof.plugins.core.result import OF_A_MEMBER, OF_THE_CLUSTER
+from clusterproof.plugins.core.result import CLUSTER_SUBJECTS, MEMBER_SUBJECT
 from clusterproof.plugins.core.strict import nearest
-from clusterproof.plugins.evidence.fact import LOADING, OF_A_JOB, ONLY_CAPTURED
+from clusterproof.plugins.evidence.fact import IN_JOB, LOAD_COLLECTORS, ONLY_CAPTURED
 
 FILE = Path(__file__).with_name("needs.json")  # made by `scripts/generate needs`, which observes the checks
 CHECKS = Path(__file__).resolve().parents[2] / "checks"  # those that are packaged
@@ -50,11 +50,11 @@ def needs_of(check: str, subject: str, function: Callable[..., Any]) -> frozense
     """The collectors that a check of this id and subject reads; includes `pairwise` if it uses pairs."""
     if _is_packaged(function):
         return recorded().get(
-            check, control_plane_collectors() if subject in (*OF_THE_CLUSTER, OF_A_MEMBER) else node_collectors()
+            check, control_plane_collectors() if subject in (*CLUSTER_SUBJECTS, MEMBER_SUBJECT) else node_collectors()
         )
     collectors: tuple[str, ...] | None = getattr(function, "__reads__", None)
     if collectors is None:
-        return node_collectors() - OF_A_JOB | control_plane_collectors()
+        return node_collectors() - IN_JOB | control_plane_collectors()
     return recorded().get(subject, frozenset()).union(collectors)
 
 
@@ -72,7 +72,7 @@ def node_collectors() -> frozenset[str]:
     """Every collector of a node, including those that put load on it and those that only captures have."""
     from clusterproof.plugins.agent.program import collector_names
 
-    return ONLY_CAPTURED.union(collector_names(), LOADING)
+    return ONLY_CAPTURED.union(collector_names(), LOAD_COLLECTORS)
 
 
 @cache

@@ -106,7 +106,7 @@ def route(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> 
     owner_row = owners()[owner.name] if owner else None
     section = str(owner.args[0]) if owner and owner.args else ""
     subsystem = next((mark.name for mark in marks if mark.name in SUBSYSTEMS), "")
-    title, meaning, action, remedy = words(function)
+    title, meaning, action, remedy = parse_docstring(function)
     name = function.__name__.removeprefix("test_")
     check = f"{subsystem}.{name}" if subsystem else name
     return Route(
@@ -126,7 +126,7 @@ def route(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> 
     )
 
 
-def words(function: Callable[..., Any]) -> tuple[str, str, str, str]:
+def parse_docstring(function: Callable[..., Any]) -> tuple[str, str, str, str]:
     """Split a docstring into title (first line), meaning, action and remedy (the paragraph `Remedy (action): …`)."""
     from inspect import getdoc  # a prolog has the texts from the index
 

@@ -15,13 +15,13 @@ from clusterproof.plugins.catalog.log_forms import LogForm, log_forms
 from clusterproof.plugins.evidence import group
 
 # Modules whose functions report findings.
-SAYING = (
+MESSAGE_MODULES = (
     "clusterproof.checks.",
     "clusterproof.plugins.evidence.perf.comparison",
     "clusterproof.plugins.evidence.perf.facts",
     "clusterproof.plugins.evidence.host.facts",
 )
-SAID_BY = {  # the verdict, and the position of the message among the function's arguments
+VERDICT_FUNCTIONS = {  # the verdict, and the position of the message among the function's arguments
     "fail": ("fail", 0),
     "fail_if": ("fail", 1),
     "concern": ("concern", 0),
@@ -32,7 +32,7 @@ SAID_BY = {  # the verdict, and the position of the message among the function's
 }
 ELLIPSIS = "…"
 IN_A_GROUP = "… differs; expected as on most nodes of its group"  # the compared value is named at run time
-NAMED_THEN = "…; expected …"  # observed and expected are composed at run time
+NAMED_AT_RUN_TIME = "…; expected …"  # observed and expected are composed at run time
 WHY_NOT = "for a reason that the finding names"
 DEPTH = 3  # how many calls within the same package are followed from a check
 
@@ -63,7 +63,7 @@ def thresholds_of(function: Callable[..., Any]) -> list[str]:
     """The names of the thresholds that a check compares with."""
     nodes = [node for tree, _ in _sources(function, DEPTH) for node in ast.walk(tree)]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    texts |= {form.rate for node in nodes if _says_lines(node) for form in _forms_of(node.args[1])}
+    texts |= {form.rate for node in nodes if _reports_lines(node) for form in _forms_of(node.args[1])}
     return sorted(name for name in texts if name in thresholds())
 
 
@@ -85,23 +85,23 @@ class _Scope:
         index = parameters.index(name)
         return [call.args[index] for call in self.given.get(self.function.__name__, ()) if len(call.args) > index]
 
-    def sentences(self, words: ast.expr, depth: int = DEPTH) -> Iterator[str]:
+    def sentences(self, message: ast.expr, depth: int = DEPTH) -> Iterator[str]:
         """The texts that a message can have."""
-        if isinstance(words, ast.IfExp):
-            yield from self.sentences(words.body, depth)
-            yield from self.sentences(words.orelse, depth)
-        elif isinstance(words, ast.Name) and depth and self.behind(words.id):
-            for expression in self.behind(words.id):
+        if isinstance(message, ast.IfExp):
+            yield from self.sentences(message.body, depth)
+            yield from self.sentences(message.orelse, depth)
+        elif isinstance(message, ast.Name) and depth and self.behind(message.id):
+            for expression in self.behind(message.id):
                 yield from self.sentences(expression, depth - 1)
         else:
-            found = sentence(words)
-            yield self._compared(words) if found == ELLIPSIS else found
+            found = sentence(message)
+            yield self._compared(message) if found == ELLIPSIS else found
 
-    def _compared(self, words: ast.expr) -> str:
+    def _compared(self, message: ast.expr) -> str:
         """The texts of a message that is entirely composed at run time."""
-        called = words.func.id if isinstance(words, ast.Call) and isinstance(words.func, ast.Name) else ""
-        is_of_group = inspect.unwrap(self.function).__globals__.get(called) is group.in_words
-        return IN_A_GROUP if is_of_group else NAMED_THEN
+        called = message.func.id if isinstance(message, ast.Call) and isinstance(message.func, ast.Name) else ""
+        is_of_group = inspect.unwrap(self.function).__globals__.get(called) is group.describe
+        return IN_A_GROUP if is_of_group else NAMED_AT_RUN_TIME
 
 
 def _assigned(tree: ast.AST) -> dict[str, list[ast.expr]]:
@@ -132,32 +132,32 @@ def _sources(function: Callable[..., Any], depth: int) -> Iterator[tuple[ast.AST
     scope = inspect.unwrap(function).__globals__
     for name in dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)):
         called = scope.get(name)
-        is_ours = inspect.isfunction(called) and called.__module__.startswith(SAYING)
+        is_ours = inspect.isfunction(called) and called.__module__.startswith(MESSAGE_MODULES)
         if is_ours and called is not function:
             yield from _sources(called, depth - 1)
 
 
 def _rules_in(tree: ast.AST, scope: _Scope) -> Iterator[Rule]:
     for node in ast.walk(tree):
-        if _says_lines(node):
+        if _reports_lines(node):
             yield from _of_lines(*node.args[1:3])
             continue
         if isinstance(node, ast.Assert) and node.msg:
             verdict, message = "fail", node.msg
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and _is_failure(node.exc.func):
             verdict, message = "fail", node.exc.args[0]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SAID_BY:
-            verdict, index = SAID_BY[node.func.id]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in VERDICT_FUNCTIONS:
+            verdict, index = VERDICT_FUNCTIONS[node.func.id]
             message = node.args[index]
         else:
             continue
         for words in scope.sentences(message):
-            yield Rule(verdict, WHY_NOT if (verdict, words) == ("not applicable", NAMED_THEN) else words)
+            yield Rule(verdict, WHY_NOT if (verdict, words) == ("not applicable", NAMED_AT_RUN_TIME) else words)
 
 
-def _says_lines(node: ast.AST) -> TypeGuard[ast.Call]:
-    """Whether this call reports findings on kernel log lines (`wording.say`)."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "say"
+def _reports_lines(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Whether this call reports findings on kernel log lines (`wording.report`)."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "report"
 
 
 def _of_lines(check: ast.expr, expected: ast.expr) -> Iterator[Rule]:

@@ -25,7 +25,7 @@ from clusterproof.plugins.evidence.aws.facts_ec2 import (
 from clusterproof.plugins.evidence.aws.facts_fsx import Metrics
 from clusterproof.plugins.evidence.aws.facts_hyperpod import HyperpodCluster, HyperpodNode, NodeZone
 from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
-from clusterproof.plugins.evidence.field import at_least_one, flag, objects, optional, whole
+from clusterproof.plugins.evidence.field import at_least_one, boolean, integer, objects, optional
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
 from clusterproof.plugins.evidence.kubernetes.facts import (
     NODES,
@@ -49,12 +49,12 @@ from clusterproof.plugins.evidence.slurm.facts import SlurmCluster
 
 SLURM_COLLECTOR = "slurm"
 NOT_OF_AWS = OF_KUBERNETES | {SLURM_COLLECTOR}  # all other control-plane collectors are
-OF_HYPERPOD = frozenset({"hyperpod", "hyperpod_nodes", "zones"})  # collectors for HyperPod clusters only
+HYPERPOD_COLLECTORS = frozenset({"hyperpod", "hyperpod_nodes", "zones"})  # collectors for HyperPod clusters only
 
 
 def is_of_instances(collectors: frozenset[str]) -> bool:
     """Whether AWS collectors apply to EC2 instances too, not only to HyperPod clusters."""
-    return bool(collectors - OF_HYPERPOD - NOT_OF_AWS)
+    return bool(collectors - HYPERPOD_COLLECTORS - NOT_OF_AWS)
 
 
 def why_not_asked(cluster: Cluster, collectors: frozenset[str]) -> str:
@@ -196,7 +196,7 @@ class ClusterFacts:
     def kubernetes_pods(self, pods: CollectorData) -> tuple[KubernetesPod, ...]:
         """The pods on its nodes, and those waiting for accelerators. Raises Incomplete."""
         now = asked_at(pods.value, PODS)
-        if pods.get("is_cut", flag):
+        if pods.get("is_cut", boolean):
             raise Incomplete("there are more pods than were read", cause="there are more pods than were read")
         return tuple(KubernetesPod(entry, now) for entry in pods.get("pods", objects))
 
@@ -235,14 +235,14 @@ class ClusterFacts:
     @collected_by(QUEUES)
     def kueue_flavors(self, queues: CollectorData) -> tuple[Flavor, ...]:
         """Kueue's flavors. Raises Incomplete, NotApplicable."""
-        if not queues.get("is_installed", flag):
+        if not queues.get("is_installed", boolean):
             raise NotApplicable("Kueue is not installed")
         return tuple(map(Flavor, queues.get("flavors", objects)))
 
     @collected_by(QUEUES)
     def kueue_flavors_left_out(self, queues: CollectorData) -> int:
         """How many more flavors Kueue has. Raises Incomplete."""
-        return queues.get("left_out", optional(whole)) or 0  # None in older recordings
+        return queues.get("left_out", optional(integer)) or 0  # None in older recordings
 
     @collected_by(STORAGE)
     def kubernetes_storage(self, storage: CollectorData) -> KubernetesStorage:

@@ -108,7 +108,7 @@ class MeshFinding:
     links: tuple[tuple[str, str], ...] = ()
 
 
-def in_words(rails: Sequence[int]) -> str:
+def describe_rails(rails: Sequence[int]) -> str:
     """`rail 3`, `rails 0-2,5`."""
     return f"rail{'' if len(rails) == 1 else 's'} {in_ranges(rails)}"
 

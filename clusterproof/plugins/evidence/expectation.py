@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EC2 = "Amazon EC2"  # the vendor in an instance's firmware
 UNKNOWN_TYPE = "instance type unknown"
-OF_ITS_OWNER = ("memory_mib", "vcpus", "nvme")  # configurable on machines outside EC2
+OWNER_KEYS = ("memory_mib", "vcpus", "nvme")  # configurable on machines outside EC2
 WITHOUT_NVLINKS = {"nvswitch": False, "nvswitches": 0}  # implied by `nvlinks=0`
 WITHOUT_GPUS = {"nvlinks_per_gpu": 0, **WITHOUT_NVLINKS}  # implied by `gpus=0`
 
@@ -163,14 +163,14 @@ def of_type(node: Node, what: str) -> Any:
     try:
         value = getattr(node.type, what)
     except Incomplete as unknown:
-        if what in OF_ITS_OWNER and "gpus" in expected:
+        if what in OWNER_KEYS and "gpus" in expected:
             raise NotApplicable("its type is unknown, and what is expected of it has only devices") from unknown
         if what in WITHOUT_NVLINKS and isinstance(unknown, UnknownType):
             raise _unknown(node, "nvswitch") from unknown
         raise
     if value is None and node.is_build_host:
         raise NotApplicable(f"{node.instance_type} only builds the image: nobody says what {what} it should have")
-    if value is None and what in OF_ITS_OWNER and machine_row(node.type.name):
+    if value is None and what in OWNER_KEYS and machine_row(node.type.name):
         raise NotApplicable(f"the owner of a {node.type.name} chooses its {what}, and no policy says it")
     if value is None:
         raise Incomplete(f"the catalogue has no {what} for {node.instance_type}", cause="not in the catalogue")

@@ -9,7 +9,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Any, Generic, Protocol, TypeVar, overload
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.field import NEVER_READ, Decode, every, objects, read, table, value_of
+from clusterproof.plugins.evidence.field import NEVER_READ, Decode, objects, objects_as, read, table, value_of
 
 T = TypeVar("T")
 Devices = TypeVar("Devices", bound=Sized)
@@ -17,16 +17,16 @@ Devices = TypeVar("Devices", bound=Sized)
 # Collectors that only captures have: the probe neither queries the scheduler nor runs jobs.
 ONLY_CAPTURED = frozenset({"nccl_tests", "slurm_node"})
 # Collectors for a node with a running job: they open device files and load libraries, only if -m names job.
-OF_A_JOB = frozenset({"container"})
+IN_JOB = frozenset({"container"})
 # Collectors that load the hardware: they run in a second pass.
-LOADING = frozenset(
+LOAD_COLLECTORS = frozenset(
     {
         *("dcgm_diag", "efa_loopback", "fs_bandwidth", "gpu_bandwidth", "gpu_gemm", "nccom", "node_busbw"),
         *("cpu_exact", "exact_collective", "exact_step", "gpu_exact", "stress_ng"),
     }
 )
 
-_WHY = {
+_STATUS_TEXTS = {
     Status.DENIED: "may not be read",
     Status.BROKE: "could not be read",
     Status.TIMED_OUT: "did not answer in time",
@@ -37,7 +37,7 @@ _WHY = {
 }
 UNFINISHED = (Status.TIMED_OUT, Status.STUCK, Status.BROKE, Status.DENIED)  # what it had sent by then is known
 EXPECTED = "; expected "
-SAME_CHOICE = "; expected a run, or a recording of one, with the same -m and -k"
+SAME_SELECTION = "; expected a run, or a recording of one, with the same -m and -k"
 NOT_COLLECTED = "evidence was not collected"  # one cause for a whole capture, however many commands it lacks
 
 GPUS = "GPUs"
@@ -48,7 +48,7 @@ INTERFACES = "network interfaces"
 DISKS = "NVMe controllers"
 MEMORY_CONTROLLERS = "memory controllers"
 NEURON_DEVICES = "Neuron devices"
-MOST: Mapping[str, int] = {
+MAX_DEVICES: Mapping[str, int] = {
     GPUS: 64,  # NVIDIA's driver supports 32 in a machine (NV_MAX_DEVICES in its nvlimits.h)
     NEURON_DEVICES: 64,  # the largest machine has 16
     SWITCHES: 256,  # the number of buses in a segment
@@ -60,18 +60,18 @@ MOST: Mapping[str, int] = {
 }
 
 
-def believed(devices: Devices, kind: str) -> Devices:
-    """The devices of one kind in MOST. Raises Incomplete for more than any machine has."""
-    if len(devices) > MOST[kind]:
-        seen = f"{len(devices):,} {kind} were reported; expected at most {MOST[kind]:,}"
+def limited(devices: Devices, kind: str) -> Devices:
+    """The devices of one kind in MAX_DEVICES. Raises Incomplete for more than any machine has."""
+    if len(devices) > MAX_DEVICES[kind]:
+        seen = f"{len(devices):,} {kind} were reported; expected at most {MAX_DEVICES[kind]:,}"
         raise Incomplete(seen, cause=f"more {kind} were reported than a machine has")
     return devices
 
 
-def believed_each(kind: Callable[[dict[str, Any]], T], of: str) -> Callable[[object], tuple[T, ...]]:
-    """A decoder for a list of JSON objects, of one kind in MOST."""
-    decode = every(kind)
-    return lambda data: believed(decode(data), of)
+def limited_list(kind: Callable[[dict[str, Any]], T], of: str) -> Callable[[object], tuple[T, ...]]:
+    """A decoder for a list of JSON objects, of one kind in MAX_DEVICES."""
+    decode = objects_as(kind)
+    return lambda data: limited(decode(data), of)
 
 
 @record
@@ -144,7 +144,7 @@ class Fact(Generic[T]):
         except KeyError:
             fact = node.facts[self.key] = self._read(node)
         if isinstance(fact, (Incomplete, NotApplicable)):
-            raise _again(fact)
+            raise _copied(fact)
         return fact  # type: ignore[no-any-return]
 
     def _read(self, node: EvidenceSource) -> T | Incomplete | NotApplicable:
@@ -155,12 +155,12 @@ class Fact(Generic[T]):
                 node, *(answer_of(name, node.collector(name), node.if_denied) for name in self.collectors)
             )
         except (Incomplete, NotApplicable) as unread:
-            return _again(unread)  # without the traceback, and everything it references
+            return _copied(unread)  # without the traceback, and everything it references
         except Exception as broke:  # a node can send anything: what cannot be decoded is incomplete
             return Incomplete(*_not_understood(self.name, broke))
 
 
-def _again(unread: T) -> T:
+def _copied(unread: T) -> T:
     """A copy of the exception; importing `copy` would take a prolog longer than all of these."""
     reduced: Any = unread.__reduce__()
     kind, values, *state = reduced
@@ -213,12 +213,12 @@ def list_collected_as(
 ) -> Fact[tuple[T, ...]]:
     """Make a fact from a list returned by a collector, as a class that reads each entry.
 
-    `of` is their kind in MOST, if a machine's number is limited.
+    `of` is their kind in MAX_DEVICES, if a machine's number is limited.
     """
 
     def decode(_node: EvidenceSource, answer: CollectorData) -> tuple[T, ...]:
         entries = answer.get(key, objects)
-        return tuple(kind(entry) for entry in (believed(entries, of) if of else entries))
+        return tuple(kind(entry) for entry in (limited(entries, of) if of else entries))
 
     decode.__doc__ = kind.__doc__
     return Fact((collector,), decode)
@@ -231,7 +231,7 @@ def _with_unread(value: Mapping[str, Any], why: str) -> dict[str, Any]:
     return {**value, **{key: [*value[key], *rest] for key, rest in unread.items()}, NEVER_READ: why}
 
 
-def _is_of_some(collector: Collected) -> bool:
+def _has_data(collector: Collected) -> bool:
     """Whether what a collector sent before its end is worth reading: one that was denied each device says so itself."""
     if collector.status is not Status.DENIED:
         return bool(collector.value)
@@ -246,14 +246,14 @@ def answer_of(name: str, collector: Collected, if_denied: str = "") -> Collector
     """
     if collector.status is Status.READ:
         return CollectorData(read(collector.value, table, name), name)
-    if collector.status in UNFINISHED and _is_of_some(collector):
-        why = collector.detail or _WHY[collector.status]
+    if collector.status in UNFINISHED and _has_data(collector):
+        why = collector.detail or _STATUS_TEXTS[collector.status]
         return CollectorData(_with_unread(read(collector.value, table, name), why), name)
     detail = f" ({collector.detail[:300]})" if collector.detail else ""
     if collector.status is Status.ABSENT:
         raise Absent(f"{name}: not on this node{detail}", cause=f"{name} is not on the node")
-    why = _WHY[collector.status]
+    why = _STATUS_TEXTS[collector.status]
     says_it = EXPECTED in collector.detail  # the collector's own message says what would help
-    to_do = {Status.DENIED: "" if says_it else if_denied, Status.NOT_ASKED: SAME_CHOICE}.get(collector.status, "")
+    to_do = {Status.DENIED: "" if says_it else if_denied, Status.NOT_ASKED: SAME_SELECTION}.get(collector.status, "")
     cause = NOT_COLLECTED if collector.status is Status.UNCOLLECTED else f"{name} {why}"
     raise Incomplete(f"{name}: {why}{detail}{to_do}", cause=cause)

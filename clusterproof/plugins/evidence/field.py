@@ -140,7 +140,7 @@ def read(data: object, decode: Callable[[object], T], where: str) -> T:
     raise Incomplete(f"{where} is not understood: {str(data)[:60]!r}", cause="not understood")
 
 
-def whole(data: object) -> int:
+def integer(data: object) -> int:
     """A whole number of at most 24 digits, but no boolean. Raises TypeError."""
     if type(data) is not int or not -TOO_LARGE < data < TOO_LARGE:
         raise TypeError
@@ -154,7 +154,7 @@ def number(data: object) -> float:
     return float(data)
 
 
-def flag(data: object) -> bool:
+def boolean(data: object) -> bool:
     """True or false. Raises TypeError."""
     if not isinstance(data, bool):
         raise TypeError
@@ -198,12 +198,12 @@ def objects(data: object) -> list[dict[str, Any]]:
     return data
 
 
-def one(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], T]:
+def object_as(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], T]:
     """A decoder of a record that is a JSON object."""
     return lambda data: kind(table(data))
 
 
-def every(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ...]]:
+def objects_as(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ...]]:
     """A decoder of records that are a list of JSON objects."""
     return lambda data: tuple(kind(entry) for entry in objects(data))
 

@@ -227,7 +227,7 @@ def usual_of(node: N, what: str, read: Callable[[N], Values], name: str, absent:
     return usual if 1 < usual.alike > usual.reporting * node.threshold("group.majority") else None
 
 
-def in_words(deviations: Iterable[Difference]) -> str:
+def describe(deviations: Iterable[Difference]) -> str:
     """The differences as a message: `kernel A, driver B; expected X as on 15 of 16 nodes, Y as on …`.
 
     An expectation shared by several is stated once.

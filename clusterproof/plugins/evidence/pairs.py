@@ -215,7 +215,7 @@ class PairFault:
 class Between(Protocol):
     """All measurements between the nodes of a run."""
 
-    def of_node(self, node: str) -> PairsOfNode:
+    def pairs_of_node(self, node: str) -> PairsOfNode:
         """What was measured of a node. Raises Incomplete, and NotApplicable for a node that belongs to no job."""
 
 

@@ -26,7 +26,7 @@ def nothing(_text: str) -> Sequence[str]:
     return ()
 
 
-def one(_text: str) -> int:
+def count_one(_text: str) -> int:
     """An output counts as one."""
     return 1
 
@@ -48,7 +48,7 @@ class Form:
     rank: int = 50  # where two files have the same value, that of the higher rank counts
     begins: Callable[[str], bool] = no_line  # whether this line can only be the first of such an output
     unclear: Callable[[str], Sequence[str]] = nothing  # lines on what `read` passes over, as it is not understood
-    size: Callable[[str], int] = one  # what an output counts towards `most`
+    size: Callable[[str], int] = count_one  # what an output counts towards `most`
     most: int = 0  # of such outputs in one text the last are read, which together are no larger; 0 for all
 
 
@@ -97,7 +97,7 @@ def objects(data: object) -> list[dict[str, Any]]:
     return [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
 
 
-def whole(word: str) -> int | None:
+def integer(word: str) -> int | None:
     """A whole number, None where the word is none."""
     return int(word) if _WHOLE.fullmatch(word) else None
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_from_bytes
 
-from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target, each_once
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target, require_unique
 from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, load, to_json
 from clusterproof.plugins.core.opened import created, read_whole
 from clusterproof.plugins.core.strict import Table, read_text
@@ -24,9 +24,9 @@ from clusterproof.plugins.evidence.aws.by_evidence import SETTING, may_be_on_ec2
 SCHEMA = 1
 CONTROL_PLANE_FILE = "control_plane.json"
 PAIRWISE_FILES = "pairwise*.jsonl"  # of all campaigns between its nodes
-OF_AWS = ("region", "arn", SETTING)  # settings of a cluster that AWS knows, or may know
-OF_SLURM = ("submit_host", "partition")  # … and Slurm
-OF_KUBERNETES = ("kubernetes",)  # … and Kubernetes
+AWS_SETTINGS = ("region", "arn", SETTING)  # settings of a cluster that AWS knows, or may know
+SLURM_SETTINGS = ("submit_host", "partition")  # … and Slurm
+KUBERNETES_SETTINGS = ("kubernetes",)  # … and Kubernetes
 MAX_EFA = 1000  # of a node; none has more than 32
 MAX_BYTES = 64 * 1024 * 1024  # of one file; a node's answer has 8 million at most, and is indented here
 MAX_WHOLE_BYTES = 16 * 1024**3  # of all nodes; 10,000 healthy ones have some 3 billion
@@ -61,9 +61,9 @@ def write_cluster(folder: Path, cluster: Cluster) -> None:
         "schema": SCHEMA,
         "cluster": cluster.name,
         "connection": cluster.connection,
-        "aws": {key: cluster.settings[key] for key in OF_AWS if key in cluster.settings} | setting,
-        "slurm": {key: cluster.settings[key] for key in OF_SLURM if key in cluster.settings},
-        "kubernetes": {key: cluster.settings[key] for key in OF_KUBERNETES if key in cluster.settings},
+        "aws": {key: cluster.settings[key] for key in AWS_SETTINGS if key in cluster.settings} | setting,
+        "slurm": {key: cluster.settings[key] for key in SLURM_SETTINGS if key in cluster.settings},
+        "kubernetes": {key: cluster.settings[key] for key in KUBERNETES_SETTINGS if key in cluster.settings},
         **({"is_part": True} if cluster.is_part else {}),
         "nodes": [_node_to_json(target) for target in cluster.targets],
     }
@@ -115,7 +115,7 @@ def _cluster(table: Table, folder: Path) -> Cluster:
     schema = table.values.get("schema")
     if schema != SCHEMA:
         raise InventoryError(f"{table.where}: schema is {schema!r:.30}; expected {SCHEMA}")
-    targets = each_once(tuple(_target(node) for node in table.tables("nodes")), table.where)
+    targets = require_unique(tuple(_target(node) for node in table.tables("nodes")), table.where)
     if not targets:
         raise InventoryError(f"{table.where} has no nodes; expected at least one")
     return Cluster(
@@ -125,9 +125,9 @@ def _cluster(table: Table, folder: Path) -> Cluster:
         settings={
             "recording": str(folder),
             **({"recorded_by": by} if (by := table.text("connection")) else {}),
-            **_of_source(table.table("aws"), OF_AWS),
-            **_of_source(table.table("slurm"), OF_SLURM),
-            **_of_source(table.table("kubernetes"), OF_KUBERNETES),
+            **_of_source(table.table("aws"), AWS_SETTINGS),
+            **_of_source(table.table("slurm"), SLURM_SETTINGS),
+            **_of_source(table.table("kubernetes"), KUBERNETES_SETTINGS),
         },
         is_part=table.flag("is_part"),
     )

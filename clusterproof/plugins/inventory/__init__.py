@@ -6,7 +6,7 @@ import importlib
 import os.path
 from collections.abc import Callable, Mapping
 
-from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target, each_once
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target, require_unique
 from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind, forms
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.strict import nearest, parse_expect
@@ -44,7 +44,7 @@ def narrow(cluster: Cluster, nodes: str = "", exclude: str = "") -> Cluster:
 
     Raises InventoryError for an unknown node, an empty result, or duplicate names from a third-party inventory.
     """
-    kept = each_once(cluster.targets, f"{cluster.name:.80}")
+    kept = require_unique(cluster.targets, f"{cluster.name:.80}")
     if nodes:
         chosen = _members(cluster, nodes, "--nodes")
         kept = tuple(target for target in kept if target.name in chosen)

@@ -81,6 +81,6 @@ def error_of_status(status: int, resource: Mapping[str, Any], path: str) -> Kube
     return KubernetesError(message, status, reason)
 
 
-def words_of(problem: Exception) -> str:
+def error_text(problem: Exception) -> str:
     """A connection error, in one line."""
     return printable(" ".join(str(problem).split()) or type(problem).__name__, 300)

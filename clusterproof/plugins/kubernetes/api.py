@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
-from clusterproof.plugins.kubernetes import TOO_MANY, decoded, error_of, error_of_status, words_of
+from clusterproof.plugins.kubernetes import TOO_MANY, decoded, error_of, error_of_status, error_text
 from clusterproof.plugins.kubernetes import KubernetesDenied as KubernetesDenied
 from clusterproof.plugins.kubernetes import KubernetesError as KubernetesError
 from clusterproof.plugins.kubernetes import KubernetesRefused as KubernetesRefused
@@ -160,7 +160,7 @@ class Api:
                 raise
             except Exception as broken:  # urllib3's, within a body
                 raise KubernetesError(
-                    f"{self.url}: the answer broke off: {words_of(broken)}", reason=_reason(broken)
+                    f"{self.url}: the answer broke off: {error_text(broken)}", reason=_reason(broken)
                 ) from None
             finally:
                 response.release_conn()
@@ -197,7 +197,7 @@ class Api:
         except Exception as problem:  # urllib3's, ssl's, the system's
             _count(method, 0)
             raise KubernetesError(
-                f"no answer from {self.url}: {words_of(problem)}; expected an API server that this machine reaches",
+                f"no answer from {self.url}: {error_text(problem)}; expected an API server that this machine reaches",
                 reason=_reason(problem),
             ) from None
         return response
@@ -251,7 +251,7 @@ class Stream:
                 yield piece
         except Exception as problem:  # urllib3's, if the connection breaks
             if not self._is_closed:
-                raise KubernetesError(f"broke off: {words_of(problem)}") from None
+                raise KubernetesError(f"broke off: {error_text(problem)}") from None
 
     def lines(self) -> Iterator[bytes]:
         """The same by lines. Raises KubernetesError, also for an endless line."""

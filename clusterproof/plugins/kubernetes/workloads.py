@@ -128,11 +128,11 @@ def pod_of(resource: object) -> Pod:
         ready=text(ready.get("lastTransitionTime")),
         controller=text(next(controls, {}).get("uid")),
         hostname="" if spec.get("hostNetwork") is True else _hostname(metadata, spec),
-        meant=_meant(spec),
+        meant=_target_node(spec),
     )
 
 
-def _meant(spec: Mapping[str, Any]) -> str:
+def _target_node(spec: Mapping[str, Any]) -> str:
     """The node that the DaemonSet controller tells the scheduler."""
     affinity = table(table(spec.get("affinity")).get("nodeAffinity"))
     required = table(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))

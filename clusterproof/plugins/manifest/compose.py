@@ -147,7 +147,7 @@ def service_value(node: Node, name: str) -> str:
 def version_rule(name: str, values: list[str]) -> str:
     """`== X`, a range if the nodes differ, or `absent`; empty for what most images lack."""
     if ABSENT in values:
-        return ABSENT if set(values) == {ABSENT} and name in RUNTIMES else _alike(values, ABSENT)
+        return ABSENT if set(values) == {ABSENT} and name in RUNTIMES else _common(values, ABSENT)
     if len(set(values)) == 1:
         version.rules(f"== {values[0]}")
         return f"== {values[0]}"
@@ -160,13 +160,13 @@ def module_rule(name: str, values: list[str]) -> str:
     if name in UNWANTED_MODULES:
         return "" if LOADED in values else NOT_LOADED
     if ABSENT in values:
-        return _alike(values, ABSENT)
+        return _common(values, ABSENT)
     return LOADED if set(values) == {LOADED} and name not in NOT_OF_IMAGE else INSTALLED
 
 
 def one_rule(_name: str, values: list[str]) -> str:
     """The value common to all nodes; empty if none has it."""
-    return _alike(values, ABSENT)
+    return _common(values, ABSENT)
 
 
 def size_rule(name: str, values: list[str]) -> str:
@@ -177,7 +177,7 @@ def size_rule(name: str, values: list[str]) -> str:
     return f"== {least}" if least == most else f"{least} to {most}"
 
 
-def _alike(values: list[str], nothing: str) -> str:
+def _common(values: list[str], nothing: str) -> str:
     """The common value, empty if it is. Raises NotApplicable if values differ."""
     if len(set(values)) > 1:
         raise NotApplicable(f"the nodes differ: {', '.join(sorted(set(values)))}")

@@ -1,3 +1,3 @@
 """The options of a run: one table, their validation, and one-line errors."""
 
-LEAST_S, MOST_S = 0.1, 86400  # of a timeout: clocks and sockets have limits
+MIN_S, MAX_S = 0.1, 86400  # of a timeout: clocks and sockets have limits

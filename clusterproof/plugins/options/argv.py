@@ -34,12 +34,12 @@ def restart_joined(arguments: Sequence[str]) -> None:
     os.execv(sys.executable, [*sys.orig_argv[:before], *joined])  # noqa: S606 - the same program
 
 
-def joined_options(words: Sequence[str]) -> list[str]:
+def joined_options(arguments: Sequence[str]) -> list[str]:
     """The arguments, with an option of ours and its value joined where needed: `--opt=WORD`."""
     groups = (*table.GROUPS.values(), *perf_table.GROUPS.values())
     valued = {option.flag: option for group in groups for option in group if option.has_value}
     joined: list[str] = []
-    for word in words:
+    for word in arguments:
         option = valued.get(joined[-1]) if joined and "--" not in joined else None
         if option and (misleads(word) or (option.takes_dashes and word.startswith("-"))):
             joined[-1] += f"={word}"
@@ -69,19 +69,19 @@ _REPEATED = tuple(
 def command_of(config: pytest.Config) -> tuple[str, ...]:
     """The words that select the same cluster in the same way: program, options, `-m`, and named tests."""
     program = Path(sys.argv[0]).name
-    words = [program if program in ("pytest", "clusterproof") else "pytest"]
+    arguments = [program if program in ("pytest", "clusterproof") else "pytest"]
     for option in _REPEATED:
         value = getattr(config.option, option.flag[2:].replace("-", "_"), None)
         for one in value if isinstance(value, list) else [value]:
-            words += _words(option, one)
+            arguments += _words(option, one)
     if config.option.redact:
-        words[1:] = ["--cluster", "X"]
+        arguments[1:] = ["--cluster", "X"]
     if config.option.markexpr:
-        words += ["-m", config.option.markexpr]
+        arguments += ["-m", config.option.markexpr]
     if config.args_source is config.ArgsSource.ARGS:
-        words += [str(argument) for argument in config.args]
+        arguments += [str(argument) for argument in config.args]
     redaction = getattr(config.pluginmanager.get_plugin("clusterproof-session"), "redaction", None)
-    return tuple(word for word in words if not redaction or redaction.text(word) == word)
+    return tuple(word for word in arguments if not redaction or redaction.text(word) == word)
 
 
 def _words(option: Option, value: Any) -> list[str]:

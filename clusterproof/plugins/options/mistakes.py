@@ -52,7 +52,7 @@ def _shown() -> Generator[None, Any, Any]:
     try:
         return (yield)
     except pytest.UsageError as wrong:
-        raise pytest.UsageError(*(printable(str(said), len(str(said))) for said in wrong.args)) from None
+        raise pytest.UsageError(*(printable(str(argument), len(str(argument))) for argument in wrong.args)) from None
 
 
 def in_one_line(message: str, parser: ArgumentParser) -> str:

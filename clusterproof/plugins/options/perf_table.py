@@ -8,7 +8,7 @@ from clusterproof.plugins.options.table import Option
 
 QUICK, FULL = "quick", "full"
 DOUBLING, ALL = "doubling", "all"
-FEWEST_NODES = 3  # of a group: two are a pair
+MIN_NODES = 3  # of a group: two are a pair
 # Other modules have tables of these, which are not imported: that would slow every run of pytest.
 LOADS = (
     "dcgm_diag",

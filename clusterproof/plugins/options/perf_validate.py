@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clusterproof.plugins.options import MOST_S
-from clusterproof.plugins.options.perf_table import ALL, DOUBLING, FEWEST_NODES, FULL, LOADS, QUICK, seconds_of
+from clusterproof.plugins.options import MAX_S
+from clusterproof.plugins.options.perf_table import ALL, DOUBLING, FULL, LOADS, MIN_NODES, QUICK, seconds_of
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
 
-LEAST_MIB = 64  # of the scratch file
+MIN_MIB = 64  # of the scratch file
 _BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def check_loads(option: Options) -> None:
     """Reject invalid numbers and paths for load. Raises pytest.UsageError."""
     for flag, value, least in (
-        ("--fs-size", option.fs_size, LEAST_MIB),
+        ("--fs-size", option.fs_size, MIN_MIB),
         ("--fs-at-once", option.fs_at_once, 1),
     ):
         if value < least:
             raise pytest.UsageError(f"{flag} is {value}; expected at least {least}")
-    if not 1 <= option.exact_s <= MOST_S:
-        raise pytest.UsageError(f"--exact-s is {option.exact_s:g}; expected 1 to {MOST_S}")
-    if not 0 <= option.stress_s <= MOST_S:
-        raise pytest.UsageError(f"--stress-s is {option.stress_s}; expected 1 to {MOST_S}, or 0 for none")
+    if not 1 <= option.exact_s <= MAX_S:
+        raise pytest.UsageError(f"--exact-s is {option.exact_s:g}; expected 1 to {MAX_S}")
+    if not 0 <= option.stress_s <= MAX_S:
+        raise pytest.UsageError(f"--stress-s is {option.stress_s}; expected 1 to {MAX_S}, or 0 for none")
     for flag, path in (("--fs-bandwidth", option.fs_bandwidth), ("--torch-python", option.torch_python)):
         if path and not path.startswith("/"):
             raise pytest.UsageError(f"{flag} is {path!r:.80}; expected a path of the nodes that begins with /")
@@ -98,9 +98,9 @@ def _named(text: str) -> Iterable[tuple[str, str]]:
 def check_groups(text: str) -> None:
     """Reject invalid values of `--groups`. Raises pytest.UsageError."""
     sizes = text.split(",") if text not in ("", DOUBLING, ALL) else []
-    if not all((re.fullmatch(r"\d{1,5}", size) and int(size) >= FEWEST_NODES) or size == ALL for size in sizes):
+    if not all((re.fullmatch(r"\d{1,5}", size) and int(size) >= MIN_NODES) or size == ALL for size in sizes):
         raise pytest.UsageError(
-            f"--groups is {text!r:.80}; expected doubling, all, or sizes of {FEWEST_NODES} nodes and more, as 4,16,all"
+            f"--groups is {text!r:.80}; expected doubling, all, or sizes of {MIN_NODES} nodes and more, as 4,16,all"
         )
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clusterproof.plugins.agent.reading import NO_CURSOR
-from clusterproof.plugins.core.opened import IS_NO_FILE, NO_ROOM, is_file, is_folder
+from clusterproof.plugins.core.opened import DISK_FULL, NOT_A_FILE, is_file, is_folder
 from clusterproof.plugins.evidence.kernel_log.window import window
-from clusterproof.plugins.options import LEAST_S, MOST_S, perf_table, table
+from clusterproof.plugins.options import MAX_S, MIN_S, perf_table, table
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
@@ -26,16 +26,16 @@ def check_options(option: Options) -> None:
     _check_none_is_empty(option)
     for flag, value, least in (
         ("--fanout", option.fanout, 1),
-        ("--connect-timeout", option.connect_timeout, LEAST_S),
-        ("--probe-timeout", option.probe_timeout, LEAST_S),
-        ("--answer-timeout", option.answer_timeout, LEAST_S),
+        ("--connect-timeout", option.connect_timeout, MIN_S),
+        ("--probe-timeout", option.probe_timeout, MIN_S),
+        ("--answer-timeout", option.answer_timeout, MIN_S),
         ("--ssm-rate", option.ssm_rate, 0.1),
         ("--slurm-wait", option.slurm_wait, 1),
     ):
         if value is not None and not value >= least:
             raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
-        if value is not None and flag.endswith("-timeout") and value > MOST_S:
-            raise pytest.UsageError(f"{flag} is {value:g}; expected at most {MOST_S} s, a day")
+        if value is not None and flag.endswith("-timeout") and value > MAX_S:
+            raise pytest.UsageError(f"{flag} is {value:g}; expected at most {MAX_S} s, a day")
     if option.ssm_output and not option.ssm_output.startswith("s3://"):
         raise pytest.UsageError(f"--ssm-output is {option.ssm_output!r}; expected s3://BUCKET or s3://BUCKET/PREFIX")
     window_minutes(option.fsx_window)
@@ -120,7 +120,7 @@ def _check_files(option: Options) -> None:
     if option.report_url is not None:
         _check_report_url(option)
     if option.bundle and os.path.lexists(option.bundle) and not stat.S_ISREG(os.lstat(option.bundle).st_mode):
-        raise pytest.UsageError(f"--bundle {option.bundle} {IS_NO_FILE}; expected a new file, or one to be replaced")
+        raise pytest.UsageError(f"--bundle {option.bundle} {NOT_A_FILE}; expected a new file, or one to be replaced")
     for flag in ("report", "record", "results", "bundle", "history", "save_baseline", "xmlpath", "htmlpath"):
         named = getattr(option, flag, None)
         why = why_not_made(Path(named), as_folder=flag in ("report", "record")) if named else ""
@@ -165,7 +165,7 @@ def why_not_made(path: Path, *, as_folder: bool) -> str:
                 return ""
         return "" if os.access(there, os.W_OK) else os.strerror(errno.EACCES)
     except OSError as problem:
-        return "" if problem.errno in NO_ROOM else problem.strerror or str(problem)
+        return "" if problem.errno in DISK_FULL else problem.strerror or str(problem)
 
 
 def _is_there(path: Path) -> bool:
@@ -181,7 +181,7 @@ def window_minutes(text: str) -> int:
     """`--fsx-window` in minutes. Raises pytest.UsageError."""
     number, unit = text[:-1], text[-1:]
     minutes = int(number) * _MINUTES[unit] if _IS_NUMBER(number) and unit in _MINUTES else 0
-    if not _LEAST_WINDOW <= minutes <= _MAX_WINDOW:
+    if not _MIN_WINDOW <= minutes <= _MAX_WINDOW:
         raise pytest.UsageError(f"--fsx-window is {text!r:.40}; expected from 15m to 15d, as 90m, 12h or 2d")
     return minutes
 
@@ -198,7 +198,7 @@ def log_cursor(text: str) -> tuple[str, int, float]:
 
 _CURSOR = re.compile(r"([0-9a-f-]{1,64}):(-1|[0-9]{1,18}):([0-9]{1,12}(?:\.[0-9]{1,9})?)")
 _MINUTES = {"m": 1, "h": 60, "d": 24 * 60}
-_LEAST_WINDOW = 15  # minutes: the rule for sustained load needs as many
+_MIN_WINDOW = 15  # minutes: the rule for sustained load needs as many
 _MAX_WINDOW = 15 * 24 * 60  # CloudWatch keeps one-minute points for so long
 _IS_NUMBER = re.compile(r"[0-9]{1,6}").fullmatch
 _NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._/#-][A-Za-z0-9._/#:-]{0,254}")  # as in CloudWatch

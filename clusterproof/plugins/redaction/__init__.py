@@ -24,7 +24,7 @@ _DIGITS = re.compile(r"\d{2}|\d.*\d")  # as many digits as a host name in an exa
 
 
 @cache
-def words() -> frozenset[str]:
+def known_words() -> frozenset[str]:
     """Every word, in lower case; also hyphenated ones that are known as a whole, such as `nvidia-smi`."""
     _, single, several, *_ = _listed()
     listed_words = [*single.split(), *several.split()]

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from clusterproof.plugins.redaction import words
+from clusterproof.plugins.redaction import known_words
 from clusterproof.plugins.redaction.naming import FORMS, Names, has_form, host_places, is_distinctive, name_in
 from clusterproof.plugins.redaction.wording import BEGIN, END, Wording, marked, unmarked
 
@@ -55,7 +55,7 @@ class Pseudonyms:
             is_distinctive(name)
             and not _VERSION.fullmatch(name)
             and not (has_form(name) or _PCI.fullmatch(name))
-            and name.lower() not in words()
+            and name.lower() not in known_words()
         ):
             self._plain.add(name, marked(self.word(kind, name)))
 

@@ -13,7 +13,7 @@ from clusterproof.plugins.catalog.node import waits_for
 from clusterproof.plugins.core.cluster import INSTANCE_ID, Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
-from clusterproof.plugins.redaction import HARDWARE, TYPE, is_common, words
+from clusterproof.plugins.redaction import HARDWARE, TYPE, is_common, known_words
 from clusterproof.plugins.redaction.kinds import ValueKind, schema_of
 from clusterproof.plugins.redaction.policy import without_names
 from clusterproof.plugins.redaction.pseudonyms import Pseudonyms
@@ -158,7 +158,7 @@ class Redaction:
 
     def type_word(self, name: str) -> str:
         """An instance type, unchanged if it is a public one, else a placeholder."""
-        if not name or name.lower() in words() or TYPE.fullmatch(name):
+        if not name or name.lower() in known_words() or TYPE.fullmatch(name):
             return name
         self._pseudonyms.know(name, "type")
         return self._pseudonyms.word("type", name)
@@ -205,7 +205,11 @@ class Redaction:
         if key.removeprefix("all_") in schema.within or key in ("error", "text"):
             return key
         parts = key.lower().split("_")
-        return key if all(part in words() or (part.isdecimal() and len(part) < 4) for part in parts) else self.text(key)
+        return (
+            key
+            if all(part in known_words() or (part.isdecimal() and len(part) < 4) for part in parts)
+            else self.text(key)
+        )
 
     def _replaced(self, text: str, kind: str) -> str:
         if not text or (kind == "hardware" and HARDWARE.fullmatch(text)):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from clusterproof.plugins import redaction
-from clusterproof.plugins.redaction import folders, words
+from clusterproof.plugins.redaction import folders, known_words
 
 Word = Callable[[str, str], str]  # the placeholder for a name and kind
 
@@ -125,7 +125,11 @@ class Wording:
         return self._word(redaction.kind_of(core), core)
 
     def _is_kept(self, core: str) -> bool:
-        return core.lower() in words() or redaction.is_harmless(core) or redaction.is_of_capitals(core, words())
+        return (
+            core.lower() in known_words()
+            or redaction.is_harmless(core)
+            or redaction.is_of_capitals(core, known_words())
+        )
 
     def _path(self, path: str) -> str:
         parts = path.split("/")

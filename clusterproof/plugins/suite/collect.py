@@ -12,7 +12,7 @@ import pytest
 
 from clusterproof.plugins.core.marks import marks_of_pytest
 from clusterproof.plugins.core.result import ALL_PAIRS
-from clusterproof.plugins.evaluation.check import WHOLE, Check, check_of, is_light
+from clusterproof.plugins.evaluation.check import WHOLE_SUBJECTS, Check, check_of, is_light
 from clusterproof.plugins.evaluation.index import PACKAGE, Stale, load, marks_of, read_check, read_index
 from clusterproof.plugins.evaluation.needs import unloaded
 from clusterproof.plugins.suite.items import CheckItem, asks_for_node, is_ours
@@ -70,7 +70,7 @@ class IndexedFile(pytest.Module):
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Its checks as light items, or by pytest's own protocol if a third-party fixture is involved."""
-        names = {name for entry in self.entries.values() for name in (entry["subject"], *WHOLE)}
+        names = {name for entry in self.entries.values() for name in (entry["subject"], *WHOLE_SUBJECTS)}
         if _is_any_of_others(self, names):
             return super().collect()
         return [item for entry in self.entries.values() for item in items_for(self._item(entry))]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
-from clusterproof.plugins.core.opened import NO_ROOM
+from clusterproof.plugins.core.opened import DISK_FULL
 from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verdict
 from clusterproof.plugins.suite.state import FULL, note_full
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
 
 
-AT_ONCE_FROM = 3  # signals, after which the process exits at once
+EXIT_AT_SIGNAL = 3  # signals, after which the process exits at once
 INTERRUPTED = 2
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NAMES = tuple(number.name for number in _ENDS)
@@ -52,7 +52,7 @@ class Signals:
         Raises KeyboardInterrupt.
         """
         self.signals += 1
-        if self.signals >= AT_ONCE_FROM:
+        if self.signals >= EXIT_AT_SIGNAL:
             os._exit(INTERRUPTED)
         if self.signals == 1 and not self.is_finishing:
             raise KeyboardInterrupt(signal.Signals(number).name)
@@ -169,7 +169,7 @@ class FailSafeStream:
 
     def _fall_silent(self, problem: OSError) -> None:
         """Redirect the descriptor to /dev/null: otherwise Python complains about buffered output at exit."""
-        if problem.errno in NO_ROOM:
+        if problem.errno in DISK_FULL:
             self.problem = problem
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, self._stream.fileno())

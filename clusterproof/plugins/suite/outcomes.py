@@ -146,7 +146,7 @@ class Outcomes:
         self.keep(report, result)
 
     @property
-    def told(self) -> list[Result]:
+    def reported(self) -> list[Result]:
         """The results for people: verdicts, and tests that broke."""
         return with_broken(self.results, self.broken, self.cluster.name)
 
@@ -257,7 +257,7 @@ class Outcomes:
             terminalreporter.section(self.cluster.name, sep="=")
         width, is_verbose = self.config.get_terminal_writer().fullwidth, self.config.get_verbosity() > 0
         cluster = None if self.config.option.redact else self.cluster
-        for line in summary(self.told, catalog_of(self.config), width, is_verbose, cluster):
+        for line in summary(self.reported, catalog_of(self.config), width, is_verbose, cluster):
             terminalreporter.write_line(line.text, **line.markup)
         places = topology_of(self.config)
         for text in lines(places) if places else ():

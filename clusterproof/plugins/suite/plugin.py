@@ -14,7 +14,7 @@ from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_hyp
 from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.opened import keep_private
-from clusterproof.plugins.core.policy import Policy, words_of
+from clusterproof.plugins.core.policy import Policy, disabled_reason
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evaluation.routing import mark_lines
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
@@ -233,7 +233,7 @@ class SitePolicy:
         for item, check in ids.items():
             rule = self.policy.disables(check, node_name(item))
             if rule and not isinstance(item, CheckItem):
-                item.add_marker(pytest.mark.skip(reason=words_of(rule, self.policy.source)))
+                item.add_marker(pytest.mark.skip(reason=disabled_reason(rule, self.policy.source)))
 
 
 def changes(policy: Policy) -> Iterator[str]:
@@ -246,7 +246,7 @@ def changes(policy: Policy) -> Iterator[str]:
     if policy.expect:
         yield f"expects {', '.join(f'{name}={count}' for name, count in policy.expect.items())} of every node"
     for check, rule in policy.disabled.items():
-        if rule.holds(policy.today):
+        if rule.is_active(policy.today):
             where = f" on {fold(rule.nodes)}" if rule.nodes else ""
             yield f"{check} is disabled{where} until {rule.until}: {rule.reason}"
         else:

@@ -15,7 +15,7 @@ from clusterproof.plugins.evaluation.evaluate import result_of
 from clusterproof.plugins.evaluation.routing import Route
 from clusterproof.plugins.suite.items import CheckItem, node_name, route_of
 from clusterproof.plugins.suite.state import nodes_of, policy_of
-from clusterproof.reports import in_words
+from clusterproof.reports import result_text
 
 ENDED = "clusterproof_ended"  # of a report without a verdict: the check and node of a test that ended
 OUT = "Captured stdout call"  # section of a concern's message, for pytest options that print the output of passed tests
@@ -52,7 +52,7 @@ def report_of(
         user_properties=properties(result),
     )
     if result.verdict is Verdict.CONCERN:
-        report.sections.append((OUT, in_words(result)))
+        report.sections.append((OUT, result_text(result)))
     report.__dict__["clusterproof"] = result.to_json() if hasattr(item.config, "workerinput") else result
     return report
 
@@ -127,7 +127,7 @@ def _longrepr(item: pytest.Item, result: Result) -> Any:
     if result.verdict is Verdict.NOT_APPLICABLE:
         path, line, _ = item.location
         return (path, line or 0, f"not applicable: {' '.join(result.message.split())}")
-    return in_words(result) if result.verdict in (Verdict.FAIL, Verdict.INCOMPLETE) else None
+    return result_text(result) if result.verdict in (Verdict.FAIL, Verdict.INCOMPLETE) else None
 
 
 def carried_result(report: object) -> Result | None:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from clusterproof.plugins.core.message import number_of, printable
-from clusterproof.plugins.core.opened import is_there
+from clusterproof.plugins.core.opened import path_exists
 from clusterproof.plugins.evaluation.index import Stale, read_index
 from clusterproof.plugins.suite.ending import code_so_far
 from clusterproof.plugins.suite.items import route_of
@@ -120,7 +120,7 @@ class Reporting:
         evaluated = {result.check for result in self.outcomes.results}
         return Run(
             facts=cluster_of(self.config),
-            results=self.outcomes.told,
+            results=self.outcomes.reported,
             began=self.began,
             seconds=(datetime.now(timezone.utc) - self.began).total_seconds(),
             exit_code=exit_code,
@@ -158,7 +158,7 @@ class Reporting:
         from clusterproof.reports.history.past import read_past
 
         history = self.outcomes.history
-        if history is None or not is_there(history.path):
+        if history is None or not path_exists(history.path):
             return None
         try:
             return read_past(history.path, self.outcomes.cluster.name, MAX_RUNS)
@@ -192,7 +192,7 @@ class Reporting:
         if are_annotations_read():
             log: Any = terminalreporter._tw._file  # noqa: SLF001 - a JobLog's, as commands are read
             with log.commands():
-                for line in annotation_lines(self.outcomes.told, catalog_of(self.config)):
+                for line in annotation_lines(self.outcomes.reported, catalog_of(self.config)):
                     terminalreporter.write_line(line)
 
 
@@ -226,11 +226,11 @@ def _kept(keep: int | None, folder: Path) -> str:
     if held_bytes < MUCH_BYTES:
         return ""
     held = f"{number_of(len(runs), 'run')} of this cluster hold {held_bytes / 1e9:.1f} GB"
-    return f" ({held}; --keep {KEPT} removes older ones)"
+    return f" ({held}; --keep {KEPT_RUNS} removes older ones)"
 
 
 MUCH_BYTES = 1_000_000_000
-KEPT = 20
+KEPT_RUNS = 20
 _RESULTS = "results.jsonl"
 _PACKAGED = "clusterproof/"  # prefix of a packaged check's file
 _WAYS_OUT = "--report DIR writes elsewhere, --no-report not at all"

@@ -15,7 +15,7 @@ from _pytest.mark import MarkMatcher
 from _pytest.mark.expression import Expression  # pytest has no public API for -m expressions
 
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
-from clusterproof.plugins.core.policy import words_of
+from clusterproof.plugins.core.policy import disabled_reason
 from clusterproof.plugins.core.record import names_of, record, replace
 from clusterproof.plugins.core.result import INTERRUPTED, Result
 from clusterproof.plugins.core.strict import nearest
@@ -246,7 +246,7 @@ def _unevaluated(config: pytest.Config, check: Check, name: str, why: str) -> Re
     owner, policy = owner_of(config, check, name), policy_of(config)
     rule = policy.disables(check.route.check, owner.name)
     if rule:
-        return not_run(check, owner, words_of(rule, policy.source))
+        return not_run(check, owner, disabled_reason(rule, policy.source))
     result = result_of(check.route, owner, Incomplete(f"not evaluated: {why}", INTERRUPTED), 0.0)
     return replace(result, subject=subject_of(check, owner), team=policy.team_of(result))
 

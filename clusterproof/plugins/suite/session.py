@@ -19,7 +19,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence, Status
 from clusterproof.plugins.core.interning import Interning
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.cluster import NOT_OF_AWS
-from clusterproof.plugins.evidence.fact import LOADING, OF_A_JOB, ONLY_CAPTURED
+from clusterproof.plugins.evidence.fact import IN_JOB, LOAD_COLLECTORS, ONLY_CAPTURED
 from clusterproof.plugins.evidence.recording import (
     PAIRWISE_FILES,
     begin_recording,
@@ -128,7 +128,7 @@ class ClusterSession:
             option, paths = self.config.option, command_line.paths_named(self.config)
             others = command_line.others_named(self.config)
             loads = command_line.collectors_named(option, paths, others)
-            of_nodes = frozenset(collector_names()) - (frozenset() if is_named(option.markexpr, "job") else OF_A_JOB)
+            of_nodes = frozenset(collector_names()) - (frozenset() if is_named(option.markexpr, "job") else IN_JOB)
             self.gather(of_nodes, of_control_plane, Path(self.shared.name), loads)
             if command_line.pairs_are_needed(option, paths, others):
                 self.measure_pairs(Path(self.shared.name))
@@ -158,7 +158,7 @@ class ClusterSession:
         if items and EVIDENCE not in self.config.stash and not self.config.option.collectonly:
             one_each = one_of_each(items)
             self.gather(
-                collectors_of_nodes(one_each, self.cluster) - ONLY_CAPTURED - LOADING,
+                collectors_of_nodes(one_each, self.cluster) - ONLY_CAPTURED - LOAD_COLLECTORS,
                 collectors_of_control_plane(one_each, self.cluster),
                 None,
                 command_line.collectors_to_load(items, self.config.option),
@@ -211,7 +211,7 @@ class ClusterSession:
         interning = Interning()
 
         def keep(evidence: NodeEvidence) -> None:
-            kept[evidence.node] = interning.once(_needed(evidence, left_out)) if is_replaced else evidence
+            kept[evidence.node] = interning.intern(_needed(evidence, left_out)) if is_replaced else evidence
             self._write(folders, write_node, evidence)
 
         with self.redaction.rewriting(keep) if self.redaction else nullcontext(keep) as take:

@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
-from clusterproof.plugins.core.opened import NO_ROOM
+from clusterproof.plugins.core.opened import DISK_FULL
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.evaluation.routing import OCCASIONS, Route
 from clusterproof.plugins.evidence.aws.by_evidence import Instances, may_be_on_ec2
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CLUSTER: pytest.StashKey[Cluster] = pytest.StashKey()
 EVIDENCE: pytest.StashKey[dict[str, NodeEvidence]] = pytest.StashKey()
 CONTROL_PLANE: pytest.StashKey[NodeEvidence] = pytest.StashKey()
-WHOLE: pytest.StashKey[ClusterFacts] = pytest.StashKey()
+CLUSTER_FACTS: pytest.StashKey[ClusterFacts] = pytest.StashKey()
 NAMES: pytest.StashKey[frozenset[str]] = pytest.StashKey()
 NODES: pytest.StashKey[Mapping[str, Node]] = pytest.StashKey()
 POLICY: pytest.StashKey[Policy] = pytest.StashKey()
@@ -40,12 +40,12 @@ PYTEST_PROTOCOL: pytest.StashKey[bool] = pytest.StashKey()  # light items run by
 ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
 
 
-_ROOM = "expected room for all of it: make room, or name another place, and run again"
+_FREE_SPACE = "expected room for all of it: make room, or name another place, and run again"
 
 
 def note_full(config: pytest.Config, problem: Exception) -> None:
     """Record a full disk if that prevented a report: the run then ends with an error."""
-    if getattr(problem, "errno", None) in NO_ROOM or getattr(problem, "is_of_full_disk", False):
+    if getattr(problem, "errno", None) in DISK_FULL or getattr(problem, "is_of_full_disk", False):
         config.stash[FULL] = True
 
 
@@ -53,7 +53,7 @@ def note_unwritten(config: pytest.Config, option: str, problem: OSError) -> None
     """Keep the message about a file that could not be written: the run continues without it."""
     note_full(config, problem)
     where = f"{problem.filename}: " if problem.filename else ""
-    config.stash.setdefault(UNWRITTEN, {}).setdefault(option, f"{where}{problem.strerror or problem}; {_ROOM}")
+    config.stash.setdefault(UNWRITTEN, {}).setdefault(option, f"{where}{problem.strerror or problem}; {_FREE_SPACE}")
 
 
 def policy_of(config: pytest.Config) -> Policy:
@@ -68,13 +68,13 @@ def catalog_of(config: pytest.Config) -> Catalog:
 
 def cluster_of(config: pytest.Config) -> ClusterFacts:
     """The run's cluster, with what its control plane reported."""
-    if WHOLE not in config.stash:
+    if CLUSTER_FACTS not in config.stash:
         cluster = config.stash[CLUSTER]
         evidence = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(cluster.name)
         instances = Instances.of(config.stash.get(EVIDENCE, {}).values()) if may_be_on_ec2(cluster) else None
         seen = instances.cluster(cluster) if instances else cluster
-        config.stash[WHOLE] = ClusterFacts(seen, evidence, nodes_of(config), policy_of(config), instances)
-    return config.stash[WHOLE]
+        config.stash[CLUSTER_FACTS] = ClusterFacts(seen, evidence, nodes_of(config), policy_of(config), instances)
+    return config.stash[CLUSTER_FACTS]
 
 
 def topology_of(config: pytest.Config) -> Topology | None:

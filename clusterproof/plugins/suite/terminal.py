@@ -44,7 +44,7 @@ def window_lines(option: str) -> Iterator[str]:
     """How far back the kernel log counts, if not to the boot."""
     since = window(option)
     if not since.is_boot:
-        yield f"kernel log: only what it logged {since.in_words} counts"
+        yield f"kernel log: only what it logged {since.description} counts"
 
 
 def capture_lines(captured: Sequence[Understood], redaction: Redaction | None) -> Iterable[str]:
@@ -182,12 +182,12 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
 def with_lesser(counts: Sequence[str], results: Iterable[Result]) -> list[str]:
     """The counts, with each verdict counted wherever it is shown: also next to a worse one of the same check."""
     own: Counter[Verdict] = Counter()
-    beside: Counter[Verdict] = Counter()
+    lesser: Counter[Verdict] = Counter()
     for result in results:
         own[result.verdict] += 1
-        beside.update(part.verdict for part in result.by_verdict[1:] if part.verdict.is_finding)
+        lesser.update(part.verdict for part in result.by_verdict[1:] if part.verdict.is_finding)
     shown = list(counts)
-    for verdict, more in beside.items():
+    for verdict, more in lesser.items():
         count, every = (f"{number} {verdict.value}" for number in (own[verdict], own[verdict] + more))
         shown = [every if text == count else text for text in shown] + [every] * (count not in shown)
     return shown
@@ -241,7 +241,7 @@ def _lines(awaited: PendingNodes, say: Callable[[str], object]) -> Iterator[Show
 
     def repeat() -> None:
         while not is_over.wait(LINE_S):
-            say(awaited.words)
+            say(awaited.description)
 
     thread = threading.Thread(target=repeat, daemon=True)
     thread.start()
@@ -259,10 +259,10 @@ def _bar(awaited: PendingNodes) -> Iterator[Shown]:
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(awaited.words, total=awaited.total)
+        task = bar.add_task(awaited.description, total=awaited.total)
 
         def shown(evidence: NodeEvidence) -> None:
             awaited.answered(evidence)
-            bar.update(task, completed=awaited.done, description=awaited.words)
+            bar.update(task, completed=awaited.done, description=awaited.description)
 
         yield shown

@@ -88,7 +88,7 @@ class DataLoader:
     pins_memory: bool | None = None
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """`num_workers=4, pin_memory=False`, as far as known."""
         known = (("num_workers", self.workers), ("pin_memory", self.pins_memory))
         return ", ".join(f"{name}={value}" for name, value in known if value is not None)
@@ -210,7 +210,7 @@ class CollectiveArguments:
     timeout_s: float = 0.0
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """`all_reduce of 7 Float`."""
         size = "" if self.elements is None else f" of {self.elements:,}"
         return f"{self.name}{size}{f' {self.dtype}' if size and self.dtype else ''}"

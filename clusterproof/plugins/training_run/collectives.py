@@ -52,8 +52,8 @@ def is_of_pair(kernel: str) -> bool:
 
 
 MAX_KEPT = 200_000  # collectives; above this every second is kept, then every fourth, the same on each rank
-LEAST_STEPS = 5  # of a trace whose collectives are evaluated for who arrives last
-LEAST_RANKS = 3  # of a communicator: with two, one is always last
+MIN_STEPS = 5  # of a trace whose collectives are evaluated for who arrives last
+MIN_RANKS = 3  # of a communicator: with two, one is always last
 BY_GPU = "kernel_gpu"  # CPU timings begin when it is enqueued, or when a thread polls
 MAX_OTHERS = 20  # names of kinds that do not show who arrived last
 
@@ -114,7 +114,7 @@ class Arrivals:
                 self.unfit = self.unfit or Arrivals()
                 self.unfit.add(replace(call, unfit=""))
             return
-        if call.ranks < LEAST_RANKS or call.number % self.stride:
+        if call.ranks < MIN_RANKS or call.number % self.stride:
             return
         self.hosts.setdefault(call.communicator, {}).setdefault(call.rank, call.host)
         seen = self.seen.setdefault((call.communicator, call.kind, call.of, call.number), CollectiveRecord(call.ranks))

@@ -199,7 +199,7 @@ MAX_NUMBER = 2**63
 MAX_NAME = 200  # characters
 
 
-def whole(value: object, what: str, where: str) -> int:
+def integer(value: object, what: str, where: str) -> int:
     """A whole number of 0 or more. Raises RunError."""
     text = str(value).strip().removesuffix(".0")  # tables with gaps contain whole numbers like this
     is_number = isinstance(value, (int, float, str)) and text.isascii() and text.isdecimal()

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.record import record
 WINDOW = 100  # lines before it, as in LLM Foundry and Megatron-LM
 LASTING = 5  # consecutive lines
 KEPT = 1_000  # lines remembered in case steps are repeated
-MAX_LEAPS, LEAST_LEAP = 8, 2.0  # that are kept, and the minimum ratio to the previous largest
+MAX_LEAPS, MIN_LEAP = 8, 2.0  # that are kept, and the minimum ratio to the previous largest
 
 
 @record
@@ -56,7 +56,7 @@ class LossWindow:
             times = value / max(self._before)
             if self.leap is None or times > self.leap.times:
                 self.leap = Leap(at, value, times)
-            if times >= LEAST_LEAP:
+            if times >= MIN_LEAP:
                 self.leaps.append(Leap(at, value, times))
                 if len(self.leaps) > MAX_LEAPS:
                     self.leaps.remove(min(self.leaps, key=lambda leap: leap.times))

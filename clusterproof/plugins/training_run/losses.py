@@ -141,7 +141,7 @@ class LossSeries:
 Key = tuple[int, int]
 LOG = 0
 LOSS, NORM = "loss", "norm of the gradients"
-LEAST_EPOCH = 2.0**-20  # minimum distance of two lines
+MIN_EPOCH = 2.0**-20  # minimum distance of two lines
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ class Losses:
                 series.add(line.at, value, was_nan=was_nan, is_again=line.is_again)
                 if name:
                     is_step, position = line.position
-                    curve = self.curves.setdefault((name, is_step), LossCurve(1.0 if is_step else LEAST_EPOCH))
+                    curve = self.curves.setdefault((name, is_step), LossCurve(1.0 if is_step else MIN_EPOCH))
                     curve.add(position, value, is_wrong=was_nan)
 
     def _new(self, kind: dict[Key, LossSeries], key: Key, line: Loss) -> LossSeries:

@@ -25,7 +25,7 @@ class Placement:
         return self.node if self.gpu is None else f"{self.node}, GPU {self.gpu}"
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The same, and how it is known."""
         return f"{self.location} {self.by}" if self.by else self.location
 

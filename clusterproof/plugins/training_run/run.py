@@ -27,15 +27,15 @@ from clusterproof.plugins.training_run.not_recorded import (
 from clusterproof.plugins.training_run.placement import Placement, Slots, on_nodes, pairs_of, placements
 from clusterproof.plugins.training_run.rules.gpus import Bounds, BusyWait
 from clusterproof.plugins.training_run.rules.hang import AwaitedRanks, Mismatch, Missing, awaited, mismatches, missing
-from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, LastRank, last_to_come
+from clusterproof.plugins.training_run.rules.last_rank import MIN_CALLS, MIN_TRACED, LastRank, usually_last
 from clusterproof.plugins.training_run.rules.phases import TimeShare, kernels_run, shares
 from clusterproof.plugins.training_run.rules.silent_ranks import silent_ranks
 from clusterproof.plugins.training_run.rules.steps import StepTime, step_times, timed
-from clusterproof.plugins.training_run.rules.straggler_cost import LEAST_STEPS as LEAST_COMPARED
+from clusterproof.plugins.training_run.rules.straggler_cost import MIN_STEPS as MIN_COMPARED
 from clusterproof.plugins.training_run.rules.straggler_cost import StragglerCost, common_steps, straggler_costs
 from clusterproof.plugins.training_run.rules.stragglers import (
-    LEAST_PEERS,
-    LEAST_STEPS,
+    MIN_PEERS,
+    MIN_STEPS,
     Computed,
     RankPace,
     computed,
@@ -96,7 +96,7 @@ class TrainingRun:
         pairs = pairs_of(placement.node, [slots.node for slots in self.nodes]) if self.cluster else ""
         command = shlex.join(("pytest", "--cluster", self.cluster, "-m", "perf", "-k", "pairwise", "--pairs", pairs))
         measured_by = f": {command} measures that node" if pairs else ""
-        return f"; rank {rank} is on {placement.words}{measured_by}"
+        return f"; rank {rank} is on {placement.description}{measured_by}"
 
     @cached_property
     def computed(self) -> Mapping[Position, Computed]:
@@ -109,8 +109,8 @@ class TrainingRun:
             none = NO_STAGES if any(name == KERNELS for _, name in self.data.parts) else NO_COMPUTE
             raise Incomplete(none, cause=none)
         steps = max(len(seconds) for seconds in computed_by_position.values())
-        if steps < LEAST_STEPS:
-            few = f"{number_of(steps, 'step')}; expected at least {LEAST_STEPS}: trace more of them"
+        if steps < MIN_STEPS:
+            few = f"{number_of(steps, 'step')}; expected at least {MIN_STEPS}: trace more of them"
             raise Incomplete(few, cause=few)
         return computed_by_position
 
@@ -123,9 +123,7 @@ class TrainingRun:
     def later_paces(self) -> Mapping[int, RankPace]:
         """The same for the later half of the run, if it has enough steps."""
         ranks = paces(later_half(self.computed))
-        return {
-            pace.position.rank: pace for pace in ranks if pace.steps >= LEAST_STEPS and pace.peers + 1 >= LEAST_PEERS
-        }
+        return {pace.position.rank: pace for pace in ranks if pace.steps >= MIN_STEPS and pace.peers + 1 >= MIN_PEERS}
 
     @cached_property
     def straggler_costs(self) -> list[StragglerCost]:
@@ -137,7 +135,7 @@ class TrainingRun:
         costs = straggler_costs(self.computed, lasted)
         if not costs:
             steps = len(common_steps(self.computed, lasted))
-            few = f"{steps} steps whose duration and compute are known; expected at least {LEAST_COMPARED}: log more"
+            few = f"{steps} steps whose duration and compute are known; expected at least {MIN_COMPARED}: log more"
             raise Incomplete(few, cause=few)
         return costs
 
@@ -237,10 +235,10 @@ class TrainingRun:
         return self.data.losses
 
     @cached_property
-    def last_to_come(self) -> LastRank | None:
+    def usually_last(self) -> LastRank | None:
         """Who comes last to the largest share of a communicator's collectives; None if nobody. Raises Incomplete."""
-        recorded = ((self.data.arrivals, LEAST_CALLS), (self.data.traced, LEAST_TRACED))
-        return last_to_come(recorded, self.threshold("run.certain_errors"))
+        recorded = ((self.data.arrivals, MIN_CALLS), (self.data.traced, MIN_TRACED))
+        return usually_last(recorded, self.threshold("run.certain_errors"))
 
     @property
     def usual_swing(self) -> float:
@@ -258,8 +256,8 @@ class TrainingRun:
         if len(self.computed) < 2:
             raise NotApplicable(ONE_RANK)
         most = max(sizes.values())
-        if most < LEAST_PEERS:
-            observed = f"{most} rank{'s' * (most > 1)} a stage; expected {LEAST_PEERS}, of which one can be the odd one"
+        if most < MIN_PEERS:
+            observed = f"{most} rank{'s' * (most > 1)} a stage; expected {MIN_PEERS}, of which one can be the odd one"
             few = f"{observed}: trace more data-parallel ranks"
             raise Incomplete(few, cause=few)
         return tuple(
@@ -293,9 +291,9 @@ class RankOfRun:
         """Its compute time relative to its peers. Raises Incomplete."""
         pace = self.run.paces.get(self.position.rank)
         peers = pace.peers + 1 if pace else sizes_of_stages(self.run.computed)[self.position.stage]
-        if peers < LEAST_PEERS:
-            raise Incomplete(f"{peers} ranks in its stage; expected at least {LEAST_PEERS}: trace more of them")
-        if pace is None or pace.steps < LEAST_STEPS:
-            few = f"{pace.steps if pace else 0} steps in common with its peers; expected at least {LEAST_STEPS}"
+        if peers < MIN_PEERS:
+            raise Incomplete(f"{peers} ranks in its stage; expected at least {MIN_PEERS}: trace more of them")
+        if pace is None or pace.steps < MIN_STEPS:
+            few = f"{pace.steps if pace else 0} steps in common with its peers; expected at least {MIN_STEPS}"
             raise Incomplete(f"{few}: trace more of them")
         return pace

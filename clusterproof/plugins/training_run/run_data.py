@@ -157,7 +157,7 @@ class RunData:
         known = self.placements.get(placement.rank)
         if placement.rank in self.moved or (known and known != placement):
             moved = self.moved.setdefault(placement.rank, [])
-            moved += [location for of in (known, placement) if of and (location := of.words) not in moved]
+            moved += [location for of in (known, placement) if of and (location := of.description) not in moved]
             self.left.update(of.node for of in (known, placement) if of)
             self.placements.pop(placement.rank, None)  # its steps are from several
         else:

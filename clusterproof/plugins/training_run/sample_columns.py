@@ -16,7 +16,7 @@ import zstandard
 from clusterproof.plugins.core.opened import append, appendable
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.training_run import RunError
-from clusterproof.plugins.training_run.files import name, real, whole
+from clusterproof.plugins.training_run.files import integer, name, real
 from clusterproof.plugins.training_run.rank_processes import SOURCE, RankLook
 
 SCHEMA = 1
@@ -144,7 +144,7 @@ def _gpu(record: Mapping[str, Any], where: str) -> SampledGpu:
     memory, limit = record.get("memory_mib"), record.get("power_limit_w")
     return SampledGpu(
         str(record.get("uuid") or "")[:80],
-        None if memory is None else float(whole(memory, "memory_mib", where)),
+        None if memory is None else float(integer(memory, "memory_mib", where)),
         None if limit is None else real(limit, "power_limit_w", where),
     )
 
@@ -164,9 +164,9 @@ class SamplesFile:
         self._lines: list[str] = []
         if os.path.lexists(path):
             with appendable(path) as file:
-                whole = whole_frames(path)
-                if whole < os.fstat(file.fileno()).st_size:
-                    file.truncate(whole)
+                complete_bytes = whole_frames(path)
+                if complete_bytes < os.fstat(file.fileno()).st_size:
+                    file.truncate(complete_bytes)
 
     def begin(self, header: Header) -> None:
         """Write a header for the next samples. Raises OSError."""

@@ -8,9 +8,9 @@ from functools import cached_property
 
 from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.training_run.rules.clocks import LEAST_CLOCKS, most_peers
+from clusterproof.plugins.training_run.rules.clocks import MIN_CLOCKS, most_peers
 from clusterproof.plugins.training_run.rules.gpus import (
-    LEAST_GROWTH_S,
+    MIN_GROWTH_S,
     Growth,
     HangEvidence,
     UnderusedGpu,
@@ -23,8 +23,8 @@ from clusterproof.plugins.training_run.rules.gpus import (
 from clusterproof.plugins.training_run.samples import (
     CLOCK,
     GPU,
-    LEAST_S,
-    LEAST_SAMPLES,
+    MIN_S,
+    MIN_SAMPLES,
     TENSOR,
     Gpu,
     InUse,
@@ -94,17 +94,17 @@ class SampledGpus:
         _ = self.gpus
         if not observed_s(self.samples):
             raise _not_sampled("the memory of GPUs", "nvidia-smi's memory.used")
-        return growing(self.samples, LEAST_GROWTH_S)
+        return growing(self.samples, MIN_GROWTH_S)
 
     def require_settled(self) -> None:
         """Raise Incomplete if the memory of a GPU was not sampled for long enough to detect growth."""
         seconds = observed_s(self.samples)
         name = min(seconds, key=lambda gpu: seconds[gpu])
-        if seconds[name] < LEAST_GROWTH_S:
-            of = f" of {name}" if max(seconds.values()) >= LEAST_GROWTH_S else ""
+        if seconds[name] < MIN_GROWTH_S:
+            of = f" of {name}" if max(seconds.values()) >= MIN_GROWTH_S else ""
             raise Incomplete(
                 f"memory{of} was sampled for {seconds[name] / 60:.0f} min behind the run's first ten; "
-                f"expected at least {LEAST_GROWTH_S // 60}: sample a longer part"
+                f"expected at least {MIN_GROWTH_S // 60}: sample a longer part"
             )
 
     @property
@@ -137,8 +137,8 @@ class SampledGpus:
         if not self.samples.of(CLOCK):
             raise _not_sampled("the clocks of GPUs", "nvidia-smi's clocks.sm")
         peers = most_peers(self.samples)
-        if peers < LEAST_CLOCKS:
-            few = f"{peers} other GPUs busy at the same time; expected {LEAST_CLOCKS} to compare with: sample all nodes"
+        if peers < MIN_CLOCKS:
+            few = f"{peers} other GPUs busy at the same time; expected {MIN_CLOCKS} to compare with: sample all nodes"
             raise Incomplete(few, cause=few)
         return peers
 
@@ -150,19 +150,19 @@ class SampledGpus:
             self.require_all()
             raise NotApplicable("one GPU: it waits for no other")
         look = HangEvidence(self.samples)
-        if look.lacks:
-            raise _not_sampled(look.lacks, "all of it")
+        if look.missing:
+            raise _not_sampled(look.missing, "all of it")
         return look
 
 
 def _is_short(gpu: Gpu) -> bool:
-    return gpu.samples < LEAST_SAMPLES or gpu.seconds < LEAST_S
+    return gpu.samples < MIN_SAMPLES or gpu.seconds < MIN_S
 
 
-def _too_few(who: str, times: int) -> Incomplete:
+def _too_few(subject: str, times: int) -> Incomplete:
     few = (
-        f"{who} was sampled {times} times since the run began; "
-        f"expected at least {LEAST_SAMPLES} times and {LEAST_S // 60} minutes: sample a longer part"
+        f"{subject} was sampled {times} times since the run began; "
+        f"expected at least {MIN_SAMPLES} times and {MIN_S // 60} minutes: sample a longer part"
     )
     return Incomplete(few, cause=few)
 

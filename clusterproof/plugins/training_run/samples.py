@@ -25,7 +25,7 @@ MAX_BINS = 2_000_000  # some 250 MB
 MAX_LOST = 10_000
 IDLE_PERCENT = 10.0  # below it a GPU is waiting
 BEGUN_S = 60  # of use by GPUs until a run counts as begun
-LEAST_SAMPLES, LEAST_S = 30, 300
+MIN_SAMPLES, MIN_S = 30, 300
 TAIL_SHARE = 0.1  # of all samples: stopping them by hand takes minutes, a stalled job hours
 DAYS_S = 1e8  # below this, a time is not relative to 1970
 MAX_PAUSE_S = 60.0  # between two observations
@@ -217,14 +217,14 @@ class InUse:
             of_clock = ends.setdefault(clock, {})
             of_clock[node] = max(of_clock.get(node, 0), max(series))
             begins[clock] = min(begins.get(clock, min(series)), min(series))
-        longest_s, whose = 0, ""
+        longest_s, gpu_name = 0, ""
         for clock, (_, used) in self._spans.items():
             end = median_high(ends[clock].values())
             tail_s = (end - used) * self.bin_s
-            least = max(LEAST_S, TAIL_SHARE * (end - begins[clock]) * self.bin_s)
+            least = max(MIN_S, TAIL_SHARE * (end - begins[clock]) * self.bin_s)
             if tail_s > max(least, longest_s):
-                longest_s, whose = tail_s, clock
-        return (whose, longest_s) if longest_s else None
+                longest_s, gpu_name = tail_s, clock
+        return (gpu_name, longest_s) if longest_s else None
 
     def _clock(self, node: str) -> str:
         return node if node in self._undated else ""

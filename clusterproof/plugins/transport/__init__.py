@@ -124,8 +124,8 @@ def connection_for(name: str) -> Connection:
     return connection
 
 
-BEAT_S = 30.0  # between keepalives to the program, which exits without them
-BEAT = b"\n"
+KEEPALIVE_S = 30.0  # between keepalives to the program, which exits without them
+KEEPALIVE = b"\n"
 
 Received = Callable[[bytes], object]  # takes a piece of output; an exception from it ends the session
 

@@ -134,7 +134,7 @@ class PendingNodes:
         return len(self._names) - len(self._awaited)
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """`asking the nodes: 124 of 128 done, 1 not reached; waiting for gpu[003,017]`."""
         with self._lock:
             not_reached = f", {self._unreached} not reached" if self._unreached else ""

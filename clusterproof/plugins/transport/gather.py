@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.agent.parts import Parts
 
 MAY_ANSWER = (None, Unreached.CUT, Unreached.GARBLED, Unreached.TIMED_OUT)  # another program may still succeed
-OF_ITS_COMMAND = (Unreached.CUT, Unreached.GARBLED, Unreached.LOST, Unreached.NO_PYTHON, Unreached.TIMED_OUT)
+COMMAND_FAILURES = (Unreached.CUT, Unreached.GARBLED, Unreached.LOST, Unreached.NO_PYTHON, Unreached.TIMED_OUT)
 OnAnswer = Callable[[NodeEvidence], "NodeEvidence | None"]  # returns what to keep, if not the evidence itself
 
 
@@ -43,12 +43,12 @@ def gather(
     wanted = frozenset({*collectors, *(path.stem for path in further)})
     own = connection.program()
     if own:
-        return ask(cluster, connection, own, limits, on_answer, wanted)
+        return probe_nodes(cluster, connection, own, limits, on_answer, wanted)
     from clusterproof.plugins.agent.parts import parts  # not needed by a prolog
 
     programs = parts(wanted, options, further, connection.takes_stdin, connection.longest_program(limits))
     if len(programs.programs) == 1 and not programs.left_out:
-        return ask(cluster, connection, programs.programs[0][1], limits, on_answer, wanted)
+        return probe_nodes(cluster, connection, programs.programs[0][1], limits, on_answer, wanted)
     return _ask_for_each(cluster, connection, programs, limits, on_answer)
 
 
@@ -56,14 +56,14 @@ def _of_container(on_answer: OnAnswer) -> OnAnswer:
     """Treat output of the command that starts a container as coming from it, not from the node."""
 
     def answered(evidence: NodeEvidence) -> NodeEvidence:
-        if evidence.unreached in OF_ITS_COMMAND:
+        if evidence.unreached in COMMAND_FAILURES:
             evidence = replace(evidence, unreached=Unreached.NO_CONTAINER)
         return on_answer(evidence) or evidence
 
     return answered
 
 
-def ask(
+def probe_nodes(
     cluster: Cluster,
     connection: Connection,
     to_run: Program,
@@ -105,15 +105,15 @@ def _ask_for_each(
         so_far = answers.setdefault(evidence.node, [])
         so_far.append(evidence)
         if len(so_far) == len(parts.programs) or evidence.unreached not in MAY_ANSWER:
-            whole = joined(so_far, parts)
-            gathered[evidence.node] = on_answer(whole) or whole
+            evidence_of_all = joined(so_far, parts)
+            gathered[evidence.node] = on_answer(evidence_of_all) or evidence_of_all
 
     for collectors, to_run in parts.programs:
         rest = tuple(target for target in cluster.targets if target.name not in gathered)
         if not rest:
             break
         try:
-            ask(replace(cluster, targets=rest), connection, to_run, limits, note, collectors)
+            probe_nodes(replace(cluster, targets=rest), connection, to_run, limits, note, collectors)
         except Unusable as problem:
             if not answers:
                 raise

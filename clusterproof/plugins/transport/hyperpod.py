@@ -34,7 +34,7 @@ PASSING = (b"i/o timeout", b"InternalServerError")
 RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"  # the variable that passes a session's token to the plugin
 TAKES_RESPONSE = (1, 2, 536, 0)  # since this version; older ones only take an argument (its RELEASENOTES.md)
 VERSION_S = 10.0
-OF_THE_PLUGIN = re.compile(rb"(?:Starting|Exiting) session with \S{1,20}: \S{1,200}")
+PLUGIN_LINE = re.compile(rb"(?:Starting|Exiting) session with \S{1,20}: \S{1,200}")
 MISSING = (
     f"{PLUGIN} is not installed, and HyperPod nodes are reached with nothing else; AWS brings it as a package: "
     "docs.aws.amazon.com/systems-manager, 'Install the Session Manager plugin'"
@@ -160,13 +160,13 @@ class SessionVisit:
     def make(self) -> Answer:
         """Visit the node."""
         started = time.monotonic()
-        answer = self._once(started)
+        answer = self._attempt(started)
         for attempt in range(1, ATTEMPTS):
-            if not _may_pass(answer) or self._is_over:
+            if not _is_transient(answer) or self._is_over:
                 break
             self.deadline += attempt + self.rate.wait() + self.limits.answer_s
             time.sleep(attempt)
-            answer = self._once(started)
+            answer = self._attempt(started)
         return answer
 
     def abandon(self) -> None:
@@ -175,7 +175,7 @@ class SessionVisit:
         if self._running:
             _kill(self._running)
 
-    def _once(self, started: float) -> Answer:
+    def _attempt(self, started: float) -> Answer:
         address, command = self.target.address, self.program.command
         try:
             session = self.sessions.start(address, command)
@@ -192,11 +192,11 @@ class SessionVisit:
             self.sessions.end(session)
 
 
-def _may_pass(answer: Answer) -> bool:
+def _is_transient(answer: Answer) -> bool:
     """Whether another session may succeed: the program printed nothing, or the error is transient."""
     if answer.unreached:
         return answer.unreached is Unreached.LOST
-    return any(passing in answer.output for passing in PASSING) or not OF_THE_PLUGIN.sub(b"", answer.output).strip()
+    return any(passing in answer.output for passing in PASSING) or not PLUGIN_LINE.sub(b"", answer.output).strip()
 
 
 def _why(problem: AwsError) -> Unreached:

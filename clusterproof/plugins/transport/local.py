@@ -14,8 +14,8 @@ from typing import IO
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import (
-    BEAT,
-    BEAT_S,
+    KEEPALIVE,
+    KEEPALIVE_S,
     PROGRAM_ENDED,
     Answer,
     Connection,
@@ -174,10 +174,10 @@ class LocalSession:
             ready.register(shell.stdout, selectors.EVENT_READ)
             ready.register(self._is_over, selectors.EVENT_READ)
             while True:
-                spoke = [key.fileobj for key, _ in ready.select(BEAT_S)]
+                spoke = [key.fileobj for key, _ in ready.select(KEEPALIVE_S)]
                 if self._is_over in spoke:
                     return ""
-                os.write(shell.stdin.fileno(), BEAT)
+                os.write(shell.stdin.fileno(), KEEPALIVE)
                 if shell.stdout not in spoke:
                     if time.monotonic() - last >= dead_s:
                         return f"nothing came for {dead_s:.0f} s"
@@ -190,7 +190,7 @@ class LocalSession:
 
     def end(self) -> None:
         """As in NodeSession."""
-        os.write(self._woken, BEAT)
+        os.write(self._woken, KEEPALIVE)
 
 
 def _end_session(shell: subprocess.Popen[bytes]) -> None:

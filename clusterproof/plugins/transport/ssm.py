@@ -15,13 +15,13 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 
 DOCUMENT = "AWS-RunShellScript"
-AT_ONCE = 50  # instance ids that one SendCommand takes
+MAX_INSTANCES = 50  # instance ids that one SendCommand takes
 BATCHES = 8  # in progress at once
 LONGEST_PROGRAM = 60_000  # characters: Systems Manager takes 65,535 for all of a command's parameters
 SHOWN_CHARACTERS = 24_000  # of an answer; the rest is only in S3
 BESIDE_CHARACTERS = 1_000  # room for other output before or within an answer
-LEAST_DELIVERY_S = 30  # SendCommand's TimeoutSeconds
-LOOK_S = 1.0  # between checks for instances that have answered
+MIN_DELIVERY_S = 30  # SendCommand's TimeoutSeconds
+POLL_S = 1.0  # between checks for instances that have answered
 WAITS = ("Pending", "InProgress", "Delayed", "Cancelling")
 CUT_MARK = "--output truncated--"
 _UNREACHED = {
@@ -66,7 +66,7 @@ class Ssm(Connection):
         for target in targets:
             if target.address not in online:
                 answered(target, Answer(unreached=Unreached.NOT_CONNECTED, detail=NOT_REGISTERED))
-        size = min(AT_ONCE, limits.fanout)  # of a batch: no instance waits for its turn while its time runs
+        size = min(MAX_INSTANCES, limits.fanout)  # of a batch: no instance waits for its turn while its time runs
         batches = [reached[first : first + size] for first in range(0, len(reached), size)]
         is_over = threading.Event()
         with ThreadPoolExecutor(BATCHES) as pool:
@@ -82,8 +82,8 @@ NOT_REGISTERED = "not registered with Systems Manager; expected its agent online
 def _online(account: Account, ids: Sequence[str]) -> frozenset[str]:
     """The instances whose agent is online: SendCommand refuses a whole batch because of one that is not."""
     online: set[str] = set()
-    for first in range(0, len(ids), AT_ONCE):
-        filters = [{"Key": "InstanceIds", "Values": list(ids[first : first + AT_ONCE])}]
+    for first in range(0, len(ids), MAX_INSTANCES):
+        filters = [{"Key": "InstanceIds", "Values": list(ids[first : first + MAX_INSTANCES])}]
         listed = account.listed("ssm", "describe_instance_information", "InstanceInformationList", Filters=filters)
         online.update(str(row["InstanceId"]) for row in listed if row.get("PingStatus") == "Online")
     return frozenset(online)
@@ -115,12 +115,12 @@ def _run_batch(
             answered(target, Answer(unreached=_why(problem), detail=str(problem)))
         return
     waiting = dict(sent.targets)
-    deadline = started + LEAST_DELIVERY_S + limits.connect_s + limits.answer_s
+    deadline = started + MIN_DELIVERY_S + limits.connect_s + limits.answer_s
     while waiting and time.monotonic() < deadline:
         for instance, status in _ended(account, sent):
             if instance in waiting:
                 answered(waiting.pop(instance), _answer(account, sent, instance, status, time.monotonic() - started))
-        if waiting and is_over.wait(LOOK_S):
+        if waiting and is_over.wait(POLL_S):
             return
     for target in waiting.values():
         detail = f"no end after {time.monotonic() - started:.0f} s"
@@ -137,7 +137,7 @@ def _send(account: Account, batch: Sequence[Target], program: Program, limits: L
         InstanceIds=[target.address for target in batch],
         DocumentName=DOCUMENT,
         Comment="clusterproof: reads the state of the node",
-        TimeoutSeconds=LEAST_DELIVERY_S,
+        TimeoutSeconds=MIN_DELIVERY_S,
         MaxErrors="100%",  # one bad node does not keep the others from being asked
         Parameters={"commands": [program.command], "executionTimeout": [str(int(limits.answer_s) + 1)]},
         **output,

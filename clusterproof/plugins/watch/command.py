@@ -24,7 +24,7 @@ from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verd
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.kubernetes import HOST
-from clusterproof.plugins.options import LEAST_S, MOST_S
+from clusterproof.plugins.options import MAX_S, MIN_S
 from clusterproof.plugins.options.table import Joined
 from clusterproof.plugins.policy import find_policy, refuse_empty, refuse_unknown
 from clusterproof.plugins.training_run.formats.placement import write_pods
@@ -47,7 +47,7 @@ from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.sinks import Sinks
 from clusterproof.plugins.watch.timing import InvalidTiming, Timing
-from clusterproof.plugins.watch.view import LineView, ScreenView, beginning, printed, summary
+from clusterproof.plugins.watch.view import LineView, ScreenView, beginning, print_line, summary
 from clusterproof.plugins.watch.watch import Watch
 
 MIN_REMIND_S = 60.0
@@ -143,10 +143,10 @@ def settings_of(option: argparse.Namespace, cluster: Cluster, policy: Policy) ->
     every_s = _span(option.every, "--every")
     if not MIN_EVERY_S <= every_s <= MAX_EVERY_S:
         raise Refused(f"--every is {option.every:.20}; expected from {MIN_EVERY_S:.0f} to {MAX_EVERY_S:.0f} s")
-    if option.fanout < 1 or not LEAST_S <= option.connect_timeout <= MOST_S:
+    if option.fanout < 1 or not MIN_S <= option.connect_timeout <= MAX_S:
         raise Refused(
             f"--fanout is {option.fanout}, --connect-timeout {option.connect_timeout:g}; expected 1 or more, and "
-            f"{LEAST_S:g} to {MOST_S} s"
+            f"{MIN_S:g} to {MAX_S} s"
         )
     if not option.host_root.startswith("/"):
         raise Refused(f"--host-root is {option.host_root!r:.80}; expected a folder that begins with /")
@@ -232,23 +232,23 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
     state = Watch(Evaluator(cluster, policy), settings.sampling.every_s, names, began, timing_of(policy))
     view = ScreenView(state, cluster.name) if sys.stdout.isatty() else LineView(state, sys.stdout)
     try:
-        recording = Recording(Path(option.record), settings.sampling.every_s, view.say) if option.record else None
-        before = state.resume(recording.said_before(), time.time() - time.monotonic()) if recording else 0
+        recording = Recording(Path(option.record), settings.sampling.every_s, view.message) if option.record else None
+        before = state.resume(recording.earlier_changes(), time.time() - time.monotonic()) if recording else 0
     except OSError as problem:
         raise Refused(f"--record {option.record}: {problem.strerror}; expected a writable folder") from None
-    sinks = Sinks(cluster.name, state, view.say)
-    controller = Controller(cluster, state, settings, recording, view.show, sinks, view.say)
+    sinks = Sinks(cluster.name, state, view.message)
+    controller = Controller(cluster, state, settings, recording, view.show, sinks, view.message)
     end = _job_monitor(option.job, cluster, controller, view) if option.job else None
     with _stopped_by_signals(controller):
         with view, sinks, end or nullcontext():
             _open(sinks, recording, option)
-            view.say(beginning(cluster, settings.sampling.every_s, settings.for_s, option.job or ""))
+            view.message(beginning(cluster, settings.sampling.every_s, settings.for_s, option.job or ""))
             if before:
-                sinks.look(names)
-                view.say(f"still open from before, not reported again: {before} ({option.record}/{CHANGES_FILE})")
+                sinks.states_changed(names)
+                view.message(f"still open from before, not reported again: {before} ({option.record}/{CHANGES_FILE})")
             controller.run()
         for line in summary(state, time.monotonic() - began):
-            printed(line, sys.stdout)
+            print_line(line, sys.stdout)
         if end and recording:
             folder, pod_hosts = recording.folder, end.pod_hosts
             recording.guard(lambda: keep_latest(folder, names, state.evaluator.latest), time.monotonic())
@@ -278,9 +278,9 @@ def _open(sinks: Sinks, recording: Recording | None, option: argparse.Namespace)
 
 def _job_monitor(job: str, cluster: Cluster, controller: Controller, view: ScreenView | LineView) -> JobMonitor:
     """The monitor that ends the watch with the job. Raises KubernetesError."""
-    state, pod_hosts = job_query(job, cluster, view.say)
-    end = JobMonitor(job, state, controller.stop, view.say, pod_hosts)
-    controller.sinks.on_end(end.ask)
+    state, pod_hosts = job_query(job, cluster, view.message)
+    end = JobMonitor(job, state, controller.stop, view.message, pod_hosts)
+    controller.sinks.on_end(end.query_soon)
     return end
 
 

@@ -27,7 +27,7 @@ from clusterproof.plugins.watch.view import first_answers
 from clusterproof.plugins.watch.visits import Visited, Visits
 from clusterproof.plugins.watch.watch import Watch
 
-WHOLE_S = 3600.0  # between full visits of all nodes
+FULL_VISIT_S = 3600.0  # between full visits of all nodes
 DUE_S = 10.0  # maximum delay between checks for nodes that need an earlier visit
 END_S = 5.0  # for nodes to end their samplers
 WAIT_S = 0.5  # at most, for a sample of which nothing can come: some are taken together
@@ -83,7 +83,7 @@ class Controller:
         self.cluster, self.watch, self.settings = cluster, watch, settings
         self.recording, self.show, self.say = recording, show, say
         self.sinks = sinks or Sinks(cluster.name, watch, lambda _: None)
-        self._events = Events(lambda event: watch.may_wait(event.node, event.what))
+        self._events = Events(lambda event: watch.is_without_news(event.node, event.what))
         self._is_over = False
         collectors = watch.evaluator.collectors
         self._visits = Visits(cluster, collectors, settings.probe, settings.limits, self._events.put)
@@ -125,7 +125,7 @@ class Controller:
             raise first.failed
         not_reached = list(first.not_reached) if isinstance(first, Visited) else []
         self._unchecked = UncheckedNodes(self.say, not_reached)
-        self._take(first)
+        self._handle(first)
         if first:
             self.say(first_answers(self.watch, not_reached))
 
@@ -148,53 +148,53 @@ class Controller:
         every_s = self.settings.sampling.every_s
         clock, began = HostClock(self.watch.timing.clock_step_s, self.say), time.monotonic()
         until = began + self.settings.for_s if self.settings.for_s is not None else float("inf")
-        look, whole, due = began + every_s, began + WHOLE_S, began
+        next_check, next_full_visit, due = began + every_s, began + FULL_VISIT_S, began
         while not self._is_over and (now := time.monotonic()) < until:
-            if now >= whole:
-                whole = now + WHOLE_S
+            if now >= next_full_visit:
+                next_full_visit = now + FULL_VISIT_S
                 self._visit([target.name for target in self.cluster.targets])
             if now >= due:
                 due = now + min(every_s, DUE_S)
                 # one visit at a time, for all nodes that are due, however many a refusal made due; reboots do not wait
-                self._visit(self.watch.booted() if self._visits.nodes else self.watch.due(now))
-            if now >= look:
-                look = now + every_s
-                clock.look()
+                self._visit(self.watch.booted() if self._visits.nodes else self.watch.due_visits(now))
+            if now >= next_check:
+                next_check = now + every_s
+                clock.check()
                 self._take_all()  # what came in while a visit was evaluated comes before silence
-                self._say(self.watch.look(now))
-                self.sinks.look(self.watch.names)
+                self._report(self.watch.check_silence(now))
+                self.sinks.states_changed(self.watch.names)
                 self.sinks.ticked()
-            self._events.wait(max(0.0, min(now + WAIT_S, look, due, until) - time.monotonic()))
+            self._events.wait(max(0.0, min(now + WAIT_S, next_check, due, until) - time.monotonic()))
             self._take_all()
 
     def _take_all(self) -> None:
         for _ in range(self._events.qsize()):
-            self._take(self._events.get())
+            self._handle(self._events.get())
 
-    def _take(self, event: SessionEvent | Visited | None) -> None:
+    def _handle(self, event: SessionEvent | Visited | None) -> None:
         if event is None:
             return
         if isinstance(event, Visited):
             names, not_reached = list(event.evidence_by_node), event.not_reached
             self._visits.end(event)
             self._evaluate(event.evidence_by_node)
-            self.sinks.look(names)
+            self.sinks.states_changed(names)
             self._unchecked.checked((name for name in names if name not in not_reached), not_reached)
         elif isinstance(event.what, SessionEnded):
             self._why[event.node] = event.what.why
             self.watch.ended(event.node, event.what.why)
-            self.sinks.ended()
+            self.sinks.session_ended()
         else:
             self._update(event.node, event.what, event.at)
-            self.sinks.look([event.node])
+            self.sinks.states_changed([event.node])
 
     def _update(self, node: str, update: Update, at: float) -> None:
         wall_s = time.time() - (time.monotonic() - at)
         if self.recording:
             why = self._why.pop(node, "") if isinstance(update, Hello) else ""
-            self.recording.take(node, update, wall_s, at, why)
-        self.sinks.take(node, update, wall_s, at)
-        self._say(self.watch.take(node, update, at))
+            self.recording.record(node, update, wall_s, at, why)
+        self.sinks.update(node, update, wall_s, at)
+        self._report(self.watch.update(node, update, at))
 
     def _visit(self, names: Iterable[str]) -> None:
         """Gather all evidence of these nodes, concurrently with the loop."""
@@ -207,17 +207,17 @@ class Controller:
             for evidence in evidence_by_node.values():
                 if not evidence.unreached:
                     self.recording.guard(partial(write_node, folder, evidence), now)
-        self._say(self.watch.evidence(evidence_by_node, now))
+        self._report(self.watch.evidence(evidence_by_node, now))
         evidence_by_node.clear()
-        give_back_memory()
+        release_memory()
 
-    def _say(self, changes: Sequence[Change]) -> None:
+    def _report(self, changes: Sequence[Change]) -> None:
         """Report changes. If killed at any moment, a resumed watch sends what differs from what was delivered."""
         once = [change for change in changes if change.kind is ChangeKind.HAPPENED]  # which cannot be observed again
-        self.sinks.said(once)
+        self.sinks.report(once)
         if changes and self.recording:
             self.recording.changes(changes, time.time(), time.monotonic(), self.sinks.are_kept)
-        self.sinks.said([change for change in changes if change.kind is not ChangeKind.HAPPENED])
+        self.sinks.report([change for change in changes if change.kind is not ChangeKind.HAPPENED])
         self.show(changes)
 
     def _end(self) -> None:
@@ -232,7 +232,7 @@ class Controller:
             self.recording.close(time.monotonic())
 
 
-def give_back_memory() -> None:
+def release_memory() -> None:
     """Return a visit's memory to the system: it is not needed until the next visit."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc would keep it otherwise

@@ -16,8 +16,8 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
 from clusterproof.plugins.evaluation.evaluate import verdicts_on
-from clusterproof.plugins.evidence.fact import LOADING, ONLY_CAPTURED
-from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address, said
+from clusterproof.plugins.evidence.fact import LOAD_COLLECTORS, ONLY_CAPTURED
+from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address, line_findings
 from clusterproof.plugins.evidence.kernel_log.xid_findings import XidFinding, evaluate, evaluate_switches
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
@@ -32,7 +32,7 @@ KEPT = CHANGING | frozenset(UNCHANGING)  # … and what it is evaluated with
 XIDS: Mapping[str, str] = {"gpu.no_xid": "Xid", "gpu.no_sxid": "SXid"}  # whose findings are reported individually …
 LASTING = frozenset({"gpu.no_throttle"})  # transient conditions: evaluated at each tick
 
-OF_A_VISIT = frozenset({"host.shm_leftovers"})  # changes with each job, and is only collected at visits
+VISIT_CHECKS = frozenset({"host.shm_leftovers"})  # changes with each job, and is only collected at visits
 
 RuleResults = dict[tuple[str, str], RuleResult]  # by device and check
 Unknown = frozenset[tuple[str, str]]
@@ -59,7 +59,7 @@ class Evaluator:
     def collectors(self) -> frozenset[str]:
         """The collectors that a node must run so that all of these checks can be evaluated."""
         collectors = frozenset[str]().union(*(check.collectors for check in self._checks.values()))
-        return (collectors | {"boot", "platform"}) - ONLY_CAPTURED - LOADING
+        return (collectors | {"boot", "platform"}) - ONLY_CAPTURED - LOAD_COLLECTORS
 
     def rules(self, *collectors: str) -> frozenset[str]:
         """The checks that read one of these and only kept evidence, except those of transient conditions."""
@@ -68,7 +68,7 @@ class Evaluator:
             for name, check in self._checks.items()
             if not check.collectors.isdisjoint(collectors)
             and check.collectors <= KEPT
-            and name not in LASTING | OF_A_VISIT
+            and name not in LASTING | VISIT_CHECKS
         )
 
     def evaluate_all(self, evidence_by_node: Mapping[str, NodeEvidence]) -> dict[str, tuple[RuleResults, list[Result]]]:
@@ -96,7 +96,7 @@ class Evaluator:
         for name, evidence in evidence_by_node.items():
             if not evidence.unreached:
                 kept = {collector: value for collector, value in evidence.collectors.items() if collector in KEPT}
-                once = with_known(interning.once(replace(evidence, collectors=kept)), self._of(name))
+                once = with_known(interning.intern(replace(evidence, collectors=kept)), self._of(name))
                 self._nodes[name] = replace(made[name], evidence=once, facts={})
         for name, node in self._nodes.items():  # no node keeps its last group, and with it that group's old nodes
             self._nodes[name] = replace(node, group=made[name].group, run=made[name].run)
@@ -140,7 +140,7 @@ class Evaluator:
         self._keep(name, with_reported(before, values))
         return self._nodes[name].evidence is not before
 
-    def again(self, name: str, rules: Iterable[str]) -> tuple[frozenset[str], RuleResults, Unknown]:
+    def reevaluate(self, name: str, rules: Iterable[str]) -> tuple[frozenset[str], RuleResults, Unknown]:
         """Evaluate these checks on a node as far as possible: which were evaluated, findings, and unknown devices."""
         node = self._nodes[name]
         results = self._results(node, sorted(rules))
@@ -168,7 +168,7 @@ class Evaluator:
         for result in sorted(every, key=lambda part: part.verdict.rank):
             if result.verdict not in (Verdict.FAIL, Verdict.CONCERN):
                 continue
-            one_by_one = {**_of_xids(node, result), **_of_lines(node, result)}
+            one_by_one = {**_xid_results(node, result), **_line_results(node, result)}
             if one_by_one:
                 rule_results = one_by_one | rule_results
             else:
@@ -201,12 +201,12 @@ def evaluated(results: Iterable[Result]) -> tuple[frozenset[str], Unknown]:
     return frozenset(part.check for part in every if ("", part.check) not in unknown), frozenset(unknown)
 
 
-def _of_lines(node: Node, result: Result) -> RuleResults:
+def _line_results(node: Node, result: Result) -> RuleResults:
     """Findings of the kernel log, for checks that evaluate nothing else: each form of line and device once."""
     if result.check not in evaluated_by_line():
         return {}
     try:
-        lines, _ = said(node, result.check)
+        lines, _ = line_findings(node, result.check)
     except (Incomplete, NotApplicable):
         return {}
     rule_results: RuleResults = {}
@@ -233,7 +233,7 @@ def evaluated_by_line() -> frozenset[str]:
     return frozenset(by_form - {form.check for form in log_forms().values() if form.event}) | XIDS.keys()
 
 
-def _of_xids(node: Node, result: Result) -> RuleResults:
+def _xid_results(node: Node, result: Result) -> RuleResults:
     """The Xid findings of the kernel log: each GPU and code once."""
     if result.check not in XIDS:
         return {}
@@ -245,7 +245,7 @@ def _of_xids(node: Node, result: Result) -> RuleResults:
     rule_results: RuleResults = {}
     for finding in findings:
         if finding.family == XIDS[result.check]:
-            where = names[finding.pci].words if finding.pci in names else finding.pci or "an unnamed device"
+            where = names[finding.pci].label if finding.pci in names else finding.pci or "an unnamed device"
             title = f"{finding.family} {finding.code} ({finding.name}){f', {finding.part}' if finding.part else ''}"
             verdict = Verdict.FAIL if finding.severity == "fail" else Verdict.CONCERN
             verdict = Verdict.CONCERN if result.verdict is Verdict.CONCERN else verdict  # after the site's policy

@@ -139,8 +139,8 @@ class _Server(ThreadingMixIn, WSGIServer):
             is_let_in = len(self._answered) < MAX_ANSWERED
             if is_let_in:
                 self._open[request] = _Connection(str(client_address[0]), time.monotonic())
-                for connection in given_up(self._open.values()):
-                    self._give_up(connection)
+                for connection in connections_to_drop(self._open.values()):
+                    self._release(connection)
         if is_let_in:
             super().process_request(request, client_address)
         else:
@@ -160,7 +160,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         now = time.monotonic()
         with self._lock:
             for connection in [one for one in self._open.values() if now - one.since_s > DEADLINE_S]:
-                self._give_up(connection)
+                self._release(connection)
 
     def note_request(self, request: socket.socket) -> None:
         """Mark a connection's request as complete."""
@@ -169,7 +169,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             if request in self._open:
                 self._open[request].has_asked = True
 
-    def _give_up(self, given: _Connection) -> None:
+    def _release(self, given: _Connection) -> None:
         """Release whoever waits for this connection's client."""
         for request in [request for request, one in self._open.items() if one is given]:
             del self._open[request]
@@ -180,7 +180,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         """Ignored: the client has gone."""
 
 
-def given_up(connections: Iterable[_Connection]) -> list[_Connection]:
+def connections_to_drop(connections: Iterable[_Connection]) -> list[_Connection]:
     """The connections to drop, per address or in all: first those without a complete request, the oldest first."""
     left = sorted(connections, key=lambda connection: (connection.has_asked, connection.since_s))
     newest = max(left, key=lambda connection: connection.since_s)

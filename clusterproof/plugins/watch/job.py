@@ -26,10 +26,10 @@ from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.srun import JOBS, ask_slurm, submit_host
 from clusterproof.plugins.watch.own_health import Outage
 
-OF_KUBERNETES = ("k8s:", "eks:")  # jobs that have a namespace and a name
+KUBERNETES_FORMS = ("k8s:", "eks:")  # jobs that have a namespace and a name
 NUMBER = re.compile(r"[0-9]{1,10}(?:[_+][0-9]{1,10})?")  # of a Slurm job: also of an array, or of a heterogeneous job
 ASK_S = 30.0  # between queries of the job's state; it is queried at once when a connection ends
-LEAST_S = 2.0
+MIN_S = 2.0
 HALTED = frozenset({"suspended", "stopped"})  # states in which no step of a job runs, so that samplers send nothing
 MARKS = "preflight or run"
 REPORT = "report"  # the folder inside the recording
@@ -43,8 +43,8 @@ class NoJob(ClusterproofError):  # noqa: N818 - what it is
 def cluster_of(job: str, cluster: str | None) -> str:
     """The X of `--cluster` for exactly the nodes of a job. Raises NoJob."""
     if "/" in job:
-        named = cluster or OF_KUBERNETES[0]
-        if not named.startswith(OF_KUBERNETES):
+        named = cluster or KUBERNETES_FORMS[0]
+        if not named.startswith(KUBERNETES_FORMS):
             raise NoJob(
                 f"--job {job!r:.80} is a Kubernetes job, and --cluster {named!r:.80}; expected k8s:… or eks:NAME"
             )
@@ -116,12 +116,12 @@ class JobMonitor:
         self._is_closed.set()
         self._asked.set()
 
-    def ask(self) -> None:
+    def query_soon(self) -> None:
         """Query soon: a connection has ended, and the job may have too."""
         self._asked.set()
 
     def _keep(self) -> None:
-        while not self._is_closed.wait(LEAST_S):
+        while not self._is_closed.wait(MIN_S):
             try:
                 state = self._state()
                 self._outage.worked()

@@ -20,7 +20,7 @@ from clusterproof.plugins.watch import TOO_MANY, Key, RuleResult
 from clusterproof.plugins.watch.evaluator import Evaluator, evaluated
 from clusterproof.plugins.watch.own_health import NO_LOG, SILENT, SOURCE
 
-OF_SAMPLES = {  # the watch's own rules whose findings stay open, and their subjects
+SAMPLED_RULES = {  # the watch's own rules whose findings stay open, and their subjects
     SILENT: "Samples of the node",
     SOURCE: "Sources that samples are read from",
     NO_LOG: "Kernel log of the node",
@@ -32,7 +32,7 @@ HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "SAMEORIGIN"),
 ]
-STALLED_TICKS, LEAST_STALLED_S = 3, 60.0  # without a tick for so long, the watch no longer follows its nodes
+STALLED_TICKS, MIN_STALLED_S = 3, 60.0  # without a tick for so long, the watch no longer follows its nodes
 Open = Iterable[tuple[Key, RuleResult]]
 
 
@@ -45,7 +45,7 @@ class LivePage:
         """`command` checks the same cluster once."""
         self._every_s = every_s
         self._evaluator, self._is_open, self._command = evaluator, is_open, command
-        evaluator.on_results = self.take
+        evaluator.on_results = self.update
         self._began = time.time()
         self._results: dict[str, Mapping[str, Sequence[Result]]] = {}  # by node and check; replaced, never modified
         self._found: dict[tuple[str, str], frozenset[str]] = {}  # devices with findings of these
@@ -64,17 +64,17 @@ class LivePage:
         """The watch has completed a tick."""
         self._ticked = time.monotonic()
 
-    def take(self, node: str, results: Iterable[Result], found: Collection[tuple[str, str]]) -> None:
+    def update(self, node: str, results: Iterable[Result], found: Collection[tuple[str, str]]) -> None:
         """Update some checks' results on a node; `found` are the devices and checks with findings."""
-        by_check = {check: tuple(said) for check, said in groupby(results, attrgetter("check"))}
+        by_check = {check: tuple(group) for check, group in groupby(results, attrgetter("check"))}
         for check in by_check:
             self._found[node, check] = frozenset(device for device, by in found if by == check)
         self._actions.update(
-            {(node, check): one.action for check, said in by_check.items() for one in said if one.action}
+            {(node, check): one.action for check, group in by_check.items() for one in group if one.action}
         )
         before = self._results.get(node, {})
         self._results[node] = {**before, **by_check}
-        if any(_messages(before.get(check, ())) != _messages(said) for check, said in by_check.items()):
+        if any(_messages(before.get(check, ())) != _messages(group) for check, group in by_check.items()):
             self.changed()
 
     def changed(self) -> None:
@@ -84,11 +84,11 @@ class LivePage:
     def results(self) -> list[Result]:
         """All current results, of checks and of the samples' rules."""
         of_nodes = list(self._results.copy().values())
-        said = [result for of_node in of_nodes for results in of_node.values() for result in results]
+        latest = [result for of_node in of_nodes for results in of_node.values() for result in results]
         is_open = list(self._is_open())
-        return [*self._with_open(said, is_open), *_of_samples(is_open)]
+        return [*self._with_open(latest, is_open), *_sampled_results(is_open)]
 
-    def _with_open(self, said: Iterable[Result], is_open: Open) -> Iterator[Result]:
+    def _with_open(self, results: Iterable[Result], is_open: Open) -> Iterator[Result]:
         """Each result with open states that could not be evaluated since: what is unknown is not over."""
         open_of: dict[tuple[str, str], list[Finding]] = {}
         for key, seen in is_open:
@@ -99,7 +99,7 @@ class LivePage:
             open_of.setdefault((key.node, key.rule), []).append(
                 Finding(seen.verdict, seen.message.removeprefix(f"{key.device}: "), devices, "", action)
             )
-        for result in said:
+        for result in results:
             of_check = open_of.get((result.node, result.check))
             yield _with_unknown(result, of_check) if of_check else result
 
@@ -112,7 +112,7 @@ class LivePage:
         version = self.version
         headers = [*HEADERS, ("ETag", f'"{version}"')]
         if environ["REQUEST_METHOD"] == "HEAD":
-            is_stalled = time.monotonic() - self._ticked > max(LEAST_STALLED_S, STALLED_TICKS * self._every_s)
+            is_stalled = time.monotonic() - self._ticked > max(MIN_STALLED_S, STALLED_TICKS * self._every_s)
             start_response("503 Service Unavailable" if is_stalled else "200 OK", headers)
             return []
         if environ.get("HTTP_IF_NONE_MATCH") == f'"{version}"':
@@ -182,9 +182,9 @@ def _messages(results: Iterable[Result]) -> list[tuple[Verdict, str]]:
     return [(result.verdict, result.message) for result in results]
 
 
-def _of_samples(is_open: Open) -> Iterator[Result]:
+def _sampled_results(is_open: Open) -> Iterator[Result]:
     for key, result in is_open:
-        if key.rule in OF_SAMPLES:
+        if key.rule in SAMPLED_RULES:
             finding = Finding(result.verdict, result.message, (key.device,) if key.device else ())
-            about = Result(key.rule, key.node, result.verdict, title=OF_SAMPLES[key.rule], subsystem="node")
+            about = Result(key.rule, key.node, result.verdict, title=SAMPLED_RULES[key.rule], subsystem="node")
             yield with_findings(about, (finding,))

@@ -195,8 +195,8 @@ def _of_findings(snapshot: Snapshot) -> Iterator[Metric]:
     count = {(finding,): nodes[finding] for finding in (*(verdict.value for verdict in BAD), NONE)}
     help_text = "Nodes by the worst finding that is open; a node that was never evaluated is incomplete."
     yield _gauge("nodes", help_text, count, snapshot, ("finding",))
-    said = {(kind, verdict.value): number for (kind, verdict), number in snapshot.said.items()}
-    yield _counter("changes", "Changes that were said.", said, snapshot, ("kind", "verdict"))
+    counts = {(kind, verdict.value): number for (kind, verdict), number in snapshot.said.items()}
+    yield _counter("changes", "Changes that were said.", counts, snapshot, ("kind", "verdict"))
     notified = {(outcome,): number for outcome, number in snapshot.notified.items()}
     yield _counter("notifications", "Notifications by what became of them.", notified, snapshot, ("outcome",))
     failing = {(part,): float(is_failing) for part, is_failing in snapshot.failing.items()}

@@ -32,7 +32,7 @@ class PendingUpdates:
     lines: deque[LogLine] = field(default_factory=lambda: deque(maxlen=MAX_LINES))
     reported: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def take(self, update: Update) -> None:
+    def add(self, update: Update) -> None:
         """Add an update; only the last value of a fact is kept."""
         if isinstance(update, Tick):
             for index, facts in update.facts.items():

@@ -137,7 +137,7 @@ class HostClock:
         self._least_s, self._say = least_s, say
         self._before = clocks_now()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Report by how much the clock was set since the last check."""
         before, self._before = self._before, clocks_now()
         step = step_s(before, self._before)

@@ -33,7 +33,7 @@ def append_changes(path: Path, changes: Iterable[Change], wall_s: float) -> None
     """Append a line for each change after the last complete line. Raises OSError, with the file unchanged."""
     data = "".join(_line(change, wall_s) for change in changes).encode()
     with appendable(path) as file:
-        size = _whole_lines(file)
+        size = _complete_length(file)
         file.truncate(size)
         append(file, size, data)
 
@@ -48,7 +48,7 @@ def read_changes(path: Path) -> Iterator[Change]:
                 continue  # from another version, or truncated
 
 
-def _whole_lines(file: Any) -> int:
+def _complete_length(file: Any) -> int:
     """The length of an open file up to the end of its last complete line."""
     end: int = file.seek(0, 2)
     while end:
@@ -91,7 +91,7 @@ def _change(record: Any) -> Change:
 
 RETRY_S = 60.0  # after a write that failed
 MAX_OWED = 10_000  # writes that wait for the disk
-NOBODY = "nobody watched"
+NOT_WATCHED = "nobody watched"
 
 
 class NodeRecording:
@@ -105,7 +105,7 @@ class NodeRecording:
         self._gpus: tuple[SampledGpu, ...] = ()
         self._is_begun = False
         self._recorded = self._path.stat().st_mtime if self._path.exists() else 0.0  # until when, in seconds since 1970
-        self._why = NOBODY
+        self._why = NOT_WATCHED
 
     def learn(self, update: Update, why: str = "") -> None:
         """Set the values of the next header; `why` the node was disconnected in between."""
@@ -179,7 +179,7 @@ class Recording:
         """Whether the last write failed."""
         return bool(self._problem)
 
-    def take(self, node: str, update: Update, wall_s: float, now: float, why: str = "") -> None:
+    def record(self, node: str, update: Update, wall_s: float, now: float, why: str = "") -> None:
         """Record what a node sent."""
         recording = self._nodes.get(node)
         if recording is None:
@@ -189,7 +189,7 @@ class Recording:
         if self._problem:
             recording.forget(self._problem)
 
-    def said_before(self) -> Iterator[Change]:
+    def earlier_changes(self) -> Iterator[Change]:
         """The changes of the watch that this one resumes, in seconds since 1970. Raises OSError."""
         path = self.folder / CHANGES_FILE
         return read_changes(path) if path.exists() else iter(())

@@ -18,7 +18,7 @@ from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Update,
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 SETTLED_S = 60.0  # after a connection of this length, the next is started without delay
-DEAD_TICKS, LEAST_DEAD_S = 4, 30.0  # without any output
+DEAD_TICKS, MIN_DEAD_S = 4, 30.0  # without any output
 MAX_WAITING, BUSY_S = 5_000, 0.05  # unprocessed events
 MAX_A_TICK = 1 << 20  # bytes that a node may send between two ticks
 
@@ -103,12 +103,12 @@ class SamplerSession:
         try:
             ended = self._run(nonce, stream)
         except Exception as problem:  # a bug of ours affects one node for a while, not the watch
-            self._begin_again(began, _in_words(problem, stream))
+            self._begin_again(began, _end_reason(problem, stream))
             return
         if isinstance(ended, Future):
             ended.add_done_callback(lambda future: self._begin_again(began, _why(future, stream)))
         else:
-            self._begin_again(began, _in_words(ended, stream))
+            self._begin_again(began, _end_reason(ended, stream))
 
     def _begin_again(self, began: float, why: str) -> None:
         if self._is_over.is_set():
@@ -132,7 +132,7 @@ class SamplerSession:
         text = self._sampling.sampler(self._session.has_input)
         word = cursor_word(self._cursor() or NO_CURSOR)
         program = started_by_shell(text, nonce, self._sampling.sudo, on_stdin=True, word=word)
-        dead_s = max(LEAST_DEAD_S, DEAD_TICKS * self._sampling.every_s)
+        dead_s = max(MIN_DEAD_S, DEAD_TICKS * self._sampling.every_s)
         return self._session.run(self._target, program, received, dead_s)
 
     def _put(self, what: Update | SessionEnded) -> None:
@@ -141,10 +141,10 @@ class SamplerSession:
 
 def _why(ended: Future[str], stream: UpdateStream) -> str:
     problem = ended.exception()
-    return _in_words(problem if isinstance(problem, Exception) else ended.result(), stream)
+    return _end_reason(problem if isinstance(problem, Exception) else ended.result(), stream)
 
 
-def _in_words(why: str | Exception, stream: UpdateStream) -> str:
+def _end_reason(why: str | Exception, stream: UpdateStream) -> str:
     """Why it ended, including what the node printed instead of samples."""
     if isinstance(why, LinesLost):
         return str(why)

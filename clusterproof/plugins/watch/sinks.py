@@ -26,7 +26,7 @@ from clusterproof.plugins.watch.textfile import Textfile
 from clusterproof.plugins.watch.updates import Update
 from clusterproof.plugins.watch.watch import Watch
 
-LEAST_S = 15.0  # between two writes: Prometheus scrapes no more often, and a thousand nodes take a second of CPU
+MIN_S = 15.0  # between two writes: Prometheus scrapes no more often, and a thousand nodes take a second of CPU
 
 
 class Sinks:
@@ -72,7 +72,7 @@ class Sinks:
 
     def write(self, path: Path) -> None:
         """Keep a file for node_exporter. Raises NoTextfile."""
-        file = Textfile(path, max(LEAST_S, self._watch.every_s), self.measured(), self._say)
+        file = Textfile(path, max(MIN_S, self._watch.every_s), self.measured(), self._say)
         self._open.callback(file.close)
         self.add_part("textfile", lambda: file.outage.is_failing)
 
@@ -119,7 +119,7 @@ class Sinks:
         """Whether waiting notifications would survive this watch: only then may changes be recorded as reported."""
         return all(notifier.is_kept for notifier in self._notifiers)
 
-    def take(self, node: str, update: Update, wall_s: float, at: float) -> None:
+    def update(self, node: str, update: Update, wall_s: float, at: float) -> None:
         """A node has reported something."""
         if self._is_measured:
             self._nodes[node] = self._nodes[node].after(update, wall_s, at)
@@ -128,18 +128,18 @@ class Sinks:
         """Call this whenever a node's connection ends."""
         self._ended.append(act)
 
-    def ended(self) -> None:
+    def session_ended(self) -> None:
         """A node's connection has ended."""
         for act in self._ended:
             act()
 
-    def said(self, changes: Sequence[Change]) -> None:
+    def report(self, changes: Sequence[Change]) -> None:
         """These changes were reported."""
         self._said.update((change.kind.value, change.verdict) for change in changes)
         for notifier in self._notifiers:
-            notifier.said(changes)
+            notifier.queue(changes)
 
-    def look(self, nodes: Iterable[str]) -> None:
+    def states_changed(self, nodes: Iterable[str]) -> None:
         """States of these nodes may have opened or closed."""
         for node in nodes:
             before, self._open_of[node] = self._open_of.get(node), self._watch.states.open_of(node)

@@ -19,10 +19,10 @@ MAX_LINE = 256 * 1024  # bytes
 MAX_TEXT = 1_000  # characters of a kernel log line
 MAX_WORDS = 200
 MAX_LINES = 4_000  # kernel log lines in one update
-OF_SOURCES: Mapping[str, int] = {"host": 7, "network": 6, "lustre": 2}  # how many values each has
+VALUES_BY_SOURCE: Mapping[str, int] = {"host": 7, "network": 6, "lustre": 2}  # how many values each has
 REPORTED = ("interfaces", "lustre", "mounts", "processes", "rdma")  # collectors that are sent whole when they change
 MAX_LATE = 8  # sources
-_NOTHING = {name: (None,) * count for name, count in OF_SOURCES.items()}  # of a source that reported nothing
+_NOTHING = {name: (None,) * count for name, count in VALUES_BY_SOURCE.items()}  # of a source that reported nothing
 _OF_VALUES = frozenset({int, float, type(None)})
 MAX_SECONDS = 1e11
 
@@ -145,8 +145,8 @@ def _update(message: Mapping[str, Any]) -> Update:
 def _tick(message: Mapping[str, Any]) -> Tick:
     gpus = message.get("gpu_fixed")
     gpu = _list(message.get("gpu") or [], MAX_GPUS)
-    host = [_NOTHING[name] if message.get(name) is None else message[name] for name in OF_SOURCES]
-    _require_numbers([*gpu, *host], [*[len(GPU_COLUMNS)] * len(gpu), *OF_SOURCES.values()])
+    host = [_NOTHING[name] if message.get(name) is None else message[name] for name in VALUES_BY_SOURCE]
+    _require_numbers([*gpu, *host], [*[len(GPU_COLUMNS)] * len(gpu), *VALUES_BY_SOURCE.values()])
     every = message.get("facts", {})
     facts = every.get("nvml", {})
     return Tick(

@@ -31,12 +31,12 @@ WORDS = {
 STYLES = {Verdict.FAIL: "bold red", Verdict.INCOMPLETE: "magenta", Verdict.CONCERN: "yellow"}
 
 
-def in_words(change: Change) -> str:
+def change_line(change: Change) -> str:
     """`FAIL        gpu003 GPU 1: uncorrected ECC errors: …; expected 0 [gpu.no_uncorrected_ecc]`."""
     where = " ".join(filter(None, (change.key.node, change.key.device)))
-    said = WORDS.get(change.kind, "")
+    kind_text = WORDS.get(change.kind, "")
     head = "over" if change.kind is ChangeKind.CLOSED else change.verdict.value.upper()
-    more = f" ({said})" if said and change.kind is not ChangeKind.CLOSED else ""
+    more = f" ({kind_text})" if kind_text and change.kind is not ChangeKind.CLOSED else ""
     return printable(f"{head:<11} {where}: {change.message}{more} [{change.key.rule}]", MAX_LINE)
 
 
@@ -61,7 +61,7 @@ def _span(seconds: float) -> str:
     return f"{seconds / size:g} {unit}"
 
 
-def printed(line: str, out: TextIO) -> None:
+def print_line(line: str, out: TextIO) -> None:
     """Print a line; if the disk is full or the reader is gone, watching continues."""
     with suppress(OSError):
         print(line, file=out, flush=True)
@@ -83,14 +83,14 @@ class LineView:
     def show(self, changes: Sequence[Change]) -> None:
         """Print what has changed."""
         for change in changes:
-            self.say(in_words(change))
+            self.message(change_line(change))
         if time.monotonic() - self._said >= QUIET_S:
-            self.say(f"still watching: {headline(self._watch)}; {number_of(self._watch.samples, 'sample')}")
+            self.message(f"still watching: {headline(self._watch)}; {number_of(self._watch.samples, 'sample')}")
 
-    def say(self, message: str) -> None:
+    def message(self, message: str) -> None:
         """Print anything else."""
         self._said = time.monotonic()
-        printed(f"{time.strftime('%H:%M:%S')} {message}", self._out)
+        print_line(f"{time.strftime('%H:%M:%S')} {message}", self._out)
 
 
 class ScreenView:
@@ -113,17 +113,17 @@ class ScreenView:
     def __exit__(self, *ended: object) -> None:
         self._live.__exit__(None, None, None)
         for line in self._last:
-            printed(line, sys.stdout)
+            print_line(line, sys.stdout)
 
     def show(self, changes: Sequence[Change]) -> None:
         """Redraw what has changed."""
         for change in changes:
-            self.say(in_words(change))
+            self.message(change_line(change))
         if time.monotonic() - self._drawn >= 1.0:
             self._drawn = time.monotonic()
             self._live.update(self._picture(), refresh=True)
 
-    def say(self, message: str) -> None:
+    def message(self, message: str) -> None:
         """Print a line below the last changes."""
         self._last.append(f"{time.strftime('%H:%M:%S')} {message}")
 
@@ -172,8 +172,8 @@ def headline(watch: Watch) -> str:
 def summary(watch: Watch, seconds: float) -> Iterable[str]:
     """The summary at the end."""
     counts = {verdict: sum(other is verdict for other in watch.verdicts.values()) for verdict in STYLES}
-    said = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count) or "nothing"
-    yield f"watched for {seconds:.0f} s, {watch.samples:,} samples: {headline(watch)}; said: {said}"
+    counts_text = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count) or "nothing"
+    yield f"watched for {seconds:.0f} s, {watch.samples:,} samples: {headline(watch)}; said: {counts_text}"
     if watch.unknown:
         nodes = printable(within(fold(watch.unknown), MAX_NODES))
         yield f"nothing is known of {number_of(len(watch.unknown), 'node')}: {nodes}"

@@ -56,7 +56,7 @@ class Visits:
     @property
     def awaited(self) -> str:
         """Which nodes have not answered yet, in words."""
-        return self._awaited.words
+        return self._awaited.description
 
     def begin(self, names: Iterable[str]) -> tuple[str, ...]:
         """Visit those that are not being visited; returns these."""
@@ -84,7 +84,7 @@ class Visits:
     def _gathered(self, names: frozenset[str]) -> dict[str, NodeEvidence]:
         targets = tuple(target for target in self._cluster.targets if target.name in names)
         connection = connection_for(self._cluster.connection)
-        once = Interning().once  # a thousand nodes at once use much memory, and report mostly the same
+        once = Interning().intern  # a thousand nodes at once use much memory, and report mostly the same
 
         def answered(evidence: NodeEvidence) -> NodeEvidence:
             self._awaited.answered(evidence)

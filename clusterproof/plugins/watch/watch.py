@@ -41,13 +41,13 @@ class _WatchedNode:
     last: Hello | None = None  # when it last was heard, by its own clocks
     boot_id: str = ""
     sequence: int = 0  # of the last kernel log line that it sent in this boot
-    why: str = ""  # why the connection ended
+    end_reason: str = ""  # why the connection ended
     slowed: set[int] = field(default_factory=set)  # its GPUs with clocks held down
     ticks: int = 0
     pending: PendingUpdates | None = None  # during a visit
     is_due: bool = True  # it needs a full visit: none in this boot, or not the last one, has reached it
-    due_from: float = 0.0
-    in_vain: int = 0  # consecutive visits that did not reach it in this boot
+    due_from_s: float = 0.0
+    failed_visits: int = 0  # consecutive visits that did not reach it in this boot
     has_sent: bool = False  # since its last visit began
     has_booted: bool = False  # since its last visit began
 
@@ -86,8 +86,8 @@ class Watch:
 
     def resume(self, changes: Iterable[Change], later_s: float) -> int:
         """Continue from earlier changes, whose clock is ahead of ours by so much; returns how much is open."""
-        ours = (change for change in changes if change.key.node in self._nodes)
-        self.states.resume((replace(change, time_s=change.time_s - later_s) for change in ours), self.began)
+        own_changes = (change for change in changes if change.key.node in self._nodes)
+        self.states.resume((replace(change, time_s=change.time_s - later_s) for change in own_changes), self.began)
         for key, seen in self.states.open.items():
             self.verdicts[key] = seen.verdict
         return len(self.states.open)
@@ -102,16 +102,16 @@ class Watch:
         for name in names:
             node = self._nodes[name]
             node.pending, node.has_sent, node.has_booted = PendingUpdates(), False, False
-            node.is_due, node.due_from = True, now + AGAIN_S * 2 ** min(node.in_vain, MAX_DOUBLINGS)
-            node.in_vain += 1
+            node.is_due, node.due_from_s = True, now + AGAIN_S * 2 ** min(node.failed_visits, MAX_DOUBLINGS)
+            node.failed_visits += 1
 
-    def due(self, now: float) -> list[str]:
+    def due_visits(self, now: float) -> list[str]:
         """Nodes that send data and need a full visit: none succeeded in this boot, or the last one failed."""
-        return [name for name, node in self._nodes.items() if node.is_due and node.has_sent and now >= node.due_from]
+        return [name for name, node in self._nodes.items() if node.is_due and node.has_sent and now >= node.due_from_s]
 
     def booted(self) -> list[str]:
         """Nodes that have rebooted and were not visited since."""
-        return [name for name, node in self._nodes.items() if node.is_due and node.has_sent and not node.in_vain]
+        return [name for name, node in self._nodes.items() if node.is_due and node.has_sent and not node.failed_visits]
 
     def evidence(self, evidence_by_node: Mapping[str, NodeEvidence], now: float) -> list[Change]:
         """Evaluate all checks on the results of a visit. States that could not be evaluated stay open."""
@@ -121,26 +121,26 @@ class Watch:
             self.incomplete[name] = len({result.check for result in results if result.verdict is Verdict.INCOMPLETE})
             node = self._nodes[name]
             if evidence_by_node[name].unreached:
-                node.why = next((result.cause for result in results if result.check == REACHABLE), "")
+                node.end_reason = next((result.cause for result in results if result.check == REACHABLE), "")
                 continue
-            node.in_vain = 0
+            node.failed_visits = 0
             boot_id = boot_of(evidence_by_node[name])
             node.is_due = node.has_booted and boot_id != node.boot_id  # it answered before the reboot
             node.boot_id = node.boot_id or boot_id
             lasting = {key: seen for key, seen in rule_results.items() if key[1] not in LASTING}
             rules, unknown = evaluated(results)
             changes += self.states.events(name, rules - LASTING, lasting, now, unknown)
-        return self._said(changes)
+        return self._reported(changes)
 
-    def take(self, name: str, update: Update, now: float) -> list[Change]:
+    def update(self, name: str, update: Update, now: float) -> list[Change]:
         """Handle an update from a node's sampler."""
         node = self._nodes[name]
         if self._is_silent(node, now):
-            node.due_from = now  # it can be reached again
-        node.last_seen, node.is_expected, node.silent_ticks, node.why = now, True, 0, ""
+            node.due_from_s = now  # it can be reached again
+        node.last_seen, node.is_expected, node.silent_ticks, node.end_reason = now, True, 0, ""
         node.has_sent = True
         if node.pending:
-            node.pending.take(update)
+            node.pending.add(update)
         changes = self.states.events(name, frozenset({SILENT}), {}, now)
         if isinstance(update, Hello):
             changes += self._hello(name, node, update, now)
@@ -149,13 +149,13 @@ class Watch:
         elif isinstance(update, LogUpdate):
             node.sequence = max((line.sequence for line in update.lines), default=node.sequence)
             if update.lost:
-                changes.append(_once(name, NO_LOG, lines_lost(update.lost), now, Verdict.INCOMPLETE))
+                changes.append(_event(name, NO_LOG, lines_lost(update.lost), now, Verdict.INCOMPLETE))
             if self.evaluator.knows(name):
                 self.evaluator.logged(name, update.lines)
-                changes += self._evaluated_again(name, (LOG,), now)
-        return self._said(changes)
+                changes += self._reevaluated(name, (LOG,), now)
+        return self._reported(changes)
 
-    def may_wait(self, name: str, update: object) -> bool:
+    def is_without_news(self, name: str, update: object) -> bool:
         """Whether nothing can be said of it: a sample without news, from a node without findings. From any thread."""
         node = self._nodes[name]
         if not isinstance(update, Tick) or update.facts or update.reported or update.late:
@@ -167,7 +167,7 @@ class Watch:
     def ended(self, name: str, why: str) -> None:
         """A node's connection has ended; this is reported if it does not come back soon."""
         node = self._nodes[name]
-        node.is_expected, node.why = True, why or node.why
+        node.is_expected, node.end_reason = True, why or node.end_reason
 
     def log_cursor(self, name: str) -> tuple[str, int, float] | None:
         """Where to follow its kernel log from: in a boot that no visit has reached, after the last line it sent."""
@@ -180,7 +180,7 @@ class Watch:
         """Whether a node has rebooted since it was last evaluated, so that everything must be evaluated again."""
         return self._nodes[name].boot_id not in ("", hello.boot_id) and bool(hello.boot_id)
 
-    def look(self, now: float) -> list[Change]:
+    def check_silence(self, now: float) -> list[Change]:
         """Find nodes that are silent or have too many findings, and states that no longer flap.
 
         Call this about once per tick, after handling everything that nodes sent before `now`. Silence is also counted
@@ -190,9 +190,9 @@ class Watch:
         for name, node in self._nodes.items():
             node.silent_ticks += 1
             if node.is_expected and self._is_silent(node, now):
-                results = {("", SILENT): silent(now - node.last_seen, node.why)}
+                results = {("", SILENT): silent(now - node.last_seen, node.end_reason)}
                 changes += self.states.events(name, frozenset({SILENT}), results, now)
-        return self._said([*changes, *self.states.settle(now)])
+        return self._reported([*changes, *self.states.settle(now)])
 
     def _is_silent(self, node: _WatchedNode, now: float) -> bool:
         ticks = self.timing.silent_ticks
@@ -202,9 +202,9 @@ class Watch:
         changes = []
         if self.is_new_boot(name, hello):
             node.pending = PendingUpdates() if node.pending else None
-            node.is_due, node.due_from, node.in_vain = True, now, 0
+            node.is_due, node.due_from_s, node.failed_visits = True, now, 0
             node.has_booted, node.sequence = True, 0
-            changes.append(_once(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
+            changes.append(_event(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
         node.hello = node.last = hello
         node.slowed.clear()  # its sampler reports it again
         node.boot_id = hello.boot_id or node.boot_id
@@ -219,13 +219,13 @@ class Watch:
         changes = []
         step = clock_step(node.last, tick, self.timing.clock_step_s) if node.last else None
         if step:
-            changes.append(_once(name, CLOCK, step.message, now))
+            changes.append(_event(name, CLOCK, step.message, now))
         node.last = Hello("", tick.now, tick.up)  # its values are not needed again
         is_new = self.evaluator.changed(name, tick.facts) if tick.facts and self.evaluator.knows(name) else False
         if is_new:
-            changes += self._evaluated_again(name, (NVML,), now)
+            changes += self._reevaluated(name, (NVML,), now)
         if tick.reported and self.evaluator.knows(name) and self.evaluator.reported(name, tick.reported):
-            changes += self._evaluated_again(name, tick.reported, now)
+            changes += self._reevaluated(name, tick.reported, now)
         changes += self.states.tick(name, TICK_RULES, late_sources(tick), now)
         slowed: RuleResults = {}
         was_slowed = bool(node.slowed)
@@ -233,19 +233,19 @@ class Watch:
             if THROTTLED.intersection(facts):
                 (node.slowed.add if is_slowed(facts) else node.slowed.discard)(index)
         if (node.slowed or was_slowed) and self.evaluator.knows(name):  # once more after it is over
-            slowed = self.evaluator.again(name, LASTING)[1]
+            slowed = self.evaluator.reevaluate(name, LASTING)[1]
         return changes + self.states.tick(name, LASTING, slowed, now, self.timing.slowdown_opens_ticks)
 
-    def _evaluated_again(self, name: str, collectors: Iterable[str], now: float) -> list[Change]:
+    def _reevaluated(self, name: str, collectors: Iterable[str], now: float) -> list[Change]:
         """The results of checks that read one of these."""
-        rules, results, unknown = self.evaluator.again(name, self.evaluator.rules(*collectors))
+        rules, results, unknown = self.evaluator.reevaluate(name, self.evaluator.rules(*collectors))
         return self.states.events(name, rules, results, now, unknown)
 
     def _with_pending(self, name: str, evidence: NodeEvidence) -> NodeEvidence:
         pending, self._nodes[name].pending = self._nodes[name].pending, None
         return pending.applied_to(evidence) if pending and not evidence.unreached else evidence
 
-    def _said(self, changes: list[Change]) -> list[Change]:
+    def _reported(self, changes: list[Change]) -> list[Change]:
         for change in changes:
             before = self.verdicts.get(change.key, Verdict.PASS)
             if change.kind is not ChangeKind.CLOSED and change.verdict.rank < before.rank:
@@ -253,6 +253,6 @@ class Watch:
         return changes
 
 
-def _once(name: str, rule: str, message: str, now: float, verdict: Verdict = Verdict.CONCERN) -> Change:
+def _event(name: str, rule: str, message: str, now: float, verdict: Verdict = Verdict.CONCERN) -> Change:
     """Report events, which are over at once."""
     return Change(ChangeKind.HAPPENED, Key(name, "", rule), verdict, message, now)

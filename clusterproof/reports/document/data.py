@@ -12,7 +12,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import owner_of, skill_beside
+from clusterproof.reports import extra_skill, owner_of
 from clusterproof.reports.document.hardware import measured
 from clusterproof.reports.document.node import hardware, marks, tables, xids
 from clusterproof.reports.document.node_map import places
@@ -27,7 +27,7 @@ MAX_OF_COLLECTOR = 40_000
 MAX_DETAIL = 300
 MAX_NAME = 260  # characters of a node's name
 NOT_RUN = " "
-OF_NODE = "\0"  # placeholder in a text for the name of its node
+NODE_PLACEHOLDER = "\0"  # placeholder in a text for the name of its node
 _WORST_FIRST = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.NOT_APPLICABLE)
 
 
@@ -100,7 +100,7 @@ def _about(result: Result, nodes: Collection[str]) -> list[Any]:
         result.title,
         result.subsystem or "other",
         owner_of(result),
-        skill_beside(result),
+        extra_skill(result),
         evidence,
         result.meaning,
         remedy,
@@ -109,9 +109,9 @@ def _about(result: Result, nodes: Collection[str]) -> list[Any]:
 
 def _for_any_node(text: str, result: Result, nodes: Collection[str]) -> str:
     """A result's text with OF_NODE in place of its node's name."""
-    text = text.replace(OF_NODE, "\\u0000")
+    text = text.replace(NODE_PLACEHOLDER, "\\u0000")
     name = printable(result.node, MAX_NAME)
-    return text.replace(name, OF_NODE) if name and result.node in nodes else text
+    return text.replace(name, NODE_PLACEHOLDER) if name and result.node in nodes else text
 
 
 def _actions(run: Run, checks: dict[str, Result], nodes: dict[str, int]) -> list[list[Any]]:

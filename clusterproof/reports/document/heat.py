@@ -218,9 +218,9 @@ class _Scale:
 
 
 def _axis(scale: _Scale, height: int) -> Iterator[str]:
-    apart = 0.05 if scale.most - scale.least <= 0.5 else 0.1 if scale.most - scale.least <= 1.0 else 0.25
-    for number in range(ceil(scale.least / apart - 1e-9), floor(scale.most / apart + 1e-9) + 1):
-        share = number * apart
+    interval = 0.05 if scale.most - scale.least <= 0.5 else 0.1 if scale.most - scale.least <= 1.0 else 0.25
+    for number in range(ceil(scale.least / interval - 1e-9), floor(scale.most / interval + 1e-9) + 1):
+        share = number * interval
         x = scale.x(share)
         name = "one" if abs(share - 1) < 1e-9 else "grid"
         yield f'<path class="{name}" d="M{x:g} {HEAD}V{height}"/>'

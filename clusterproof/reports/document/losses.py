@@ -10,7 +10,7 @@ from statistics import median
 
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record, replace
-from clusterproof.plugins.core.robust import weighed_median
+from clusterproof.plugins.core.robust import weighted_median
 from clusterproof.plugins.training_run.loss_curve import Stretch
 from clusterproof.plugins.training_run.loss_window import WINDOW
 from clusterproof.plugins.training_run.losses import LOSS, NORM, Losses
@@ -23,7 +23,7 @@ WIDTH, HEIGHT = 600, 80  # units of a drawing
 GAP = 5  # times the usual distance: beyond it, the line is interrupted
 STROKE = 5  # units: the width of an isolated point
 BULK, BEYOND = 0.05, 2  # the share that may be cut at each end, and the scale's limit as a multiple of the rest
-LEAST_SHARED = 0.1  # of an axis that both steps and losses must cover to share it
+MIN_SHARED = 0.1  # of an axis that both steps and losses must cover to share it
 MAX_ROWS, MAX_MARKS, MAX_SPIKES = 12, 200, 50  # of the table; of unusually long steps
 
 
@@ -45,7 +45,7 @@ class StepAxis:
             return self
         theirs = axis_of(stretches)
         both = StepAxis(min(self.first, theirs.first), max(self.last, theirs.last))
-        least = LEAST_SHARED * (both.last - both.first)
+        least = MIN_SHARED * (both.last - both.first)
         return both if min(self.last - self.first, theirs.last - theirs.first) >= least else self
 
 
@@ -76,7 +76,7 @@ class Mark:
         return float(self.at.partition(" ")[2])
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """`rank 0 and 7 more: loss of 30.6, 13.2 times the largest of the lines before`."""
         more = f" and {self.others:,} more" if self.others else ""
         return f"{self.name}{more}: {self.kind} {self.what}"
@@ -180,15 +180,15 @@ class _Drawing:
     def _caption(self) -> str:
         """`loss by step: 980 lines, 2.1 to 30.6, cut at 16; nan or inf in 20 lines`."""
         known = [stretch for stretch in self.stretches if stretch.lines]
-        words = f"{self.kind} by {self.unit}"
+        caption = f"{self.kind} by {self.unit}"
         if known:
             low, high = min(stretch.low for stretch in known), max(stretch.high for stretch in known)
             lines = number_of(sum(stretch.lines for stretch in known), "line")
-            words += f": {lines}, {low:.3g}" + (f" to {high:.3g}" if low < high else "")
+            caption += f": {lines}, {low:.3g}" + (f" to {high:.3g}" if low < high else "")
             cut = [f"{end:.3g}" for end, whole in zip(self.scale, (low, high), strict=True) if end != whole]
-            words += f", cut at {' and '.join(cut)}" if cut else ""
+            caption += f", cut at {' and '.join(cut)}" if cut else ""
         wrong = sum(stretch.wrong for stretch in self.stretches)
-        return f"{words}; nan or inf in {number_of(wrong, 'line')}" if wrong else words
+        return f"{caption}; nan or inf in {number_of(wrong, 'line')}" if wrong else caption
 
     def _at(self, position: float) -> str:
         return f"step {position:,.0f}" if self.unit == "step" else f"epoch {position:.3g}"
@@ -215,7 +215,7 @@ class _Drawing:
 
     def _spike(self, mark: Mark) -> str:
         at = f"{self.axis.x(mark.position):.1f} {self._y(mark.value or 0.0):.1f}"
-        return f'<path class="spike" d="M{at}h0"><title>{escape(f"{mark.words} at {mark.at}")}</title></path>'
+        return f'<path class="spike" d="M{at}h0"><title>{escape(f"{mark.description} at {mark.at}")}</title></path>'
 
 
 def _scale(stretches: Sequence[Stretch]) -> tuple[float, float]:
@@ -231,10 +231,12 @@ def _scale(stretches: Sequence[Stretch]) -> tuple[float, float]:
 
 def _unbroken(stretches: Sequence[Stretch]) -> Iterator[list[Stretch]]:
     """Sequences without gaps or non-numbers."""
-    apart = GAP * median(later.middle - one.middle for one, later in pairwise(stretches)) if len(stretches) > 1 else 0.0
+    max_gap = (
+        GAP * median(later.middle - one.middle for one, later in pairwise(stretches)) if len(stretches) > 1 else 0.0
+    )
     run: list[Stretch] = []
     for stretch in stretches:
-        if run and (not stretch.lines or stretch.middle - run[-1].middle > apart):
+        if run and (not stretch.lines or stretch.middle - run[-1].middle > max_gap):
             yield run
             run = []
         if stretch.lines:
@@ -247,7 +249,7 @@ def _table(marks: Sequence[Mark], series: Sequence[StepTime]) -> str:
     """The findings, with the durations of their steps."""
     if not marks:
         return ""
-    usual = weighed_median([step.seconds for step in series], [step.times for step in series]) if series else 0.0
+    usual = weighted_median([step.seconds for step in series], [step.times for step in series]) if series else 0.0
     ends = [step.step for step in series]
     rows = []
     for mark in sorted(marks, key=lambda mark: (not mark.is_step, mark.position))[:MAX_ROWS]:
@@ -256,7 +258,7 @@ def _table(marks: Sequence[Mark], series: Sequence[StepTime]) -> str:
         lasted = (
             (in_seconds(step.seconds), f"{step.seconds / usual:.1f}" if usual else "") if step else ("not known", "")
         )
-        rows.append((mark.at, mark.words, *lasted))
+        rows.append((mark.at, mark.description, *lasted))
     more = f"; {len(marks) - MAX_ROWS:,} more" if len(marks) > MAX_ROWS else ""
     head = ("at", "loss or norm", "that step takes", "times the usual")
     return table(head, rows, f"What rules name, and how long those steps take{more}")

@@ -141,7 +141,7 @@ MAX_NAMED = 48  # nodes up to which names are shown
 MAX_LINES = 300  # the slowest
 RADIUS = 200  # px
 BEYOND_NAMES, BEYOND_DOTS = 64, 14  # px from the nodes to the arcs of their places
-OF_PLACES = 66  # px for the names of places
+PLACE_WIDTH = 66  # px for the names of places
 GAP = 0.6  # between two places, in units of nodes
 
 
@@ -157,7 +157,7 @@ class SlowPair:
 def drawn(groups: Sequence[Block], slow: Sequence[SlowPair], marked: Sequence[str]) -> str:
     """The circle, with the slowest pairs on top. `marked` are the nodes that findings name."""
     angles = _angles(groups)
-    size = 2 * (RADIUS + _to_arcs(angles) + OF_PLACES)
+    size = 2 * (RADIUS + _to_arcs(angles) + PLACE_WIDTH)
     worst = sorted(slow, key=lambda pair: pair.share if pair.share is not None else -1.0)[:MAX_LINES]
     more = f"; the {MAX_LINES} slowest of them are drawn" if len(slow) > MAX_LINES else ""
     caption = f"{len(slow)} slow pairs of {len(angles)} nodes on a circle, place beside place{more}"

@@ -53,14 +53,14 @@ def band_section(samples: Samples) -> str:
     bands = of_gpus(every, first, stride, columns)
     what = _gpus(len(bands))
     if len(bands) > MAX_BANDS:
-        apart = _apart(bands)
+        outliers = _idle_outliers(bands)
         bands = of_nodes(every, first, stride, columns)
         what += f" of {len(bands):,} nodes, a line for each node"
-        if len(bands) > MAX_BANDS - len(apart):
-            bands = sorted(bands, key=lambda band: band.mean)[: MAX_BANDS - len(apart)]
+        if len(bands) > MAX_BANDS - len(outliers):
+            bands = sorted(bands, key=lambda band: band.mean)[: MAX_BANDS - len(outliers)]
             what += f", the {len(bands)} idlest"
-        what += ", and for each GPU that is far idler than most" if apart else ""
-        bands += apart
+        what += ", and for each GPU that is far idler than most" if outliers else ""
+        bands += outliers
     bands.sort(key=lambda band: band.name)
     drawn = _drawn(bands, what, (first, stride, columns), samples.bin_s)
     return f"<h3>How busy GPUs are</h3><p>{what}.</p>{_legend()}{drawn}"
@@ -70,7 +70,7 @@ def _gpus(count: int) -> str:
     return f"{count:,} GPU{'s' * (count != 1)}"
 
 
-def _apart(bands: Sequence[Band]) -> list[Band]:
+def _idle_outliers(bands: Sequence[Band]) -> list[Band]:
     """The GPUs that are much idler than the median, the idlest first."""
     middle = median(band.mean for band in bands)
     return sorted((band for band in bands if band.mean < middle - APART), key=lambda band: band.mean)[:MAX_APART]
@@ -223,11 +223,11 @@ def _node_figure(samples: Samples, metric: str, what: str, unit: str) -> str:
     first, stride, columns = time_bins(every.values())
     bands = of_nodes(every, first, stride, columns)
     middle = [_middle_of([band.means[column] for band in bands]) for column in range(columns)]
-    apart = _far_from_the_middle(bands, unit)
+    outliers = _far_from_the_middle(bands, unit)
     top = 100.0 if unit == "%" else max(value for band in bands for value in band.means if value is not None) or 1.0
-    lines = [path_of(_scaled(means, top)) for means in (middle, *(band.means for band in apart))]
+    lines = [path_of(_scaled(means, top)) for means in (middle, *(band.means for band in outliers))]
     drawn = "".join(f'<path class="line line-{number}" d="{line}"/>' for number, line in enumerate(lines))
-    far = "; ".join(f"{printable(band.name, 60)} {band.mean:.4g} {unit} on average" for band in apart)
+    far = "; ".join(f"{printable(band.name, 60)} {band.mean:.4g} {unit} on average" for band in outliers)
     typical = median(band.mean for band in bands)
     label = f"{what}: {number_of(len(bands), 'node')}, median {typical:.4g} {unit} on average"
     label += f"; far from it {far}" if far else ""

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import TOO_FEW, Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
-from clusterproof.plugins.benchmarks.pairwise.in_words import estimate_in_words, finding_in_words
+from clusterproof.plugins.benchmarks.pairwise.in_words import estimate_text, finding_text
 from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold
@@ -64,7 +64,7 @@ def _campaign(campaign: Campaign, with_page: Container[str], is_one: bool) -> st
         return f"{title}{_exchanges(campaign.mesh)}{_facts(campaign)}"
     marks = _marks(campaign)
     lines = list(_lines(campaign, marks, with_page))
-    nodes = in_order(campaign.of_node, campaign.journal.plan.places)
+    nodes = in_order(campaign.by_node, campaign.journal.plan.places)
     is_small = len(nodes) <= MAX_CELL_BY_CELL
     drawing = _of_nodes(campaign, nodes, marks) if is_small else _of_places(campaign, nodes, marks)
     return "".join(
@@ -86,11 +86,11 @@ def _circle(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, PairFa
     if len(nodes) > node_map.MAX_NODES:
         return ""
     slow = []
-    for pair, measurements in campaign.of_pair.items():
+    for pair, measurements in campaign.by_pair.items():
         shares = _shares(campaign, measurements)
         share = _middle(shares)
         if share is None or share < SLOW:
-            title = f"{_short(pair.a)} ~ {_short(pair.b)}: {_in_words(shares)}"
+            title = f"{_short(pair.a)} ~ {_short(pair.b)}: {_shares_text(shares)}"
             slow.append(node_map.SlowPair((pair.a, pair.b), share, title))
     return node_map.drawn(groups(nodes, campaign.journal.plan.places), slow, [*marks]) if slow else ""
 
@@ -98,11 +98,11 @@ def _circle(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, PairFa
 def _findings(campaign: Campaign) -> str:
     findings = campaign.analysis.findings
     if not findings:
-        is_enough = len(campaign.of_node) >= TOO_FEW
+        is_enough = len(campaign.by_node) >= TOO_FEW
         return f"<p>{_NOBODY if is_enough else _TWO_NODES}</p>"
     items = "".join(
         f"<li{of_nodes(finding.nodes) if finding.nodes else ''}>"
-        f"{escape(shortened(finding_in_words(finding), MAX_WORDS))}</li>"
+        f"{escape(shortened(finding_text(finding), MAX_WORDS))}</li>"
         for finding in findings[:MAX_FINDINGS]
     )
     more = f"<li>… and {len(findings) - MAX_FINDINGS} more</li>" if len(findings) > MAX_FINDINGS else ""
@@ -148,10 +148,10 @@ def _of_nodes(campaign: Campaign, nodes: Sequence[str], marks: Container[str]) -
     """A map of nodes by nodes."""
     at = {node: number for number, node in enumerate(nodes)}
     cells = []
-    for pair, measurements in campaign.of_pair.items():
+    for pair, measurements in campaign.by_pair.items():
         shares = _shares(campaign, measurements)
         row, column = (at[node] for node in pair)
-        title = f"{_short(pair.a)} ~ {_short(pair.b)}: {_in_words(shares)}"
+        title = f"{_short(pair.a)} ~ {_short(pair.b)}: {_shares_text(shares)}"
         cells.append(Cell(((row, column), (column, row)), _middle(shares), title))
     lines = [HeatMapLine(node, node in marks) for node in nodes]
     label = f"bandwidth of {len(cells)} pairs of {len(nodes)} nodes as shares of normal"
@@ -167,7 +167,7 @@ def _of_places(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Pai
     named = [node for node in marks if node in number_of_place][:MAX_MARKED]
     row_of = {node: len(folded) + number for number, node in enumerate(named)}
     shares: dict[tuple[int, int], list[float | None]] = defaultdict(list)
-    for pair, measurements in campaign.of_pair.items():
+    for pair, measurements in campaign.by_pair.items():
         measured = _shares(campaign, measurements)
         row, column = sorted(number_of_place[node] for node in pair)
         shares[row, column] += measured
@@ -182,7 +182,7 @@ def _of_places(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Pai
         Cell(
             ((row, column),) if row >= len(folded) or row == column else ((row, column), (column, row)),
             _middle(measured),
-            f"{_short(lines[row].name)} with {_short(lines[column].name)}: {_in_words(measured)}",
+            f"{_short(lines[row].name)} with {_short(lines[column].name)}: {_shares_text(measured)}",
         )
         for (row, column), measured in shares.items()
     ]
@@ -202,7 +202,7 @@ def _starts(of_places: Sequence[Block]) -> dict[int, str]:
 
 def _lines(campaign: Campaign, marks: Mapping[str, PairFault], with_page: Container[str]) -> Iterator[heat.StripLine]:
     """The nodes that findings name, then the slowest; the rest in one line."""
-    shares_of = {node: _shares(campaign, measurements) for node, measurements in campaign.of_node.items()}
+    shares_of = {node: _shares(campaign, measurements) for node, measurements in campaign.by_node.items()}
     slower = {node: estimate.slower for node, estimate in campaign.analysis.estimates.items()}
     order = {node: number for number, node in enumerate(marks)}
     ranked = sorted(shares_of, key=lambda node: (order.get(node, len(order)), -slower.get(node, 1.0), node))
@@ -225,13 +225,13 @@ def _line(
     campaign: Campaign, node: str, values: Sequence[float | None], finding: PairFault | None, known: Container[str]
 ) -> heat.StripLine:
     estimate = campaign.analysis.estimates.get(node)
-    slower = f": {estimate_in_words(estimate)}" if estimate else ""
+    slower = f": {estimate_text(estimate)}" if estimate else ""
     return heat.StripLine(
         name=node,
         shares=tuple(share for share in values if share),
         failures=list(values).count(None),
         note=finding.kind.value if finding else "",
-        title=f"{_short(node)}{slower}; {_in_words(values)}",
+        title=f"{_short(node)}{slower}; {_shares_text(values)}",
         href=f"#node={quote(printable(node, MAX_NAME), safe='')}" if node in known else "",
         is_marked=finding is not None,
     )
@@ -255,7 +255,7 @@ def _middle(shares: Sequence[float | None]) -> float | None:
     return median(well) if 2 * len(well) > len(shares) else None
 
 
-def _in_words(shares: Sequence[float | None]) -> str:
+def _shares_text(shares: Sequence[float | None]) -> str:
     """`71 %, 70 %, failed`; for many, their number, median and minimum."""
     if len(shares) <= MAX_LISTED:
         return ", ".join("failed" if share is None else f"{share * 100:.0f} %" for share in shares)

@@ -25,7 +25,7 @@ MAX_LOADERS = 8  # that are shown
 MAX_NODES = 32  # of the table; of more the first ones
 EPOCH_S = 365 * 86_400  # smaller times are relative to the beginning of a file
 COLUMNS, WIDTH, HEIGHT = 40, 600, 70  # of the histogram
-WHOLE = 0.995  # of the steps, the shortest ones: a few long steps would squeeze the others into one column
+SHOWN_SHARE = 0.995  # of the steps, the shortest ones: a few long steps would squeeze the others into one column
 
 
 def summary(run: TrainingRun) -> str:
@@ -53,7 +53,7 @@ def _summary(run: TrainingRun) -> Iterator[tuple[str, str]]:
         yield "steps", f"{sum(point.times for point in series):,}"
         yield "in steps, without checkpoints", in_seconds(sum(point.seconds * point.times for point in series))
     for rank, loader in sorted(run.data.loaders.items())[:MAX_LOADERS]:
-        yield f"data loader of rank {rank}", loader.words
+        yield f"data loader of rank {rank}", loader.description
     if run.data.cores:
         few, most = min(run.data.cores.values()), max(run.data.cores.values())
         yield "CPUs that were sampled, each node", f"{few:,}" if few == most else f"{few:,} to {most:,}"
@@ -102,7 +102,7 @@ def _weighed(weighted: Sequence[tuple[float, int]], share: float) -> float:
 
 
 def _histogram(weighted: Sequence[tuple[float, int]], what: str) -> str:
-    low, high = weighted[0][0], _weighed(weighted, WHOLE)
+    low, high = weighted[0][0], _weighed(weighted, SHOWN_SHARE)
     if high <= low:
         return ""
     columns = [0] * COLUMNS
@@ -162,7 +162,7 @@ def in_seconds(seconds: float) -> str:
 
 
 MAX_CELLS = 1_024  # with more ranks, neighbours share a cell, which shows the slowest
-MAX_ROWS, LEAST_ROWS = 8, 3
+MAX_ROWS, MIN_ROWS = 8, 3
 SLOWER = ((1.03, "level-0"), (1.05, "level-1"), (1.10, "level-2"), (1.25, "level-3"))
 WORST = "level-4"
 FAST, WORD_FAST = 0.95, "fast"
@@ -187,7 +187,7 @@ def strip_of_ranks(cells: Sequence[RankCell], verb: str, peers: str, seated: str
     each = -(-len(cells) // MAX_CELLS)
     rows = "".join(_stage(stage, each, is_one=len(stages) == 1) for stage in stages)
     rows_of = [
-        cell for number, cell in enumerate(slowest[:MAX_ROWS]) if number < LEAST_ROWS or cell.ratio >= SLOWER[0][0]
+        cell for number, cell in enumerate(slowest[:MAX_ROWS]) if number < MIN_ROWS or cell.ratio >= SLOWER[0][0]
     ]
     has_where = any(cell.where for cell in rows_of)
     head = ("the slowest", "stage", "times as long", *(("where",) if has_where else ()))

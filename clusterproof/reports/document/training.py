@@ -9,12 +9,12 @@ from statistics import median
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.core.robust import weighed_median, weighed_spread
+from clusterproof.plugins.core.robust import weighted_median, weighted_spread
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run import KERNEL, OPERATOR, OTHER
 from clusterproof.plugins.training_run.rules.phases import Phase, phases
 from clusterproof.plugins.training_run.rules.steps import DRIFT_LINES, StepPart, StepTime, causes, drift, outliers
-from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS
+from clusterproof.plugins.training_run.rules.stragglers import MIN_PEERS
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.reports.document import Section, table
@@ -105,7 +105,7 @@ def _steps(run: TrainingRun) -> str:
         return f"<h3>Loss and gradients</h3>{learnt}" if learnt else ""
     unusual = outliers(series)
     top = max(point.seconds for point in series) or 1.0
-    sigma = weighed_spread([point.seconds for point in series], [point.times for point in series])
+    sigma = weighted_spread([point.seconds for point in series], [point.times for point in series])
     scale = min(top, max(3 * unusual.typical_s, 1.2 * unusual.typical_s + 8 * sigma))
     scale = scale or top
     axis = StepAxis(series[0].step, series[-1].step).with_losses(run.data.losses)
@@ -115,9 +115,9 @@ def _steps(run: TrainingRun) -> str:
         return HEIGHT * (1 - min(seconds, scale) / scale)
 
     few = list(_few(series))
-    apart = GAP * median(later.step - earlier.step for earlier, later in pairwise(few)) if len(few) > 1 else 0
+    max_gap = GAP * median(later.step - earlier.step for earlier, later in pairwise(few)) if len(few) > 1 else 0
     line = f"M{x(few[0].step):.1f} {y(few[0].seconds):.1f}" + "".join(
-        f"{'M' if later.step - earlier.step > apart else 'L'}{x(later.step):.1f} {y(later.seconds):.1f}"
+        f"{'M' if later.step - earlier.step > max_gap else 'L'}{x(later.step):.1f} {y(later.seconds):.1f}"
         for earlier, later in pairwise(few)
     )
     marks = "".join(
@@ -153,7 +153,7 @@ def _longest(run: TrainingRun, steps: Sequence[StepTime], typical: float) -> str
     if not steps:
         return ""
     rows = [
-        (step.words, in_seconds(step.seconds), f"{step.seconds / typical:.1f}" if typical else "", _causes(run, parts))
+        (step.label, in_seconds(step.seconds), f"{step.seconds / typical:.1f}" if typical else "", _causes(run, parts))
         for step, parts in zip(steps, causes(run.data, steps, typical), strict=True)
     ]
     return table(("step", "takes", "times the usual", "what took longer in it"), rows, "The longest steps")
@@ -172,25 +172,29 @@ def _ranks(run: TrainingRun) -> str:
     cells = [
         RankCell(pace.position.rank, pace.position.stage, pace.ratio, _where(run, pace.position.rank))
         for pace in paces
-        if pace.peers + 1 >= LEAST_PEERS
+        if pace.peers + 1 >= MIN_PEERS
     ]
-    return strip_of_ranks(cells, "computes", "the others of its stage", _seated(run)) if cells else _ranks_by_steps(run)
+    return (
+        strip_of_ranks(cells, "computes", "the others of its stage", _placement_source(run))
+        if cells
+        else _ranks_by_steps(run)
+    )
 
 
 def _ranks_by_steps(run: TrainingRun) -> str:
     """Without the ranks' compute times: how long their steps take, which in a synchronous job shows little."""
     middle = {
-        rank: weighed_median([mean for mean, _ in cells.values()], [count for _, count in cells.values()])
+        rank: weighted_median([mean for mean, _ in cells.values()], [count for _, count in cells.values()])
         for rank, cells in run.data.steps.items()
         if cells
     }
-    if len(middle) < LEAST_PEERS or not (typical := median(middle.values())):
+    if len(middle) < MIN_PEERS or not (typical := median(middle.values())):
         return ""
     cells = [
         RankCell(rank, run.data.positions[rank].stage, seconds / typical, _where(run, rank))
         for rank, seconds in sorted(middle.items())
     ]
-    return strip_of_ranks(cells, "takes for a step", "all ranks", _seated(run))
+    return strip_of_ranks(cells, "takes for a step", "all ranks", _placement_source(run))
 
 
 def _where(run: TrainingRun, rank: int) -> str:
@@ -198,7 +202,7 @@ def _where(run: TrainingRun, rank: int) -> str:
     return placement.location if placement else ""
 
 
-def _seated(run: TrainingRun) -> str:
+def _placement_source(run: TrainingRun) -> str:
     return next((placement.by for placement in run.placements.values()), "")
 
 
@@ -207,17 +211,17 @@ def _spent(recorded: RunData, kind: str, title: str) -> str:
     if not seconds_by_name:
         return ""
     most = sorted(seconds_by_name.items(), key=lambda entry: -entry[1][0])[:MAX_NAMES]
-    whole = sum(seconds for seconds, _ in seconds_by_name.values())
-    others = whole - sum(seconds for _, (seconds, _) in most)
+    total_s = sum(seconds for seconds, _ in seconds_by_name.values())
+    others = total_s - sum(seconds for _, (seconds, _) in most)
     rows = [(name, seconds, f"{times:,} times") for name, (seconds, times) in most]
     if len(seconds_by_name) > len(most):
         rows.append((f"{len(seconds_by_name) - len(most):,} others", others, ""))
     top = max(seconds for _, seconds, _ in rows) or 1.0
-    data_rows = "".join(_bar(name, seconds, times, top, whole) for name, seconds, times in rows)
+    data_rows = "".join(_bar(name, seconds, times, top, total_s) for name, seconds, times in rows)
     return f'<h3>{title}</h3><div class="scroll"><table class="bars"><tbody>{data_rows}</tbody></table></div>'
 
 
-def _bar(name: str, seconds: float, times: str, top: float, whole: float) -> str:
+def _bar(name: str, seconds: float, times: str, top: float, total_s: float) -> str:
     full = printable(name, 4 * MAX_NAME)
     shown = full if len(full) <= MAX_NAME else f"{full[:MAX_NAME]}…"
     drawn = (
@@ -225,7 +229,7 @@ def _bar(name: str, seconds: float, times: str, top: float, whole: float) -> str
     )
     return (
         f'<tr><th scope="row" title="{escape(full)}"><code>{escape(shown)}</code></th><td>{drawn}</td>'
-        f"<td>{_percent(seconds / whole if whole else 0.0)}</td><td>{in_seconds(seconds)}</td><td>{times}</td></tr>"
+        f"<td>{_percent(seconds / total_s if total_s else 0.0)}</td><td>{in_seconds(seconds)}</td><td>{times}</td></tr>"
     )
 
 

@@ -37,7 +37,7 @@ def trend_section(run: Run) -> Section | None:
     if past is None or len(past.runs) < 2:
         return None
     others = {result.node for result in run.results if not result.is_of_node}
-    parts = (_bars(past, counts(past, run.nodes, others)), _come_and_go(past), _busbw(past))
+    parts = (_bars(past, counts(past, run.nodes, others)), _flapping_rows(past), _busbw(past))
     return Section("trend", f"The last {len(past.runs)} runs", "".join(parts))
 
 
@@ -104,7 +104,7 @@ def _bar(number: int, run: PastRun, bar: tuple[int, int, int], most: int) -> str
     )
 
 
-def _come_and_go(past: Past) -> str:
+def _flapping_rows(past: Past) -> str:
     """A row for each check and its nodes with the same sequence, those with most changes first."""
     stories: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     for (check, node), track in past.tracks.items():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.message import number_of
-from clusterproof.reports import headline, state_in_words
+from clusterproof.reports import cluster_state, headline
 from clusterproof.reports.document import Section
 from clusterproof.reports.document.data import data
 from clusterproof.reports.document.demo import WORDS, is_demo, with_pictures
@@ -46,7 +46,7 @@ def document(run: Run, live: str = "") -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style, script, live)}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="referrer" content="no-referrer">',
-            f"<title>{escape(run.cluster.name)}: {state_in_words(run.results)}</title>",
+            f"<title>{escape(run.cluster.name)}: {cluster_state(run.results)}</title>",
             f"<style>{style}</style></head><body>",
             '<a class="skip" href="#findings">to the findings</a>',
             _STEERING.sub(_made_visible, body),
@@ -74,7 +74,7 @@ def _version(live: str) -> str:
 
 
 def _header(run: Run, raw: list[Section], live: str) -> str:
-    stands = state_in_words(run.results)
+    stands = cluster_state(run.results)
     where = "".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in raw)
     types = sorted({result.instance_type for result in run.results if result.instance_type})
     facts = (
@@ -97,7 +97,7 @@ def _header(run: Run, raw: list[Section], live: str) -> str:
 def _first(run: Run) -> str:
     """What to do first, in one sentence."""
     tasks = to_do(run.results, run.facts.catalog)
-    return f' <span class="first">First {breakable(tasks[0].in_words)}.</span>' if tasks else ""
+    return f' <span class="first">First {breakable(tasks[0].description)}.</span>' if tasks else ""
 
 
 def _footer(run: Run) -> str:

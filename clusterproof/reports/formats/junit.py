@@ -85,13 +85,13 @@ def _tag(results: Iterable[Result], not_reached: Collection[str]) -> str:
 
 def _tag_of(result: Result, not_reached: Collection[str]) -> str:
     """The tag of a result; for an unreachable node one check is an error, and the others are not."""
-    is_skipped = result.node in not_reached and result.is_of_unreachable and not result.says_unreachable
+    is_skipped = result.node in not_reached and result.is_of_unreachable and not result.reports_unreachable
     return "skipped" if is_skipped else _TAGS.get(result.verdict, "")
 
 
 def unreached_nodes(results: Iterable[Result]) -> set[str]:
     """The nodes with a result that says that they were not reached."""
-    return {result.node for result in results if result.says_unreachable}
+    return {result.node for result in results if result.reports_unreachable}
 
 
 def _properties(results: Sequence[Result], run: Run) -> Iterable[tuple[str, str]]:

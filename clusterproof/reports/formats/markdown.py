@@ -15,7 +15,7 @@ from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import cut_of, headline, state_in_words
+from clusterproof.reports import cluster_state, cut_of, headline
 from clusterproof.reports.findings import FindingGroup, Gap, findings, gaps_in_short, shortened
 from clusterproof.reports.formats import SUMMARY, Format
 from clusterproof.reports.history.changes import GONE, NEW
@@ -32,7 +32,7 @@ _STANDS = {"not fit": "❌", "not proven": "❔", "not checked": "❔"}
 
 def markdown(run: Run) -> str:
     """The summary of a run."""
-    stands = state_in_words(run.results)
+    stands = cluster_state(run.results)
     parts = [
         f"## {_STANDS.get(stands, '✅')} {plain(run.cluster.name)}: {stands}",
         *(
@@ -64,7 +64,7 @@ def _since(run: Run) -> Iterator[str]:
         lines = since.lines(NEW, GONE)
         shown = [f"- {plain(shortened(line, MAX_WORDS))}" for line in lines[:MAX_FINDINGS]]
         more = [f"- … and {len(lines) - MAX_FINDINGS} more"] if len(lines) > MAX_FINDINGS else []
-        yield "\n".join([plain(since.words), "", *shown, *more]).rstrip()
+        yield "\n".join([plain(since.description), "", *shown, *more]).rstrip()
 
 
 def _code(text: str) -> str:
@@ -173,7 +173,7 @@ def annotation_lines(results: Iterable[Result], catalog: Catalog) -> Iterator[st
     results = list(results)
     cut = cut_of(results)
     if cut:
-        yield f"::error title=clusterproof::{_escaped(cut.words, _IN_WORDS)}"
+        yield f"::error title=clusterproof::{_escaped(cut.description, _IN_WORDS)}"
     for verdict, kind in _KINDS.items():
         for finding in findings(results, verdict, catalog)[:MAX_EACH]:
             where = finding.where(within(finding.nodes, ANNOTATED_NODES))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import headline, state_in_words
+from clusterproof.reports import cluster_state, headline
 from clusterproof.reports.findings import FindingGroup, gaps_in_short, shortened
 from clusterproof.reports.formats import Format
 from clusterproof.reports.history.changes import GONE, NEW
@@ -28,7 +28,7 @@ def text(run: Run) -> str:
     tasks = to_do_line(run.results, run.facts.catalog)
     paragraphs = [
         *(opening for opening in [list(filter(None, (tasks, shared_finding(run.results))))] if opening),
-        [f"{run.cluster.name}: {state_in_words(run.results)}", headline(run.results) or "no check was run"],
+        [f"{run.cluster.name}: {cluster_state(run.results)}", headline(run.results) or "no check was run"],
         *_commands(run),
         *_since(run),
         *_findings(run, Verdict.FAIL),
@@ -45,7 +45,7 @@ def _since(run: Run) -> Iterator[list[str]]:
     if since:
         lines = since.lines(NEW, GONE)
         more = [f"… and {len(lines) - MAX_FINDINGS} more"] if len(lines) > MAX_FINDINGS else []
-        yield [since.words, *(shortened(line, MAX_WORDS) for line in lines[:MAX_FINDINGS]), *more]
+        yield [since.description, *(shortened(line, MAX_WORDS) for line in lines[:MAX_FINDINGS]), *more]
 
 
 def _commands(run: Run) -> Iterator[list[str]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from clusterproof.plugins.core.opened import is_there
+from clusterproof.plugins.core.opened import path_exists
 from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history import Entry, Gpu, NodeIdentity, Pair, Past, PastRun
@@ -23,7 +23,7 @@ V = TypeVar("V")
 
 def read_before(path: Path, cluster: str) -> tuple[PastRun | None, dict[Pair, Verdict]]:
     """The last run over a cluster, and all lasting findings. Raises HistoryError."""
-    if not is_there(path):
+    if not path_exists(path):
         return None, {}
     with reading(path) as database:
         runs = _runs(database, storable(cluster), 1)

@@ -22,12 +22,14 @@ _BARS = "▁▂▃▄▅▆▇█"
 _SHOWN_VALUES = 12
 _NOW = {Verdict.PASS: "now passes", Verdict.NOT_APPLICABLE: "no longer applies"}  # of what was found, or not measured
 _NUMBER = re.compile(r"(\d+)")
-_OF_CHANGES = ("change", "now", "before", "check", "nodes")
-_OF_FLAPPING = ("came", "looked at in", "now", "check", "nodes")
-_OF_OFFENDERS = ("runs", "hardware", "nodes", "what became of it", "checks")
-_OF_PLACES = ("node", "check", "failed in", "hardware, one after the other")
-_OF_MEASURED = ("change", "last", "usual", "runs", "node", "trend")
-COLUMNS = tuple(dict.fromkeys(_OF_CHANGES + _OF_FLAPPING + _OF_OFFENDERS + _OF_PLACES + _OF_MEASURED))
+_CHANGE_COLUMNS = ("change", "now", "before", "check", "nodes")
+_FLAPPING_COLUMNS = ("came", "looked at in", "now", "check", "nodes")
+_OFFENDER_COLUMNS = ("runs", "hardware", "nodes", "what became of it", "checks")
+_PLACE_COLUMNS = ("node", "check", "failed in", "hardware, one after the other")
+_MEASURED_COLUMNS = ("change", "last", "usual", "runs", "node", "trend")
+COLUMNS = tuple(
+    dict.fromkeys(_CHANGE_COLUMNS + _FLAPPING_COLUMNS + _OFFENDER_COLUMNS + _PLACE_COLUMNS + _MEASURED_COLUMNS)
+)
 MAX_CELL = 100  # characters of a cell; the last column of a row is unlimited
 
 
@@ -137,7 +139,7 @@ def _changes(changes: Changes) -> Table:
         (kind, now.value, before, alike[0] if len(alike) == 1 else f"{len(alike)} checks", names)
         for (kind, now, before, _, names), alike in checks.items()
     )
-    return Table(_OF_CHANGES, tuple(rows))
+    return Table(_CHANGE_COLUMNS, tuple(rows))
 
 
 def _flapping(past: Past) -> Table:
@@ -148,7 +150,7 @@ def _flapping(past: Past) -> Table:
         (number_of(came, "time"), number_of(looked, "run"), now, check, fold(names))
         for (came, looked, now, check), names in nodes.items()
     )
-    return Table(_OF_FLAPPING, tuple(rows))
+    return Table(_FLAPPING_COLUMNS, tuple(rows))
 
 
 def _offending(past: Past) -> Table:
@@ -157,7 +159,7 @@ def _offending(past: Past) -> Table:
         where = _where(offender)
         alone = "" if where == _UNMOVED else f"{offender.id} {where}"
         alike[offender.kind, offender.runs, offender.checks, alone].append(offender)
-    return Table(_OF_OFFENDERS, tuple(map(_offender, alike.values())))
+    return Table(_OFFENDER_COLUMNS, tuple(map(_offender, alike.values())))
 
 
 def _offender(alike: list[Offender]) -> tuple[str, ...]:
@@ -189,7 +191,7 @@ def _places(past: Past) -> Table:
         (place.node, place.check, number_of(len(set(place.runs)), "run"), "; then ".join(place.hardware))
         for place in places(past)
     )
-    return Table(_OF_PLACES, tuple(rows))
+    return Table(_PLACE_COLUMNS, tuple(rows))
 
 
 def _measured(trends: list[Trend]) -> Iterator[tuple[str, Table]]:
@@ -198,7 +200,7 @@ def _measured(trends: list[Trend]) -> Iterator[tuple[str, Table]]:
         by_name[trend.name, trend.unit].append(trend)
     for (name, unit), rows in by_name.items():
         title = f"{name} per node, in {unit}; usual: the median of the runs before"
-        yield title, Table(_OF_MEASURED, tuple(map(_trend, rows)))
+        yield title, Table(_MEASURED_COLUMNS, tuple(map(_trend, rows)))
 
 
 def _trend(trend: Trend) -> tuple[str, ...]:

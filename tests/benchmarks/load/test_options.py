@@ -13,7 +13,7 @@ import pytest
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, DCGM_SECONDS, SECONDS, STRESS, TAKES_TURNS
 from clusterproof.plugins.benchmarks.meters.baseline import METERS as OF_METERS
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.fact import LOADING
+from clusterproof.plugins.evidence.fact import LOAD_COLLECTORS
 from clusterproof.plugins.options.perf_table import DCGM_LEVELS, LAUNCHERS, LOADS, METERS
 from clusterproof.plugins.options.perf_validate import timeouts
 from clusterproof.plugins.suite.perf.load_options import (
@@ -232,4 +232,4 @@ def test_a_check_of_another_author_gets_the_results_of_the_load(runs: Runs, tmp_
 
 
 def test_each_collector_that_loads_the_hardware_has_its_deadline() -> None:
-    assert LOADING == COLLECTORS
+    assert LOAD_COLLECTORS == COLLECTORS

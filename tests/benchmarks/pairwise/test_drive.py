@@ -15,7 +15,7 @@ from clusterproof.plugins.benchmarks.launchers import Measured
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS
 from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS, PairPlan, plan
-from clusterproof.plugins.benchmarks.pairwise.drive import LEAST_FIRST_ROUNDS, Progress, drive
+from clusterproof.plugins.benchmarks.pairwise.drive import MIN_FIRST_ROUNDS, Progress, drive
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalWriter, read
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS
 from clusterproof.plugins.evidence.pairs import Pair, Reading, pair
@@ -170,7 +170,7 @@ def test_how_many_first_rounds_there_is_time_for_is_kept_for_those_who_resume(dr
 
 def test_even_with_hardly_any_time_there_are_two_first_rounds(driven: Driven) -> None:
     journal = driven.drive(PLAN, budget_s=2 * RUN_S)
-    assert journal.plan.first_rounds == LEAST_FIRST_ROUNDS
+    assert journal.plan.first_rounds == MIN_FIRST_ROUNDS
     assert len(driven.launcher.batches) == 2
     assert journal.ended
     assert journal.ended.startswith("first rounds 3 to 4 (16 pairs); ")

@@ -117,8 +117,8 @@ def test_groups_have_the_sizes_that_were_asked_for_and_what_cannot_be_is_said(
 
 
 def test_the_options_words_are_the_plans() -> None:
-    options = (perf_table.DOUBLING, perf_table.ALL, perf_table.FEWEST_NODES)
-    assert options == (groups.DOUBLING, groups.ALL, groups.FEWEST_NODES)
+    options = (perf_table.DOUBLING, perf_table.ALL, perf_table.MIN_NODES)
+    assert options == (groups.DOUBLING, groups.ALL, groups.MIN_NODES)
 
 
 def test_groups_are_of_one_place_where_they_fit_into_it() -> None:
@@ -139,7 +139,7 @@ def test_where_all_is_well_each_size_is_measured_once_and_its_groups_at_the_same
     journal = driven(tmp_path / "pairwise.jsonl", plan(16), launcher)
     assert [(len(batch), len(batch[0].nodes)) for batch in launcher.batches] == [(4, 4), (2, 8), (1, 16)]
     assert {one.at_once for one in journal.groups if len(one.group.nodes) == 4} == {4}
-    assert MeasuredGroups(journal.groups).in_words() == "4 nodes 360 GB/s, 8 nodes 360 GB/s, 16 nodes 360 GB/s"
+    assert MeasuredGroups(journal.groups).description() == "4 nodes 360 GB/s, 8 nodes 360 GB/s, 16 nodes 360 GB/s"
 
 
 @pytest.mark.parametrize(

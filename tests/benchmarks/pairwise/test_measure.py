@@ -120,7 +120,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_groups_are_measured_after_the_pairs_by_the_same_launcher(run: Run) -> None:
     launched = Launched()
     (campaign,) = run(launched).campaigns
-    assert campaign.groups.in_words() == "4 nodes 400 GB/s, 8 nodes 400 GB/s, 16 nodes 400 GB/s"
+    assert campaign.groups.description() == "4 nodes 400 GB/s, 8 nodes 400 GB/s, 16 nodes 400 GB/s"
     assert launched.groups == [(4, False)] * 4 + [(8, False)] * 2 + [(16, True)]
     assert "groups: measuring 4 nodes together, n[00-03] and 3 more groups at once" in run.said
     assert read(run.folder / "pairwise.jsonl").groups == campaign.journal.groups
@@ -155,7 +155,7 @@ def test_what_ends_among_the_groups_keeps_what_was_measured_and_says_why(run: Ru
         return well(nodes)
 
     (campaign,) = run(Launched(expired), text=lambda text: text.replace("secret-", "")).campaigns
-    assert len(campaign.of_node) == 16
+    assert len(campaign.by_node) == 16
     assert campaign.journal.ended == "groups of 8 nodes and more: the nodes n01 have gone"
     kept = read(run.folder / "pairwise.jsonl")
     assert (kept.ended, kept.groups) == (campaign.journal.ended, campaign.journal.groups)

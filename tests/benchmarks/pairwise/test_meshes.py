@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
 from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, mesh_of
-from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import LEAST_PARTNERS
+from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import MIN_PARTNERS
 from clusterproof.plugins.benchmarks.rdma.ports import rails
 from clusterproof.plugins.evidence.exchanges import Exchange, MeshFinding, MeshKind
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, Reading
@@ -167,7 +167,7 @@ def test_each_node_has_three_partners_or_all_there_are(count: int, rack: int) ->
         made = planned(count, rack, seed)
         data = measured(made, Wiring())
         partners = Counter(node for one in {one.pair for one in data} for node in one)
-        assert min(partners.values()) >= min(LEAST_PARTNERS, count - 1)
+        assert min(partners.values()) >= min(MIN_PARTNERS, count - 1)
         assert max(one.round for one in data) < 8
 
 

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
-from clusterproof.plugins.transport.gather import ask
+from clusterproof.plugins.transport.gather import probe_nodes
 from tests.builders.evaluated import expect, said
 from tests.builders.recordings import boot, node
 
@@ -73,7 +73,7 @@ def test_whoever_asks_notes_when_the_question_left_and_the_answer_came(monkeypat
     times = iter([NOW, NOW + 10, NOW + 11])
     monkeypatch.setattr("clusterproof.plugins.transport.gather.time.time", lambda: next(times))
     cluster = Cluster("two", "local", (Target("a"), Target("b")))
-    found = ask(cluster, Answering(), Program("", nonce="x"), Limits(), lambda one: one)
+    found = probe_nodes(cluster, Answering(), Program("", nonce="x"), Limits(), lambda one: one)
     assert {name: (one.asked - NOW, one.answered - NOW) for name, one in found.items()} == {"a": (3, 10), "b": (0, 11)}
 
 

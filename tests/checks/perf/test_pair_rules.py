@@ -11,7 +11,7 @@ import pytest
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, Campaign
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
-from clusterproof.plugins.benchmarks.pairwise.in_words import slower_in_words
+from clusterproof.plugins.benchmarks.pairwise.in_words import slowdown_text
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.core.cluster import Target
@@ -234,11 +234,11 @@ def test_the_command_that_is_shown_is_one_that_ran_and_found_this() -> None:
     [(Estimate(0.2, 0.1, 0.3, 1, 1), "1 measurement with 1 partner"), (SLOW, "3 measurements with 2 partners")],
 )
 def test_one_measurement_is_not_said_of_several(estimate: Estimate, words: str) -> None:
-    said = slower_in_words(PairFault(Kind.SLOW_NODE, ("a",), estimate=estimate))
+    said = slowdown_text(PairFault(Kind.SLOW_NODE, ("a",), estimate=estimate))
     assert said.endswith(f", {words}")
 
 
 def test_how_sure_it_is_is_said_only_of_a_node_that_is_named() -> None:
     data = Estimate(0.2, 0.1, 0.3, 3, 2, confidence=0.99999)
-    assert slower_in_words(PairFault(Kind.SLOW_NODE, ("a",), estimate=data)).endswith(", 99.99 % sure")
-    assert slower_in_words(PairFault(Kind.INCONCLUSIVE, ("a",), estimate=data)).endswith("with 2 partners")
+    assert slowdown_text(PairFault(Kind.SLOW_NODE, ("a",), estimate=data)).endswith(", 99.99 % sure")
+    assert slowdown_text(PairFault(Kind.INCONCLUSIVE, ("a",), estimate=data)).endswith("with 2 partners")

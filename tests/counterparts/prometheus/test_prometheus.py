@@ -26,7 +26,7 @@ def linted(text: str) -> str:
 def test_the_linter_has_nothing_against_the_metrics_of_a_watch() -> None:
     watched = OfDay().hello().take(tick(100.0), tick(110.0))
     watched.day.silence(60)
-    watched.sinks.said(watched.day.said)
+    watched.sinks.report(watched.day.said)
     watched.sinks.add_part("recording", lambda: True)
     text = watched.take(tick(120.0)).text
     assert linted(text) == ""

@@ -26,7 +26,7 @@ def collectives(python: str, ranks: int, case: str, budget_s: float = 0.0, withi
 
 def said_of(found: dict[str, Any]) -> str:
     """The conclusion from them."""
-    return Blame.of([NodeResult(found)]).words
+    return Blame.of([NodeResult(found)]).description
 
 
 @pytest.mark.parametrize("ranks", [4, 8])

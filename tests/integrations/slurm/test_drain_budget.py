@@ -13,8 +13,8 @@ from clusterproof.integrations.slurm import folder
 from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.health_check import record_full_partition
+from clusterproof.integrations.slurm.records import BUDGET_UNKNOWN, FORMER_DRAIN_BUDGET, Log, why_no_drain
 from clusterproof.integrations.slurm.records import DRAIN_BUDGET as RECORD
-from clusterproof.integrations.slurm.records import FORMER_DRAIN_BUDGET, NOBODY_SAYS, Log, why_no_drain
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.state import State
 from clusterproof.integrations.slurm.verdict import NO_JOB
@@ -44,15 +44,15 @@ def at(moment: float, full: str = "", boot: str = BOOT) -> str:
         (at(NOW, FULL), f"{FULL} (by the health check of 0 s ago)"),
         (at(NOW - 120, FULL), f"{FULL} (by the health check of 120 s ago)"),
         (at(NOW - 3500), ""),
-        (at(NOW - 3700), f"{NOBODY_SAYS} within 60 minutes"),
-        (at(NOW - 10, boot="another"), f"{NOBODY_SAYS} since it was booted"),
-        (at(NOW + 100), f"{NOBODY_SAYS} since it was booted"),
-        ('{"at": 1700000000.0, "full": "", "nodes": 2}', f"{NOBODY_SAYS} since it was booted"),
-        ("", NOBODY_SAYS),
-        ("{}", NOBODY_SAYS),
-        ('{"boot_id": "b00t", "at": "now", "full": "", "nodes": 2}', f"{NOBODY_SAYS} since it was booted"),
-        ('{"boot_id": "b00t", "at": 1e300, "full": "", "nodes": 2}', f"{NOBODY_SAYS} since it was booted"),
-        ('{"boot_id": "b00t", "at": NaN, "full": "", "nodes": 2}', f"{NOBODY_SAYS} since it was booted"),
+        (at(NOW - 3700), f"{BUDGET_UNKNOWN} within 60 minutes"),
+        (at(NOW - 10, boot="another"), f"{BUDGET_UNKNOWN} since it was booted"),
+        (at(NOW + 100), f"{BUDGET_UNKNOWN} since it was booted"),
+        ('{"at": 1700000000.0, "full": "", "nodes": 2}', f"{BUDGET_UNKNOWN} since it was booted"),
+        ("", BUDGET_UNKNOWN),
+        ("{}", BUDGET_UNKNOWN),
+        ('{"boot_id": "b00t", "at": "now", "full": "", "nodes": 2}', f"{BUDGET_UNKNOWN} since it was booted"),
+        ('{"boot_id": "b00t", "at": 1e300, "full": "", "nodes": 2}', f"{BUDGET_UNKNOWN} since it was booted"),
+        ('{"boot_id": "b00t", "at": NaN, "full": "", "nodes": 2}', f"{BUDGET_UNKNOWN} since it was booted"),
     ],
 )
 def test_a_prolog_drains_where_a_health_check_found_room_not_long_ago(
@@ -116,9 +116,9 @@ def test_what_the_version_before_has_left_is_removed_only_once_the_new_record_is
 @pytest.mark.parametrize(
     ("leave", "why"),
     [
-        (lambda: ABSENT, NOBODY_SAYS),
+        (lambda: ABSENT, BUDGET_UNKNOWN),
         (lambda: drain_budget(FULL, 30.0), FULL),
-        (lambda: drain_budget(age_s=7200.0), f"{NOBODY_SAYS} within 60 minutes"),
+        (lambda: drain_budget(age_s=7200.0), f"{BUDGET_UNKNOWN} within 60 minutes"),
     ],
     ids=["nothing", "full", "old"],
 )

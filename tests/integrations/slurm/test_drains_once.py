@@ -71,7 +71,7 @@ def test_a_drain_of_ours_that_has_no_reason_yet_is_not_one_by_hand(
     assert node.slurm.is_drained
 
 
-@pytest.mark.parametrize("moment", ["full_before_claim", "hold"])
+@pytest.mark.parametrize("moment", ["full_before_claim", "remember"])
 def test_an_epilog_that_drains_while_a_health_check_is_about_to_is_looked_at_by_nobody(
     moment: str, node: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from clusterproof.integrations.slurm import control, health_check
 from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.control import NodeState
-from clusterproof.integrations.slurm.drains import Drain, held, hold, release
+from clusterproof.integrations.slurm.drains import Drain, release, remember, remembered_drains
 from clusterproof.integrations.slurm.folder import since_boot_s
 from clusterproof.integrations.slurm.records import Log
 from clusterproof.integrations.slurm.settings import Settings
@@ -84,7 +84,7 @@ def test_a_drain_that_is_forgotten_while_it_is_looked_back_at_stays_forgotten(
     state = State(str(tmp_path / "state"))
     state.prepare()
     claim = Drain("prolog", "41", (), "clusterproof: gpu.gpu_answers: lost", None, since_boot_s(), True, True)
-    hold(state, claim)
+    remember(state, claim)
 
     def taken_back(*_: object) -> str:
         release(state, (claim,))
@@ -95,7 +95,7 @@ def test_a_drain_that_is_forgotten_while_it_is_looked_back_at_stays_forgotten(
     assert health_check.confirm_claim(
         Call("explain", "gpu001", NO_JOB, Settings("drain"), state, Log("test", "")), claim
     )
-    assert held(state) == ()
+    assert remembered_drains(state) == ()
 
 
 def kept(running: Node) -> list[Path]:

@@ -8,7 +8,15 @@ import pytest
 
 from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.control import NodeState
-from clusterproof.integrations.slurm.drains import EXPLAIN_S, LOOKED_AT, Drain, drain_of, held, hold, since_looked_at
+from clusterproof.integrations.slurm.drains import (
+    EXPLAIN_S,
+    LOOKED_AT,
+    Drain,
+    drain_of,
+    remember,
+    remembered_drains,
+    since_looked_at,
+)
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.our_drains import in_use
 from clusterproof.integrations.slurm.records import Log
@@ -98,10 +106,10 @@ def test_what_slurm_drained_a_node_for_that_is_in_use_again_has_been_looked_at(
     found = (CheckFinding(XID, "fail", ""),)
     then = since_boot_s() - age_s
     drain = Drain("epilog", "41", found, "clusterproof: why", at(10), then, is_reported, ends=at(20), boot_id=boot_id())
-    hold(state, drain)
+    remember(state, drain)
     call = Call("health-check", "gpu001", NO_JOB, Settings("drain"), state, Log("test", ""))
     in_use(call, NodeState(frozenset({"IDLE"}), "", ()), (drain,), frozenset(jobs) if jobs is not None else None)
-    assert (XID in state.read(LOOKED_AT), bool(held(state))) == (is_looked_at, is_kept)
+    assert (XID in state.read(LOOKED_AT), bool(remembered_drains(state))) == (is_looked_at, is_kept)
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_a_reason_names_no_job_for_the_gpu_of_another(
     finding: CheckFinding, gpus: frozenset[int] | None, after: str
 ) -> None:
     reason = reason_of((finding,), Job("42", "1000", gpus))
-    assert reason.removeprefix(f"{PREFIX}{finding.words}") == after
+    assert reason.removeprefix(f"{PREFIX}{finding.line}") == after
 
 
 @given(st.text(), st.text())
@@ -281,7 +281,7 @@ def test_what_scontrol_says_of_a_node_is_read() -> None:
         "NodeName=gpu001 Arch=x86_64\n   State=IDLE+DRAIN+DYNAMIC_NORM ThreadsPerCore=1\n   Partitions=gpu,all \n"
         "   Reason=Prolog error [root@2026-03-01T08:00:00]\n"
     )
-    assert (node.has_slurms_words, node.reason, node.by) == (True, "Prolog error", "root")
+    assert (node.has_slurms_reason, node.reason, node.by) == (True, "Prolog error", "root")
     assert node.partitions == ("gpu", "all")
     with pytest.raises(control.SlurmError, match="expected the node's State"):
         control.parse_node("slurm_load_node error: Unable to contact slurm controller")

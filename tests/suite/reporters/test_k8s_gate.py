@@ -12,7 +12,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import INTERRUPTED, Result
 from clusterproof.plugins.core.verdict import EXIT_INCOMPLETE, Verdict
 from clusterproof.plugins.kubernetes.gate import GateSettings
-from clusterproof.plugins.kubernetes.gate.round import taken
+from clusterproof.plugins.kubernetes.gate.round import pop_stored
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.reporters import k8s_gate
@@ -165,7 +165,7 @@ def test_a_round_of_a_gate_leaves_what_it_found_to_the_one_that_stays(
     reporter.orders, reporter.cluster = orders(), Cluster("k8s:bed", "kubernetes", ())
     reporter.results, reporter.began = WHOLE, 1000.0
     reporter.pytest_sessionfinish(session)
-    left = taken(tmp_path)
+    left = pop_stored(tmp_path)
     assert left
     assert (left.statuses, left.unfit) == ({"True": 1, "False": 1}, {"gpu002": "GpuA"})
     assert (left.began, left.changes, left.problems) == (1000.0, {"gpu002": "is False"}, [])

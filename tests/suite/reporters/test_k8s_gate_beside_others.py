@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.node import HEALTH_CHECK
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.gate import GateSettings
-from clusterproof.plugins.kubernetes.gate.round import taken
+from clusterproof.plugins.kubernetes.gate.round import pop_stored
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 from clusterproof.plugins.suite.reporters import k8s_gate
 from clusterproof.plugins.suite.reporters.k8s_gate import K8sGateReporter
@@ -88,7 +88,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
             verdict_on(NO_POLICY, load(index[name]), node) for name in CHECKS for node in every.values()
         ]
         reporter.pytest_sessionfinish(session)
-        left = taken(tmp_path)
+        left = pop_stored(tmp_path)
         assert left
         return {name: health.status for name, health in written[-1].items()}, "\n".join(left.lines)
 

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, GateSettings, Health
-from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, Round, keep_verdicts, kept_verdicts, taken
+from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, Round, keep_verdicts, kept_verdicts, pop_stored
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 from clusterproof.plugins.suite.reporters import k8s_gate
 from clusterproof.plugins.suite.reporters.k8s_gate import K8sGateReporter
@@ -43,7 +43,7 @@ def share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         reporter.orders, reporter.began, reporter.results = GateSettings(), 1000.0, results
         reporter.cluster = Cluster("k8s:bed", "kubernetes", (), is_part=is_part)
         reporter.pytest_sessionfinish(session)
-        left = taken(tmp_path)
+        left = pop_stored(tmp_path)
         assert left
         return written, left
 

@@ -88,7 +88,7 @@ def until(is_so: Callable[[], object]) -> None:
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "LEAST_S", 0.01)
+    monkeypatch.setattr(heartbeat, "MIN_S", 0.01)
     monkeypatch.setattr(notifier, "FIRST_S", 0.01)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
@@ -251,7 +251,7 @@ def controlled(one: Switch, watched: OfDay, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.long
 def test_a_watch_that_hangs_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     watched, is_hung, may_go_on = OfDay(), threading.Event(), threading.Event()
-    look = watched.day.watch.look
+    look = watched.day.watch.check_silence
 
     def hangs(now: float) -> object:
         if len(one.heard) >= 2:
@@ -259,7 +259,7 @@ def test_a_watch_that_hangs_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None
             may_go_on.wait(TIMEOUT_S)
         return look(now)
 
-    monkeypatch.setattr(watched.day.watch, "look", hangs)
+    monkeypatch.setattr(watched.day.watch, "check_silence", hangs)
     with switch() as one, watched.sinks:
         controller = controlled(one, watched, monkeypatch)
         thread = threading.Thread(target=controller.run)

@@ -120,7 +120,7 @@ def test_one_notification_that_is_never_taken_holds_up_no_other() -> None:
     due.failed("poison", 0.0)
     due.failed("poison", 10.0)
     assert due.next(["poison", "other"]) == "other"
-    due.taken("other")
+    due.delivered("other")
     assert due.not_before(due.due_s("poison")) == 12.0
 
 
@@ -135,11 +135,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
 def test_what_came_while_the_receiver_was_down_is_sent_when_it_is_back_in_order_and_once(server: WebServer) -> None:
     server.status = 500
     notified = Notified(server.program)
-    notified.notifier.said([change("a", rule="gpu.no_xid")])
+    notified.notifier.queue([change("a", rule="gpu.no_xid")])
     notified.counted("failed", 2)
-    notified.notifier.said([change(node) for node in ("b", "c", "d")])
+    notified.notifier.queue([change(node) for node in ("b", "c", "d")])
     notified.until(lambda: any(one["check"] == "watch.silent" for one in server.refused))
-    notified.notifier.said([change(node, ChangeKind.CLOSED) for node in ("b", "c", "d")])
+    notified.notifier.queue([change(node, ChangeKind.CLOSED) for node in ("b", "c", "d")])
     server.status = 200
     notified.counted("delivered", 3).notifier.close()
     of_silence = [kind for kind, nodes in server.said if nodes == "b,c,d"]
@@ -156,9 +156,9 @@ def test_what_came_while_the_receiver_was_down_is_sent_when_it_is_back_in_order_
 def test_a_receiver_that_asks_for_a_pause_gets_it(server: WebServer) -> None:
     server.status, server.after = 429, "3600"
     notified = Notified(server.program)
-    notified.notifier.said([change("a")])
+    notified.notifier.queue([change("a")])
     notified.counted("failed")
-    notified.notifier.said([change("b", rule="gpu.no_xid")])
+    notified.notifier.queue([change("b", rule="gpu.no_xid")])
     assert notified.notifier._due_s() > time.monotonic() + 3000
     server.status = 200
     notified.notifier.close()
@@ -169,7 +169,7 @@ def test_a_receiver_that_asks_for_a_pause_gets_it(server: WebServer) -> None:
 def test_a_program_is_run_once_for_what_is_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick(monkeypatch)
     notified = Notified(keeping(tmp_path / "received"))
-    notified.notifier.said([change("a"), change("b"), change("a", rule="gpu.no_xid")])
+    notified.notifier.queue([change("a"), change("b"), change("a", rule="gpu.no_xid")])
     notified.counted("delivered", 2).notifier.close()
     received = lines(tmp_path / "received")
     assert [(one["check"], one["nodes"]) for one in received] == [("watch.silent", "a,b"), ("gpu.no_xid", "a")]
@@ -183,7 +183,7 @@ def test_a_program_that_always_fails_costs_a_line_and_is_given_the_others_too(
     quick(monkeypatch)
     notified = Notified(keeping(tmp_path / "received", "sys.exit('no such channel')"))
     for count, node in enumerate(("a", "b", "c"), start=1):
-        notified.notifier.said([change(node)])
+        notified.notifier.queue([change(node)])
         notified.counted("failed", count)
         notified.until(lambda node=node: any(one["nodes"] == node for one in lines(tmp_path / "received")))  # type: ignore[misc]
     notified.notifier.close()
@@ -215,7 +215,7 @@ def test_a_disk_that_is_full_delays_what_a_program_is_told(tmp_path: Path, monke
     notified = Notified(keeping(tmp_path / "received"))
     with monkeypatch.context() as full:
         full.setattr(tempfile, "TemporaryFile", _no_room)
-        notified.notifier.said([change("a")])
+        notified.notifier.queue([change("a")])
         notified.counted("failed")
     notified.counted("delivered").notifier.close()
     assert [one["nodes"] for one in lines(tmp_path / "received")] == ["a"]
@@ -239,7 +239,7 @@ def test_a_program_that_hangs_is_killed_with_what_it_has_started(
         f"import subprocess as s; c = s.Popen(['sleep', '600']); open({str(child)!r}, 'w').write(str(c.pid)); c.wait()"
     )
     notified = Notified(keeping(tmp_path / "received", more))
-    notified.notifier.said([change("a")])
+    notified.notifier.queue([change("a")])
     notified.counted("failed").notifier.close()
     assert "did not end within 2 s" in notified.own[0]
     deadline = time.monotonic() + TIMEOUT_S
@@ -254,12 +254,12 @@ def test_the_end_sends_what_waits_and_does_not_wait_for_what_hangs(
 ) -> None:
     quick(monkeypatch)
     notified = Notified(keeping(tmp_path / "received"))
-    notified.notifier.said([change("a"), change("a", ChangeKind.CLOSED)])
+    notified.notifier.queue([change("a"), change("a", ChangeKind.CLOSED)])
     notified.notifier.close()
     assert [one["kind"] for one in lines(tmp_path / "received")] == ["opened", "closed"]
     monkeypatch.setattr(notifier, "END_S", 0.5)
     hangs = Notified(["sleep", "600"])
-    hangs.notifier.said([change("a"), change("a", rule="gpu.no_xid")])
+    hangs.notifier.queue([change("a"), change("a", rule="gpu.no_xid")])
     hangs.notifier.close()
     assert not hangs.notifier._thread.is_alive()
     assert hangs.own[-1].startswith("not delivered when the watch ended: 2 changes by sleep; they are lost")
@@ -271,7 +271,7 @@ def test_a_watch_tells_each_of_what_it_says_and_counts_that(tmp_path: Path) -> N
     with watched.sinks as sinks:
         sinks.notify([ReceiverProgram(["sh", "-c", 'cat >> "$0"', str(file)]) for file in files], tmp_path)
         watched.day.silence(60)
-        sinks.said(watched.day.said)
+        sinks.report(watched.day.said)
     for file in files:
         (one,) = lines(file)
         assert (one["cluster"], one["check"], one["kind"]) == ("prod", "watch.silent", "opened")

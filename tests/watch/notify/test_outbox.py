@@ -38,8 +38,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
 def test_a_watch_that_goes_on_sends_what_another_left_with_the_ids_it_had(server: WebServer, tmp_path: Path) -> None:
     server.status = 500
     killed = Notified(server.program, tmp_path)
-    killed.notifier.said([change("a")])
-    killed.counted("failed").notifier.said([change("a", ChangeKind.CLOSED), change("b", rule="gpu.no_xid")])
+    killed.notifier.queue([change("a")])
+    killed.counted("failed").notifier.queue([change("a", ChangeKind.CLOSED), change("b", rule="gpu.no_xid")])
     killed.until(lambda: len({one["id"] for one in server.refused}) == 2)
     data = (tmp_path / "outbox-1.jsonl").read_bytes()
     killed.notifier.close()
@@ -61,7 +61,7 @@ def outbox_of(folder: Path) -> Outbox:
 @pytest.mark.long
 def test_what_was_taken_is_on_disk_when_it_counts_as_said(tmp_path: Path) -> None:
     notified = Notified(["false"], tmp_path)
-    notified.notifier.said([change("a")])
+    notified.notifier.queue([change("a")])
     (header, added) = lines(tmp_path / "outbox-1.jsonl")[:2]
     assert (header["outbox"], added["add"]["node"]) == (1, "a")
     notified.notifier.close()
@@ -74,7 +74,7 @@ def test_what_was_taken_is_on_disk_when_it_counts_as_said(tmp_path: Path) -> Non
 @pytest.mark.long
 def test_who_is_told_learns_what_a_watch_that_goes_on_finds_otherwise(server: WebServer, tmp_path: Path) -> None:
     before = Notified(server.program, tmp_path)
-    before.notifier.said([change("a"), change("b"), change("elsewhere")])
+    before.notifier.queue([change("a"), change("b"), change("elsewhere")])
     before.counted("delivered").notifier.close()
     day = OfDay().day
     day.silence(60)
@@ -112,13 +112,13 @@ def test_a_full_disk_under_the_outbox_is_said_and_nothing_is_forgotten(
     tmp_path: Path, server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("clusterproof.plugins.watch.notify.outbox_file.RETRY_S", 0.05)
-    monkeypatch.setattr(notifier, "LOOK_S", 0.05)
+    monkeypatch.setattr(notifier, "CHECK_S", 0.05)
     with small_disk(tmp_path) as (folder, fill, free):
         folder.mkdir()
         notified = Notified(server.program, folder)
         fill()
         server.status = 500
-        notified.notifier.said([change(f"gpu{at:03d}", device="x" * 100) for at in range(200)])
+        notified.notifier.queue([change(f"gpu{at:03d}", device="x" * 100) for at in range(200)])
         notified.counted("failed", 2)
         assert "No space left on device" in notified.own[0]
         assert not outbox_of(folder).count
@@ -152,7 +152,7 @@ def test_lines_of_another_version_or_of_nobody_cost_no_alert(tmp_path: Path) -> 
 def test_nothing_is_recorded_as_said_while_its_notification_is_not_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notifier, "LOOK_S", 0.05)
+    monkeypatch.setattr(notifier, "CHECK_S", 0.05)
     monkeypatch.setattr("clusterproof.plugins.watch.notify.outbox_file.RETRY_S", 0.05)
     watched, said = OfDay(), tmp_path / "changes.jsonl"
     recording = Recording(tmp_path, 1.0, watched.own.append)
@@ -164,8 +164,8 @@ def test_nothing_is_recorded_as_said_while_its_notification_is_not_on_disk(
     with monkeypatch.context() as full:
         full.setattr(OutboxFile, "_append", _no_room)
         full.setattr(OutboxFile, "_rewrite", _no_room)
-        controller._say([change("a")])
-        controller._say([change("a", ChangeKind.CLOSED)])
+        controller._report([change("a")])
+        controller._report([change("a", ChangeKind.CLOSED)])
         assert not said.exists() or not lines(said)[1:]
     notified.until(lambda: not notified.file.outage.is_failing)
     assert outbox_of(tmp_path).count == 2

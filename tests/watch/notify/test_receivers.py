@@ -64,7 +64,7 @@ def said_by(watched: OfDay, receivers: Sequence[ReceiverProgram], folder: Path, 
     """A watch with these receivers that reports this."""
     with watched.sinks as sinks:
         sinks.notify(receivers, folder)
-        sinks.said(changes)  # type: ignore[arg-type]
+        sinks.report(changes)  # type: ignore[arg-type]
     return watched
 
 
@@ -89,12 +89,12 @@ def test_a_receiver_in_another_place_is_sent_what_waits_and_nobody_inherits_what
 @pytest.mark.long
 def test_what_stays_open_is_told_again_by_a_watch_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick(monkeypatch)
-    monkeypatch.setattr(notifier, "LOOK_S", 0.05)
+    monkeypatch.setattr(notifier, "CHECK_S", 0.05)
     watched = OfDay()
     watched.day.silence(60)
     with watched.sinks as sinks:
         sinks.notify([program("first", tmp_path)], None, 0.5)
-        sinks.look([NODE])
+        sinks.states_changed([NODE])
         until(lambda: told("first", tmp_path)[1:])
     first, *again = lines(tmp_path / "first.told")
     assert {(one["kind"], one["incident"], one["since"]) for one in again} == {

@@ -134,7 +134,7 @@ def test_nothing_of_a_url_is_in_the_outbox_or_in_what_is_said(tmp_path: Path) ->
         with watched.sinks as sinks:
             url = f"json://ops:{SECRET}@127.0.0.1:{server.port}/{SECRET}"
             sinks.notify([receiver_of(url, 1), ReceiverProgram(["sh", "-c", f"cat > {tmp_path}/told"])], tmp_path)
-            sinks.said([change("gpu001")])
+            sinks.report([change("gpu001")])
     assert server.refused
     assert lines(tmp_path / "told")[0]["nodes"] == "gpu001"
     assert SECRET not in str(watched.own) + "".join(path.read_text() for path in tmp_path.iterdir())

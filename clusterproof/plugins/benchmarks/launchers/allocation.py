@@ -60,7 +60,7 @@ def allocate(
 ) -> tuple[str, dict[str, str]]:
     """Start a job on all nodes that are idle, or become so within the wait; says why Slurm does not give the others."""
     until = time.monotonic() + request["wait_s"]
-    refused = {name: words_of(records.get(name)) for name in names if not is_usable(records.get(name, {}))}
+    refused = {name: state_text(records.get(name)) for name in names if not is_usable(records.get(name, {}))}
     wanted = [name for name in names if name not in refused]
     partition = partition_of(wanted, records, request["partition"])
     for name in [name for name in wanted if partition not in records[name].get("Partitions", "").split(",")]:
@@ -68,7 +68,7 @@ def allocate(
     while not all(is_idle(records[name]) for name in wanted) and time.monotonic() < until:
         wait(TICK_S)
         records = nodes_of(ask("scontrol", "-o", "show", "node")[1])
-    refused.update({name: f"busy: {words_of(records.get(name))}" for name in wanted if not is_idle(records[name])})
+    refused.update({name: f"busy: {state_text(records.get(name))}" for name in wanted if not is_idle(records[name])})
     free = [name for name in wanted if name not in refused]
     if not free:
         return "", refused
@@ -81,7 +81,7 @@ def is_idle(record: dict[str, str]) -> bool:
     return is_usable(record) and re.split(MARKS, record.get("State", ""))[0] == "IDLE"
 
 
-def words_of(record: dict[str, str] | None) -> str:
+def state_text(record: dict[str, str] | None) -> str:
     """Slurm's description of a node that it does not allocate."""
     if not record:
         return "Slurm knows no such node"

@@ -16,7 +16,7 @@ from clusterproof.plugins.benchmarks.launchers.on_node import PYTHON
 from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
 from clusterproof.plugins.benchmarks.launchers.two_ends import (
-    MOST_ADDRESSES,
+    MAX_ADDRESSES,
     Outcome,
     OverNodes,
     PairMeasuring,
@@ -124,7 +124,7 @@ def start_shell(turn: PairMeasuring) -> str:
 
 def _log_in(number: int, answer: NodeAnswer, node: str) -> str:
     """The line that finds a name by which the node can be reached."""
-    addresses = [address for address in answer.addresses if ":" not in address][:MOST_ADDRESSES]
+    addresses = [address for address in answer.addresses if ":" not in address][:MAX_ADDRESSES]
     names = dict.fromkeys(name for name in (node, *addresses) if name != answer.name)
     return f"t {number} {' '.join(map(shlex.quote, (answer.name, *names)))}&\n"
 

@@ -175,7 +175,7 @@ class Run:
         sent = between(before, sent_bytes())
         outputs = [{**command.to_json(), "sent_bytes": sent} for command in self.commands]
         for other in () if self.is_lost else self.others:
-            self.say(other, DONE)
+            self.send(other, DONE)
         unmet = {"unmet": self.unmet, "is_port_taken": self.is_port_taken}
         return {"outputs": outputs, **unmet, "lost": self.is_lost}
 
@@ -201,7 +201,7 @@ class Run:
             if listens(rendezvous["port"]) and not listens(rendezvous["port"], os.geteuid()):
                 raise PortTaken(f"port {rendezvous['port']} is taken")  # by another user
             self.others = [listening_for_silence(self.peer)]
-            self.say(self.peer, READY)
+            self.send(self.peer, READY)
             self.serve()
         else:
             self.start()
@@ -262,7 +262,7 @@ class Run:
         else:
             self.is_lost = True
 
-    def say(self, other: socket.socket, word: bytes) -> None:
+    def send(self, other: socket.socket, word: bytes) -> None:
         """Send to the other node; failures are noticed when reading."""
         try:
             other.sendall(word)

@@ -42,15 +42,15 @@ def serve(port: int, word: bytes) -> None:
         command = b""
         while not command:
             peer = acceptor.accept(FOREVER_S)
-            command = asked(peer) if peer else b""
+            command = requested_command(peer) if peer else b""
     assert peer
     with peer:
-        words, to = ["/bin/sh", "-c", command.decode()], peer.fileno()
-        ran = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=to, stderr=to, check=False)
+        argv, to = ["/bin/sh", "-c", command.decode()], peer.fileno()
+        ran = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=to, stderr=to, check=False)
         peer.sendall(ENDED.pack(MARK, ran.returncode))
 
 
-def asked(peer: socket.socket) -> bytes:
+def requested_command(peer: socket.socket) -> bytes:
     """The command that a peer requests; empty if it sends none."""
     until = time.monotonic() + PEER_S
     try:

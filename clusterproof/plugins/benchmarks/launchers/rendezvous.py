@@ -118,9 +118,9 @@ def authenticate(other: socket.socket, word: bytes) -> None:
         raise OSError("it does not know the secret")
 
 
-def proof(word: bytes, who: bytes, asked: bytes, question: bytes) -> bytes:
+def proof(word: bytes, role: bytes, asked: bytes, question: bytes) -> bytes:
     """The answer to a challenge, valid once, for this end."""
-    return hmac.new(word, who + asked + question, hashlib.sha256).digest()
+    return hmac.new(word, role + asked + question, hashlib.sha256).digest()
 
 
 def exactly(other: socket.socket, count: int, until: float) -> bytes:
@@ -199,8 +199,8 @@ def listens(port: int, user: int | None = None) -> bool:
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError), open(table) as rows:
             for row in rows:
-                words = row.split()
-                if words[1].endswith(f":{port:04X}") and words[3] == LISTENS and user in (None, int(words[7])):
+                columns = row.split()
+                if columns[1].endswith(f":{port:04X}") and columns[3] == LISTENS and user in (None, int(columns[7])):
                     return True
     return False
 

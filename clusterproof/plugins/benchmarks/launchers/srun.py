@@ -93,7 +93,7 @@ class BySrun:
             return
         node_nonce = new_nonce()
         try:
-            answered = self._ask(
+            answered = self._request(
                 self._round(turns, reserved, node_nonce), self.campaign.run_s + ENDS_S + CLEANUP_S + ASK_S
             )
         except Unusable as problem:
@@ -111,7 +111,7 @@ class BySrun:
         """Release the nodes."""
         reserved, self._reserved = self._reserved, None
         if reserved and reserved.is_ours:
-            self._ask({"do": "release", "job": reserved.job}, ASK_S)
+            self._request({"do": "release", "job": reserved.job}, ASK_S)
 
     def __enter__(self) -> BySrun:
         return self
@@ -143,7 +143,7 @@ class BySrun:
             "wait_s": wait_s,
             "minutes": math.ceil(self.campaign.whole_s / 60) + 1,
         }
-        answered = self._ask(request, 2 * wait_s + 2 * ASK_S)
+        answered = self._request(request, 2 * wait_s + 2 * ASK_S)
         try:
             refused = {str(node): printable(str(why)) for node, why in answered["refused"].items()}
             addresses = {str(node): tuple(map(str, names)) for node, names in answered["addresses"].items()}
@@ -239,7 +239,7 @@ class BySrun:
         """The nodes' other names."""
         return {node: self._reserved.addresses.get(node, ()) if self._reserved else () for node in nodes}
 
-    def _ask(self, request: Mapping[str, object], timeout_s: float) -> dict[str, Any]:
+    def _request(self, request: Mapping[str, object], timeout_s: float) -> dict[str, Any]:
         """Send one request to the submit host. Raises Unusable."""
         host = submit_host(self._settings)
         nonce = new_nonce()

@@ -157,7 +157,7 @@ def side_by_side(calls: Sequence[Callable[[], None]]) -> None:
 
 
 ADDRESS = "clusterproofaddress"  # placeholder in the client's command: addresses are only known after trying
-MOST_ADDRESSES = 4  # tried per node of a group: the addresses of a thousand nodes are one argument, of 128 KiB at most
+MAX_ADDRESSES = 4  # tried per node of a group: the addresses of a thousand nodes are one argument, of 128 KiB at most
 PORTS = range(20_000, 30_000, 2)  # below the ephemeral ports
 MEET_S = 15.0  # in addition to two logins
 ATTEMPTS = 3  # with different ports
@@ -178,7 +178,7 @@ def ends_of(
     ports = {"rendezvous_port": rendezvous_port, "port": rendezvous_port + 1}
     word = secrets.token_hex(16)  # the shared secret
     rendezvous = {**ports, "timeout_s": timeout_s, "word": word}
-    most = MOST_ADDRESSES if len(servers) > 1 else None
+    most = MAX_ADDRESSES if len(servers) > 1 else None
     tried = [(node, list(addresses[node][:most])) for node in servers]
     environment = {**settings.environment, SECRET: word}
     serves = {"shell": meter.server(settings, rendezvous_port + 1), "environment": environment}

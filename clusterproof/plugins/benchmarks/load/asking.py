@@ -11,7 +11,7 @@ from clusterproof.plugins.benchmarks.load.options import FUNCTIONS, SECONDS, TAK
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.transport import Connection, Limits, Program, Unusable
-from clusterproof.plugins.transport.gather import OnAnswer, ask
+from clusterproof.plugins.transport.gather import OnAnswer, probe_nodes
 
 T = TypeVar("T")
 PACKAGE = "clusterproof.plugins.benchmarks.load"
@@ -54,7 +54,7 @@ def load(
         longer = replace(limits, answer_s=options.whole_s(round_collectors) + CONNECT_S)
         part = replace(cluster, targets=tuple(targets))
         try:
-            ask(part, chosen, to_run, longer, merge, round_collectors)
+            probe_nodes(part, chosen, to_run, longer, merge, round_collectors)
         except Unusable as problem:
             for target in targets:
                 before = known[target.name]

@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.exact.on_node import cores
 COLLECTIVE_S = 20.0  # for the rounds; each operation runs at least once
 STEPS_S = 20.0  # for all steps of one GPU, and their repetition
 CORES_S = 5.0  # for matrix products on each core; the pure-Python part takes a fourth of it
-MOST_MIB = 2048  # of memory per core
+MAX_MIB = 2048  # of memory per core
 DRIVER = "/sys/module/nvidia/version"
 
 
@@ -45,7 +45,7 @@ def exact_step(node: Node) -> object:
 
 def cpu_exact(node: Node) -> object:
     """The cores' results; without PyTorch their vector units are not tested, and the reason is reported."""
-    settings = {"kinds": node.settings["exact_kinds"], "budget_s": CORES_S, "most_mib": MOST_MIB}
+    settings = {"kinds": node.settings["exact_kinds"], "budget_s": CORES_S, "most_mib": MAX_MIB}
     timeout_s = node.collector_s - END_S
     try:
         python = torch_python(node)

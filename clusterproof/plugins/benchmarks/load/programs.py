@@ -103,17 +103,17 @@ def efa_loopback(node: Node) -> object:
 
 def exchanged(node: Node, program: str, domain: str) -> dict[str, object]:
     """One exchange: how the client ended (null: it did not, or there was no server), and what both ends printed."""
-    words, port = (*EXCHANGE, "-d", domain), free_port()
+    command, port = (*EXCHANGE, "-d", domain), free_port()
     variables = {**environment(node), **ON_THE_DEVICE}
-    server = Tool(node, *words, "-B", port, program=program, environment=variables)
+    server = Tool(node, *command, "-B", port, program=program, environment=variables)
     if not await_listener(server, port):
-        return {"exit": None, "output": "", "server": spoken(server, LOOK_S)[0]}
-    client = Tool(node, *words, "-P", port, HERE, program=program, environment=variables)
-    output, has_ended = spoken(client, EXCHANGE_S)
-    return {"exit": client.exit if has_ended else None, "output": output, "server": spoken(server, LINGER_S)[0]}
+        return {"exit": None, "output": "", "server": communicate(server, LOOK_S)[0]}
+    client = Tool(node, *command, "-P", port, HERE, program=program, environment=variables)
+    output, has_ended = communicate(client, EXCHANGE_S)
+    return {"exit": client.exit if has_ended else None, "output": output, "server": communicate(server, LINGER_S)[0]}
 
 
-def spoken(tool: Tool, timeout_s: float) -> tuple[str, bool]:
+def communicate(tool: Tool, timeout_s: float) -> tuple[str, bool]:
     """Its output until it exits or is killed, and whether it exited by itself."""
     output = bytearray()
     has_ended = True
@@ -190,11 +190,16 @@ def require_space(node: Node, folder: str, size_mib: int) -> None:
 
 def phase(node: Node, path: str, direction: str, size_mib: int, apart_mib: int = 0) -> list[dict[str, int]]:
     """The results of each job of a fio run. Raises Absent, Broke, TimedOut."""
-    words: tuple[str, ...] = (f"--name={direction}", f"--filename={path}", f"--rw={direction}", f"--size={size_mib}M")
+    arguments: tuple[str, ...] = (
+        f"--name={direction}",
+        f"--filename={path}",
+        f"--rw={direction}",
+        f"--size={size_mib}M",
+    )
     apart = f"--offset_increment={apart_mib or size_mib}M"
     flush = ("--end_fsync=1",) if direction == "write" else ()
-    words += (apart, f"--numjobs={JOBS}", f"--runtime={RUN_S}", *PLAIN, *flush)
-    ran = measured(node, "fio", *words, timeout_s=(node.collector_s - END_S) / 2)
+    arguments += (apart, f"--numjobs={JOBS}", f"--runtime={RUN_S}", *PLAIN, *flush)
+    ran = measured(node, "fio", *arguments, timeout_s=(node.collector_s - END_S) / 2)
     if ran["exit"]:
         raise Broke(f"fio ended its {direction} with {ran['exit']}: {' '.join(str(ran['output']).split())[:200]}")
     data = document_in(ran)

@@ -13,7 +13,7 @@ from clusterproof.plugins.evidence.kernel_log.collect_follow import Follower
 
 MIB = 1 << 20
 MEMORY_SHARE = 2  # at most half of what is available
-EACH_S_MIB, MOST_MIB = 16, 2048  # per core: for each second, and at most; more could not be tested in the time
+EACH_S_MIB, MAX_MIB = 16, 2048  # per core: for each second, and at most; more could not be tested in the time
 MAX_LINES = 1000  # of the kernel log
 MAX_READS = 50  # of 2000 records each
 
@@ -24,12 +24,12 @@ def stress_ng(node: Node) -> object:
     The workers share the configured memory; they write no files, but need a folder in which they could.
     """
     budget_s, cores = int(node.settings["stress_s"]), len(os.sched_getaffinity(0))
-    memory_mib = cores * min(available_bytes() // MEMORY_SHARE // cores // MIB, EACH_S_MIB * budget_s, MOST_MIB)
+    memory_mib = cores * min(available_bytes() // MEMORY_SHARE // cores // MIB, EACH_S_MIB * budget_s, MAX_MIB)
     program = find(node, "stress-ng", named=named(node))
     log = Follower(node, NO_CURSOR)
     workers = ("--cpu", str(cores), "--vm", str(cores), "--vm-bytes", f"{memory_mib}m", "--vm-keep")
-    words = ("stress-ng", *workers, "--verify", "--metrics-brief", "--timeout", str(budget_s), "--temp-path", "/tmp")
-    tool = Tool(node, *words, program=program, environment=environment(node))
+    command = ("stress-ng", *workers, "--verify", "--metrics-brief", "--timeout", str(budget_s), "--temp-path", "/tmp")
+    tool = Tool(node, *command, program=program, environment=environment(node))
     output, has_ended, began = bytearray(), True, time.monotonic()
     try:
         for chunk in tool.chunks(max(node.collector_s - END_S - ASK_S, 0.1), ASK_S):

@@ -47,14 +47,14 @@ def measured(node: Node, name: str, *arguments: str, timeout_s: float = 0.0, ask
 
 def output_of(
     node: Node,
-    words: tuple[str, ...],
+    argv: tuple[str, ...],
     program: str,
     timeout_s: float,
     ask_s: float = 0.0,
     variables: dict[str, str] = {},  # noqa: B006 - only read
 ) -> dict[str, object]:
     """Run this program with these arguments. Raises Denied, TimedOut."""
-    tool = Tool(node, *words, program=program, environment={**environment(node), **variables})
+    tool = Tool(node, *argv, program=program, environment={**environment(node), **variables})
     output = bytearray()
     began = time.monotonic()
     try:
@@ -107,8 +107,8 @@ def document_in(ran: dict[str, object], opening: str = "{") -> object:
     try:
         return json.JSONDecoder().raw_decode(text, max(text.find(opening), 0))[0]
     except (ValueError, RecursionError):
-        said = " ".join(text.split())[-300:]
-        raise Broke(f"{ran['command']} ended with {ran['exit']} and printed no JSON: {said}") from None
+        excerpt = " ".join(text.split())[-300:]
+        raise Broke(f"{ran['command']} ended with {ran['exit']} and printed no JSON: {excerpt}") from None
 
 
 def gpu_count(node: Node) -> int:

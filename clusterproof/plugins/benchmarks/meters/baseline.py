@@ -128,10 +128,10 @@ def parse(text: str, where: str) -> tuple[BaselineFigure, ...]:
         document = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise BaselineError(f"{where}: its JSON cannot be read: {problem}; expected {EXPECTED}") from None
-    whole = _table(document, where, {"schema", "figures"})
-    if whole["schema"] != SCHEMA:
-        raise BaselineError(f"{where}: schema is {whole['schema']!r:.60}; expected {SCHEMA!r}")
-    rows = whole["figures"]
+    baseline = _table(document, where, {"schema", "figures"})
+    if baseline["schema"] != SCHEMA:
+        raise BaselineError(f"{where}: schema is {baseline['schema']!r:.60}; expected {SCHEMA!r}")
+    rows = baseline["figures"]
     if not isinstance(rows, list) or not 0 < len(rows) <= MAX_FIGURES:
         raise BaselineError(f"{where}: figures is not a list of 1 to {MAX_FIGURES}; expected {EXPECTED}")
     figures = tuple(_figure(row, f"{where}: figure {number}") for number, row in enumerate(rows, 1))

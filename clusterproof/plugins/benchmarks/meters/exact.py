@@ -51,7 +51,7 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     with Recording():  # unreadable output of one rank must not hide errors of another
         blame = Blame.of(nodes, hosts) if nodes else None
     if blame and blame.blocks:
-        problem = meters.one_line(blame.words)
+        problem = meters.one_line(blame.description)
         return Reading(is_correct=False, problem=problem, culprit=blame.node, seconds=seconds, hosts=hosts)
     try:
         problem = _problem(nodes, outputs)

@@ -11,7 +11,7 @@ from statistics import median
 from clusterproof.plugins.benchmarks.meters.baseline import METERS, BaselineFigure, Expectation, Stack, expectation
 from clusterproof.plugins.benchmarks.pairwise import is_inside
 from clusterproof.plugins.benchmarks.pairwise.findings import (
-    each_once,
+    deduplicated,
     failing_or_suspect,
     left_open,
     link_findings,
@@ -70,7 +70,7 @@ def analyse(
     places = [_place(place, screened, settings) for place in screened.places]
     by_speed = sorted(screened.slow, key=lambda node: screened.slow[node])
     slow = filter(None, (suspected(node, screened, estimates[node], settings) for node in by_speed))
-    of_nodes = each_once([*slow], failing)
+    of_nodes = deduplicated([*slow], failing)
     named_nodes = {node for finding in of_nodes for node in finding.nodes}
     links = link_findings(screened, measurements, named_nodes, settings, len(nodes))
     blamed = named_nodes | {node for link in links if link.kind is not Kind.INCONCLUSIVE for node in link.nodes}
@@ -96,8 +96,8 @@ def _too_few(screened: Suspicion, floor_gb_per_s: float | None, settings: Analys
         return (PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=message),)
     xs = [value.x for value in screened.values]
     if len(nodes) == TOO_FEW and max(xs) - min(xs) > 2 * settings.min_effect:
-        apart = (1 - exp(min(xs) - max(xs))) * 100
-        message = f"pairs of three nodes differ by up to {apart:.0f} %: measure them with a fourth"
+        spread_percent = (1 - exp(min(xs) - max(xs))) * 100
+        message = f"pairs of three nodes differ by up to {spread_percent:.0f} %: measure them with a fourth"
         return (PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(xs), words=message),)
     return ()
 
@@ -166,7 +166,7 @@ class Campaign:
         return mesh_of(self.journal.measurements, plan.places, plan.mesh) if plan.mesh else None
 
     @cached_property
-    def of_pair(self) -> Mapping[Pair, tuple[Measurement, ...]]:
+    def by_pair(self) -> Mapping[Pair, tuple[Measurement, ...]]:
         """The measurements of each pair, in the order in which pairs were first measured."""
         by_pair: dict[Pair, list[Measurement]] = {}
         for measurement in self.journal.measurements:
@@ -174,7 +174,7 @@ class Campaign:
         return {pair: tuple(measurements) for pair, measurements in by_pair.items()}
 
     @cached_property
-    def of_node(self) -> Mapping[str, tuple[Measurement, ...]]:
+    def by_node(self) -> Mapping[str, tuple[Measurement, ...]]:
         """The measurements that each node took part in."""
         by_node: dict[str, list[Measurement]] = {}
         for measurement in self.journal.measurements:
@@ -233,7 +233,7 @@ class Campaign:
         """Whether the user selected pairs, or interrupted it: then it is not compared with other runs."""
         return bool(self.journal.plan.asked) or self.journal.ended is None
 
-    def asks(self, node: str) -> bool:
+    def includes(self, node: str) -> bool:
         """Whether a node is to be measured at all."""
         named_pairs = self.journal.plan.asked
         return not named_pairs or any(node in pair for pair in named_pairs)

@@ -14,7 +14,7 @@ from random import Random
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round, full, is_inside, quick
 from clusterproof.plugins.benchmarks.pairwise.findings import too_noisy
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
-from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import again
+from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import retest_round
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, by_pair, slow_together
 from clusterproof.plugins.benchmarks.pairwise.screen import SlowPlace, Suspicion, screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import decided, undecided
@@ -24,7 +24,7 @@ FIRST_ROUNDS = 4
 FURTHER_ROUNDS = 8  # for nodes still undecided by then
 LINK_RETESTS = 3  # of a suspect pair, whose nodes are not used otherwise meanwhile
 MAX_CONTROLS = 16  # pairs of good nodes in a retest round: they show the effect of fewer pairs at once
-FEWEST_PAIRS = 8  # in a retest round after the first, however small the cluster: needed to know what is normal
+MIN_PAIRS = 8  # in a retest round after the first, however small the cluster: needed to know what is normal
 SAMPLED_OF_A_PLACE = 3  # nodes of a slow place that are retested in each round
 
 
@@ -120,7 +120,7 @@ def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) ->
     """
     if plan.mesh:
         present = [node for node in plan.nodes if node not in plan.absent]
-        return again(measurements, present, plan.places, plan.mesh)
+        return retest_round(measurements, present, plan.places, plan.mesh)
     settings = plan.settings
     screened = screen(measurements, settings)
     nodes = len({node for measurement in measurements for node in measurement.pair.nodes})
@@ -145,7 +145,7 @@ def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) ->
     draw.retest(suspects)
     draw.sample(places)
     half = max(1, most // 2)
-    draw.controls(half if is_first_of_them else max(half, FEWEST_PAIRS), MAX_CONTROLS)
+    draw.controls(half if is_first_of_them else max(half, MIN_PAIRS), MAX_CONTROLS)
     return tuple(draw.pairs)
 
 

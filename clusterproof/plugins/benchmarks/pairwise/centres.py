@@ -9,7 +9,7 @@ from math import hypot, sqrt
 from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise import is_inside
-from clusterproof.plugins.benchmarks.pairwise.likelihood import LEAST_SIGMA, normal_part
+from clusterproof.plugins.benchmarks.pairwise.likelihood import MIN_SIGMA, normal_part
 from clusterproof.plugins.benchmarks.pairwise.normal import (
     AnalysisSettings,
     Normal,
@@ -30,7 +30,7 @@ SURELY = 2.3  # standard errors: in 99 of 100 cases, equal rounds differ by less
 
 ENOUGH = 4  # measurements for a separate normal
 ENOUGH_RELAXED = 2  # measurements of pairs of which at most half run at once, to know the effect of that
-FEWEST_FOR_SIGMA = 6
+MIN_FOR_SIGMA = 6
 MAX_PLACES = 8  # with more places, a slow one affects too few pairs to move their median
 
 
@@ -57,12 +57,14 @@ def difference(of_rounds: Mapping[int, Sequence[float]], sigma: float, about: fl
         return 0.0
     centres = {number: centre(xs, sigma) for number, xs in known.items()}
     weights = {number: len(xs) / (ERROR_OF_CENTRE * sigma) ** 2 for number, xs in known.items()}
-    whole = sum(weights.values())
-    middle = about if about is not None else sum(weights[number] * centres[number] for number in centres) / whole
+    total_weight = sum(weights.values())
+    middle = about if about is not None else sum(weights[number] * centres[number] for number in centres) / total_weight
     squares = sum(weights[number] * (centres[number] - middle) ** 2 for number in centres)
     if squares <= _unlikely(freedom):
         return 0.0
-    effective = whole - sum(weight**2 for weight in weights.values()) / whole if about is None else whole
+    effective = (
+        total_weight - sum(weight**2 for weight in weights.values()) / total_weight if about is None else total_weight
+    )
     return sqrt((squares - freedom) / effective)
 
 
@@ -190,10 +192,10 @@ def _in_common(measurements: Sequence[Measurement], settings: AnalysisSettings) 
             continue
         centre, _ = normal_part([log_of(measurement) for measurement in of_kind])
         of_these = _by_round((measurement, log_of(measurement) - centre) for measurement in of_kind)
-        differ = max(differ, difference(of_these, max(within(of_these.values()), LEAST_SIGMA)))
+        differ = max(differ, difference(of_these, max(within(of_these.values()), MIN_SIGMA)))
         for number, xs in of_these.items():
             of_rounds[number] += xs
-    return _Shared(in_common(of_rounds, max(within(of_rounds.values()), LEAST_SIGMA), differ), differ)
+    return _Shared(in_common(of_rounds, max(within(of_rounds.values()), MIN_SIGMA), differ), differ)
 
 
 def _with_relief(
@@ -258,7 +260,7 @@ def _sigma(
             of_suspects[mine[0]].append(_beyond(measurement, reference, settings))
     about = [x - location(xs) for xs in of_suspects.values() if len(xs) >= ENOUGH for x in xs]
     both = [*rest, *about]
-    return normal_part(both)[1] if len(both) >= FEWEST_FOR_SIGMA else LEAST_SIGMA * 2
+    return normal_part(both)[1] if len(both) >= MIN_FOR_SIGMA else MIN_SIGMA * 2
 
 
 def _relief(gained: Sequence[float], sigma: float, chance: float, settings: AnalysisSettings) -> float:

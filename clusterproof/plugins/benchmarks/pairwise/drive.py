@@ -19,7 +19,7 @@ from clusterproof.plugins.transport import Unusable
 
 M = TypeVar("M", Measurement, GroupMeasurement)
 
-LEAST_FIRST_ROUNDS = 2  # a single one cannot identify a node
+MIN_FIRST_ROUNDS = 2  # a single one cannot identify a node
 
 
 class Measuring(Protocol):
@@ -102,7 +102,7 @@ def drive(
             plan = shortened(plan, pace.batches_left / len(batches), writer)
     why_ended = "; ".join(filter(None, (_skipped(plan), left_out)))
     if not groups_follow:
-        writer.ended(why_ended)
+        writer.finish(why_ended)
     return replace(journal, plan=plan, measurements=tuple(measurements), ended=why_ended)
 
 
@@ -138,7 +138,7 @@ def drive_groups(
             break
         pace.took(clock() - started)
     ended = "; ".join(filter(None, (journal.ended, left_out)))
-    writer.ended(ended)
+    writer.finish(ended)
     return replace(journal, group_plan=plan, groups=tuple(measurements), ended=ended)
 
 
@@ -149,7 +149,7 @@ def _of_group(at_once: int, group: Any, reading: Reading) -> GroupMeasurement:
 def shortened(plan: PairPlan, rounds_left: float, writer: JournalWriter) -> PairPlan:
     """The plan with as many first rounds as leave time for retests."""
     fits = 1 + int(min(rounds_left, 1e9)) - RETEST_ROUNDS
-    first_rounds = max(LEAST_FIRST_ROUNDS, fits)
+    first_rounds = max(MIN_FIRST_ROUNDS, fits)
     if plan.asked or first_rounds >= len(plan.first):
         return plan
     writer.limited(first_rounds)

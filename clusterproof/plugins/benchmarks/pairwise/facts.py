@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
-from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, GroupPlan
+from clusterproof.plugins.benchmarks.pairwise.groups import MIN_NODES, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.in_words import attribution
 from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
@@ -54,7 +54,7 @@ class MeasuredPair:
     @property
     def measurements(self) -> tuple[Measurement, ...]:
         """Its measurements."""
-        return self.campaign.of_pair[self.pair]
+        return self.campaign.by_pair[self.pair]
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -134,9 +134,9 @@ class PairwiseRun:
     @cached_property
     def pairs(self) -> tuple[MeasuredPair, ...]:
         """Every measured pair."""
-        return tuple(MeasuredPair(pair, campaign) for campaign in self.campaigns for pair in campaign.of_pair)
+        return tuple(MeasuredPair(pair, campaign) for campaign in self.campaigns for pair in campaign.by_pair)
 
-    def of_node(self, node: str) -> PairsOfNode:
+    def pairs_of_node(self, node: str) -> PairsOfNode:
         """The measurements of a node. Raises Incomplete, and NotApplicable for a node that belongs to no job."""
         for campaign in self.campaigns:
             if node in campaign.journal.plan.nodes:
@@ -153,7 +153,7 @@ class PairwiseRun:
 def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
     of_places = [finding for finding in campaign.analysis.findings if finding.kind in OF_PLACES]
     return PairsOfNode(
-        measured=campaign.of_node.get(node, ()),
+        measured=campaign.by_node.get(node, ()),
         if_none=_why_unmeasured(node, campaign),
         estimate=campaign.analysis.estimates.get(node),
         finding=next(
@@ -166,13 +166,13 @@ def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
         ),
         shared=next((finding for finding in of_places if not finding.nodes or node in finding.nodes), None),
         unclear=campaign.unclear,
-        is_one_of_two=len(campaign.of_node) <= 2,
+        is_one_of_two=len(campaign.by_node) <= 2,
         meter=str(campaign.journal.about.get("meter", "")),
         by_hand=campaign.by_hand("NODE", "GOOD_NODE"),
         in_groups=campaign.groups_of.get(node, ()),
         groups_left_out=_groups_left_out(node, campaign),
         if_no_group=None if node in campaign.groups_of else _why_in_no_group(node, campaign),
-        mesh=campaign.mesh.of_node(node) if campaign.mesh else None,
+        mesh=campaign.mesh.node_finding(node) if campaign.mesh else None,
     )
 
 
@@ -190,10 +190,10 @@ def _why_in_no_group(node: str, campaign: Campaign) -> Incomplete | NotApplicabl
     about, journal, planned = campaign.journal.about, campaign.journal, campaign.journal.group_plan
     if not (about.get("groups") or planned):
         return NotApplicable("not asked: --groups measures groups of nodes too")
-    if not campaign.asks(node):
+    if not campaign.includes(node):
         return NotApplicable("not asked: --pairs names pairs of other nodes")
-    if len(journal.plan.nodes) < FEWEST_NODES:
-        return NotApplicable(f"fewer than {FEWEST_NODES} nodes of its type are measured")
+    if len(journal.plan.nodes) < MIN_NODES:
+        return NotApplicable(f"fewer than {MIN_NODES} nodes of its type are measured")
     named = next((finding for finding in campaign.named if node in finding.nodes), None)
     if named:
         return NotApplicable(f"left out of the groups: {attribution(named)}")
@@ -207,21 +207,21 @@ def _why_in_no_group(node: str, campaign: Campaign) -> Incomplete | NotApplicabl
 
 
 def _why_unmeasured(node: str, campaign: Campaign) -> Incomplete | NotApplicable:
-    if not campaign.asks(node):
+    if not campaign.includes(node):
         return NotApplicable("not asked: --pairs names pairs of other nodes")
     why = campaign.journal.absent.get(node) or campaign.journal.ended or "the run ended before its turn"
     return Incomplete(f"no pair of it was measured: {why}", cause=f"no pair was measured: {why}")
 
 
-def measured_in_words(pair: MeasuredPair) -> str:
+def measurement_text(pair: MeasuredPair) -> str:
     """`284 GB/s, 71 % of normal; again 99 %, 98 %`; failures give their reason."""
-    readings = [_reading_in_words(pair, number) for number in range(len(pair.measurements))]
+    readings = [_reading_text(pair, number) for number in range(len(pair.measurements))]
     return f"{readings[0]}{'; again ' if readings[1:] else ''}{', '.join(readings[1:])}".replace(
         "; expected", ", expected"
     )
 
 
-def _reading_in_words(pair: MeasuredPair, number: int) -> str:
+def _reading_text(pair: MeasuredPair, number: int) -> str:
     reading = pair.measurements[number].reading
     normal = pair.campaign.normal_gb_per_s(pair.pair)
     if not reading.busbw_gb_per_s:

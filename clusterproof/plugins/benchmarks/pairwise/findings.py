@@ -21,7 +21,7 @@ from clusterproof.plugins.benchmarks.pairwise.screen import Suspicion, failing_n
 from clusterproof.plugins.core.robust import location, location_error
 from clusterproof.plugins.evidence.pairs import Estimate, Failure, Kind, Measurement, Pair, PairFault, estimated
 
-FEWEST_NODES = 3  # with two, a slow link and a slow node cannot be distinguished
+MIN_NODES = 3  # with two, a slow link and a slow node cannot be distinguished
 RETESTS = 2  # concurrently with other pairs than before
 OTHER_PARTNERS = 2  # with which each end of a slow link is normal
 LIKELY = 0.5  # that an end has the usual noise: below this, a slow link stays open for that reason
@@ -39,7 +39,7 @@ def link_findings(
     of_pair = by_pair(screened.values)
     findings = []
     for pair in screened.links:
-        if set(named_nodes) & set(pair.nodes) or nodes < FEWEST_NODES:
+        if set(named_nodes) & set(pair.nodes) or nodes < MIN_NODES:
             continue
         tried = [measurement for measurement in measurements if measurement.pair == pair]
         failed = sum(not measurement.reading.busbw_gb_per_s for measurement in tried)
@@ -154,7 +154,7 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[PairFault]:
     return findings
 
 
-def each_once(slow: Iterable[PairFault], failing: Iterable[PairFault]) -> list[PairFault]:
+def deduplicated(slow: Iterable[PairFault], failing: Iterable[PairFault]) -> list[PairFault]:
     """One finding per node: if it is surely slow, its failures are reported with that."""
     by_nodes = {fault.nodes: fault for fault in failing}
     for fault in slow:
@@ -173,7 +173,7 @@ def each_once(slow: Iterable[PairFault], failing: Iterable[PairFault]) -> list[P
 TO_BE_NAMED = 0.10  # slower: a node this slow and slightly unlucky must still be named
 SURE_ENOUGH = 0.95  # that it is not that slow: from here on nothing is reported
 FEWEST = 2  # values, to know a node's own noise
-FEWEST_OF_ALL = 8  # to know that of all nodes
+MIN_OF_ALL = 8  # to know that of all nodes
 UNLUCKY = 2.0  # standard errors of bad luck with which a slow node must still be named
 _NORMAL = NormalDist()
 CERTAIN = 0.99  # from here on it is reported; it does not fault a node
@@ -216,7 +216,7 @@ def _may_be_slow(xs: Sequence[float], reference: Normal | None, settings: Analys
 def too_noisy(screened: Suspicion, settings: AnalysisSettings) -> tuple[PairFault, ...]:
     """That among so many nodes, with this noise, a node far slower than matters might well not be named."""
     reference, nodes = screened.reference, tuple(sorted(screened.of_node))
-    if reference is None or len(nodes) < FEWEST_OF_ALL:
+    if reference is None or len(nodes) < MIN_OF_ALL:
         return ()
     count = settings.first_rounds + RETEST_ROUNDS
     unlucky = log(1 - TO_BE_NAMED) + UNLUCKY * location_error(count, reference.sigma)

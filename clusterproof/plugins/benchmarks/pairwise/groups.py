@@ -15,9 +15,9 @@ from clusterproof.plugins.core.message import number_of, speed
 from clusterproof.plugins.evidence.pairs import GroupMeasurement, NodeGroup, Reading
 
 DOUBLING, ALL = "doubling", "all"
-FEWEST_NODES = 3  # of a group: two are a pair
+MIN_NODES = 3  # of a group: two are a pair
 FIRST_SIZE = 4  # with two nodes NCCL's trees and NVLS exceed the network bandwidth
-FEWEST_OTHERS = 2  # groups of the same size, to tell that one is slower
+MIN_OTHERS = 2  # groups of the same size, to tell that one is slower
 MANY = 10**6
 TIMES = 2  # measurements of a size with a low result
 
@@ -46,17 +46,17 @@ def plan_groups(which: str, nodes: Sequence[str], places: Mapping[str, str], mos
     count, most = len(nodes), min(len(nodes), most_nodes)
     if which == DOUBLING:
         doubled = [FIRST_SIZE << power for power in range(most.bit_length()) if FIRST_SIZE << power <= most]
-        wanted = {*doubled, max(count, FEWEST_NODES)} if count <= most_nodes else {*doubled}
+        wanted = {*doubled, max(count, MIN_NODES)} if count <= most_nodes else {*doubled}
     else:
         wanted = {count if size == ALL else int(size) for size in which.split(",")}
-    possible = sorted(size for size in wanted if FEWEST_NODES <= size <= most)
+    possible = sorted(size for size in wanted if MIN_NODES <= size <= most)
     groups = [group for size in possible for group in _groups_of(size, nodes, places)]
     left_out = [f"groups of {size}: {_why_not(size, count, most_nodes)}" for size in sorted(wanted - {*possible})]
     return GroupPlan(tuple(groups), places, most_nodes, "; ".join(left_out))
 
 
 def _why_not(size: int, count: int, most_nodes: int) -> str:
-    if size > count or count < FEWEST_NODES:
+    if size > count or count < MIN_NODES:
         return f"{number_of(count, 'node')} can be measured together"
     return f"{most_nodes} nodes may be loaded at once"
 
@@ -118,7 +118,7 @@ class MeasuredGroups:
         same = self.by_size[len(group.nodes)]
         others = [other for other in same if other != group and self._spans(other) == self._spans(group)]
         best = [busbw for other in others if (busbw := best_gb_per_s(same[other]))]
-        return _middle(best) if len(best) >= FEWEST_OTHERS else None
+        return _middle(best) if len(best) >= MIN_OTHERS else None
 
     def _spans(self, group: NodeGroup) -> int:
         return len({self.places.get(node, "") for node in group})
@@ -141,7 +141,7 @@ class MeasuredGroups:
             or busbw < limits.least_of_pairs * limits.pairs_gb_per_s
         )
 
-    def in_words(self) -> str:
+    def description(self) -> str:
         """`4 nodes 371 GB/s, 8 nodes 365 GB/s (1 of 8 failed), 64 nodes failed`."""
         return ", ".join(self._of_size(size) for size in self.by_size)
 

@@ -9,7 +9,7 @@ from clusterproof.plugins.evidence.pairs import Estimate, Kind, PairFault
 SURE_AT_MOST = 0.9999  # maximum confidence stated for any measurement
 
 
-def slower_in_words(finding: PairFault) -> str:
+def slowdown_text(finding: PairFault) -> str:
     """`11 % slower than normal (9 to 13 %), 8 measurements with 8 partners, 99.99 % sure`.
 
     The confidence is omitted if it is uncertain which node is slow.
@@ -20,10 +20,10 @@ def slower_in_words(finding: PairFault) -> str:
     is_sure = estimate.confidence and finding.kind is not Kind.INCONCLUSIVE
     sure = f", {min(estimate.confidence, SURE_AT_MOST):.2%} sure".replace("%", " %") if is_sure else ""
     measured = f"{number_of(estimate.measurements, 'measurement')} with {number_of(estimate.partners, 'partner')}"
-    return f"{estimate_in_words(estimate)}, {measured}{sure}"
+    return f"{estimate_text(estimate)}, {measured}{sure}"
 
 
-def estimate_in_words(estimate: Estimate) -> str:
+def estimate_text(estimate: Estimate) -> str:
     """`11 % slower than normal (9 to 13 %)`."""
     if estimate.slower <= 0:
         return "as fast as normal"
@@ -47,16 +47,16 @@ def attribution(finding: PairFault) -> str:
     return finding.words or finding.kind.value
 
 
-def finding_in_words(finding: PairFault) -> str:
+def finding_text(finding: PairFault) -> str:
     """A finding as a report lists it: `slow node n0003: 11 % slower than normal (9 to 13 %), …`."""
     kind = finding.kind
     if kind in (Kind.CONFIGURATION, Kind.CONTENTION, Kind.SLOW_GROUP):
         return f"{kind.value}: {attribution(finding)}"
     is_of_link = kind in (Kind.SLOW_LINK, Kind.FAILING_LINK)
-    who = "~".join(finding.nodes) if is_of_link else fold(finding.nodes)
+    subject = "~".join(finding.nodes) if is_of_link else fold(finding.nodes)
     has_numbers = bool(finding.estimate or finding.attempts)
-    parts = filter(None, (slower_in_words(finding) if has_numbers else "", finding.words))
-    return f"{kind.value} {who}: {'; '.join(parts)}"
+    parts = filter(None, (slowdown_text(finding) if has_numbers else "", finding.words))
+    return f"{kind.value} {subject}: {'; '.join(parts)}"
 
 
 def as_observed(problem: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
-from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, GroupPlan
+from clusterproof.plugins.benchmarks.pairwise.groups import MIN_NODES, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import appendable, read_whole
@@ -66,7 +66,7 @@ class JournalWriter:
         self._file: IO[str] = TextIOWrapper(BufferedWriter(appendable(path)), encoding="utf-8")
         if is_new:
             self._write(_header(journal))
-        elif not _ends_whole(path):
+        elif not _ends_complete(path):
             self._file.write("\n")  # ends a truncated line, which readers skip
 
     def measured(self, measurement: Measurement) -> None:
@@ -94,7 +94,7 @@ class JournalWriter:
         """Store that there is only time for so many of the first rounds."""
         self._write({"first_rounds": first_rounds})
 
-    def ended(self, reason: str) -> None:
+    def finish(self, reason: str) -> None:
         """Store that the campaign is finished, and what was left out."""
         self._write({"ended": reason})
 
@@ -114,7 +114,7 @@ def _record(reading: Reading) -> dict[str, Any]:
     return {**record, "failure": reading.failure or ""} if reading.problem else record
 
 
-def _ends_whole(path: Path) -> bool:
+def _ends_complete(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(0, os.SEEK_END)
         if not file.tell():
@@ -153,7 +153,7 @@ def write(path: Path, journal: Journal) -> None:
         for of_group in journal.groups:
             writer.measured_group(of_group)
         if journal.ended is not None:
-            writer.ended(journal.ended)
+            writer.finish(journal.ended)
     finally:
         writer.close()
 
@@ -246,7 +246,7 @@ def _group_plan(record: Mapping[str, Any], plan: PairPlan) -> GroupPlan:
 
 def _group(values: object, plan: PairPlan) -> NodeGroup:
     nodes = _nodes(values, plan)
-    if len(nodes) < FEWEST_NODES:
+    if len(nodes) < MIN_NODES:
         raise ValueError(f"a group of {len(nodes)}")
     return NodeGroup(nodes)
 

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.robust import MAX_VALUES, location, spread, sprea
 
 SURE = 0.995  # from here on a node or link is named
 ONE_SIDED = 1.645  # standard errors: with 95 % confidence the slowness reaches the minimum effect
-LEAST_SIGMA = 0.01  # for few values that happen to be equal
+MIN_SIGMA = 0.01  # for few values that happen to be equal
 JITTERY = 0.05  # expected number of nodes with larger noise per slow node, among those whose values look slow
 JITTERS = (2.5, 3.5, 5.0, 7.0)  # noise of a jittery node, relative to the usual
 REFERENCE_NOISE: Mapping[float, float] = {1.0: 1.0}  # certainly the usual noise
@@ -27,8 +27,8 @@ def normal_part(values: Sequence[float]) -> tuple[float, float]:
     and a narrow one that excludes them may both be local optima.
     """
     if len(values) > MAX_VALUES:
-        return median(values), max(spread(values), LEAST_SIGMA)
-    fits = [_fit(values, max(start, LEAST_SIGMA)) for start in {spread(values), spread_above(values)}]
+        return median(values), max(spread(values), MIN_SIGMA)
+    fits = [_fit(values, max(start, MIN_SIGMA)) for start in {spread(values), spread_above(values)}]
     _, centre, sigma = max(fits)
     return centre, sigma
 
@@ -41,7 +41,7 @@ def _fit(values: Sequence[float], sigma: float) -> tuple[float, float, float]:
         total = sum(weights)
         before, centre = centre, sum(weight * x for weight, x in zip(weights, values, strict=True)) / total
         squares = sum(weight * (x - centre) ** 2 for weight, x in zip(weights, values, strict=True))
-        sigma = max(sqrt(squares / max(total - 1, 1)), LEAST_SIGMA)
+        sigma = max(sqrt(squares / max(total - 1, 1)), MIN_SIGMA)
         share = (OUTLIERS * VALUES_BEFORE + len(values) - total) / (VALUES_BEFORE + len(values))
         if abs(centre - before) < sigma / 100:
             break
@@ -83,15 +83,15 @@ def at_least(effect: float, values: Sequence[float], reference: Normal) -> float
     less = [-STEP * number for number in range(int(SLOWEST / STEP)) if STEP * number < effect]
     more = [-effect - STEP * number for number in range(int((SLOWEST - effect) / STEP))]
     likelihoods = [_either(_with_noise([x - of for x in values], reference).values()) for of in (*less, *more)]
-    whole = _either(likelihoods)
-    return sum(exp(likelihood - whole) for likelihood in likelihoods[len(less) :])
+    total = _either(likelihoods)
+    return sum(exp(likelihood - total) for likelihood in likelihoods[len(less) :])
 
 
 def own_noise(values: Sequence[float], reference: Normal) -> dict[float, float]:
     """The likelihood of each noise level, in multiples of the usual, given a node's values."""
     logs = _with_noise(values, reference)
-    whole = _either(logs.values())
-    return {times: exp(likelihood - whole) for times, likelihood in logs.items()}
+    total = _either(logs.values())
+    return {times: exp(likelihood - total) for times, likelihood in logs.items()}
 
 
 def _with_noise(values: Sequence[float], reference: Normal) -> dict[float, float]:

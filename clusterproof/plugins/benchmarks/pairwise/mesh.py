@@ -23,12 +23,12 @@ from clusterproof.plugins.benchmarks.pairwise.paths import (
 from clusterproof.plugins.benchmarks.pairwise.rails import Rail, numbered, rails_of, why
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, MeshOfNode, in_words
+from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, MeshOfNode, describe_rails
 from clusterproof.plugins.evidence.pairs import Measurement
 
-FEWEST_PARTNERS = 2  # that reach others, before a device that does not reach them is at fault
-FEWEST_NODES = 3  # on a rail before the rail itself can be at fault
-FEWEST_OF_A_SWITCH = 3  # devices of one rail, or nodes, for a switch to be at fault
+MIN_PARTNERS = 2  # that reach others, before a device that does not reach them is at fault
+MIN_NODES = 3  # on a rail before the rail itself can be at fault
+MIN_OF_A_SWITCH = 3  # devices of one rail, or nodes, for a switch to be at fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Mesh:
     findings: tuple[MeshFinding, ...]
     partners: Mapping[str, frozenset[str]]
 
-    def of_node(self, node: str) -> MeshOfNode:
+    def node_finding(self, node: str) -> MeshOfNode:
         """The finding on a node."""
         named = tuple(finding for finding in self.findings if node in finding.nodes)
         return MeshOfNode(len(self.partners.get(node, ())), named)
@@ -97,7 +97,7 @@ def mesh_of(measurements: Sequence[Measurement], places: Mapping[str, str], limi
 def _analysed(rails: Sequence[Rail], places: Mapping[str, str], limits: MeshLimits) -> Iterator[MeshFinding]:
     """Starts with what is common to most: a node is not blamed for what that explains."""
     nodes = sorted({node for rail in rails for node in rail.tried})
-    dead = [rail for rail in rails if len(rail.tried) >= FEWEST_NODES and _share(rail) <= limits.rail_share]
+    dead = [rail for rail in rails if len(rail.tried) >= MIN_NODES and _share(rail) <= limits.rail_share]
     live = [rail for rail in rails if rail not in dead]
     if dead and not live:
         yield _all(dead, nodes)
@@ -105,7 +105,7 @@ def _analysed(rails: Sequence[Rail], places: Mapping[str, str], limits: MeshLimi
     seen = [SeenRail(rail, _of_places(rail, places), tuple(cuts(rail, places)), bool(places)) for rail in live]
     silent_nodes = _silent_nodes(seen)
     yield from _dead_rails(dead, live)
-    if 2 * len(silent_nodes) > len(nodes) >= FEWEST_NODES:
+    if 2 * len(silent_nodes) > len(nodes) >= MIN_NODES:
         yield _most(live, sorted(silent_nodes))
     elif _is_shared(silent_nodes, nodes, bool(places), limits):
         yield _nodes_together(live, sorted(silent_nodes))
@@ -116,7 +116,7 @@ def _analysed(rails: Sequence[Rail], places: Mapping[str, str], limits: MeshLimi
 
 def _is_shared(silent: Collection[str], tried: Collection[str], has_places: bool, limits: MeshLimits) -> bool:
     """Whether so many of those tried reach nobody that a shared component is the likelier cause."""
-    return len(silent) >= max(FEWEST_OF_A_SWITCH, limits.switch_share * len(tried) if has_places else 0.0)
+    return len(silent) >= max(MIN_OF_A_SWITCH, limits.switch_share * len(tried) if has_places else 0.0)
 
 
 def _share(rail: Rail) -> float:
@@ -141,9 +141,8 @@ def _most(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
 def _nodes_together(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
     """A finding that several nodes reach nobody while others do: they may share a switch or fabric."""
     numbers = tuple(rail.number for rail in rails if rail.silent & set(nodes))
-    message = (
-        f"none of the RDMA devices of {fold(nodes)} on {in_words(numbers)} reaches anybody, those of other nodes do"
-    )
+    devices = f"the RDMA devices of {fold(nodes)} on {describe_rails(numbers)}"
+    message = f"none of {devices} reaches anybody, those of other nodes do"
     reason = why(link for rail in rails for link in rail.failed_of(nodes))
     return MeshFinding(MeshKind.SWITCH, tuple(nodes), f"{message}: {reason}", numbers)
 
@@ -196,13 +195,13 @@ def _node(node: str, rails: Sequence[Rail]) -> MeshFinding:
     good = frozenset().union(*(rail.good_partners(node) for rail in own))
     reason = why(link for rail in own for link in rail.failed_of([node]))
     numbers = tuple(rail.number for rail in own)
-    message = f"none of its RDMA devices on {in_words(numbers)} reaches any of {fold(partners)}"
-    if len(good) < FEWEST_PARTNERS:
-        return MeshFinding(MeshKind.OPEN, (node,), f"{message}; {_untold(good)}: {reason}", numbers)
+    message = f"none of its RDMA devices on {describe_rails(numbers)} reaches any of {fold(partners)}"
+    if len(good) < MIN_PARTNERS:
+        return MeshFinding(MeshKind.OPEN, (node,), f"{message}; {_undecided(good)}: {reason}", numbers)
     return MeshFinding(MeshKind.NODE, (node,), f"{message}, {len(good)} of which reach others: {reason}", numbers)
 
 
-def _untold(good: frozenset[str]) -> str:
+def _undecided(good: frozenset[str]) -> str:
     if not good:
         return "of those that do not reach each other it cannot be told which is at fault"
     return f"whether it or {fold(good)} is at fault cannot be told, as no other partner reaches anybody"
@@ -242,8 +241,8 @@ def _device(rail: Rail, node: str) -> RailFinding:
     """A device that reaches nobody, where most others of the rail do."""
     good, reason = rail.good_partners(node), why(rail.failed_of([node]))
     partners = fold(rail.tried[node])
-    if len(good) < FEWEST_PARTNERS:
-        message = f"its device on {RAILS} reaches none of {partners}; {_untold(good)}"
+    if len(good) < MIN_PARTNERS:
+        message = f"its device on {RAILS} reaches none of {partners}; {_undecided(good)}"
         return RailFinding(MeshKind.OPEN, (node,), message, rail.number, reason)
     message = (
         f"{rail.device(node)} (rail {rail.number}) reaches none of {partners}, {len(good)} of which reach others on it"
@@ -259,4 +258,6 @@ def _folded(findings: Iterable[RailFinding]) -> Iterator[MeshFinding]:
     for (kind, nodes, message), same in alike.items():
         numbers = tuple(finding.rail for finding in same)
         links = tuple(dict.fromkeys(link for finding in same for link in finding.links))
-        yield MeshFinding(kind, nodes, f"{message.replace(RAILS, in_words(numbers))}: {same[0].why}", numbers, links)
+        yield MeshFinding(
+            kind, nodes, f"{message.replace(RAILS, describe_rails(numbers))}: {same[0].why}", numbers, links
+        )

@@ -14,12 +14,12 @@ from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, MeshLimits, mesh
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 
-LEAST_PARTNERS = 3  # of each node, if there are as many
-LEAST_LIKE_IT = 2  # partners that look dead too, or are cut off, before a node counts as dead
+MIN_PARTNERS = 3  # of each node, if there are as many
+MIN_LIKE_IT = 2  # partners that look dead too, or are cut off, before a node counts as dead
 _LOOK_DEAD = (MeshKind.NODE, MeshKind.DEVICE, MeshKind.SWITCH)
 
 
-def again(
+def retest_round(
     measurements: Sequence[Measurement], nodes: Sequence[str], places: Mapping[str, str], limits: MeshLimits
 ) -> Round:
     """A further round that uses each node at most once; empty if nothing remains to be distinguished."""
@@ -31,7 +31,7 @@ def again(
             met[node].add(measurement.pair.other(node))
     round_of: list[Pair] = []
     busy: set[str] = set()
-    for both in (*_paths(findings), *_alike(mesh, met), *_new(findings, met, nodes)):
+    for both in (*_paths(findings), *_dead_pairs(mesh, met), *_new(findings, met, nodes)):
         if not busy & set(both):
             round_of.append(both)
             busy.update(both)
@@ -43,13 +43,13 @@ def _paths(findings: Sequence[MeshFinding]) -> Iterator[Pair]:
     yield from dict.fromkeys(pair(*link) for finding in findings for link in finding.links)
 
 
-def _alike(mesh: Mesh, met: Mapping[str, set[str]]) -> Iterator[Pair]:
+def _dead_pairs(mesh: Mesh, met: Mapping[str, set[str]]) -> Iterator[Pair]:
     """Pair nodes that look dead with each other, else with those that are cut off from most."""
     dead = sorted({node for finding in mesh.findings if finding.kind in _LOOK_DEAD for node in finding.nodes})
     cut_off = sorted({node for rail in mesh.rails for part in rail.parts()[1:] for node in part} - set(dead))
     for node in dead:
         like_it = [other for other in (*dead, *cut_off) if other != node]
-        if len(met[node].intersection(like_it)) < LEAST_LIKE_IT:
+        if len(met[node].intersection(like_it)) < MIN_LIKE_IT:
             yield from (pair(node, other) for other in like_it if other not in met[node])
 
 
@@ -58,8 +58,8 @@ def _new(findings: Sequence[MeshFinding], met: Mapping[str, set[str]], nodes: Se
     blamed = {
         node for finding in findings if finding.kind in (MeshKind.NODE, MeshKind.DEVICE) for node in finding.nodes
     }
-    untold = {node for finding in findings if finding.kind is MeshKind.OPEN for node in finding.nodes}
-    wanted = [node for node in nodes if node in untold or len(met.get(node, ())) < LEAST_PARTNERS]
-    partners = sorted(nodes, key=lambda node: (node in blamed or node in untold, len(met.get(node, ())), node))
+    undecided = {node for finding in findings if finding.kind is MeshKind.OPEN for node in finding.nodes}
+    wanted = [node for node in nodes if node in undecided or len(met.get(node, ())) < MIN_PARTNERS]
+    partners = sorted(nodes, key=lambda node: (node in blamed or node in undecided, len(met.get(node, ())), node))
     for node in wanted:
         yield from (pair(node, other) for other in partners if other != node and other not in met.get(node, ()))

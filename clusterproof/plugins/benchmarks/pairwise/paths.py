@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from clusterproof.plugins.benchmarks.pairwise.rails import Link, Rail, why
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, in_words
+from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, describe_rails
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
-FEWEST_IN_COMMON = 2  # failing paths with one device in common
+MIN_IN_COMMON = 2  # failing paths with one device in common
 RAILS = "{rails}"  # placeholder in texts for one or several rails
 
 
-FEWEST_ACROSS = 2  # failing pairs between two sides
-FEWEST_PARTNERS = 2  # on each side before a device that reaches none of them is at fault itself
+MIN_ACROSS = 2  # failing pairs between two sides
+MIN_PARTNERS = 2  # on each side before a device that reaches none of them is at fault itself
 
 Nodes = frozenset[str]
 
@@ -35,7 +35,7 @@ class RailCut:
 
     def may_have(self, partners: Nodes) -> bool:
         """Whether a device that reaches none of these partners may be on a different side from most of them."""
-        proven = sum(len(partners & side) >= FEWEST_PARTNERS for side in self.sides)
+        proven = sum(len(partners & side) >= MIN_PARTNERS for side in self.sides)
         return proven < len(self.sides) and partners <= frozenset().union(*self.sides)
 
 
@@ -52,7 +52,7 @@ def cuts(rail: Rail, places: Mapping[str, str]) -> list[RailCut]:
     between_parts = []
     for numbers in _joined(list(failed)):
         across = tuple(pair for two, pairs in failed.items() if two[0] in numbers for pair in pairs)
-        if len(across) >= FEWEST_ACROSS:
+        if len(across) >= MIN_ACROSS:
             between_parts.append(RailCut(_two_sides(numbers, failed, parts), across))
     return between_parts + _between_places(rail, places, {pair for cut in between_parts for pair in cut.across})
 
@@ -106,7 +106,7 @@ def _between_places(rail: Rail, places: Mapping[str, str], explained: set[Pair])
     failed = {pair for pair in rail.failed if not rail.silent & set(pair)} - explained
     between_places = []
     for two, pairs in tried.items():
-        if len(two) > 1 and "" not in two and len(pairs) >= FEWEST_ACROSS and failed.issuperset(pairs):
+        if len(two) > 1 and "" not in two and len(pairs) >= MIN_ACROSS and failed.issuperset(pairs):
             of_two = [
                 frozenset(node for pair in pairs for node in pair if places[node] == place) for place in sorted(two)
             ]
@@ -142,7 +142,7 @@ def _paths(rail: Rail, failed: Mapping[Pair, Link]) -> Iterator[RailFinding]:
     left = dict(failed)
     while left:
         node, count = Counter(node for pair in sorted(left) for node in pair).most_common(1)[0]
-        if count < FEWEST_IN_COMMON:
+        if count < MIN_IN_COMMON:
             break
         own = {pair: left.pop(pair) for pair in list(left) if node in pair}
         partners, reached = fold(pair.other(node) for pair in own), fold(rail.reached[node])
@@ -160,8 +160,8 @@ def _paths(rail: Rail, failed: Mapping[Pair, Link]) -> Iterator[RailFinding]:
 def _cut(rail: Rail, cut: RailCut) -> RailFinding:
     failed = [rail.links[pair] for pair in cut.across]
     nodes = tuple(sorted(frozenset().union(*cut.sides)))
-    apart = " and ".join(sorted(map(fold, cut.sides)))
-    message = f"cut on {RAILS}: {apart} do not reach each other, though each reaches others"
+    sides = " and ".join(sorted(map(fold, cut.sides)))
+    message = f"cut on {RAILS}: {sides} do not reach each other, though each reaches others"
     return RailFinding(
         MeshKind.CUT, nodes, message, rail.number, f"none of {number_of(len(failed), 'pair')} across, {why(failed)}"
     )
@@ -175,7 +175,7 @@ def missing_devices(measurements: Sequence[Measurement]) -> Iterator[MeshFinding
     for node, rails in _without_partner(measurements).items():
         numbers = tuple(sorted(rails))
         message = "; ".join(f"rail {number}: {rails[number]}" for number in numbers[:MAX_SAID])
-        more = f"; and so on {in_words(numbers[MAX_SAID:])}" if len(numbers) > MAX_SAID else ""
+        more = f"; and so on {describe_rails(numbers[MAX_SAID:])}" if len(numbers) > MAX_SAID else ""
         yield MeshFinding(MeshKind.GAP, (node,), f"{message}{more}", numbers)
 
 
@@ -219,5 +219,5 @@ def failed_meetings(measurements: Sequence[Measurement]) -> Iterator[MeshFinding
                     partners[node].add(measurement.pair.other(node))
     for node, reasons in rails.items():
         numbers = tuple(sorted(reasons))
-        message = f"the programs of {node} and {fold(partners[node])} did not meet on {in_words(numbers)}, twice"
+        message = f"the programs of {node} and {fold(partners[node])} did not meet on {describe_rails(numbers)}, twice"
         yield MeshFinding(MeshKind.APART, (node,), f"{message}: {reasons[numbers[0]]}", numbers)

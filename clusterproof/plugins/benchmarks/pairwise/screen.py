@@ -15,9 +15,9 @@ from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, No
 from clusterproof.plugins.core.robust import location_error
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
-FEWEST_NODES = 3
+MIN_NODES = 3
 SHARE_OF_NODES = 0.75  # that must each be slow by itself, before the place is blamed instead
-FEWEST_VALUES = 4
+MIN_VALUES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _slow(
         for node in value.pair.nodes:
             if settings.places.get(node, "") == name:
                 of_nodes[node].append(value.x)
-    if len(across) < FEWEST_VALUES or len(of_nodes) < FEWEST_NODES:
+    if len(across) < MIN_VALUES or len(of_nodes) < MIN_NODES:
         return None
     middle = median(value.x for value in across)
     if middle > -settings.min_effect + location_error(len(across), reference.sigma):
@@ -89,7 +89,7 @@ def _slow(
     slow_by_itself = sum(median(xs) < -settings.min_effect / 2 for xs in of_nodes.values())
     if slow_by_itself < SHARE_OF_NODES * len(of_nodes):
         return None
-    within = median(value.x for value in inside) if len(inside) >= FEWEST_VALUES else 0.0
+    within = median(value.x for value in inside) if len(inside) >= MIN_VALUES else 0.0
     is_slow_inside = within < -settings.min_effect / 2
     return SlowPlace(name, tuple(sorted(of_nodes)), middle, within if is_slow_inside else 0.0)
 
@@ -103,7 +103,7 @@ ENOUGH_PARTNERS = 3  # to leave the worst one out
 EXPLAINS = 0.5  # of the minimum effect: from here on a suspect node explains its slow pairs,
 EXPLAINED_TIMES = 3  # up to so many times as slow; and from the minimum effect on, all of them
 OUTLIER_ERRORS = 2.0  # standard errors
-FEWEST_OWN = 2  # values with partners that are not slow, to evaluate a node by those alone
+MIN_OWN = 2  # values with partners that are not slow, to evaluate a node by those alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> S
     failing = failing_nodes(measurements)
     often = Counter(measurement.pair for measurement in measurements)
     slow: dict[str, float] = {}
-    apart: set[str] = set()
+    excluded: set[str] = set()
     repeated: set[Pair] = set()
     placed: set[str] = set()
     for number in range(PASSES):
@@ -143,7 +143,7 @@ def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> S
             else measurements
         )
         untypical = [measurement for measurement in measurements if measurement.pair in repeated]
-        reference = normal(typical, apart, settings, untypical, placed)
+        reference = normal(typical, excluded, settings, untypical, placed)
         if reference is None:
             break
         all_values = values(measurements, reference, settings)
@@ -152,11 +152,11 @@ def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> S
         of_node = by_node(all_values)
         slow = slow_nodes(of_node, slow, settings)
         links = slow_links(all_values, slow, reference, settings)
-        before = apart, repeated, placed
-        apart = _outliers(slow, of_node, reference) | (set() if number else _lowest(of_node))
+        before = excluded, repeated, placed
+        excluded = _outliers(slow, of_node, reference) | (set() if number else _lowest(of_node))
         repeated = {link for link in links if often[link] > 1}
         placed = {node for place in places for node in place.nodes}
-        if (apart, repeated, placed) == before:
+        if (excluded, repeated, placed) == before:
             break
     failed = _failed_links(measurements, failing)
     if reference is None:
@@ -223,7 +223,7 @@ def unexplained(values: Sequence[Value], node: str, suspects: Mapping[str, float
     A good value is evidence for both ends, whoever the partner is.
     """
     own = [value for value in values if suspects.get(value.pair.other(node), 0.0) >= score / 2 or value.x > score / 2]
-    return own if len(own) >= FEWEST_OWN else values
+    return own if len(own) >= MIN_OWN else values
 
 
 def _is_cleared(own: Sequence[Value], settings: AnalysisSettings) -> bool:

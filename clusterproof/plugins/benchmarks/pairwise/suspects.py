@@ -12,7 +12,7 @@ from clusterproof.plugins.core.robust import location, location_error, spread
 from clusterproof.plugins.evidence.pairs import Estimate, Kind, PairFault, estimated
 
 RETESTS = 3  # required before a node is named
-FEWEST_GOOD_PAIRS = 2  # that define what is normal: with three nodes, the other two's link may just be fast
+MIN_GOOD_PAIRS = 2  # that define what is normal: with three nodes, the other two's link may just be fast
 MAX_ALLOWED = 0.2  # of the minimum effect: a node may miss it by this, if within the error
 BUT_FOR_ONE = 0.75  # of the minimum effect: required even without the worst partner
 UNLIKELY = 0.05  # that a node is slower by the minimum effect: below this it is not measured again
@@ -34,7 +34,7 @@ def suspected(node: str, screened: Suspicion, estimate: Estimate, settings: Anal
     partners = {value.pair.other(node) for value in own}
     good_pairs = {value.pair for value in screened.values if not screened.slow.keys() & set(value.pair)}
     sure = estimate.confidence >= SURE and len(own) >= RETESTS and len(again) >= RETESTS
-    if is_slow and is_slow_again and sure and len(partners) > 1 and len(good_pairs) >= FEWEST_GOOD_PAIRS:
+    if is_slow and is_slow_again and sure and len(partners) > 1 and len(good_pairs) >= MIN_GOOD_PAIRS:
         return PairFault(Kind.SLOW_NODE, (node,), estimate=estimate, pairs=pairs)
     if is_slow and (is_slow_again or not again):
         return PairFault(
@@ -50,7 +50,7 @@ def suspected(node: str, screened: Suspicion, estimate: Estimate, settings: Anal
 def _more(retests: int, partners: int, good_pairs: int) -> str:
     if partners < 2:
         return "only one partner was measured, and it may be that one; measure it with a third node"
-    if good_pairs < FEWEST_GOOD_PAIRS:
+    if good_pairs < MIN_GOOD_PAIRS:
         return "too few pairs without it say what is normal; measure it with more nodes"
     if retests < RETESTS:
         return f"measured again {retests} times with good partners; expected {RETESTS} times: measure it with more"

@@ -85,10 +85,10 @@ def _connected(address: str, port: int) -> socket.socket:
 
 def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """The results of all exchanges; for failed ones, how each end's program ended."""
-    theirs = _heard(other, MEETS_S)
+    theirs = _receive(other, MEETS_S)
     lacking = missing(own, theirs)
     if lacking:
-        _say(other, [])
+        _send(other, [])
         return lacking
     planned = [_planned(rail, here, there, own, theirs) for rail, here, there in rails(own["ports"], theirs["ports"])]
     left = [one for one in planned if "program" in one]
@@ -96,9 +96,9 @@ def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -
         if left:
             _attempt(other, left, own, request)
         left = [one for one in left if one.get("apart")]
-    _say(other, [])
-    said = ("rail", "a", "b", "places", "why", "arrived", "apart", "ends")
-    rows = [{name: one[name] for name in said if name in one} for one in planned]
+    _send(other, [])
+    reported_keys = ("rail", "a", "b", "places", "why", "arrived", "apart", "ends")
+    rows = [{name: one[name] for name in reported_keys if name in one} for one in planned]
     return {"hosts": [own["host"], theirs["host"]], "exchanges": rows}
 
 
@@ -109,8 +109,8 @@ def _attempt(other: socket.socket, asked: list[dict[str, Any]], own: dict[str, A
         Running(words(own["programs"][one["program"]], one["program"], one["here"], port, request["options"]))
         for one, port in zip(asked, ports)
     ]
-    _say(other, [{"program": one["program"], "tcp_port": port, "b": one["b"]} for one, port in zip(asked, ports)])
-    answers = _heard(other, 2 * EXCHANGE_S + MEETS_S)
+    _send(other, [{"program": one["program"], "tcp_port": port, "b": one["b"]} for one, port in zip(asked, ports)])
+    answers = _receive(other, 2 * EXCHANGE_S + MEETS_S)
     until = time.monotonic() + SERVER_ENDS_S
     for one, running, answer in zip(asked, servers, answers):
         client = Ended(answer["exit"], answer["text"])
@@ -164,9 +164,9 @@ def _without_program(fabric: str, own: dict[str, Any], theirs: dict[str, Any]) -
 
 def _come(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -> None:
     """Run the exchanges that the other end requests, all at once, and report how they ended."""
-    _say(other, own)
-    while asked := _heard(other, 2 * EXCHANGE_S):
-        _say(other, _answers(asked, own, request))
+    _send(other, own)
+    while asked := _receive(other, 2 * EXCHANGE_S):
+        _send(other, _answers(asked, own, request))
     other.settimeout(MEETS_S)
     with contextlib.suppress(OSError):
         other.recv(1)  # wait until the other end has sent everything
@@ -214,12 +214,12 @@ def _free(count: int) -> list[int]:
     return found
 
 
-def _say(other: socket.socket, said: Any) -> None:
-    data = json.dumps(said).encode()
+def _send(other: socket.socket, message: Any) -> None:
+    data = json.dumps(message).encode()
     other.sendall(len(data).to_bytes(LENGTH_BYTES, "big") + data)
 
 
-def _heard(other: socket.socket, within_s: float) -> Any:
+def _receive(other: socket.socket, within_s: float) -> Any:
     """A message from the other end. Raises OSError, ValueError."""
     until = time.monotonic() + within_s
     length = int.from_bytes(exactly(other, LENGTH_BYTES, until), "big")

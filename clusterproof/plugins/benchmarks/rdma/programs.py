@@ -74,12 +74,12 @@ def have_not_met(server: Ended, client: Ended, is_left: bool) -> bool:
 class Running:
     """A running program and its output; or none if it cannot be started."""
 
-    def __init__(self, words: list[str]) -> None:
+    def __init__(self, command: list[str]) -> None:
         self._output = BoundedOutput(MAX_OUTPUT)
         self._began = time.monotonic()
         self.seconds = float("inf")  # its duration
         self._process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

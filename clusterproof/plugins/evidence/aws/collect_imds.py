@@ -165,10 +165,10 @@ def _answered(connection: socket) -> tuple[int, bytes]:
         data += piece
         head, end, body = data.partition(b"\r\n\r\n")
         length = LENGTH.search(head)
-        whole = min(int(length[1]), MAX_BYTES) if length else MAX_BYTES
-        if not piece or (len(body) >= whole if end else len(data) > MAX_BYTES):
+        size = min(int(length[1]), MAX_BYTES) if length else MAX_BYTES
+        if not piece or (len(body) >= size if end else len(data) > MAX_BYTES):
             break
     status = STATUS.match(head)
     if not (status and end):
         raise ValueError("no HTTP answer")
-    return int(status[1]), body[:whole]
+    return int(status[1]), body[:size]

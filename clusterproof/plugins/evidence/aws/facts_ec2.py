@@ -9,16 +9,16 @@ from clusterproof.plugins.core.typed import Any
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
-    every,
-    flag,
+    boolean,
+    integer,
     number,
+    object_as,
     objects,
-    one,
+    objects_as,
     optional,
     read,
     text,
     texts,
-    whole,
 )
 
 HTTP_OK = 200
@@ -53,7 +53,7 @@ class Subnet(Reported):
     id = Field(text, "SubnetId")
     vpc_id = Field(text, "VpcId")
     zone = Field(text, "AvailabilityZone")
-    is_giving_public_addresses = Field(flag, "MapPublicIpOnLaunch")
+    is_giving_public_addresses = Field(boolean, "MapPublicIpOnLaunch")
 
 
 @record
@@ -62,7 +62,7 @@ class RouteTable(Reported):
 
     id = Field(text, "RouteTableId")
     vpc_id = Field(text, "VpcId")
-    is_main = Field(flag, "main")
+    is_main = Field(boolean, "main")
     subnet_ids = Field(texts, "SubnetIds")
     default_ways = Field(texts, "default")  # the targets of its default routes: `internet gateway`, `NAT gateway`, …
 
@@ -152,7 +152,7 @@ class ScheduledEvent(Reported):
 class Metadata(Reported):
     """The service's answers; `token` and `without_token` are the HTTP status of requests with and without a token."""
 
-    token = Field(whole)
-    without_token = Field(whole)
-    events = Field(every(ScheduledEvent), where="imds: events")  # scheduled by AWS
-    identity = Field(one(Identity), where="imds: identity")
+    token = Field(integer)
+    without_token = Field(integer)
+    events = Field(objects_as(ScheduledEvent), where="imds: events")  # scheduled by AWS
+    identity = Field(object_as(Identity), where="imds: identity")

@@ -14,14 +14,14 @@ from clusterproof.plugins.evidence.field import (
     Decode,
     Field,
     Reported,
-    every,
+    integer,
     number,
+    objects_as,
     optional,
     read,
     table,
     text,
     values,
-    whole,
 )
 
 T = TypeVar("T")
@@ -61,8 +61,8 @@ class Metrics(Reported):
     """What CloudWatch returned for all file systems."""
 
     begin = Field(number)
-    minutes = Field(whole)
-    series = Field(every(Series), where="fsx_metrics: series")
+    minutes = Field(integer)
+    series = Field(objects_as(Series), where="fsx_metrics: series")
 
 
 @record
@@ -121,7 +121,7 @@ class FileSystem(Reported):
     @property
     def capacity_gib(self) -> int:
         """Its storage in GiB, at least one. Raises Incomplete."""
-        capacity = read(self.described.get("StorageCapacity"), whole, "StorageCapacity")
+        capacity = read(self.described.get("StorageCapacity"), integer, "StorageCapacity")
         if capacity < 1:
             raise Incomplete(f"StorageCapacity is {capacity} GiB", cause="no storage capacity")
         return capacity
@@ -139,7 +139,7 @@ class FileSystem(Reported):
             if series.file_system == self.id and series.metric == metric and series.statistic == statistic
         )
 
-    def whole(self, metric: str, statistic: str) -> Points:
+    def total(self, metric: str, statistic: str) -> Points:
         """The points for the whole file system. Raises Incomplete if CloudWatch has no such metric."""
         of_whole = [series for series in self.series(metric, statistic) if not series.component]
         if not of_whole:
@@ -155,7 +155,7 @@ class FileSystem(Reported):
         full = self.baseline_mb_s * MB * PERIOD_S / 100
         if full <= 0:
             raise Incomplete(f"its throughput capacity is {self.baseline_mb_s:g} MB/s", cause="no throughput capacity")
-        both = zip(self.whole("DataReadBytes", "Sum"), self.whole("DataWriteBytes", "Sum"))  # noqa: B905
+        both = zip(self.total("DataReadBytes", "Sum"), self.total("DataWriteBytes", "Sum"))  # noqa: B905
         return tuple(None if read is None or written is None else (read + written) / full for read, written in both)
 
     @property
@@ -187,7 +187,7 @@ class FileSystem(Reported):
         return "the fullest OST", 100 * (1 - self._last("FreeDataStorageCapacity", "Minimum") / size)
 
     def _last(self, metric: str, statistic: str) -> float:
-        last = _last(self.whole(metric, statistic))
+        last = _last(self.total(metric, statistic))
         if last is None:
             raise Incomplete(f"CloudWatch reports no {metric} of it in this time", cause=f"no {metric} in CloudWatch")
         return last

@@ -11,7 +11,8 @@ from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
     at_least_one,
-    flag,
+    boolean,
+    integer,
     objects,
     optional,
     read,
@@ -19,7 +20,6 @@ from clusterproof.plugins.evidence.field import (
     text,
     texts,
     values,
-    whole,
 )
 
 
@@ -36,8 +36,8 @@ class InstanceGroup(Reported):
     """One instance group of a HyperPod cluster."""
 
     name = Field(text, "InstanceGroupName")
-    current = Field(whole, "CurrentCount")
-    target = Field(whole, "TargetCount")
+    current = Field(integer, "CurrentCount")
+    target = Field(integer, "TargetCount")
     status = Field(optional(text), "Status")
 
     @property
@@ -49,7 +49,7 @@ class InstanceGroup(Reported):
     def counts(self) -> Mapping[str, int]:
         """The actual or desired number of nodes of each instance type, by EC2's name."""
         by_type = read(self.data.get("CountsByType"), table, "CountsByType")
-        return {name.removeprefix("ml."): read(count, whole, name) for name, count in by_type.items()}
+        return {name.removeprefix("ml."): read(count, integer, name) for name, count in by_type.items()}
 
     @property
     def deep_health_checks(self) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ class InstanceGroup(Reported):
     def volumes_gb(self) -> tuple[int, ...]:
         """The sizes of the additional EBS volumes of each node."""
         sizes = read(self.data.get("VolumeSizesInGB"), values, "VolumeSizesInGB")
-        return tuple(read(size, whole, "VolumeSizesInGB") for size in sizes)
+        return tuple(read(size, integer, "VolumeSizesInGB") for size in sizes)
 
 
 @record
@@ -152,7 +152,7 @@ class NodeZone(Reported):
 class ResourceConfig(Reported):
     """HyperPod's resource_config.json on a node, as far as it is about that node."""
 
-    is_there = Field(flag, "file")
+    is_there = Field(boolean, "file")
 
     @property
     def layers(self) -> tuple[str, ...]:

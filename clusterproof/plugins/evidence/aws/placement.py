@@ -33,7 +33,7 @@ class Spread:
     unknown: tuple[str, ...]  # nodes whose place is unknown
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         """`workers: 2 nodes in us-west-2a (gpu[1-2]), 1 in us-west-2b (gpu3)`."""
         at_places = [f"{len(nodes)} in {place} ({fold(nodes)})" for place, nodes in self.places.items()]
         more = [f"{len(at_places) - MAX_PLACES} more places"] if len(at_places) > MAX_PLACES else []

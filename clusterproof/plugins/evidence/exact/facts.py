@@ -12,13 +12,13 @@ from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
     at_least_one,
-    every,
-    flag,
+    boolean,
+    integer,
     known,
+    objects_as,
     optional,
     text,
     values,
-    whole,
 )
 from clusterproof.plugins.evidence.perf.facts import ProgramRun
 from clusterproof.plugins.evidence.perf.gpu_speed import document
@@ -29,7 +29,7 @@ TILE = 256 * 128  # elements that one block of threads computes, at most
 
 def small_numbers(data: object) -> tuple[int, ...]:
     """A list of whole numbers, empty where there is none."""
-    return tuple(whole(entry) for entry in values([] if data is None else data))
+    return tuple(integer(entry) for entry in values([] if data is None else data))
 
 
 def every_alone(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ...]]:
@@ -43,13 +43,13 @@ class WrongResult(Reported):
 
     where = Field(text)
     data_set = Field(optional(text), "set")
-    elements = Field(optional(whole))
+    elements = Field(optional(integer))
     bits = Field(small_numbers)
-    again = Field(optional(whole))
-    of = Field(optional(whole))
-    alike = Field(optional(flag))
-    operands_changed = Field(optional(flag))
-    core = Field(optional(whole))
+    again = Field(optional(integer))
+    of = Field(optional(integer))
+    alike = Field(optional(boolean))
+    operands_changed = Field(optional(boolean))
+    core = Field(optional(integer))
     type = Field(optional(text))
 
     @property
@@ -58,7 +58,7 @@ class WrongResult(Reported):
         return bool(self.of and self.again == self.of and self.alike)
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """`row 5, column 9, bit 3 (wide by narrow; 8 of 8 times again, always alike)`."""
         differing = f", bit{'s' if len(self.bits) > 1 else ''} {listed(map(str, self.bits))}" if self.bits else ""
         repeated = f"{self.again} of {self.of} times again" if self.of else "not repeated"
@@ -72,11 +72,11 @@ class TypeProducts(Reported):
     """The products of one data type."""
 
     type = Field(text)
-    products = Field(optional(whole))
-    cores = Field(optional(whole))  # number of cores that multiplied it
-    wrong_cores = Field(optional(whole))
-    wrong_products = Field(whole)
-    wrong = Field(every(WrongResult))
+    products = Field(optional(integer))
+    cores = Field(optional(integer))  # number of cores that multiplied it
+    wrong_cores = Field(optional(integer))
+    wrong_products = Field(integer)
+    wrong = Field(objects_as(WrongResult))
     why = Field(optional(text))  # it was not multiplied
     has_none = Field(optional(text))  # by its make the hardware lacks the type
 
@@ -93,8 +93,8 @@ class ExactGpu(Reported):
 
     name = Field(text)
     address = Field(optional(text))  # on the PCI bus
-    sms = Field(optional(whole))
-    size = Field(optional(whole))  # rows and columns of its products
+    sms = Field(optional(integer))
+    size = Field(optional(integer))  # rows and columns of its products
     error = Field(optional(text))  # why it computed no more
     _made = Field(optional(every_alone(TypeProducts)), "types")
 
@@ -120,7 +120,7 @@ class ExactGpu(Reported):
 class GpuExact(Reported):
     """The results of a node's GPUs."""
 
-    given = Field(optional(whole), "gpus")  # number of GPUs available to the measuring process
+    given = Field(optional(integer), "gpus")  # number of GPUs available to the measuring process
 
     @property
     def gpus(self) -> tuple[ExactGpu, ...]:
@@ -153,7 +153,7 @@ class _Gpus(Reported):
 class CoreError(Reported):
     """A core whose process gave no answer."""
 
-    core = Field(whole)
+    core = Field(integer)
     error = Field(text)
 
 
@@ -173,10 +173,10 @@ class CoreResults(Reported):
                     found[kind.type] = wrong
         return found
 
-    cores = Field(whole)
+    cores = Field(integer)
     types = Field(every_alone(TypeProducts))
     wrong = Field(every_alone(WrongResult))
-    errors = Field(every(CoreError))
+    errors = Field(objects_as(CoreError))
     without_torch = Field(optional(text))
 
 

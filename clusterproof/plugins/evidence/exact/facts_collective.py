@@ -15,12 +15,12 @@ from clusterproof.plugins.evidence.field import (
     Reported,
     at_least_one,
     each,
-    every,
+    integer,
     known,
     number,
+    objects_as,
     optional,
     text,
-    whole,
 )
 from clusterproof.plugins.evidence.perf.facts import ProgramRun
 from clusterproof.plugins.evidence.perf.gpu_speed import document
@@ -34,16 +34,16 @@ NCCL = "nccl"  # the backend for GPUs
 class WrongBlock(Reported):
     """What was wrong in one rank's block from another rank, in one round."""
 
-    round = Field(whole)
-    sender = Field(optional(whole))
-    elements = Field(whole)
-    first = Field(whole)
+    round = Field(integer)
+    sender = Field(optional(integer))
+    elements = Field(integer)
+    first = Field(integer)
     how = Field(optional(text))
-    other = Field(optional(whole))
+    other = Field(optional(integer))
     bits = Field(small_numbers)
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """`12 elements from 512 on, bit 9` or `… as sent by rank 3`."""
         location = f"{number_of(self.elements, 'element')} from {self.first} on"
         if self.how:
@@ -57,8 +57,8 @@ class OperationResult(Reported):
 
     operation = Field(text)
     type = Field(text)
-    rounds = Field(whole)
-    wrong = Field(every(WrongBlock))
+    rounds = Field(integer)
+    wrong = Field(objects_as(WrongBlock))
     why = Field(optional(text))  # why it was not run
 
     @property
@@ -71,8 +71,8 @@ class OperationResult(Reported):
 class RankResult(Reported):
     """The answer of one rank."""
 
-    rank = Field(optional(whole))
-    rounds = Field(whole)
+    rank = Field(optional(integer))
+    rounds = Field(integer)
     gb_per_s = Field(number)
     error = Field(optional(text))  # why it ran no more operations
     _made = Field(optional(every_alone(OperationResult)), "operations")
@@ -90,10 +90,10 @@ class NodeResult(Reported):
     """The answers of the ranks of one node."""
 
     backend = Field(text)
-    ranks = Field(whole)
-    of_each_node = Field(whole)
-    node = Field(whole)
-    message_bytes = Field(whole)
+    ranks = Field(integer)
+    of_each_node = Field(integer)
+    node = Field(integer)
+    message_bytes = Field(integer)
     answers = Field(every_alone(RankResult))
 
     @property
@@ -116,7 +116,7 @@ class NodeResult(Reported):
 class ExactCollective(Reported):
     """The collectives of one node's GPUs."""
 
-    given = Field(optional(whole), "gpus")  # number of GPUs available to the measuring process
+    given = Field(optional(integer), "gpus")  # number of GPUs available to the measuring process
 
     @property
     def found(self) -> NodeResult:
@@ -139,7 +139,7 @@ class Block:
         """From that rank's report. Raises Incomplete."""
         is_known = wrong.sender is None or (wrong.how and wrong.other == wrong.sender)
         source = "" if is_known else f" from rank {wrong.sender}"
-        message = f"rank {receiver}{source}: {wrong.words}"
+        message = f"rank {receiver}{source}: {wrong.description}"
         return cls(operation, wrong.round, wrong.sender, receiver, message)
 
     @property
@@ -185,7 +185,7 @@ class Blame:
         return cls(tuple(blocks), tuple(names), max(each_node, 1), suspects(seen(cells), ranks))
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """What was wrong and who is suspected, in one sentence; empty if nothing was."""
         if not self.blocks:
             return ""

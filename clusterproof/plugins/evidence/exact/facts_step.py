@@ -14,18 +14,18 @@ from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
     at_least_one,
-    every,
+    integer,
     known,
+    objects_as,
     optional,
     text,
     texts,
-    whole,
 )
 from clusterproof.plugins.evidence.perf.facts import ProgramRun
 from clusterproof.plugins.evidence.perf.gpu_speed import document
 
-FEWEST_ALIKE = 2  # GPUs with equal results that prove another one wrong
-FEWEST_PASSES = 2  # before a GPU has repeated itself
+MIN_ALIKE = 2  # GPUs with equal results that prove another one wrong
+MIN_PASSES = 2  # before a GPU has repeated itself
 BETWEEN = "\x1f"
 DIGEST = Pattern(r"\S{1,64}")  # does not contain BETWEEN; redaction leaves other words
 
@@ -49,18 +49,18 @@ def opinion(own: str, votes: Mapping[str, int], neighbours: Collection[str]) -> 
     if 2 * most > whole_vote > 1:
         if votes.get(own, 0) == most:
             return Opinion.AGREES
-        if votes.get(own, 0) > 1 or most < FEWEST_ALIKE:
+        if votes.get(own, 0) > 1 or most < MIN_ALIKE:
             return Opinion.SOFTWARE
         return Opinion.WRONG if any(votes.get(result, 0) == most for result in neighbours) else Opinion.EITHER
-    return Opinion.SOFTWARE if whole_vote > FEWEST_ALIKE else Opinion.UNKNOWN
+    return Opinion.SOFTWARE if whole_vote > MIN_ALIKE else Opinion.UNKNOWN
 
 
 @record
 class Repeat(Reported):
     """A pass in which a GPU's steps differed from its first pass."""
 
-    number = Field(whole, "pass")
-    step = Field(whole)
+    number = Field(integer, "pass")
+    step = Field(integer)
 
 
 def digests(data: object) -> tuple[str, ...]:
@@ -76,9 +76,9 @@ class TypeDigests(Reported):
     """The steps in one data type."""
 
     type = Field(text)
-    passes = Field(whole)
+    passes = Field(integer)
     digests = Field(digests)
-    differing = Field(every(Repeat))
+    differing = Field(objects_as(Repeat))
     why = Field(optional(text))  # why no steps were made
 
 
@@ -87,7 +87,7 @@ class StepGpu(Reported):
     """The steps of one GPU."""
 
     name = Field(text)
-    sms = Field(whole)
+    sms = Field(integer)
     libraries = Field(texts)
     error = Field(optional(text))  # why it made no more
     _made = Field(optional(every_alone(TypeDigests)), "types")
@@ -128,7 +128,7 @@ class ExactStep(Reported):
     """The steps of a node's GPUs."""
 
     driver = Field(optional(text))
-    given = Field(optional(whole), "gpus")  # number of GPUs available to the measuring process
+    given = Field(optional(integer), "gpus")  # number of GPUs available to the measuring process
 
     @property
     def printed(self) -> _Printed:
@@ -152,7 +152,7 @@ class ExactStep(Reported):
     def _of(self, printed: _Printed, number: int, gpu: StepGpu, of_type: TypeDigests) -> Steps:
         if not of_type.digests:
             raise Incomplete(f"GPU {number}, {of_type.type}: no digest; expected one for each step")
-        if of_type.passes < FEWEST_PASSES:
+        if of_type.passes < MIN_PASSES:
             raise Incomplete(f"GPU {number}, {of_type.type}: steps were not repeated; expected the same ones again")
         software = (self.driver or "unknown driver", printed.torch, printed.cuda or "", *sorted(gpu.libraries))
         alike = ", ".join((of_type.type, gpu.name, f"{gpu.sms} SMs", *software)).replace(BETWEEN, " ")

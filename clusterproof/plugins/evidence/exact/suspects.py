@@ -76,12 +76,12 @@ def suspects(observed: Iterable[WrongElements], ranks: Ranks) -> tuple[Suspect, 
         for kind in _hypotheses(ranks).values()
         for suspect, prior in kind.items()
     }
-    whole = sum(weights.values())
+    total_weight = sum(weights.values())
     likely = sorted((suspect for suspect in weights if weights[suspect] > 0), key=lambda suspect: -weights[suspect])
     kept: list[Suspect] = []
     for suspect in likely:
         kept.append(suspect)
-        if sum(weights[kind] for kind in kept) >= SURE * whole:
+        if sum(weights[kind] for kind in kept) >= SURE * total_weight:
             break
     return tuple(kept)
 

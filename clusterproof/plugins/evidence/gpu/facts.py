@@ -8,16 +8,17 @@ from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.typed import Any
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.fact import GPUS, believed
+from clusterproof.plugins.evidence.fact import GPUS, limited
 from clusterproof.plugins.evidence.field import (
     UNSUPPORTED,
     Field,
     Reported,
-    every,
-    flag,
+    boolean,
+    integer,
     number,
+    object_as,
     objects,
-    one,
+    objects_as,
     optional,
     read,
     readings,
@@ -27,7 +28,6 @@ from clusterproof.plugins.evidence.field import (
     texts,
     value_of,
     values,
-    whole,
 )
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
 from clusterproof.plugins.evidence.pci.facts import Paths
@@ -90,11 +90,11 @@ MAX_NESTING = 4  # levels: a counter at one of several moments
 class Fabric(Reported):
     """A GPU's place in its NVLink fabric; numbers as in catalog/fabric.toml."""
 
-    state = Field(whole)
-    status = Field(whole)
-    health_mask = Field(whole)
-    health_summary = Field(optional(whole))
-    clique = Field(whole)
+    state = Field(integer)
+    status = Field(integer)
+    health_mask = Field(integer)
+    health_summary = Field(optional(integer))
+    clique = Field(integer)
     cluster_uuid = Field(text)
 
 
@@ -113,7 +113,7 @@ class Gpu:
     index: int
     record: Mapping[str, Any]
     known: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
-    fabric = Field(one(Fabric))
+    fabric = Field(object_as(Fabric))
 
     @property
     def label(self) -> str:
@@ -158,52 +158,52 @@ class Gpu:
     vbios = Field(text)
     inforom = Field(optional(text))  # the version of its image
     pci = Field(text)
-    ecc_enabled = Field(flag)
-    ecc_pending = Field(flag)  # whether it will be enabled after the next reset
-    ecc_uncorrected_dram = Field(whole)
-    ecc_uncorrected_sram = Field(whole)
-    ecc_uncorrected_total = Field(whole)
-    ecc_corrected_total = Field(whole)
-    ecc_aggregate_uncorrected_sram = Field(whole)
-    sram_threshold_exceeded = Field(flag)
-    remap_pending = Field(flag)
-    remap_failed = Field(flag)
-    remapped_uncorrectable = Field(whole)  # rows, in its life
-    memory_unrepairable = Field(flag)
-    channel_repair_pending = Field(flag)  # of its memory, and the next of its processors: at the next reset
-    tpc_repair_pending = Field(flag)
+    ecc_enabled = Field(boolean)
+    ecc_pending = Field(boolean)  # whether it will be enabled after the next reset
+    ecc_uncorrected_dram = Field(integer)
+    ecc_uncorrected_sram = Field(integer)
+    ecc_uncorrected_total = Field(integer)
+    ecc_corrected_total = Field(integer)
+    ecc_aggregate_uncorrected_sram = Field(integer)
+    sram_threshold_exceeded = Field(boolean)
+    remap_pending = Field(boolean)
+    remap_failed = Field(boolean)
+    remapped_uncorrectable = Field(integer)  # rows, in its life
+    memory_unrepairable = Field(boolean)
+    channel_repair_pending = Field(boolean)  # of its memory, and the next of its processors: at the next reset
+    tpc_repair_pending = Field(boolean)
     remap_banks = Field(values)
-    retired_pages_pending = Field(flag)
-    retired_pages_single_bit = Field(whole)
-    retired_pages_double_bit = Field(whole)
-    recovery_action = Field(whole)
-    pcie_width = Field(whole)
-    pcie_width_max = Field(whole)
-    pcie_gen = Field(whole)
-    pcie_gen_max = Field(whole)
-    pcie_replays = Field(whole)
+    retired_pages_pending = Field(boolean)
+    retired_pages_single_bit = Field(integer)
+    retired_pages_double_bit = Field(integer)
+    recovery_action = Field(integer)
+    pcie_width = Field(integer)
+    pcie_width_max = Field(integer)
+    pcie_gen = Field(integer)
+    pcie_gen_max = Field(integer)
+    pcie_replays = Field(integer)
     temperature_c = Field(number)
     temperature_margin_c = Field(number)
-    clocks_event_reasons = Field(whole)
+    clocks_event_reasons = Field(integer)
     power_w = Field(number)  # drawn now
     power_limit_w = Field(number)
     power_limit_default_w = Field(number)
-    clock_mhz = Field(whole)  # of graphics, now
-    clock_max_mhz = Field(optional(whole))  # None in older recordings
-    app_clock_mhz = Field(whole)
-    app_clock_default_mhz = Field(whole)
-    persistence_mode = Field(flag)
-    compute_mode = Field(whole)
-    mig_mode = Field(flag)
-    mig_pending = Field(optional(flag))  # after the next reset; None in older recordings
-    memory_used_mib = Field(whole)
-    memory_total_mib = Field(whole)
-    utilization_percent = Field(whole)
+    clock_mhz = Field(integer)  # of graphics, now
+    clock_max_mhz = Field(optional(integer))  # None in older recordings
+    app_clock_mhz = Field(integer)
+    app_clock_default_mhz = Field(integer)
+    persistence_mode = Field(boolean)
+    compute_mode = Field(integer)
+    mig_mode = Field(boolean)
+    mig_pending = Field(optional(boolean))  # after the next reset; None in older recordings
+    memory_used_mib = Field(integer)
+    memory_total_mib = Field(integer)
+    utilization_percent = Field(integer)
     nvlinks = Field(values)
     nvlink_numbers = Field(optional(values))  # of these, where dcgmi shows them
-    paths = Field(optional(one(Paths)))  # of nvidia-smi topo -m; None where it was not captured
-    processes = Field(every(GpuProcess))  # the compute processes that hold it
-    processes_left_out = Field(optional(whole))  # of them; None in older recordings and in captures
+    paths = Field(optional(object_as(Paths)))  # of nvidia-smi topo -m; None where it was not captured
+    processes = Field(objects_as(GpuProcess))  # the compute processes that hold it
+    processes_left_out = Field(optional(integer))  # of them; None in older recordings and in captures
 
     @property
     def nvlink_states(self) -> tuple[bool | None, ...]:
@@ -217,7 +217,7 @@ class Gpu:
         Raises Incomplete.
         """
         to = value_of(self.data, "nvlinks_to", optional(table)) or {}
-        return {gpu: read(links, whole, "nvlinks_to") for gpu, links in to.items()}
+        return {gpu: read(links, integer, "nvlinks_to") for gpu, links in to.items()}
 
     @property
     def nvlink_errors(self) -> tuple[NvlinkErrors, ...]:
@@ -248,7 +248,7 @@ class Nvml(Reported):
 
     init_s = Field(number)
     driver = Field(text)
-    count = Field(whole)
+    count = Field(integer)
 
     @property
     def error(self) -> str:
@@ -264,7 +264,7 @@ class Nvml(Reported):
     def daemon_users(self) -> frozenset[int]:
         """The users that run the node's own daemons: root, and those of Slurm's. Raises Incomplete."""
         users = value_of(self.data, "daemon_users", values, "the daemons' users")
-        return frozenset(read(user, whole, "a daemon's user") for user in users)
+        return frozenset(read(user, integer, "a daemon's user") for user in users)
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -274,9 +274,9 @@ class Nvml(Reported):
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """Every GPU that it counts. Raises Incomplete."""
-        entries = believed(read(self.data.get("gpus"), objects, GPUS), GPUS)
+        entries = limited(read(self.data.get("gpus"), objects, GPUS), GPUS)
         return tuple(
-            Gpu(read(entry.get("index", index), whole, "GPU index"), entry) for index, entry in enumerate(entries)
+            Gpu(read(entry.get("index", index), integer, "GPU index"), entry) for index, entry in enumerate(entries)
         )
 
 

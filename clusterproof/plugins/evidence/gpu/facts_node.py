@@ -14,9 +14,9 @@ from clusterproof.plugins.evidence.fact import (
     SWITCHES,
     Absent,
     CollectorData,
-    believed,
     collected_as,
     collected_by,
+    limited,
     list_collected_as,
 )
 from clusterproof.plugins.evidence.field import objects, optional, readings, table
@@ -84,7 +84,7 @@ def hidden_gpus(_node: Node, reported: CollectorData) -> str:
 def gpus(node: Node) -> tuple[Gpu, ...]:
     """The GPUs that NVML counts, at least one. Raises Incomplete if there should be some, else NotApplicable."""
     if not node.driver_error and (counted := node.nvml.gpus):
-        return tuple(as_its_like(gpu, counted, node) for gpu in counted)
+        return tuple(like_its_peers(gpu, counted, node) for gpu in counted)
     why = node.driver_error or "the driver counts none"
     if not node.gpus_on_bus and not _gpus_are_expected(node):
         raise NotApplicable(f"no NVIDIA GPU on the PCI bus ({why})")
@@ -97,7 +97,7 @@ OF_ECC = frozenset({"ecc_enabled", "ecc_uncorrected_dram", "ecc_corrected_total"
 MODES = ("name", "ecc_enabled", "mig_mode")
 
 
-def as_its_like(gpu: Gpu, others: Iterable[Gpu], node: Node) -> Gpu:
+def like_its_peers(gpu: Gpu, others: Iterable[Gpu], node: Node) -> Gpu:
     """A GPU whose missing values are unread rather than inapplicable, if the driver supports them on an equal GPU.
 
     Equal GPUs have one model and the same modes, as far as known; for ECC, of a type that has it, all GPUs count. What
@@ -168,7 +168,7 @@ def pci_switches(node: Node, pci: CollectorData) -> tuple[PciSwitch, ...]:
     switches = pci.get("switches", optional(objects))
     if switches is None:
         raise NotApplicable(NO_PATHS)
-    return switches_of((PciDevice(entry) for entry in believed(switches, SWITCHES)), node.pci_devices)
+    return switches_of((PciDevice(entry) for entry in limited(switches, SWITCHES)), node.pci_devices)
 
 
 @collected_by()
@@ -214,7 +214,7 @@ def gpu_at(node: Node) -> Mapping[str, Gpu]:
     return {pci_address(readings(gpu, "pci")[0].get("pci", "")): gpu for gpu in reversed(node.gpus)}
 
 
-def alike(gpu: Gpu, node: Node, name: str) -> list[tuple[int, Any]]:
+def same_model_values(gpu: Gpu, node: Node, name: str) -> list[tuple[int, Any]]:
     """A value of each GPU that may be of this one's model, with its index, of those that report it."""
     own, values = readings(gpu, "name")[0].get("name"), of_each.of(node)
     return [

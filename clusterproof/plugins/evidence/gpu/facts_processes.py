@@ -6,7 +6,7 @@ from collections.abc import Container
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Protocol
-from clusterproof.plugins.evidence.field import Field, Reported, optional, table, text, whole, word
+from clusterproof.plugins.evidence.field import Field, Reported, integer, optional, table, text, word
 
 USERS_OWN = ("/user.slice/", "/../user.slice/")
 MPS_CONTROL = "nvidia-cuda-mps-control"
@@ -25,12 +25,12 @@ class Daemons(Protocol):
 class GpuProcess(Reported):
     """A process that holds a GPU; `cgroup` shows its Slurm job. It chooses its own name."""
 
-    pid = Field(whole)
-    memory_mib = Field(optional(whole))
+    pid = Field(integer)
+    memory_mib = Field(optional(integer))
     name = Field(word)
     cgroup = Field(text)
     pod = Field(optional(text))  # the uid of the pod in whose control group it runs; None where that is no pod's
-    uid = Field(whole)
+    uid = Field(integer)
     program = Field(text)  # the file name of its executable; empty where only root may know
     parent = Field(table)  # the uid and the program of its parent, where it has one here
 

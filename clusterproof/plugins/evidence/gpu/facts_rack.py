@@ -12,15 +12,15 @@ from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
+    integer,
     number,
-    one,
+    object_as,
     optional,
     readings,
     require,
     text,
     texts,
     values,
-    whole,
 )
 from clusterproof.plugins.evidence.gpu.facts import Fabric
 from clusterproof.plugins.evidence.group import Values
@@ -37,7 +37,7 @@ RACK_WIDE = ("GB200", "GB300")
 
 
 def _whole_numbers(data: object) -> tuple[int, ...]:
-    return tuple(whole(entry) for entry in values(data))
+    return tuple(integer(entry) for entry in values(data))
 
 
 @record
@@ -54,9 +54,9 @@ class Imex(Reported):
 
     nodes = Field(texts, where="nodes_config.cfg")  # its addresses in their order; empty where there is no such file
     channels = Field(_whole_numbers)  # the numbers of those that jobs can open, 64 at most
-    channel_count = Field(optional(whole))  # of the driver; None where it does not say
-    answer = Field(optional(one(Command)), "domain", "nvidia-imex-ctl")
-    daemon = Field(optional(one(ImexDaemon)))  # None where none is known to run
+    channel_count = Field(optional(integer))  # of the driver; None where it does not say
+    answer = Field(optional(object_as(Command)), "domain", "nvidia-imex-ctl")
+    daemon = Field(optional(object_as(ImexDaemon)))  # None where none is known to run
 
 
 def imex_domain_of(imex: Imex) -> ImexDomain:

@@ -132,7 +132,7 @@ def is_most(node: Node, unlike: int, compared: int) -> bool:
     return unlike > (compared + 1) * node.threshold("group.majority")
 
 
-def lists_beside(node: Node) -> dict[str, tuple[str, ...]]:
+def compared_lists(node: Node) -> dict[str, tuple[str, ...]]:
     """The lists that a tray's is compared with: those of trays in it, and those that contain this tray."""
     trays = {**listed_with(node), **listing(node)}
     return {name: nodes for name, tray in trays.items() if (nodes := imex_list(tray))}
@@ -143,7 +143,7 @@ def has_another_list(node: Node) -> bool:
 
     If all trays of its list have the same list, they are a job's. Raises Incomplete.
     """
-    own, lists = imex_list(node), lists_beside(node)
+    own, lists = imex_list(node), compared_lists(node)
     with_it = [lists[name] for name in listed_with(node) if name in lists]
     if with_it and all(nodes == own for nodes in with_it):
         return False

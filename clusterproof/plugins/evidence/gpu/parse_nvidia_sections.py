@@ -8,13 +8,13 @@ from clusterproof.plugins.evidence.gpu.parse_nvidia_words import (
     Reader,
     error,
     first,
+    integer,
     is_error,
     not_understood,
     one_of,
     total,
     unsupported,
     value,
-    whole,
 )
 
 _ACTIONS = {"none": 0, "reset": 1, "gpu reset": 1, "reboot": 2, "node reboot": 2, "drain p2p": 3, "drain and reset": 4}
@@ -81,7 +81,7 @@ _REASON_BITS = {start + name: bit for start in _REASON_STARTS for name, bit in _
 
 def ecc(counter: str, kind: str, *columns: str) -> Reader:
     """An ECC counter of `volatile` or `aggregate` errors in its three spellings."""
-    return value(whole, *ecc_paths(counter, kind), *columns)
+    return value(integer, *ecc_paths(counter, kind), *columns)
 
 
 def ecc_paths(counter: str, kind: str) -> tuple[str, str]:
@@ -92,7 +92,7 @@ def ecc_paths(counter: str, kind: str) -> tuple[str, str]:
 def of_old(bits: str, where: str) -> Reader:
     """The volatile counter of a GPU before Turing, where errors are of one bit or of two."""
     spelled = where.replace(" ", "_")
-    return value(whole, f"ecc errors/volatile/{bits} bit/{where}", f"ecc_errors/volatile/{bits}_bit/{spelled}")
+    return value(integer, f"ecc errors/volatile/{bits} bit/{where}", f"ecc_errors/volatile/{bits}_bit/{spelled}")
 
 
 def sram(counter: str) -> Reader:
@@ -100,13 +100,13 @@ def sram(counter: str) -> Reader:
     column = f"ecc.errors.uncorrected.{counter}.sram"
     parts = (
         value(
-            whole,
+            integer,
             f"ecc errors/{counter}/sram uncorrectable parity",
             f"ecc_errors/{counter}/sram_uncorrectable_parity",
             f"{column}.parity",
         ),
         value(
-            whole,
+            integer,
             f"ecc errors/{counter}/sram uncorrectable sec-ded",
             f"ecc_errors/{counter}/sram_uncorrectable_secded",
             f"{column}.secded",
@@ -195,13 +195,13 @@ def _summary(attributes: Attributes) -> object:
 _FABRIC: dict[str, Reader] = {
     "state": value(one_of(_STATES), "fabric/state", "fabric.state"),
     "status": value(_status, "fabric/status", "fabric.status"),
-    "clique": value(whole, "fabric/cliqueid", "fabric.cliqueid"),
+    "clique": value(integer, "fabric/cliqueid", "fabric.cliqueid"),
     "cluster_uuid": value(lambda word: word.replace("-", "").lower()[:40], "fabric/clusteruuid", "fabric.clusteruuid"),
     "health_summary": _summary,
 }
 _BANKS = tuple(
     value(
-        whole,
+        integer,
         f"remapped rows/bank remap availability histogram/{bank}",
         f"remapped_rows/row_remapper_histogram/row_remapper_histogram_{bank}",
         f"remapped_rows.histogram.{bank}",

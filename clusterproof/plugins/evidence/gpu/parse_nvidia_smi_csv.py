@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from clusterproof.plugins.evidence.gpu.parse_nvidia_values import gpu_of
-from clusterproof.plugins.evidence.gpu.parse_nvidia_words import MAX_PROCESSES, address, error, process, whole
+from clusterproof.plugins.evidence.gpu.parse_nvidia_words import MAX_PROCESSES, address, error, integer, process
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
 _MAX_ROWS = 4096
@@ -112,7 +112,7 @@ def _of_named(named: dict[str, dict[str, object]], row: Mapping[str, str]) -> di
 def _add_process(named: dict[str, dict[str, object]], row: Mapping[str, str]) -> None:
     """Add a process to its GPU. Who holds no GPU is not listed: of GPUs without a line nothing is known."""
     gpu = _of_named(named, row)
-    if gpu is None or whole(row.get("pid", "")) is None:
+    if gpu is None or integer(row.get("pid", "")) is None:
         return
     running = gpu.setdefault("processes", [])
     if isinstance(running, list) and len(running) < MAX_PROCESSES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from clusterproof.plugins.evidence.gpu.parse_nvidia_words import address, error, process, whole
+from clusterproof.plugins.evidence.gpu.parse_nvidia_words import address, error, integer, process
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
 _MAX_LINE = 400
@@ -86,7 +86,7 @@ def _ecc(word: str) -> dict[str, object]:
     """The last cell of the first line: a number of errors, or Off. In MIG mode it is On, and says nothing."""
     if word == "Off":
         return {"ecc_enabled": False}
-    count = whole(word) if word.isdecimal() else None
+    count = integer(word) if word.isdecimal() else None
     return {} if count is None else {"ecc_enabled": True, "ecc_uncorrected_total": count}
 
 
@@ -110,7 +110,7 @@ def _number(word: str, unit: str) -> object:
     """`28C`, `700W`, `81559MiB`, `100%`; an error for N/A and ERR!."""
     if error(word):
         return error(word)
-    return whole(word) if word.endswith(unit) and word[: -len(unit)].isdecimal() else None
+    return integer(word) if word.endswith(unit) and word[: -len(unit)].isdecimal() else None
 
 
 def _mig(word: str) -> dict[str, object]:

@@ -22,13 +22,13 @@ from clusterproof.plugins.evidence.gpu.parse_nvidia_words import (
     error,
     first,
     flag,
+    integer,
     mask,
     number,
     one_of,
     text,
     total,
     value,
-    whole,
     width,
 )
 
@@ -55,17 +55,17 @@ GPU: dict[str, Reader] = {
     "ecc_enabled": value(flag, "ecc mode/current", "ecc_mode/current_ecc", "ecc.mode.current"),
     "ecc_uncorrected_dram": first(
         ecc("volatile", "dram uncorrectable", "ecc.errors.uncorrected.volatile.dram"),
-        value(whole, "ecc.errors.uncorrected.volatile.device_memory"),
+        value(integer, "ecc.errors.uncorrected.volatile.device_memory"),
         of_old("double", "device memory"),
     ),
     "ecc_uncorrected_sram": sram("volatile"),
     "ecc_uncorrected_total": first(
-        value(whole, "ecc.errors.uncorrected.volatile.total"),
+        value(integer, "ecc.errors.uncorrected.volatile.total"),
         of_old("double", "total"),
         total(ecc("volatile", "dram uncorrectable"), sram("volatile")),
     ),
     "ecc_corrected_total": first(
-        value(whole, "ecc.errors.corrected.volatile.total"),
+        value(integer, "ecc.errors.corrected.volatile.total"),
         of_old("single", "total"),
         total(ecc("volatile", "dram correctable"), ecc("volatile", "sram correctable")),
     ),
@@ -95,10 +95,10 @@ GPU: dict[str, Reader] = {
         _TEMPERATURE,
     ),
     "remapped_correctable": value(
-        whole, "remapped rows/correctable error", "remapped_rows/remapped_row_corr", "remapped_rows.correctable"
+        integer, "remapped rows/correctable error", "remapped_rows/remapped_row_corr", "remapped_rows.correctable"
     ),
     "remapped_uncorrectable": value(
-        whole, "remapped rows/uncorrectable error", "remapped_rows/remapped_row_unc", "remapped_rows.uncorrectable"
+        integer, "remapped rows/uncorrectable error", "remapped_rows/remapped_row_unc", "remapped_rows.uncorrectable"
     ),
     "remap_banks": banks,
     "memory_unrepairable": value(flag, "ecc errors/unrepairable memory", "ecc_errors/unrepairable_memory"),
@@ -113,13 +113,13 @@ GPU: dict[str, Reader] = {
         "retired_pages.pending",
     ),
     "retired_pages_single_bit": value(
-        whole,
+        integer,
         "retired pages/single bit ecc",
         "retired_pages/multiple_single_bit_retirement/retired_count",
         "retired_pages.single_bit_ecc.count",
     ),
     "retired_pages_double_bit": value(
-        whole,
+        integer,
         "retired pages/double bit ecc",
         "retired_pages/double_bit_retirement/retired_count",
         "retired_pages.double_bit.count",
@@ -143,15 +143,15 @@ GPU: dict[str, Reader] = {
         width, f"{_LINK[0]}link width/max", f"{_LINK[1]}link_widths/max_link_width", "pcie.link.width.max"
     ),
     "pcie_gen": value(
-        whole,
+        integer,
         f"{_LINK[0]}pcie generation/current",
         f"{_LINK[1]}pcie_gen/current_link_gen",
         "pcie.link.gen.current",
     ),
     "pcie_gen_max": value(
-        whole, f"{_LINK[0]}pcie generation/max", f"{_LINK[1]}pcie_gen/max_link_gen", "pcie.link.gen.max"
+        integer, f"{_LINK[0]}pcie generation/max", f"{_LINK[1]}pcie_gen/max_link_gen", "pcie.link.gen.max"
     ),
-    "pcie_replays": value(whole, "pci/replays since reset", "pci/replay_counter"),
+    "pcie_replays": value(integer, "pci/replays since reset", "pci/replay_counter"),
     "temperature_c": value(number, "temperature/gpu current temp", "temperature/gpu_temp", "temperature.gpu"),
     "temperature_margin_c": between(
         value(number, "temperature/gpu t.limit temp", "temperature/gpu_temp_tlimit", "temperature.gpu.tlimit"),
@@ -190,15 +190,15 @@ GPU: dict[str, Reader] = {
         "power_readings/default_power_limit",
         "power.default_limit",
     ),
-    "clock_mhz": value(whole, "clocks/graphics", "clocks/graphics_clock", "clocks.current.graphics", "clocks.gr"),
+    "clock_mhz": value(integer, "clocks/graphics", "clocks/graphics_clock", "clocks.current.graphics", "clocks.gr"),
     "clock_max_mhz": value(
-        whole, "max clocks/graphics", "max_clocks/graphics_clock", "clocks.max.graphics", "clocks.max.gr"
+        integer, "max clocks/graphics", "max_clocks/graphics_clock", "clocks.max.graphics", "clocks.max.gr"
     ),
     "app_clock_mhz": value(
-        whole, "applications clocks/graphics", "applications_clocks/graphics_clock", "clocks.applications.graphics"
+        integer, "applications clocks/graphics", "applications_clocks/graphics_clock", "clocks.applications.graphics"
     ),
     "app_clock_default_mhz": value(
-        whole,
+        integer,
         "default applications clocks/graphics",
         "default_applications_clocks/graphics_clock",
         "clocks.default_applications.graphics",
@@ -207,9 +207,9 @@ GPU: dict[str, Reader] = {
     "mig_pending": value(flag, "mig mode/pending", "mig_mode/pending_mig", "mig.mode.pending"),
     "mig_mode": value(flag, "mig mode/current", "mig_mode/current_mig", "mig.mode.current"),
     "compute_mode": value(one_of(_MODES), "compute mode", "compute_mode"),
-    "memory_used_mib": value(whole, "fb memory usage/used", "fb_memory_usage/used", "memory.used"),
-    "memory_total_mib": value(whole, "fb memory usage/total", "fb_memory_usage/total", "memory.total"),
-    "utilization_percent": value(whole, "utilization/gpu", "utilization/gpu_util", "utilization.gpu"),
+    "memory_used_mib": value(integer, "fb memory usage/used", "fb_memory_usage/used", "memory.used"),
+    "memory_total_mib": value(integer, "fb memory usage/total", "fb_memory_usage/total", "memory.total"),
+    "utilization_percent": value(integer, "utilization/gpu", "utilization/gpu_util", "utilization.gpu"),
 }
 
 

@@ -165,7 +165,7 @@ def _section_error(attributes: Attributes, sections: Iterable[str]) -> dict[str,
 # What a word says. None where it is not understood.
 
 
-def whole(word: str) -> int | None:
+def integer(word: str) -> int | None:
     """`0`, `16x`, `2560 bank(s)`, `69 %`, `81559 MiB`: the whole number that it begins with."""
     match = _NUMBER.match(word.replace(",", ""))
     return int(match[1]) if match and match[2] is None else None
@@ -242,8 +242,8 @@ def process(pid: str, name: str, memory: str) -> dict[str, object]:
     program = re.split(r"\s", name.strip(), maxsplit=1)[0].rstrip("/").rpartition("/")[2]
     is_known = error(name) is None
     return {
-        "pid": whole(pid) or 0,
-        "memory_mib": whole(memory) if memory and not error(memory) else None,
+        "pid": integer(pid) or 0,
+        "memory_mib": integer(memory) if memory and not error(memory) else None,
         "name": program[:100] if is_known else "",
         "cgroup": "",
     }

@@ -64,8 +64,8 @@ def _configured(node: Node) -> dict[str, object]:
         if isinstance(text, dict):
             return dict(text)
         for line in text.splitlines():
-            whose, kind, name, value, *_ = (*line.partition("#")[0].split(), "", "", "", "")
-            if whose == "*" and kind in ("soft", "-") and name in LIMITS:
+            user, kind, name, value, *_ = (*line.partition("#")[0].split(), "", "", "", "")
+            if user == "*" and kind in ("soft", "-") and name in LIMITS:
                 if value.isdecimal():
                     limits[name] = int(value) * (1024 if name in IN_KIB else 1)
                 elif value in ("unlimited", "infinity", "-1"):

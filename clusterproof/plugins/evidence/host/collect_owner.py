@@ -100,11 +100,11 @@ def control_groups(node: Node, pid: str, controller: str) -> Iterator[tuple[bool
             group = group.rstrip("/").rpartition("/")[0]
 
 
-def in_turn(rows: list[dict[str, Any]], whose: str, most: int) -> list[dict[str, Any]]:
+def in_turn(rows: list[dict[str, Any]], owner_key: str, most: int) -> list[dict[str, Any]]:
     """At most so many of these, taking turns between owners, so that nobody's many hide another's few."""
     count: dict[object, int] = {}
     turns = []
     for row in rows:
-        turns.append(count.get(row[whose], 0))
-        count[row[whose]] = turns[-1] + 1
+        turns.append(count.get(row[owner_key], 0))
+        count[row[owner_key]] = turns[-1] + 1
     return [rows[place] for place in sorted(range(len(rows)), key=turns.__getitem__)[:most]]

@@ -94,11 +94,11 @@ def _in_turn(ranks: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
 def _rank(node: Node, fields: list[str]) -> tuple[int, int, str] | None:
     """The rank of a process, from its environment."""
     text = node.text(f"/proc/{fields[0]}/environ", absent="")
-    said = dict(_pairs(text.split("\0"))) if isinstance(text, str) else {}
+    variables = dict(_pairs(text.split("\0"))) if isinstance(text, str) else {}
     for rank, size, names in LAUNCHERS:
-        numbers = [said.get(rank, ""), said.get(size, "")]
+        numbers = [variables.get(rank, ""), variables.get(size, "")]
         if all(number.isascii() and number.isdecimal() and len(number) <= MAX_NUMBER for number in numbers):
-            job = ":".join(said.get(name, "") for name in names)
+            job = ":".join(variables.get(name, "") for name in names)
             return int(numbers[0]), int(numbers[1]), f"{_owner(node, fields[0])}@{job}"[:MAX_JOB]
     return None
 

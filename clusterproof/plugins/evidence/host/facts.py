@@ -13,16 +13,16 @@ from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
-    flag,
+    boolean,
+    integer,
     number,
-    one,
+    object_as,
     optional,
     output,
     read,
     table,
     text,
     texts,
-    whole,
     word,
 )
 
@@ -44,8 +44,8 @@ class Boot(Reported):
     hostname = Field(text)
     kernel = Field(text)
     os = Field(text)  # the distribution and its release, as /etc/os-release words them
-    memory_kib = Field(whole)
-    cpus = Field(whole)
+    memory_kib = Field(integer)
+    cpus = Field(integer)
 
     @property
     def booted(self) -> float:
@@ -75,7 +75,7 @@ class Platform(Reported):
 class BlockedProcess(Reported):
     """A process in uninterruptible sleep (D) in both passes; `blocked_s` is None if the kernel does not report it."""
 
-    pid = Field(whole)
+    pid = Field(integer)
     name = Field(word)
     wait = Field(text)
     stack = Field(optional(texts))  # the kernel's functions, innermost first; only root may read them
@@ -96,7 +96,7 @@ class Service(Reported):
     active = Field(text)
     sub = Field(text)
     enabled = Field(text)
-    restarts = Field(optional(whole))  # by systemd itself, since somebody last started it
+    restarts = Field(optional(integer))  # by systemd itself, since somebody last started it
     active_s = Field(optional(number))  # since it last became active
 
     @property
@@ -115,7 +115,7 @@ class Service(Reported):
         return self.active == "activating" and self.sub.startswith("auto-restart")
 
     @property
-    def is_amiss(self) -> bool:
+    def is_unhealthy(self) -> bool:
         """Whether it failed, or is enabled but neither runs nor is being started. Raises Incomplete."""
         if self.active == "failed" or self.is_being_restarted:
             return True
@@ -137,7 +137,7 @@ class ProcessLimits(Reported):
         limits = read(self.data, table, "limits")
         if name not in limits:
             raise Incomplete(f"the limit {name} was not reported", cause="not reported by the node")
-        return read(limits[name], optional(whole), f"limits: {name}")
+        return read(limits[name], optional(integer), f"limits: {name}")
 
 
 @record
@@ -149,13 +149,13 @@ class Mount(Reported):
     source = Field(text)
     options = Field(text)
     alive = Field(text, where="whether it answers")
-    total_kib = Field(optional(whole))
-    free_kib = Field(optional(whole))
-    inodes = Field(optional(whole))
-    inodes_free = Field(optional(whole))
+    total_kib = Field(optional(integer))
+    free_kib = Field(optional(integer))
+    inodes = Field(optional(integer))
+    inodes_free = Field(optional(integer))
     read_s = Field(optional(number))  # until its sizes and its folder were read
-    due = Field(optional(flag), "is_due")  # by fstab, a unit of systemd's or the policy; None in older recordings
-    automatic = Field(optional(flag), "is_automatic")
+    due = Field(optional(boolean), "is_due")  # by fstab, a unit of systemd's or the policy; None in older recordings
+    automatic = Field(optional(boolean), "is_automatic")
 
     @property
     def is_of_a_walk(self) -> bool:
@@ -175,7 +175,7 @@ class FstabEntry(Reported):
     path = Field(text)
     type = Field(text)
     options = Field(text)
-    mounted = Field(flag)
+    mounted = Field(boolean)
 
     @property
     def is_due(self) -> bool:
@@ -187,7 +187,7 @@ class FstabEntry(Reported):
 class Command(Reported):
     """The output of a command, with its exit status."""
 
-    exit = Field(whole)
+    exit = Field(integer)
     output = Field(output)
 
 
@@ -196,7 +196,7 @@ class Clock(Reported):
     """The possible error of the clock; the kernel increases it until the clock is corrected."""
 
     max_error_s = Field(number)
-    synchronised = Field(flag)
+    synchronised = Field(boolean)
 
 
 @record
@@ -206,12 +206,12 @@ class Kernel(Reported):
     running = Field(text)
     with_modules = Field(texts, "modules")
     images = Field(texts)
-    reboot_required = Field(flag)
+    reboot_required = Field(boolean)
     reboot_packages = Field(texts)
-    leaves_marker = Field(flag)
+    leaves_marker = Field(boolean)
     clocksource = Field(text)
     clocksources = Field(text)
-    clock = Field(one(Clock))
+    clock = Field(object_as(Clock))
 
 
 def newer(running: str, installed: Iterable[str]) -> str:

@@ -11,16 +11,16 @@ from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
-    every,
-    flag,
+    boolean,
+    integer,
     number,
-    one,
+    object_as,
+    objects_as,
     optional,
     read,
     text,
     texts,
     values,
-    whole,
 )
 
 CPUS = Pattern(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
@@ -60,10 +60,10 @@ class FrequencyPolicy(Reported):
 
     driver = Field(text)
     governor = Field(text)
-    max_khz = Field(whole)
-    limit_khz = Field(whole)
+    max_khz = Field(integer)
+    limit_khz = Field(integer)
     first = Field(text)
-    count = Field(whole)
+    count = Field(integer)
 
     @property
     def is_at_full_speed(self) -> bool:
@@ -76,8 +76,8 @@ class IdleState(Reported):
     """A state that an idle CPU may enter, and the time that it takes to wake from it."""
 
     name = Field(text)
-    latency_us = Field(whole)
-    disabled = Field(flag)
+    latency_us = Field(integer)
+    disabled = Field(boolean)
 
 
 @record
@@ -86,8 +86,8 @@ class ProcessorInfo(Reported):
 
     model = Field(text)
     microcode = Field(texts)
-    sockets = Field(whole)
-    cores = Field(whole)
+    sockets = Field(integer)
+    cores = Field(integer)
 
 
 @record
@@ -98,9 +98,9 @@ class Processors(Reported):
     online = Field(cpu_list)
     present = Field(cpu_list)
     smt = Field(text)
-    info = Field(one(ProcessorInfo))
-    policies = Field(every(FrequencyPolicy))
-    idle_states = Field(every(IdleState))
+    info = Field(object_as(ProcessorInfo))
+    policies = Field(objects_as(FrequencyPolicy))
+    idle_states = Field(objects_as(IdleState))
     times = Field(values)
 
     @property
@@ -111,7 +111,7 @@ class Processors(Reported):
     @property
     def time_percent(self) -> Mapping[str, float]:
         """What all CPUs did between two looks, in % of their time. Raises Incomplete."""
-        looks = [[read(tick, whole, TICKS) for tick in read(look, values, TICKS)] for look in self.times]
+        looks = [[read(tick, integer, TICKS) for tick in read(look, values, TICKS)] for look in self.times]
         if len(looks) != 2 or min(map(len, looks)) < len(TIMES):
             raise Incomplete(f"{TICKS} is not understood", cause="not understood")
         spent = [now - then for _, then, now in zip(TIMES, *looks)]  # noqa: B905
@@ -127,17 +127,17 @@ KIB_PER_GIB = 2**20
 class HugePages(Reported):
     """Reserved huge pages of one size, and how many are free."""
 
-    size_kib = Field(whole)
-    pages = Field(whole)
-    free = Field(whole)
+    size_kib = Field(integer)
+    pages = Field(integer)
+    free = Field(integer)
 
 
 @record
 class NumaNode(Reported):
     """A NUMA node: memory, and the CPUs that are near it."""
 
-    node = Field(whole)
-    memory_kib = Field(whole)
+    node = Field(integer)
+    memory_kib = Field(integer)
     cpus = Field(cpu_list)
 
 
@@ -145,26 +145,26 @@ class NumaNode(Reported):
 class Segments(Reported):
     """The files of NCCL in /dev/shm."""
 
-    count = Field(whole)
-    kib = Field(whole)
+    count = Field(integer)
+    kib = Field(integer)
     oldest_s = Field(number)
-    left_out = Field(optional(whole))  # whose size and age were not looked at
+    left_out = Field(optional(integer))  # whose size and age were not looked at
 
 
 @record
 class MainMemory(Reported):
     """A node's memory; `transparent` and `numa_balancing` are empty where the kernel lacks the feature."""
 
-    total_kib = Field(whole)
-    available_kib = Field(whole)
-    swap_total_kib = Field(whole)
-    swap_free_kib = Field(whole)
-    corrupted_kib = Field(optional(whole))  # in pages taken out of use for their errors; None in older recordings
-    huge_pages = Field(every(HugePages))
+    total_kib = Field(integer)
+    available_kib = Field(integer)
+    swap_total_kib = Field(integer)
+    swap_free_kib = Field(integer)
+    corrupted_kib = Field(optional(integer))  # in pages taken out of use for their errors; None in older recordings
+    huge_pages = Field(objects_as(HugePages))
     transparent = Field(text)
     numa_balancing = Field(text)
-    numa = Field(every(NumaNode))
-    nccl_shm = Field(one(Segments))
+    numa = Field(objects_as(NumaNode))
+    nccl_shm = Field(object_as(Segments))
 
     @property
     def total_gib(self) -> float:
@@ -190,8 +190,8 @@ class MemoryModule(Reported):
     """A memory module that has counted errors; `name` is its label where the firmware gives one."""
 
     name = Field(text)
-    corrected = Field(whole)
-    uncorrected = Field(whole)
+    corrected = Field(integer)
+    uncorrected = Field(integer)
 
 
 @record
@@ -199,11 +199,11 @@ class MemoryController(Reported):
     """A memory controller. Its counts cover the last `counted_s` seconds, usually since its driver was loaded."""
 
     name = Field(text)
-    corrected = Field(whole)
-    uncorrected = Field(whole)
-    counted_s = Field(whole)
-    of_all_boots = Field(optional(flag))  # of a database that a reboot does not clear
-    modules = Field(every(MemoryModule))
+    corrected = Field(integer)
+    uncorrected = Field(integer)
+    counted_s = Field(integer)
+    of_all_boots = Field(optional(boolean))  # of a database that a reboot does not clear
+    modules = Field(objects_as(MemoryModule))
 
     @property
     def label(self) -> str:

@@ -18,16 +18,16 @@ from clusterproof.plugins.evidence.fact import (
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
-    every,
-    flag,
+    boolean,
+    integer,
     number,
+    objects_as,
     optional,
     read,
     readings,
     table,
     text,
     texts,
-    whole,
     word,
 )
 from clusterproof.plugins.evidence.host.facts import (
@@ -47,20 +47,20 @@ if TYPE_CHECKING:
 class JobProcess(Reported):
     """A process whose job has ended here: certain by its cgroup, else by its own environment."""
 
-    pid = Field(whole)
+    pid = Field(integer)
     name = Field(word)
-    uid = Field(whole)
+    uid = Field(integer)
     job = Field(text)
-    is_sure = Field(optional(flag))  # of older recordings it is not known
+    is_sure = Field(optional(boolean))  # of older recordings it is not known
 
 
 @record
 class OwnedShm(Reported):
     """Files in /dev/shm of one user who has no process on the node."""
 
-    uid = Field(whole)
-    count = Field(whole)
-    kib = Field(whole)
+    uid = Field(integer)
+    count = Field(integer)
+    kib = Field(integer)
     oldest_s = Field(number)
 
 
@@ -69,10 +69,10 @@ class Jobs(Reported):
     """Slurm's jobs on the node; `unread` counts processes that the probe's user may not inspect."""
 
     running = Field(texts)
-    left = Field(every(JobProcess))
-    left_out = Field(whole)
-    unread = Field(whole, where="the job of each process")
-    shm = Field(every(OwnedShm))
+    left = Field(objects_as(JobProcess))
+    left_out = Field(integer)
+    unread = Field(integer, where="the job of each process")
+    shm = Field(objects_as(OwnedShm))
 
 
 UNIT = ("load", "active", "sub", "enabled")  # what systemd says of each
@@ -86,20 +86,20 @@ class PidsGroup(Reported):
     """A cgroup with a limit of processes and threads (pids.max)."""
 
     path = Field(text)
-    pids = Field(whole)
-    most = Field(whole, "max")
+    pids = Field(integer)
+    most = Field(integer, "max")
 
 
 @record
 class KernelLimits(Reported):
     """Limits of the whole node, and of the cgroups of its daemons and of pods."""
 
-    open_files = Field(whole)
-    max_files = Field(whole)
-    threads = Field(whole)
-    pid_max = Field(whole)
-    threads_max = Field(whole)
-    groups = Field(every(PidsGroup))
+    open_files = Field(integer)
+    max_files = Field(integer)
+    threads = Field(integer)
+    pid_max = Field(integer)
+    threads_max = Field(integer)
+    groups = Field(objects_as(PidsGroup))
     settings = Field(table)  # what the files hold that are named so; empty where there is no such file
     modes = Field(table)  # the permissions of folders that all users share
 
@@ -110,11 +110,11 @@ class KernelLimits(Reported):
     def number(self, path: str) -> int | None:
         """The number that it holds; None where the kernel has no such setting. Raises Incomplete."""
         setting = self.setting(path)
-        return read(int(setting) if setting.isdecimal() else setting, whole, path) if setting else None
+        return read(int(setting) if setting.isdecimal() else setting, integer, path) if setting else None
 
     def mode(self, folder: str) -> int:
         """The permissions of a folder. Raises Incomplete."""
-        return read(self.modes.get(folder), whole, folder)
+        return read(self.modes.get(folder), integer, folder)
 
     @property
     def ports(self) -> int | None:
@@ -135,7 +135,7 @@ memory_controllers = list_collected_as("edac", "controllers", MemoryController, 
 @collected_by("processes")
 def zombies(node: EvidenceSource, processes: CollectorData) -> int:
     """How many processes are dead and not waited for."""
-    return processes.get("zombies", whole)
+    return processes.get("zombies", integer)
 
 
 blocked_processes = list_collected_as("processes", "blocked", BlockedProcess)
@@ -144,13 +144,13 @@ blocked_processes = list_collected_as("processes", "blocked", BlockedProcess)
 @collected_by("processes")
 def blocked_alike(node: EvidenceSource, processes: CollectorData) -> int:
     """How many more are blocked than are listed, of a user and in a function that is."""
-    return processes.get("blocked_alike", optional(whole)) or 0
+    return processes.get("blocked_alike", optional(integer)) or 0
 
 
 @collected_by("processes")
 def blocked_left_out(node: EvidenceSource, processes: CollectorData) -> int:
     """How many more are blocked, of users and in functions of which none is listed."""
-    return processes.get("blocked_left_out", optional(whole)) or 0
+    return processes.get("blocked_left_out", optional(integer)) or 0
 
 
 processors = collected_as("cpus", Processors)
@@ -204,10 +204,10 @@ def job_limits(node: Node) -> Mapping[str, ProcessLimits]:
 def services(node: EvidenceSource, systemd: CollectorData) -> Mapping[str, Service]:
     """The systemd units that matter here, by name; of one that was not reported nothing can be read."""
     units = systemd.get("services", table)
-    return {name: Service(_said_of(unit if isinstance(unit, dict) else {})) for name, unit in units.items()}
+    return {name: Service(_reported_of(unit if isinstance(unit, dict) else {})) for name, unit in units.items()}
 
 
-def _said_of(unit: Mapping[str, Any]) -> Mapping[str, Any]:
+def _reported_of(unit: Mapping[str, Any]) -> Mapping[str, Any]:
     return dict.fromkeys(UNIT, unit) if "error" in unit else unit
 
 
@@ -220,7 +220,7 @@ def failed_units(node: EvidenceSource, systemd: CollectorData) -> tuple[str, ...
 @collected_by("services")
 def units_left_out(node: EvidenceSource, systemd: CollectorData) -> int:
     """How many more units failed, or are to be started once more, than are listed."""
-    return systemd.get("left_out", optional(whole)) or 0
+    return systemd.get("left_out", optional(integer)) or 0
 
 
 @collected_by("services")

@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.evidence.host.collect_cpus import MAX_KINDS, POLICY
 from clusterproof.plugins.evidence.host.collect_memory import CORRUPTED, KEYS
-from clusterproof.plugins.evidence.parsing import CaptureError, Form, sections, short, whole
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, integer, sections, short
 
 GHZ_IN_KHZ, MHZ_IN_KHZ = 1_000_000, 1_000
 
@@ -30,7 +30,7 @@ def read_lscpu(text: str) -> Mapping[str, object]:
     cpus: dict[str, Any] = {"online": rows["On-line CPU(s) list"]} if "On-line CPU(s) list" in rows else {}
     if "Architecture" in rows:
         cpus["machine"] = rows["Architecture"]
-    if (whole(rows.get("Thread(s) per core", "")) or 0) > 1:
+    if (integer(rows.get("Thread(s) per core", "")) or 0) > 1:
         cpus["smt"] = "on"  # with one thread it may be off, or the processor has none
     offline = rows.get("Off-line CPU(s) list", "")
     may_have_more = rows.get("Architecture", "").startswith("ppc")  # threads per core, of which some are off on purpose
@@ -49,7 +49,7 @@ def read_lscpu(text: str) -> Mapping[str, object]:
 
 
 def _info(rows: Mapping[str, str]) -> dict[str, object]:
-    sockets, cores = (whole(rows.get(key, "")) for key in ("Socket(s)", "Core(s) per socket"))
+    sockets, cores = (integer(rows.get(key, "")) for key in ("Socket(s)", "Core(s) per socket"))
     info: dict[str, object] = {"model": short(rows.get("Model name", ""))}
     if rows.get("Microcode version"):
         info["microcode"] = [short(rows["Microcode version"])]
@@ -141,7 +141,7 @@ def read_sysfs(text: str) -> Mapping[str, object]:
     policies: dict[str, dict[str, object]] = {}
     for cpu, policy, file, value in _SYSFS.findall(text)[:100_000]:
         first = f"policy{policy or cpu}"
-        number = whole(value.strip())
+        number = integer(value.strip())
         policies.setdefault(first, {"first": first})[names[file]] = value.strip() if number is None else number
     return {"cpus": {"policies": _alike(policies.values())}}
 

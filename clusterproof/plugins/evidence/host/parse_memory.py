@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from clusterproof.plugins.evidence.parsing import CaptureError, Form, bytes_of, sections, typed_above, whole
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, bytes_of, integer, sections, typed_above
 
 KIB = 1024
 PAGE_KIB = 4  # what the kernel counts in: numbers in KiB are multiples of it, numbers in MiB are not
-MOST_KIB = 2**36  # 64 TiB: a node with more was counted in bytes
+MAX_KIB = 2**36  # 64 TiB: a node with more was counted in bytes
 UNITS_KIB = {"b": 1 / KIB, "k": 1, "m": KIB, "g": KIB**2}
 
 # free
@@ -34,8 +34,8 @@ def read_free(text: str) -> Mapping[str, object]:
     if "Mem" not in rows:
         raise CaptureError("free without its row Mem")
     option = _OPTION.search(typed_above(text))
-    numbers = [number for word in rows["Mem"].values() if (number := whole(word)) is not None]
-    is_odd = any(number % PAGE_KIB for number in numbers) or max(numbers, default=0) > MOST_KIB
+    numbers = [number for word in rows["Mem"].values() if (number := integer(word)) is not None]
+    is_odd = any(number % PAGE_KIB for number in numbers) or max(numbers, default=0) > MAX_KIB
     if len(numbers) == len(rows["Mem"]) and is_odd and not option:
         raise CaptureError("free does not say its unit; expected its command above it, or -h")
     memory: dict[str, object] = {}
@@ -59,7 +59,7 @@ _CELLS = {
 
 def _kib(word: str, unit_kib: float = 1) -> int | None:
     """A size; a number without a unit is in `unit_kib`."""
-    if (number := whole(word)) is not None:
+    if (number := integer(word)) is not None:
         return int(number * unit_kib)
     size = bytes_of(word)
     return None if size is None else size // KIB
@@ -103,7 +103,7 @@ def read_numactl(text: str) -> Mapping[str, object]:
     nodes: dict[str, dict[str, object]] = {}
     for number, key, value in _NUMA.findall(text)[: MAX_NODES * 2]:
         node = nodes.setdefault(number, {"node": int(number)})
-        size = whole(value.strip())
+        size = integer(value.strip())
         if key == "cpus":
             node["cpus"] = ",".join(value.split())
         elif size is not None:

@@ -10,7 +10,7 @@ from clusterproof.plugins.evidence.field import UNCAPTURED
 from clusterproof.plugins.evidence.host.collect_kernel_limits import SETTINGS
 from clusterproof.plugins.evidence.host.collect_limits import LIMITS
 from clusterproof.plugins.evidence.host.collect_services import MAX_FAILED, WANTED
-from clusterproof.plugins.evidence.parsing import CaptureError, Form, number, sections, whole
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, integer, number, sections
 
 KIB = 1024
 
@@ -239,13 +239,13 @@ def read_sysctl(text: str) -> Mapping[str, object]:
 
 
 def _of_sysctl(rows: Mapping[str, str]) -> Iterator[tuple[str, object]]:
-    if "kernel.numa_balancing" in rows and whole(rows["kernel.numa_balancing"]) is not None:
+    if "kernel.numa_balancing" in rows and integer(rows["kernel.numa_balancing"]) is not None:
         yield "memory", {"numa_balancing": rows["kernel.numa_balancing"]}
     boot = {name: rows[f"kernel.{key}"] for name, key in _BOOT.items() if f"kernel.{key}" in rows}
     if boot:
         yield "boot", boot
     settings = {path: rows[name] for path, name in _SETTINGS.items() if name in rows}
-    numbers = {key: limit for key, name in _NUMBERS.items() if (limit := whole(rows.get(name, ""))) is not None}
+    numbers = {key: limit for key, name in _NUMBERS.items() if (limit := integer(rows.get(name, ""))) is not None}
     if settings or numbers:
         nothing = dict.fromkeys((*_NUMBERS, "open_files", "threads", "groups", "modes"), _UNCAPTURED)
         yield "kernel_limits", {**nothing, **numbers, "settings": {**dict.fromkeys(SETTINGS, _UNCAPTURED), **settings}}

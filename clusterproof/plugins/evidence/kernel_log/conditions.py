@@ -50,11 +50,11 @@ def conditions(events: Iterable[Event], check: str, too_many: Callable[[str, int
             lines.left.append(event)
     by_form = ((log_forms()[name], device, lines) for (name, device), lines in of.items())
     return tuple(
-        Condition(form, device, held) for form, device, lines in by_form if (held := _held(form, lines, too_many))
+        Condition(form, device, held) for form, device, lines in by_form if (held := _current(form, lines, too_many))
     )
 
 
-def _held(form: LogForm, lines: _Lines, too_many: Callable[[str, int], bool]) -> tuple[Logged, ...]:
+def _current(form: LogForm, lines: _Lines, too_many: Callable[[str, int], bool]) -> tuple[Logged, ...]:
     """The current lines: all if they occur too often, else those that nothing has ended."""
     if form.rate and too_many(form.rate, sum(line.lines for line in lines.every)):
         return tuple(lines.every)

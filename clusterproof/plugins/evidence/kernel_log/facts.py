@@ -12,7 +12,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.typed import TYPE_CHECKING, TypeAlias
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_by
-from clusterproof.plugins.evidence.field import flag, number, optional, read, table, text, values, whole
+from clusterproof.plugins.evidence.field import boolean, integer, number, optional, read, table, text, values
 from clusterproof.plugins.evidence.kernel_log.collect_lines import ERROR, OURS, UNKNOWN, without_numbers
 from clusterproof.plugins.evidence.kernel_log.events_gpu import (
     EVERY_GPU,
@@ -89,7 +89,7 @@ def lines(data: object) -> list[Line]:
 def _line(entry: list[object]) -> Line:
     if not 2 <= len(entry) <= 4:
         raise TypeError
-    left_out, level = _further(*map(whole, entry[2:]))
+    left_out, level = _further(*map(integer, entry[2:]))
     return optional(number)(entry[0]), text(entry[1]), max(left_out, 0), level
 
 
@@ -207,8 +207,8 @@ def _may_be_neurons(node: Node, log: CollectorData) -> bool:
 @collected_by("kernel_log")
 def kernel_log_is_cut(node: Node, log: CollectorData) -> bool:
     """Whether the log had already lost records that count."""
-    if node.since.is_boot or not log.get("truncated", flag):
-        return log.get("truncated", flag)
+    if node.since.is_boot or not log.get("truncated", boolean):
+        return log.get("truncated", boolean)
     whole_from = log.get("whole_from", optional(number))
     return whole_from is None or whole_from > node.window_begins
 
@@ -216,7 +216,7 @@ def kernel_log_is_cut(node: Node, log: CollectorData) -> bool:
 @collected_by("kernel_log")
 def kernel_log_is_unfinished(node: Node, log: CollectorData) -> bool:
     """Whether there was no time to read what it says last."""
-    return bool(log.get("unfinished", optional(flag)))
+    return bool(log.get("unfinished", optional(boolean)))
 
 
 @collected_by("kernel_log")
@@ -225,7 +225,7 @@ def kernel_lines_cut(node: Node, log: CollectorData) -> Mapping[str, int]:
     cut = {name: read(row, values, name) for name, row in (log.get("cut", optional(table)) or {}).items()}
     begins = -math.inf if node.since.is_boot else node.window_begins
     return {
-        name: read(row[0], whole, "cut")
+        name: read(row[0], integer, "cut")
         for name, row in cut.items()
         if len(row) == 2 and read(row[1], number, "cut") >= begins
     }
@@ -234,14 +234,14 @@ def kernel_lines_cut(node: Node, log: CollectorData) -> Mapping[str, int]:
 @collected_by("kernel_log")
 def kernel_lines_uncounted(node: Node, log: CollectorData) -> int:
     """How many of the kernel's own lines were left out that were each unlike the others."""
-    return log.get("uncounted", optional(whole)) or 0
+    return log.get("uncounted", optional(integer)) or 0
 
 
 @collected_by("kernel_log")
 def kernel_lines_folded(node: Node, log: CollectorData) -> Mapping[str, int]:
     """How many lines with ever different words of users were left out, by their class: `segf`, `INFO: task`, …"""
     folded = log.get("folded", optional(table)) or {}
-    return {name: read(count, whole, name) for name, count in folded.items()}
+    return {name: read(count, integer, name) for name, count in folded.items()}
 
 
 def counting(node: Node, logged: list[Line]) -> list[Line]:

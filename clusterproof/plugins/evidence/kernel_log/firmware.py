@@ -22,20 +22,20 @@ def with_sections(events: Iterable[GpuEvent | HostEvent]) -> tuple[GpuEvent | Ho
 
     A report without a section stays what its severity says.
     """
-    told: list[GpuEvent | HostEvent] = []
+    merged: list[GpuEvent | HostEvent] = []
     reports: dict[str, tuple[int, HardwareError]] = {}  # by its number, with where it stands; a boot begins anew
     for event in events:
         if isinstance(event, HardwareError) and event.report:
-            reports[event.report] = len(told), event
+            reports[event.report] = len(merged), event
         if not isinstance(event, ReportedSection):
-            told.append(event)
+            merged.append(event)
         elif event.report in reports:
             at, error = reports[event.report]
-            told[at], *another = _about(told[at], error, event)
+            merged[at], *another = _about(merged[at], error, event)
             if another:
-                reports[event.report] = len(told), error
-                told += another
-    return tuple(told)
+                reports[event.report] = len(merged), error
+                merged += another
+    return tuple(merged)
 
 
 def _about(before: GpuEvent | HostEvent, error: HardwareError, section: ReportedSection) -> list[GpuEvent | HostEvent]:

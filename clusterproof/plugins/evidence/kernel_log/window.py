@@ -28,7 +28,7 @@ class Window:
         return self.last_s is None and self.moment is None
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         """`in the last 24h`, `since 2026-03-01T08:00Z`."""
         return f"in the last {self.words}" if self.last_s is not None else f"since {self.words}"
 

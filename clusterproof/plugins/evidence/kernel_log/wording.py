@@ -48,7 +48,7 @@ class NamedGpu:
     remap_is_due: bool
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         """`GPU 3, GPU-…`."""
         return f"GPU {self.index}, {self.uuid}" if self.uuid else f"GPU {self.index}"
 
@@ -74,9 +74,9 @@ def require_whole_log(node: Node, of: str = "") -> None:
     Lines of file servers, and those of processes, were cut from an answer apart from all others. No user can have the
     kernel's own lines left out: those of users' have room of their own.
     """
-    due = "of this boot" if node.since.is_boot else node.since.in_words
-    apart = {FILE_SERVERS, PROCESSES} - {of}
-    cut = sum(count for name, count in node.kernel_lines_cut.items() if name not in apart and of in ("", name))
+    due = "of this boot" if node.since.is_boot else node.since.description
+    separate = {FILE_SERVERS, PROCESSES} - {of}
+    cut = sum(count for name, count in node.kernel_lines_cut.items() if name not in separate and of in ("", name))
     if cut:
         incomplete(
             f"{cut} lines of the kernel log were cut: the answer was longer than its connection carries; "
@@ -95,7 +95,7 @@ def require_whole_log(node: Node, of: str = "") -> None:
         incomplete(f"{RECORDS_LOST}, and no journal has it; expected all that was logged {due}", cause=RECORDS_LOST)
 
 
-def said(node: Node, check: str) -> tuple[tuple[LineFinding, ...], list[Incomplete | NotApplicable]]:
+def line_findings(node: Node, check: str) -> tuple[tuple[LineFinding, ...], list[Incomplete | NotApplicable]]:
     """What the log shows of what a check evaluates, of each form and device; and why some could not be evaluated.
 
     Lines that hold only when they are often are counted by the day, for which the uptime must be known. Raises
@@ -115,18 +115,18 @@ def said(node: Node, check: str) -> tuple[tuple[LineFinding, ...], list[Incomple
     gpus = gpus_by_address(node) if any(condition.form.scope in ON_THE_BUS for condition in held) else {}
     every = (
         LineFinding(
-            gpus[condition.device].words if condition.device in gpus else condition.device,
+            gpus[condition.device].label if condition.device in gpus else condition.device,
             condition.form,
-            in_list(in_words(condition.events, lambda event: event.words, node)),
+            joined(with_counts(condition.events, lambda event: event.words, node)),
             condition.form.verdict == "fail" and (condition.form.needs != MOUNTED or condition.device in mounted(node)),
         )
         for condition in held
-        if not _is_meant(condition, node, too_many)
+        if not _is_switched_off(condition, node, too_many)
     )
     return tuple(every), unread
 
 
-def _is_meant(condition: Condition, node: Node, too_many: Callable[[str, int], bool]) -> bool:
+def _is_switched_off(condition: Condition, node: Node, too_many: Callable[[str, int], bool]) -> bool:
     """Whether a link is down because somebody switched its interface off, and was not lost often before."""
     if condition.form.needs != SWITCHED_ON or too_many(condition.form.rate, total(condition.events)):
         return False
@@ -135,14 +135,14 @@ def _is_meant(condition: Condition, node: Node, too_many: Callable[[str, int], b
     return any(link.get("link") == OFF and link.get("name") == condition.device for link in links)
 
 
-def say(node: Node, check: str, expected: str) -> None:
+def report(node: Node, check: str, expected: str) -> None:
     """Say what the log shows of what a check evaluates, each with its form's verdict and action, and go on."""
-    reports, unread = said(node, check)
+    findings, unread = line_findings(node, check)
     by_action: dict[tuple[bool, str], list[str]] = {}
-    for report in reports:
-        by_action.setdefault((report.fails, report.form.action if report.fails else ""), []).append(report.line)
+    for finding in findings:
+        by_action.setdefault((finding.fails, finding.form.action if finding.fails else ""), []).append(finding.line)
     for (fails, action), lines in by_action.items():
-        message = f"{in_list(lines)}; expected {expected}"
+        message = f"{joined(lines)}; expected {expected}"
         if fails:
             fail_by_log(node, lines, message, action)
         else:
@@ -203,7 +203,7 @@ def when(seconds: float, node: Node) -> str:
     return f"at {moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def in_words(events: Iterable[E], wording: Callable[[E], str], node: Node) -> list[str]:
+def with_counts(events: Iterable[E], wording: Callable[[E], str], node: Node) -> list[str]:
     """Events alike in one: in these words, how often and when."""
     return [f"{what} ({how_often(alike, node)})" for what, alike in grouped(events, wording).items()]
 
@@ -216,7 +216,7 @@ def grouped(events: Iterable[E], wording: Callable[[E], str]) -> dict[str, list[
     return groups
 
 
-def in_list(texts: Iterable[str]) -> str:
+def joined(texts: Iterable[str]) -> str:
     """The words in one line, the first few of many."""
     texts = list(texts)
     more = [f"and {len(texts) - MAX_NAMED} more"] if len(texts) > MAX_NAMED else []

@@ -10,15 +10,15 @@ from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
-    flag,
+    boolean,
+    integer,
     number,
+    object_as,
     objects,
-    one,
     read,
     table,
     text,
     texts,
-    whole,
 )
 
 NODES, PODS, SLICES, QUEUES = "k8s_nodes", "k8s_pods", "k8s_resource_slices", "k8s_queues"
@@ -54,10 +54,10 @@ class Taint(Reported):
     key = Field(text)
     value = Field(text)
     effect = Field(text)
-    is_ours = Field(flag, "ours")  # whether this suite's own gate set it
+    is_ours = Field(boolean, "ours")  # whether this suite's own gate set it
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         """As kubectl writes it: `dedicated=train:NoSchedule`."""
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
@@ -69,12 +69,12 @@ class Resources(Reported):
     def of(self, name: str) -> int:
         """Devices or bytes, by the suite's name of a resource (`gpu`, `efa`, `hugepages_2mi`). Raises Incomplete."""
         amount = self.data.get(name)
-        return 0 if amount is None else read(amount, whole, name)
+        return 0 if amount is None else read(amount, integer, name)
 
     @property
     def mig(self) -> Mapping[str, int]:
         """Parts of GPUs by their profile, `1g.10gb`. Raises Incomplete."""
-        return {name: read(amount, whole, name) for name, amount in (self.data.get("mig") or {}).items()}
+        return {name: read(amount, integer, name) for name, amount in (self.data.get("mig") or {}).items()}
 
 
 def _conditions(data: object) -> tuple[Condition, ...]:
@@ -98,11 +98,11 @@ class KubernetesNode(Reported):
     zone = Field(text)
     region = Field(text)
     created = Field(text)
-    is_cordoned = Field(flag, "cordoned")
+    is_cordoned = Field(boolean, "cordoned")
     conditions = Field(_conditions)
     taints = Field(_taints)
-    capacity = Field(one(Resources))
-    allocatable = Field(one(Resources))
+    capacity = Field(object_as(Resources))
+    allocatable = Field(object_as(Resources))
     info = Field(table)  # kubelet, runtime, os, kernel, architecture
     labels = Field(table)
     layers = Field(texts)  # network nodes above it, the topmost first
@@ -138,10 +138,10 @@ class KubernetesNode(Reported):
         """How long ago a time was, as Kubernetes writes it. Raises Incomplete."""
         return age_s(time, self.asked_at)
 
-    def in_words(self, condition: Condition) -> str:
+    def describe(self, condition: Condition) -> str:
         """`Ready is False for 3 h (KubeletNotReady: no network)`. Raises Incomplete."""
         why = ": ".join(filter(None, (condition.reason, condition.message)))
-        since = f" for {in_words(self.age_s(condition.since))}" if condition.since else ""
+        since = f" for {duration_text(self.age_s(condition.since))}" if condition.since else ""
         return f"{condition.kind} is {condition.status}{since}" + (f" ({why})" if why else "")
 
 
@@ -156,7 +156,7 @@ def age_s(time: str, now: float) -> float:
     return now - at.timestamp()
 
 
-def in_words(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """`25 min`, `3 h`, `8 days`."""
     if seconds < 2 * HOUR_S:
         return f"{seconds / MINUTE_S:.0f} min"
@@ -174,7 +174,7 @@ class UnlabelledLevel(Reported):
 
     level = Field(text)
     nodes = Field(texts)
-    count = Field(whole)
+    count = Field(integer)
 
 
 def _levels(data: object) -> tuple[UnlabelledLevel, ...]:
@@ -187,9 +187,9 @@ class Flavor(Reported):
 
     name = Field(text)
     labels = Field(text)
-    nodes = Field(whole)
+    nodes = Field(integer)
     topology = Field(text)
-    has_topology = Field(flag)
+    has_topology = Field(boolean)
     unlabelled = Field(_levels)
 
 

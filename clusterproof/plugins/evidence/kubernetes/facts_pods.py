@@ -8,7 +8,17 @@ from math import inf
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import CollectorData
-from clusterproof.plugins.evidence.field import Field, Reported, every, flag, objects, optional, text, texts, whole
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    boolean,
+    integer,
+    objects,
+    objects_as,
+    optional,
+    text,
+    texts,
+)
 from clusterproof.plugins.evidence.kubernetes.facts import age_s
 
 STUCK = (  # for which a container waits that does not start by itself
@@ -32,10 +42,10 @@ class WaitingContainer(Reported):
     name = Field(text, "container")
     reason = Field(text)
     message = Field(text)
-    restarts = Field(whole)
+    restarts = Field(integer)
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         """`plugin: CrashLoopBackOff (back-off 5m0s restarting), 12 restarts`."""
         why = f": {self.reason}" if self.reason else " is not ready"
         more = f" ({self.message[:200]})" if self.message else ""
@@ -61,16 +71,16 @@ class KubernetesPod(Reported):
     role = Field(text)  # the row of its daemon set in the catalogue; empty where it is of none that matters
     created = Field(text)
     deleted = Field(text)  # when its time to end is over; empty where it is not being deleted
-    is_ready = Field(flag, "ready")
+    is_ready = Field(boolean, "ready")
     unready = Field(_containers)
-    gpus = Field(whole)  # that its containers ask for together
-    most_gpus = Field(whole)  # … and the one that asks for most
-    accelerators = Field(whole)  # GPUs, parts of them, Neuron devices and cores
+    gpus = Field(integer)  # that its containers ask for together
+    most_gpus = Field(integer)  # … and the one that asks for most
+    accelerators = Field(integer)  # GPUs, parts of them, Neuron devices and cores
     shm = Field(text)  # what is at /dev/shm of the container with most GPUs: `memory`, `host`, another; empty: 64 MiB
     waits_for = Field(text)  # why no node takes it
-    claims = Field(whole)  # of devices, by DRA
+    claims = Field(integer)  # of devices, by DRA
     volume_claims = Field(texts)  # their names, in its namespace
-    gates = Field(whole)  # that keep it from being scheduled
+    gates = Field(integer)  # that keep it from being scheduled
 
     @property
     def name(self) -> str:
@@ -104,9 +114,9 @@ class ResourceSlice(Reported):
     driver = Field(text)
     node = Field(text)
     pool = Field(text)
-    generation = Field(whole)
-    devices = Field(whole)
-    gpus = Field(optional(whole))  # of the type `gpu`, where its driver reports types
+    generation = Field(integer)
+    devices = Field(integer)
+    gpus = Field(optional(integer))  # of the type `gpu`, where its driver reports types
 
 
 @record
@@ -115,7 +125,7 @@ class StorageClass(Reported):
 
     name = Field(text)
     provisioner = Field(text)
-    waits_for_pods = Field(flag)
+    waits_for_pods = Field(boolean)
 
 
 @record
@@ -129,7 +139,7 @@ class VolumeClaim(Reported):
     created = Field(text)
     volume = Field(text)
     driver = Field(text)
-    is_selected = Field(flag, "selected")  # whether the scheduler has chosen a node for the pod that wants it
+    is_selected = Field(boolean, "selected")  # whether the scheduler has chosen a node for the pod that wants it
 
     @property
     def name(self) -> str:
@@ -185,10 +195,10 @@ class KubernetesStorage:
 
 def storage_of(storage: CollectorData) -> KubernetesStorage:
     """What the collector returned. Raises Incomplete."""
-    if storage.get("is_cut", flag):
+    if storage.get("is_cut", boolean):
         raise Incomplete("there are more volumes than were read", cause="there are more volumes than were read")
     return KubernetesStorage(
-        {claim.name: claim for claim in storage.get("claims", every(VolumeClaim))},
-        {node.name: frozenset(node.drivers) for node in storage.get("nodes", every(DriversOfNode))},
-        {storage_class.name: storage_class for storage_class in storage.get("classes", every(StorageClass))},
+        {claim.name: claim for claim in storage.get("claims", objects_as(VolumeClaim))},
+        {node.name: frozenset(node.drivers) for node in storage.get("nodes", objects_as(DriversOfNode))},
+        {storage_class.name: storage_class for storage_class in storage.get("classes", objects_as(StorageClass))},
     )

@@ -12,8 +12,9 @@ from clusterproof.plugins.evidence.field import (
     NEVER_READ,
     Field,
     Reported,
-    every,
-    flag,
+    boolean,
+    integer,
+    objects_as,
     optional,
     read,
     readings,
@@ -22,7 +23,6 @@ from clusterproof.plugins.evidence.field import (
     text,
     texts,
     values,
-    whole,
 )
 
 LONGEST_LINE = 300
@@ -104,13 +104,13 @@ ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"  # as sysfs calls the link layer
 class Port(Reported):
     """One port of an RDMA device; `state` and `physical_state` as sysfs words them: `4: ACTIVE`."""
 
-    number = Field(whole, "port")
+    number = Field(integer, "port")
     state = Field(text)
     physical_state = Field(text)
     rate = Field(text)
     link_layer = Field(text)
-    link_downed = Field(optional(whole))  # since its driver was loaded; None where it does not count them
-    symbol_errors = Field(optional(whole))
+    link_downed = Field(optional(integer))  # since its driver was loaded; None where it does not count them
+    symbol_errors = Field(optional(integer))
 
     @property
     def label(self) -> str:
@@ -152,8 +152,8 @@ class RdmaDevice(Reported):
     firmware = Field(text)  # empty where its driver does not report it, as EFA's
     p2p = Field(optional(text))  # EFA: the provider of GPU memory; None where its driver has no such file
     gdr = Field(optional(text))  # EFA's older drivers: `1` where there is one
-    ports = Field(every(Port))
-    is_alone = Field(optional(flag), "alone")  # of a capture in which it was asked for by name
+    ports = Field(objects_as(Port))
+    is_alone = Field(optional(boolean), "alone")  # of a capture in which it was asked for by name
 
     @property
     def label(self) -> str:
@@ -188,11 +188,11 @@ class Interface(Reported):
 
     name = Field(text)
     driver = Field(text)
-    mtu = Field(whole)
+    mtu = Field(integer)
     state = Field(text)
-    flags = Field(whole)
-    carrier = Field(optional(flag))  # None while it is administratively down
-    speed_mbit_s = Field(optional(whole))  # None where its driver reports none
+    flags = Field(integer)
+    carrier = Field(optional(boolean))  # None while it is administratively down
+    speed_mbit_s = Field(optional(integer))  # None where its driver reports none
 
     @property
     def label(self) -> str:
@@ -221,7 +221,7 @@ class Counters(Reported):
         """How far a counter went between the looks; None where the driver lacks it. Raises Incomplete."""
         if counter not in self.counters:
             return None
-        first, *rest = (read(value, whole, counter) for value in self._looks(counter))
+        first, *rest = (read(value, integer, counter) for value in self._looks(counter))
         if not rest:
             why = self.data.get(NEVER_READ, "")
             raise Incomplete(f"{counter} was read only once ({str(why)[:300]})", cause="counters were read only once")
@@ -232,7 +232,7 @@ class Counters(Reported):
     def total(self, counter: str) -> int:
         """Where a counter stands at the last look that read it. Raises Incomplete."""
         first, last = (looks := self._looks(counter))[0], looks[-1]
-        return read(first if isinstance(last, dict) else last, whole, counter)  # a dict is an error in its place
+        return read(first if isinstance(last, dict) else last, integer, counter)  # a dict is an error in its place
 
     def _looks(self, counter: str) -> list[object]:
         return read(self.counters.get(counter), _one_or_two, counter)
@@ -250,7 +250,7 @@ class HostsEntry(Reported):
     """An address that /etc/hosts gives the node's own name."""
 
     address = Field(text)
-    is_own = Field(flag)
+    is_own = Field(boolean)
 
 
 @record
@@ -258,7 +258,7 @@ class Nameserver(Reported):
     """A name server of the node."""
 
     address = Field(text)
-    answers = Field(flag)
+    answers = Field(boolean)
 
 
 @record
@@ -286,9 +286,9 @@ class Naming(Reported):
     """A node's own name and addresses; `duplicates` are IPv6 addresses that another host has too."""
 
     hostname = Field(text)
-    hosts = Field(every(HostsEntry))
-    nameservers = Field(every(Nameserver))
-    addresses = Field(every(InterfaceAddress))
+    hosts = Field(objects_as(HostsEntry))
+    nameservers = Field(objects_as(Nameserver))
+    addresses = Field(objects_as(InterfaceAddress))
     duplicates = Field(texts)
 
     @property

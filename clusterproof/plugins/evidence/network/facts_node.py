@@ -14,24 +14,24 @@ from clusterproof.plugins.evidence.fact import (
     INTERFACES,
     NICS,
     CollectorData,
-    believed,
     collected_as,
     collected_by,
+    limited,
     list_collected_as,
 )
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
-    every,
+    integer,
     number,
     objects,
+    objects_as,
     optional,
     readings,
     require,
     table,
     text,
     texts,
-    whole,
 )
 from clusterproof.plugins.evidence.host.facts import (
     Command,
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 
-LEAST_S = 0.01  # between two looks at a counter: less says nothing of a rate
+MIN_S = 0.01  # between two looks at a counter: less says nothing of a rate
 
 
 @collected_by("rdma")
 def rdma_devices(_node: Node, rdma: CollectorData) -> tuple[RdmaDevice, ...]:
     """The RDMA devices of hardware: soft RoCE and soft iWARP are not what a cluster is built with."""
-    devices = believed(rdma.get("devices", objects), NICS)
+    devices = limited(rdma.get("devices", objects), NICS)
     return tuple(RdmaDevice(entry) for entry in devices if entry.get("vendor") != "")
 
 
@@ -201,8 +201,8 @@ fi_info = collected_as("libfabric", Command)
 
 def _between(counters: CollectorData, what: str) -> float:
     seconds = counters.get("seconds", number)
-    if seconds < LEAST_S:
-        raise Incomplete(f"{what} looked at {seconds:g} s apart; expected at least {LEAST_S:g} s")
+    if seconds < MIN_S:
+        raise Incomplete(f"{what} looked at {seconds:g} s apart; expected at least {MIN_S:g} s")
     return seconds
 
 
@@ -214,7 +214,7 @@ _TRAFFIC_CLASS = Pattern(r"[0-9]{1,3}$")
 class Gid(Reported):
     """A used entry of a port's GID table."""
 
-    index = Field(whole)
+    index = Field(integer)
     type = Field(text)  # IB/RoCE v1, or RoCE v2
     kind = Field(text)  # of address: ipv4, ipv6 or link
 
@@ -225,10 +225,10 @@ class RocePort(Reported):
 
     device = Field(text)
     model = Field(text)
-    port = Field(whole)
+    port = Field(integer)
     state = Field(text)
     rate = Field(text)
-    gids = Field(every(Gid))
+    gids = Field(objects_as(Gid))
     notifies = Field(text)  # ECN as the receiver, a digit for each priority; empty where the driver does not show it
     reacts = Field(text)  # ECN as the sender
     traffic_class = Field(text)

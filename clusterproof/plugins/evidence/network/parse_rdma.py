@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.network.facts import AMAZON
-from clusterproof.plugins.evidence.parsing import CaptureError, Form, sections, short, whole
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, integer, sections, short
 
 MAX_DEVICES = 512
 
@@ -123,7 +123,7 @@ def _hca(name: str, text: str) -> dict[str, object]:
     device: dict[str, Any] = {"name": name, "ports": []}
     for line in text.split("\n"):
         key, separated, value = (part.strip() for part in line[:200].partition(":"))
-        if separated and key == "port" and whole(value) is not None:
+        if separated and key == "port" and integer(value) is not None:
             device["ports"].append({"port": int(value)})
         elif separated:
             _add_hca_row(device, key, value)
@@ -140,7 +140,7 @@ def _add_hca_row(device: dict[str, Any], key: str, value: str) -> None:
     if key == "vendor_id":
         vendor = short(value).removeprefix("0x")
         device["vendor"] = MELLANOX if vendor == MELLANOX_OUI else vendor
-    elif key == "vendor_part_id" and whole(value) is not None:
+    elif key == "vendor_part_id" and integer(value) is not None:
         device["device"] = f"{int(value):x}"
     elif key == "fw_ver":
         device["firmware"] = short(value)
@@ -237,7 +237,7 @@ def read_sysfs(text: str) -> Mapping[str, object]:
 
 def _count(text: str) -> object:
     """A counter; None where this port has none ("N/A (no PMA)")."""
-    count = whole(text)
+    count = integer(text)
     return count if count is not None or text.startswith("N/A") else {"error": "EINVAL", "text": short(text)}
 
 

@@ -15,11 +15,11 @@ from clusterproof.plugins.evidence.fact import (
     NEURON_DEVICES,
     Absent,
     CollectorData,
-    believed_each,
     collected_as,
     collected_by,
+    limited_list,
 )
-from clusterproof.plugins.evidence.field import Field, Reported, read, text, value_of, values, whole
+from clusterproof.plugins.evidence.field import Field, Reported, integer, read, text, value_of, values
 from clusterproof.plugins.evidence.host.facts import (
     Command,
 )
@@ -37,13 +37,13 @@ MAX_NAME = 80  # characters of a process's name in a message
 class NeuronDevice(Reported):
     """One Trainium or Inferentia device. Counters are since the driver was loaded."""
 
-    index = Field(whole)
+    index = Field(integer)
     serial = Field(text)
     model = Field(text)
-    cores = Field(whole)
-    mem_ecc_uncorrected = Field(whole)
-    mem_ecc_repairable_uncorrected = Field(whole)
-    sram_ecc_uncorrected = Field(whole)
+    cores = Field(integer)
+    mem_ecc_uncorrected = Field(integer)
+    mem_ecc_repairable_uncorrected = Field(integer)
+    sram_ecc_uncorrected = Field(integer)
 
     @property
     def label(self) -> str:
@@ -53,7 +53,7 @@ class NeuronDevice(Reported):
     @property
     def connected(self) -> tuple[int, ...]:
         """The devices that it is linked with. Raises Incomplete."""
-        return tuple(read(number, whole, "connected") for number in value_of(self.data, "connected", values))
+        return tuple(read(number, integer, "connected") for number in value_of(self.data, "connected", values))
 
 
 @record
@@ -61,8 +61,8 @@ class Neuron(Reported):
     """The Neuron driver and its devices."""
 
     driver = Field(text)
-    on_bus = Field(whole)
-    devices = Field(believed_each(NeuronDevice, NEURON_DEVICES), where="neuron: devices")  # those that the driver runs
+    on_bus = Field(integer)
+    devices = Field(limited_list(NeuronDevice, NEURON_DEVICES), where="neuron: devices")  # those that the driver runs
 
 
 @record
@@ -82,7 +82,7 @@ class HardwareError:
     action: str
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """`SRAM_UNCORRECTABLE_ERROR of device 3 (TERMINATE_INSTANCE)`."""
         device = f" of device {self.device}" if self.device else ""
         return f"{self.kind}{device} ({self.action})" if self.action else f"{self.kind}{device}"

@@ -6,8 +6,18 @@ from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.fact import GPUS, NICS, believed
-from clusterproof.plugins.evidence.field import Field, Reported, one, optional, readings, table, text, texts, whole
+from clusterproof.plugins.evidence.fact import GPUS, NICS, limited
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    integer,
+    object_as,
+    optional,
+    readings,
+    table,
+    text,
+    texts,
+)
 
 NVIDIA, AMAZON, MELLANOX = "10de", "1d0f", "15b3"
 
@@ -51,9 +61,9 @@ NVME, NETWORK = "0108", "02"  # what the classes of NVMe controllers and of netw
 class PciErrors(Reported):
     """What PCIe's advanced error reporting counted since boot; None where the kernel does not report it."""
 
-    correctable = Field(optional(whole))
-    nonfatal = Field(optional(whole))
-    fatal = Field(optional(whole))
+    correctable = Field(optional(integer))
+    nonfatal = Field(optional(integer))
+    fatal = Field(optional(integer))
 
 
 @record
@@ -66,16 +76,16 @@ class PciDevice(Reported):
     pci_class = Field(text, "class")
     driver = Field(text)
     path = Field(optional(texts))  # its host bridge, and the bridges from there down; None in older recordings
-    numa = Field(whole)  # -1: the firmware names none
-    width = Field(optional(whole))  # lanes, None where the kernel does not report it
-    width_max = Field(optional(whole))
-    port_width_max = Field(optional(whole))
+    numa = Field(integer)  # -1: the firmware names none
+    width = Field(optional(integer))  # lanes, None where the kernel does not report it
+    width_max = Field(optional(integer))
+    port_width_max = Field(optional(integer))
     speed = Field(text)
     speed_max = Field(text)
     port_speed_max = Field(optional(text))
     function_of = Field(text)  # the device that a virtual function is one of; empty for a device of its own
     power = Field(optional(text))  # of runtime power management: active, suspended, …; None in older recordings
-    errors = Field(one(PciErrors))  # of its PCIe link
+    errors = Field(object_as(PciErrors))  # of its PCIe link
 
     @property
     def label(self) -> str:
@@ -231,8 +241,8 @@ def _placed(devices: Iterable[PciDevice]) -> tuple[list[Location], list[Location
             gpus += [location] if device.is_nvidia_gpu else []
             nics += [location] if device.is_nic else []
     return (
-        sorted(believed(gpus, GPUS), key=lambda location: location.address),
-        sorted(believed(nics, NICS), key=lambda location: location.address),
+        sorted(limited(gpus, GPUS), key=lambda location: location.address),
+        sorted(limited(nics, NICS), key=lambda location: location.address),
     )
 
 

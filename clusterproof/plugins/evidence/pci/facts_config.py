@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.fact import GPUS, NICS, PCI_DEVICES, believed, believed_each, collected_as
+from clusterproof.plugins.evidence.fact import GPUS, NICS, PCI_DEVICES, collected_as, limited, limited_list
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
+    boolean,
     each,
-    flag,
-    one,
+    integer,
+    object_as,
     optional,
     readings,
     text,
     texts,
-    whole,
 )
 
 ACS_BITS = {0: "SrcValid", 2: "ReqRedir", 3: "CmpltRedir", 4: "UpstreamFwd"}  # that keep peers from each other
@@ -27,10 +27,10 @@ SHARED_SWITCH = 3  # of two paths at least: the host bridge, a root port, and th
 class PciSettings(Reported):
     """A function's values in configuration space; None if it has no such register."""
 
-    max_payload = Field(optional(whole))  # bytes
-    max_read_request = Field(optional(whole))  # bytes
-    relaxed_ordering = Field(optional(flag))
-    acs = Field(optional(whole))  # the control word of access control services
+    max_payload = Field(optional(integer))  # bytes
+    max_read_request = Field(optional(integer))  # bytes
+    relaxed_ordering = Field(optional(boolean))
+    acs = Field(optional(integer))  # the control word of access control services
 
     @property
     def redirects(self) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class PciFunction(Reported):
     model = Field(text)  # PCI vendor and device id: 15b3:1021
     path = Field(optional(texts))  # its host bridge, and the bridges from there down; None in captures
     iommu = Field(text)  # identity, DMA or DMA-FQ; empty where it is in no group: without an IOMMU
-    settings = Field(optional(one(PciSettings)), where="PCIe settings")  # None while it is suspended
+    settings = Field(optional(object_as(PciSettings)), where="PCIe settings")  # None while it is suspended
 
     @property
     def is_end(self) -> bool:
@@ -61,8 +61,8 @@ class PciPaths(Reported):
     """PCIe settings between GPUs and network devices."""
 
     machine = Field(text)  # its architecture: x86_64
-    is_virtual = Field(flag)  # whether it is a virtual machine of x86, whose bridges are emulated
-    rows = Field(believed_each(PciFunction, PCI_DEVICES), "functions")
+    is_virtual = Field(boolean)  # whether it is a virtual machine of x86, whose bridges are emulated
+    rows = Field(limited_list(PciFunction, PCI_DEVICES), "functions")
 
     @property
     def functions(self) -> Mapping[str, PciFunction]:
@@ -93,8 +93,8 @@ class PciPaths(Reported):
         other by it.
         """
         placed = list(each(self.endpoints, lambda row: (row.address, row.kind, row.path or ())))
-        gpus = believed([(address, path) for address, kind, path in placed if kind == "gpu"], GPUS)
-        nics = believed([(address, path) for address, kind, path in placed if kind == "nic"], NICS)
+        gpus = limited([(address, path) for address, kind, path in placed if kind == "gpu"], GPUS)
+        nics = limited([(address, path) for address, kind, path in placed if kind == "nic"], NICS)
         for gpu, above in gpus:
             for nic, other in nics:
                 shared = sum(1 for own, its in zip(above, other, strict=False) if own == its)

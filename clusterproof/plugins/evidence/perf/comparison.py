@@ -22,7 +22,7 @@ from clusterproof.plugins.evidence.perf.gpu_speed import (
     WAY,
     Speeds,
     by_model,
-    by_way,
+    by_topology,
     computing_of,
     of_models,
 )
@@ -32,15 +32,15 @@ Read = Callable[[Node], Mapping[str, Speeds]]  # what a check compares of a node
 NO_OTHERS: Beside = MappingProxyType({})
 
 
-def beside_each(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
+def compared_gpus(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
     """By the names of `by_way`, with which GPUs of the node these compare: with all where no way of it is slower."""
     percent = node.threshold("load.slower_concern_percent")
     found: dict[str, Speeds] = {}
     for name, speeds in of_copies.items():
-        apart = by_way(node, {name: speeds})
-        usual = [median(alike.values()) for alike in apart.values()]
+        separate = by_topology(node, {name: speeds})
+        usual = [median(alike.values()) for alike in separate.values()]
         is_slower = usual and min(usual) < (1 - percent / 100) * max(usual)
-        found |= apart if is_slower else dict.fromkeys(apart, speeds)
+        found |= separate if is_slower else dict.fromkeys(separate, speeds)
     return found
 
 

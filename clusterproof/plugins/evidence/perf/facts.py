@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from clusterproof.plugins.core.message import apart, listed
+from clusterproof.plugins.core.message import format_pair, listed
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if
@@ -13,14 +13,14 @@ from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
     each,
-    every,
+    integer,
     number,
+    objects_as,
     optional,
     read,
     readings,
     table,
     text,
-    whole,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ProgramRun(Reported):
     """One run of a program; `exit` is None where it was killed."""
 
     command = Field(text)
-    exit = Field(optional(whole))
+    exit = Field(optional(integer))
     output = Field(printed)
 
     @property
@@ -60,7 +60,7 @@ class ProgramRun(Reported):
         return f"{self.called}\n{self.output}\n{ended}"
 
     @property
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """The end of what it printed, on one line."""
         return " ".join(self.output.split())[-MAX_WORDS:]
 
@@ -73,7 +73,7 @@ class ProgramRun(Reported):
     def ended(self) -> str:
         """How it ended, in words for a finding: `fio … ended with 1: …`."""
         how = "was ended" if self.exit is None else f"ended with {self.exit}"
-        return f"{self.called} {how}: {self.last_words or 'it printed nothing'}"
+        return f"{self.called} {how}: {self.last_output or 'it printed nothing'}"
 
 
 DIRECTIONS = ("write", "read")
@@ -111,7 +111,7 @@ class PingpongRun(Reported):
     """One fi_pingpong in one domain; `exit` is the client's, None where it was killed or had no server."""
 
     domain = Field(text)
-    exit = Field(optional(whole))
+    exit = Field(optional(integer))
     output = Field(text)
     server = Field(text)
 
@@ -125,15 +125,15 @@ class PingpongRun(Reported):
     def why_not(self) -> str:
         """What either end says of a failure."""
         how = "no end in its time" if self.exit is None else f"exit status {self.exit}"
-        said = " ".join(f"{self.output} {self.server}".split())[:MAX_SAID]
-        return f"{how}: {said}" if said else how
+        printed_text = " ".join(f"{self.output} {self.server}".split())[:MAX_SAID]
+        return f"{how}: {printed_text}" if printed_text else how
 
 
 @record
 class Loopback(Reported):
     """The fi_pingpong exchanges of a node with itself."""
 
-    exchanges = Field(every(PingpongRun), "domains", where="efa_loopback: domains")  # domain by domain
+    exchanges = Field(objects_as(PingpongRun), "domains", where="efa_loopback: domains")  # domain by domain
 
 
 def is_of_comparison(cause: str, message: str) -> bool:
@@ -161,7 +161,7 @@ class Shortfall:
 
     def observed(self, unit: str, limit_percent: float) -> str:
         """`GPU 3, host to GPU: 41.2 GB/s, 25 % below the best GPU of the node (55.1)`; never as if at the limit."""
-        behind = f"{apart(self.percent, limit_percent)[0]} % below the {self.words} ({self.reference:.4g})"
+        behind = f"{format_pair(self.percent, limit_percent)[0]} % below the {self.words} ({self.reference:.4g})"
         return f"{self.name}: {self.value:.4g} {unit}, {behind}"
 
 
@@ -188,7 +188,7 @@ def worst_first(shortfalls: Iterable[Shortfall], least_percent: float) -> list[S
     return list(worst.values())
 
 
-def say_slower(node: Node, shortfalls: Iterable[Shortfall], unit: str) -> None:
+def report_slower(node: Node, shortfalls: Iterable[Shortfall], unit: str) -> None:
     """Say what is so far behind what it is compared with that it fails, and what else is worth a look."""
     fail, worry = node.threshold("load.slower_fail_percent"), node.threshold("load.slower_concern_percent")
     behind = worst_first(shortfalls, worry)

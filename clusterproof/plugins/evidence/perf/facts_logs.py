@@ -9,11 +9,12 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
-    every,
-    flag,
+    boolean,
+    integer,
     known,
     number,
-    one,
+    object_as,
+    objects_as,
     optional,
     read,
     readings,
@@ -21,7 +22,6 @@ from clusterproof.plugins.evidence.field import (
     text,
     texts,
     values,
-    whole,
 )
 
 
@@ -32,7 +32,7 @@ class Measured(Reported):
     time_us = Field(optional(number))
     algbw_gb_per_s = Field(optional(number))  # 10^9 bytes
     busbw_gb_per_s = Field(optional(number))
-    wrong = Field(optional(whole))  # values that are not right
+    wrong = Field(optional(integer))  # values that are not right
     deviation = Field(optional(number))  # before nccl-tests 2.11: the largest, in place of `wrong`
 
     @property
@@ -45,11 +45,11 @@ class Measured(Reported):
 class Row(Reported):
     """One row of nccl-tests: one message size."""
 
-    size_bytes = Field(whole)
-    count = Field(whole)
+    size_bytes = Field(integer)
+    count = Field(integer)
     type = Field(text)
-    out_of_place = Field(one(Measured), where="nccl_tests: out_of_place")  # with another buffer for the results
-    in_place = Field(one(Measured), where="nccl_tests: in_place")  # with the results in the same buffer
+    out_of_place = Field(object_as(Measured), where="nccl_tests: out_of_place")  # with another buffer for the results
+    in_place = Field(object_as(Measured), where="nccl_tests: in_place")  # with the results in the same buffer
 
     @property
     def label(self) -> str:
@@ -73,7 +73,7 @@ class Row(Reported):
 class Network(Reported):
     """NCCL's own messages: names with the number of lines that contain them."""
 
-    info_lines = Field(whole)
+    info_lines = Field(integer)
     warnings = Field(texts)
 
     @property
@@ -90,7 +90,7 @@ class Network(Reported):
     def nics(self) -> tuple[int, ...]:
         """`(found N nics)`: every number that a rank logged. Raises Incomplete."""
         numbers = read(self.data.get("nics"), values, "nccl_tests: nics")
-        return tuple(read(count, whole, "nccl_tests: nics") for count in numbers)
+        return tuple(read(count, integer, "nccl_tests: nics") for count in numbers)
 
 
 @record
@@ -99,16 +99,16 @@ class NcclLog(Reported):
 
     version = Field(text)
     collective = Field(text)
-    out_of_bounds = Field(optional(whole))
+    out_of_bounds = Field(optional(integer))
     out_of_bounds_word = Field(text)
     avg_busbw_gb_per_s = Field(optional(number))
-    ranks = Field(optional(whole))
+    ranks = Field(optional(integer))
     hosts = Field(texts)
     problems = Field(texts)
-    exit = Field(optional(whole))
-    given = Field(optional(whole), "gpus")  # GPUs, where it was run over all of one node
-    rows = Field(every(Row), where="nccl_tests: rows")  # of all its tables
-    network = Field(one(Network), where="nccl_tests: network")  # what NCCL said of it
+    exit = Field(optional(integer))
+    given = Field(optional(integer), "gpus")  # GPUs, where it was run over all of one node
+    rows = Field(objects_as(Row), where="nccl_tests: rows")  # of all its tables
+    network = Field(object_as(Network), where="nccl_tests: network")  # what NCCL said of it
 
     @property
     def is_of_nccl_tests(self) -> bool:
@@ -120,15 +120,15 @@ class NcclLog(Reported):
 class NcclTests(Reported):
     """All captured logs of NCCL."""
 
-    logs = Field(every(NcclLog), where="nccl_tests: logs")  # in the order of their files
+    logs = Field(objects_as(NcclLog), where="nccl_tests: logs")  # in the order of their files
 
 
 @record
 class NccomRow(Reported):
     """One size; bandwidths in 10^9 bytes a second, whatever GB/s means in that version of nccom-test."""
 
-    size_bytes = Field(whole)
-    count = Field(optional(whole))
+    size_bytes = Field(integer)
+    count = Field(optional(integer))
     type = Field(text)
     time_us = Field(optional(number))
     algbw_gb_per_s = Field(optional(number))
@@ -140,20 +140,20 @@ class NccomLog(Reported):
     """One run; `is_checked` is None where the command line is not in the log, `problems` are its lines of errors."""
 
     command = Field(text)
-    ranks = Field(optional(whole))
-    is_checked = Field(optional(flag), "checked")
+    ranks = Field(optional(integer))
+    is_checked = Field(optional(boolean), "checked")
     unit = Field(text)  # what it meant by GB/s: GiB/s or GB/s, empty where the numbers do not show it
     avg_busbw_gb_per_s = Field(optional(number))
     problems = Field(texts)
-    exit = Field(optional(whole))
-    rows = Field(every(NccomRow), where="nccom: rows")  # of all its tables
+    exit = Field(optional(integer))
+    rows = Field(objects_as(NccomRow), where="nccom: rows")  # of all its tables
 
 
 @record
 class Nccom(Reported):
     """All captured logs of nccom-test."""
 
-    logs = Field(every(NccomLog), where="nccom: logs")  # in the order of their files
+    logs = Field(objects_as(NccomLog), where="nccom: logs")  # in the order of their files
 
 
 _XID = re.compile(r"\s*Detected XID (\d{1,6}) for GPU \d", re.IGNORECASE)  # DCGM's DCGM_FR_XID_ERROR
@@ -164,7 +164,7 @@ class Message(Reported):
     """A message of DCGM on a result; `severity` is its number, None if the output has none."""
 
     text = Field(text)
-    severity = Field(optional(whole))
+    severity = Field(optional(integer))
 
 
 @record
@@ -173,7 +173,7 @@ class Result(Reported):
 
     gpu = Field(text)
     status = Field(text)
-    messages = Field(every(Message), where="dcgm_diag: messages")
+    messages = Field(objects_as(Message), where="dcgm_diag: messages")
 
     @property
     def device(self) -> str:
@@ -181,14 +181,14 @@ class Result(Reported):
         return known(lambda: self.gpu, "")
 
     @property
-    def said(self) -> tuple[Message, ...]:
+    def reported(self) -> tuple[Message, ...]:
         """Its messages; of what is unread that part of a check is incomplete."""
         return known(lambda: self.messages, ())
 
     @property
     def xids(self) -> tuple[int, ...]:
         """The Xids that came while the test ran, where it complains of nothing else. Raises Incomplete."""
-        matches = [_XID.match(message.text) for message in self.said]
+        matches = [_XID.match(message.text) for message in self.reported]
         return tuple(int(match[1]) for match in matches if match) if all(matches) else ()
 
 
@@ -197,12 +197,12 @@ class DiagTest(Reported):
     """One test of a run with the results of all GPUs."""
 
     name = Field(text)
-    results = Field(every(Result), where="dcgm_diag: results")  # one for each GPU, or one for all, or both
+    results = Field(objects_as(Result), where="dcgm_diag: results")  # one for each GPU, or one for all, or both
 
     def ending(self, statuses: Iterable[str]) -> tuple[Result, ...]:
         """The results that are one of these; of all GPUs only where no single GPU is named. Raises Incomplete."""
         results = tuple(result for result in self.results if result.status in statuses)
-        single = tuple(result for result in results if result.device or result.said)
+        single = tuple(result for result in results if result.device or result.reported)
         return single or results
 
 
@@ -211,15 +211,15 @@ class DiagLog(Reported):
     """One run of `dcgmi diag`; `exit` is None if unknown, `is_complete` whether it reached its end."""
 
     version = Field(text)
-    exit = Field(optional(whole))
-    is_complete = Field(flag, "complete")
+    exit = Field(optional(integer))
+    is_complete = Field(boolean, "complete")
     runtime_error = Field(text)
-    gpus = Field(optional(whole))  # on how many it ran; None where it does not say, and in older recordings
-    tests = Field(every(DiagTest), where="dcgm_diag: tests")  # in their order
+    gpus = Field(optional(integer))  # on how many it ran; None where it does not say, and in older recordings
+    tests = Field(objects_as(DiagTest), where="dcgm_diag: tests")  # in their order
 
 
 @record
 class DcgmDiag(Reported):
     """All captured runs of `dcgmi diag`."""
 
-    logs = Field(every(DiagLog), where="dcgm_diag: logs")  # in the order of their files
+    logs = Field(objects_as(DiagLog), where="dcgm_diag: logs")  # in the order of their files

@@ -226,4 +226,4 @@ def pairwise(node: Node) -> PairsOfNode:
     if node.between is None:
         why = "nothing was measured between nodes"
         raise Incomplete(why, cause=why)
-    return node.between.of_node(node.name)
+    return node.between.pairs_of_node(node.name)

@@ -16,15 +16,15 @@ from clusterproof.plugins.evidence.field import (
     Reported,
     at_least_one,
     each,
-    every,
+    integer,
     number,
+    objects_as,
     optional,
     read,
     readings,
     table,
     text,
     values,
-    whole,
 )
 from clusterproof.plugins.evidence.perf.facts import ProgramRun
 
@@ -96,20 +96,20 @@ def of_models(node: Node, speeds: Speeds, models: Collection[str], measured: Col
     return {gpu: speed for alike in (unknown, *map(found.get, models)) for gpu, speed in (alike or {}).items()}
 
 
-def by_way(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
+def by_topology(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
     """Copies between GPUs apart for GPUs that are as near to the others: `GPU to GPU by x, others 1 NODE, 1 SYS`.
 
     How fast they are has no part in it, so that nodes built alike can be compared.
     """
-    apart: dict[str, dict[str, float]] = {}
+    separate: dict[str, dict[str, float]] = {}
     for name, speeds in of_copies.items():
-        ways = ways_of(node, name, speeds)
+        topologies = topology_of(node, name, speeds)
         for gpu, speed in speeds.items():
-            apart.setdefault(", ".join(filter(None, (name, ways.get(gpu)))), {})[gpu] = speed
-    return apart
+            separate.setdefault(", ".join(filter(None, (name, topologies.get(gpu)))), {})[gpu] = speed
+    return separate
 
 
-def ways_of(node: Node, name: str, speeds: Speeds) -> Mapping[str, str]:
+def topology_of(node: Node, name: str, speeds: Speeds) -> Mapping[str, str]:
     """How near the other GPUs are to each: `others 1 PIX, 2 SYS`; nothing of a GPU that has NVLinks to them.
 
     One of which that is unknown is like no other.
@@ -119,12 +119,12 @@ def ways_of(node: Node, name: str, speeds: Speeds) -> Mapping[str, str]:
     paths, linked = _paths(node), _linked(node, len(speeds))
     if len(linked) >= len(speeds) and all(linked):
         return {}
-    ways = {gpu: f"{UNKNOWN_WAYS} from GPU {gpu}" for gpu in speeds}
+    topologies = {gpu: f"{UNKNOWN_WAYS} from GPU {gpu}" for gpu in speeds}
     if speeds.keys() == {*map(str, range(len(paths)))}:
-        ways |= {str(gpu): path for gpu, path in enumerate(paths)}
+        topologies |= {str(gpu): path for gpu, path in enumerate(paths)}
     if speeds.keys() == {*map(str, range(len(linked)))}:
-        ways |= {str(gpu): "" for gpu, is_linked in enumerate(linked) if is_linked}
-    return ways
+        topologies |= {str(gpu): "" for gpu, is_linked in enumerate(linked) if is_linked}
+    return topologies
 
 
 def _paths(node: Node) -> list[str]:
@@ -160,8 +160,8 @@ class GpuBandwidth(Reported):
     """The copies of every GPU; `by` is the program that made them: each has its own method."""
 
     by = Field(text)
-    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
-    runs = Field(every(ProgramRun), where="gpu_bandwidth: runs")
+    given = Field(optional(integer), "gpus")  # GPUs, to the process that measured
+    runs = Field(objects_as(ProgramRun), where="gpu_bandwidth: runs")
 
     @property
     def speeds(self) -> Mapping[str, Speeds]:
@@ -182,7 +182,7 @@ class GpuBandwidth(Reported):
 class GpuGemm(Reported):
     """Matrix products of all GPUs at once."""
 
-    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
+    given = Field(optional(integer), "gpus")  # GPUs, to the process that measured
 
     @property
     def speeds(self) -> Mapping[str, Speeds]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from clusterproof.plugins.catalog.nvidia import xid
 from clusterproof.plugins.evidence.gpu.parse_nvidia_words import bit_error_rate
-from clusterproof.plugins.evidence.parsing import CaptureError, Form, document_in, short, typed_above, whole
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, document_in, integer, short, typed_above
 
 MAX_INCIDENTS = 256
 HEALTHY = "Healthy"
@@ -88,7 +88,7 @@ def read_health_json(text: str) -> Mapping[str, object]:
     found.overall = short(_table(body.get(_OVERALL)).get("value"))
     for group, entry in body.items():
         for number, device in _children(entry).items():
-            if (said := short(_table(device).get("value"))) and said != HEALTHY:
+            if (status := short(_table(device).get("value"))) and status != HEALTHY:
                 name = number if group == "GPU" else f"{group} {number}"
                 systems = _children(_children(device).get("Errors"))
                 found.by_device[short(name)] = [word for system in systems.items() for word in _incidents(*system)]
@@ -211,7 +211,7 @@ def read_nvlink_errors(text: str) -> Mapping[str, object]:
         kinds = {title: kind for title, kind in _COUNTERS_OF_ALL.items() if title in rows} if is_of_all else _COUNTERS
         for title, kind in kinds.items():
             row, counted = rows.get(title), errors.setdefault(kind, {})
-            read = bit_error_rate if kind.endswith("_ber") else whole
+            read = bit_error_rate if kind.endswith("_ber") else integer
             count = read(short(row.get("value"))) if isinstance(row, dict) else None
             if count != 0:
                 number = "all" if is_of_all else short(link).removeprefix("Link ")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.evidence.parsing import CaptureError, Form, exit_status, number, short, whole
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, exit_status, integer, number, short
 
 MAX_NAMES = 16
 
@@ -172,7 +172,7 @@ def _rows(lines: Iterable[str]) -> Iterator[dict[str, object]]:
 
 def _row(cells: list[str], columns: list[str]) -> dict[str, object]:
     """One row, nothing where the line is none. A column that is blank (alltoall has no redop) shifts the others."""
-    if len(cells) < 8 or whole(cells[0]) is None or whole(cells[1]) is None:
+    if len(cells) < 8 or integer(cells[0]) is None or integer(cells[1]) is None:
         return {}
     measured = [name.lstrip("#") for name in columns[columns.index("time") :]]
     head, tail = cells[: -len(measured)], cells[-len(measured) :]
@@ -180,8 +180,8 @@ def _row(cells: list[str], columns: list[str]) -> dict[str, object]:
         return {}
     half = measured.index("time", 1) if "time" in measured[1:] else len(measured)
     return {
-        "size_bytes": whole(head[0]),
-        "count": whole(head[1]),
+        "size_bytes": integer(head[0]),
+        "count": integer(head[1]),
         "type": short(head[2]),
         "redop": short(head[3]) if "redop" in columns and len(head) > 3 else "",
         "out_of_place": _measured(measured[:half], tail[:half]),
@@ -196,7 +196,7 @@ def _measured(names: list[str], cells: list[str]) -> dict[str, object]:
         "time_us": number(row.get("time", "")),
         "algbw_gb_per_s": number(row.get("algbw", "")),
         "busbw_gb_per_s": number(row.get("busbw", "")),
-        "wrong": whole(row.get("wrong", "")),
+        "wrong": integer(row.get("wrong", "")),
         "deviation": number(row.get("error", "")),
     }
 

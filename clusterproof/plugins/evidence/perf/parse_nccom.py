@@ -11,10 +11,10 @@ from clusterproof.plugins.evidence.parsing import (
     Form,
     document_in,
     exit_status,
+    integer,
     number,
     objects,
     short,
-    whole,
 )
 
 MAX_ROWS = 4096
@@ -105,7 +105,7 @@ def _rows(text: str) -> Iterator[dict[str, Any]]:
         line = line[:LONGEST_LINE]
         if _HEADER.match(line):
             columns = line.split()
-        elif len(cells := line.split()) == len(columns) and columns and whole(cells[0]) is not None:
+        elif len(cells := line.split()) == len(columns) and columns and integer(cells[0]) is not None:
             yield _row(dict(zip(columns, cells, strict=True)))
 
 

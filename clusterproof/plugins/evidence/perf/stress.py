@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, number, text, whole
+from clusterproof.plugins.evidence.field import Field, integer, number, text
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError
 from clusterproof.plugins.evidence.kernel_log.facts import lines, parse
 from clusterproof.plugins.evidence.perf.facts import ProgramRun
@@ -31,9 +31,9 @@ class StressNg(ProgramRun):
     """One run; `memory_mib` is the memory of its workers, `budget_s` how long they had."""
 
     seconds = Field(number)
-    memory_mib = Field(whole)
-    budget_s = Field(whole)
-    kernel_lost = Field(whole)  # records that were overwritten before they were read
+    memory_mib = Field(integer)
+    budget_s = Field(integer)
+    kernel_lost = Field(integer)  # records that were overwritten before they were read
     kernel_unread = Field(text)  # why the log could not be followed
     _kernel = Field(lines, "kernel")
 

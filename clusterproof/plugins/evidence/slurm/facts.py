@@ -14,7 +14,7 @@ from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
     at_least_one,
-    flag,
+    boolean,
     objects,
     optional,
     read,
@@ -141,7 +141,7 @@ class Partition(Reported):
     name = Field(text, "partition")
     state = Field(text)
 
-    is_default = Field(flag)  # jobs that name no partition go there
+    is_default = Field(boolean)  # jobs that name no partition go there
 
 
 @record
@@ -160,7 +160,7 @@ class SlurmCluster(Reported):
         """Its partitions. Raises Incomplete."""
         return tuple(map(Partition, read(self.data.get("partitions"), objects, "slurm: partitions")))
 
-    def nodes_beside(self, names: Iterable[str]) -> tuple[SlurmNode, ...]:
+    def nodes_in_same_partitions(self, names: Iterable[str]) -> tuple[SlurmNode, ...]:
         """Every node of the partitions that these nodes are in; these too. Raises Incomplete."""
         wanted = frozenset(names)
         partitions = {partition for node in self.nodes if node.name in wanted for partition in node.partitions}

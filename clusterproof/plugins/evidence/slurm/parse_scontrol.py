@@ -69,14 +69,14 @@ def without_state(text: str) -> list[str]:
 def node_of(record: str) -> dict[str, object]:
     """One node; a value that scontrol writes as (null) is empty, one that it does not write is left out."""
     node: dict[str, object] = {}
-    values, said = [*_REASON.split(record, 1), ""][:2]  # the text of a reason may look like any value
+    values, reason = [*_REASON.split(record, 1), ""][:2]  # the text of a reason may look like any value
     for name, form in _VALUES.items():
         if match := form.search(values):
             node[name] = "" if match[1] == "(null)" else match[1]
-    if not said:
+    if not reason:
         return node
-    stamp = _STAMP.search(said)
-    node["reason"] = short((said[: stamp.start()] if stamp else _NEXT.split(said)[0]).strip())
+    stamp = _STAMP.search(reason)
+    node["reason"] = short((reason[: stamp.start()] if stamp else _NEXT.split(reason)[0]).strip())
     node["reason_user"], node["reason_time"] = stamp.groups() if stamp else ("", "")
     return node
 

@@ -44,10 +44,10 @@ def read(node: Node) -> object:
 
 def _node(line: str) -> dict[str, str]:
     """One node; what scontrol writes as (null) is empty, as what it does not write."""
-    pairs, said = _pairs(line), line.partition(" Reason=")[2]
+    pairs, reason = _pairs(line), line.partition(" Reason=")[2]
     row = {ours: pairs.get(theirs, "") for ours, theirs in KEYS.items()}
-    stamp = STAMP.search(said)
-    row["reason"] = (said[: stamp.start()] if stamp else NEXT.split(said)[0]).strip()[:MAX_REASON]
+    stamp = STAMP.search(reason)
+    row["reason"] = (reason[: stamp.start()] if stamp else NEXT.split(reason)[0]).strip()[:MAX_REASON]
     row["reason_user"], row["reason_time"] = stamp.groups() if stamp else ("", "")
     return {key: "" if value == "(null)" else value[:4000] for key, value in row.items()}
 

@@ -140,17 +140,17 @@ def _loaded(node: Node, name: str, mounts: list[str], until: float) -> dict[str,
             os._exit(0)
     os.close(writing)
     try:
-        said = b""
-        while len(said) < MAX_BYTES and (more := os.read(reading, MAX_BYTES)):
-            said += more
+        output = b""
+        while len(output) < MAX_BYTES and (more := os.read(reading, MAX_BYTES)):
+            output += more
     finally:
         os.close(reading)
         status = os.waitpid(child, 0)[1]
-    path, text = _answered(said) or ("", f"{name} ends its process ({status})")
+    path, text = _answered(output) or ("", f"{name} ends its process ({status})")
     missing = NOT_THERE.search(text)
     is_there = not (missing and name in (missing[1], missing[2]))
     is_closed = not os.geteuid() and ("Permission denied" in text or (not is_there and bool(_where_told(name))))
-    is_untried, is_late = not said and not status, status & 0x7F == signal.SIGALRM
+    is_untried, is_late = not output and not status, status & 0x7F == signal.SIGALRM
     spoken_of = OF_FILE[0].search(text) or OF_FILE[1].match(text)
     at = os.path.realpath(spoken_of[1]) if spoken_of else path or _where_told(name)
     return {
@@ -162,10 +162,10 @@ def _loaded(node: Node, name: str, mounts: list[str], until: float) -> dict[str,
     }
 
 
-def _answered(said: bytes) -> tuple[str, str] | None:
+def _answered(output: bytes) -> tuple[str, str] | None:
     """What the process found; None where it ended before, or the library wrote in its place."""
     try:
-        path, text = json.loads(said)
+        path, text = json.loads(output)
     except (TypeError, ValueError):
         return None
     return (path, text) if isinstance(path, str) and isinstance(text, str) else None

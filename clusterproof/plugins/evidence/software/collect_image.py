@@ -107,13 +107,13 @@ def _read_below(node: Node, folder: str, names: list[str], most: int) -> tuple[s
             os.close(descriptor)
 
 
-def _become(whose: os.stat_result) -> None:
+def _become(owner: os.stat_result) -> None:
     """Root is the owner of this from now on, where that is another user that it may become."""
-    if os.geteuid() or not whose.st_uid:
+    if os.geteuid() or not owner.st_uid:
         return
     try:
-        os.setegid(whose.st_gid)
-        os.seteuid(whose.st_uid)
+        os.setegid(owner.st_gid)
+        os.seteuid(owner.st_uid)
     except OSError:
         pass  # of another user namespace, or without the privilege
 

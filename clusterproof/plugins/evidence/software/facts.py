@@ -8,16 +8,16 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
-    every,
-    flag,
+    boolean,
+    integer,
     objects,
+    objects_as,
     optional,
     read,
     readings,
     table,
     text,
     texts,
-    whole,
 )
 
 MAX_COMPONENTS = 64
@@ -45,7 +45,7 @@ class File(Reported):
 class Library(File):
     """A library by its file name, as the loader looks for it."""
 
-    bytes = Field(whole)
+    bytes = Field(integer)
 
     @property
     def dangles(self) -> bool:
@@ -113,22 +113,22 @@ def _version(data: object) -> str:
 class LeftFile(File):
     """A file that an image should not contain; its size is unreadable if this user has no access."""
 
-    bytes = Field(whole)
+    bytes = Field(integer)
 
 
 @record
 class Keys(Reported):
     """The keys that can log in to an account; those restricted to a command do not count."""
 
-    keys = Field(whole)
-    commands = Field(whole)
+    keys = Field(integer)
+    commands = Field(integer)
 
 
 @record
 class OwnFile(File):
     """A file that must be unique to each machine, and when it was written, in seconds since 1970."""
 
-    written = Field(whole)
+    written = Field(integer)
 
 
 @record
@@ -137,7 +137,7 @@ class Plugin(Reported):
 
     need = Field(text)
     path = Field(text)
-    bytes = Field(optional(whole))
+    bytes = Field(optional(integer))
 
 
 def _errors(data: object) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ def _paths(data: object) -> Mapping[str, str]:
 def _sizes(data: object) -> tuple[int, ...]:
     if not isinstance(data, list):
         raise TypeError
-    return tuple(read(entry, whole, "its size") for entry in data)
+    return tuple(read(entry, integer, "its size") for entry in data)
 
 
 @record
@@ -170,15 +170,15 @@ class Image(Reported):
     """
 
     cloud_init = Field(optional(_errors))
-    left = Field(every(LeftFile))
+    left = Field(objects_as(LeftFile))
     keys = Field(_keys)
     under_way = Field(texts)
     programs = Field(_paths)
     toolkit = Field(_sizes)
-    enroot = Field(flag)
-    plugins = Field(every(Plugin))
-    first_boot = Field(optional(whole))
-    identity = Field(every(OwnFile))
+    enroot = Field(boolean)
+    plugins = Field(objects_as(Plugin))
+    first_boot = Field(optional(integer))
+    identity = Field(objects_as(OwnFile))
     modules = Field(texts)
 
 
@@ -192,8 +192,8 @@ class Variable(Reported):
     name = Field(text)
     value = Field(text)
     file = Field(text)
-    line = Field(whole)
-    conditional = Field(flag)  # it is set in some cases only, which the file alone does not show
+    line = Field(integer)
+    conditional = Field(boolean)  # it is set in some cases only, which the file alone does not show
 
     @property
     def where(self) -> str:

@@ -11,14 +11,14 @@ from clusterproof.plugins.evidence.fact import collected_as
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
-    every,
-    flag,
+    boolean,
+    integer,
+    objects_as,
     optional,
     readings,
     table,
     text,
     texts,
-    whole,
 )
 
 _DRIVERS = ("nvidia", "neuron", "infiniband_verbs", "gdrdrv")
@@ -54,7 +54,7 @@ class LoadedLibrary(Reported):
     mount = Field(text)  # the mount point above it, or above the one that it does not fit to
     unread = Field(text)  # why what the loader says is nothing against it; empty where it is
     text = Field(text)  # what the loader says; empty where it loads
-    is_there = Field(flag)
+    is_there = Field(boolean)
 
     @property
     def version(self) -> str:
@@ -73,18 +73,18 @@ def _libraries(data: object) -> Mapping[str, LoadedLibrary]:
 
 
 def _index(data: object) -> int:
-    return -1 if data == -1 else whole(data)
+    return -1 if data == -1 else integer(data)
 
 
 def _numbers(data: object) -> Mapping[str, int]:
-    return {name: whole(number) for name, number in table(data).items()}
+    return {name: integer(number) for name, number in table(data).items()}
 
 
 @record
 class Container(Reported):
     """The device files and libraries available to a job."""
 
-    devices = Field(every(DeviceFile))
+    devices = Field(objects_as(DeviceFile))
     verbs = Field(texts)  # names of the kernel's RDMA devices, uverbs0 and so on
     gpus_asked = Field(_numbers)  # by the variable that names the number
     cuda_begins_with = Field(optional(_index))  # by CUDA_VISIBLE_DEVICES; -1: with none

@@ -94,5 +94,5 @@ def _signature(facts: Any) -> object:
     return [mounts, facts["fstab"], facts["left_out"]]
 
 
-def _percent(part: Any, whole: Any) -> int | None:
-    return 100 * part // whole if isinstance(part, int) and whole else None
+def _percent(part: Any, total: Any) -> int | None:
+    return 100 * part // total if isinstance(part, int) and total else None

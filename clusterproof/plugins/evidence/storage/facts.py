@@ -11,23 +11,23 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, part
 from clusterproof.plugins.evidence.fact import (
     DISKS,
     CollectorData,
-    believed,
-    believed_each,
     collected_as,
     collected_by,
+    limited,
+    limited_list,
     list_collected_as,
 )
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
     each,
+    integer,
     known,
     objects,
     optional,
     readings,
     text,
     texts,
-    whole,
 )
 from clusterproof.plugins.evidence.group import compared
 from clusterproof.plugins.evidence.host.facts import FstabEntry, Mount
@@ -51,7 +51,7 @@ class NvmeDisk(Reported):
     """One NVMe namespace: a disk."""
 
     name = Field(text)
-    kib = Field(optional(whole))  # None in captures that do not show it
+    kib = Field(optional(integer))  # None in captures that do not show it
     mounted = Field(texts)
 
 
@@ -63,7 +63,7 @@ class NvmeController(Reported):
     model = Field(text)
     firmware = Field(optional(text))
     state = Field(text)
-    disks = Field(believed_each(NvmeDisk, DISKS), where="nvme: disks")
+    disks = Field(limited_list(NvmeDisk, DISKS), where="nvme: disks")
 
     @property
     def is_local(self) -> bool:
@@ -82,10 +82,10 @@ class EbsVolume(Reported):
 
     name = Field(text)
     serial = Field(text)  # of the volume's id: `vol0546d3c3b0af0bf6d`
-    volume_iops_us = Field(whole)
-    volume_throughput_us = Field(whole)
-    instance_iops_us = Field(whole)
-    instance_throughput_us = Field(whole)
+    volume_iops_us = Field(integer)
+    volume_throughput_us = Field(integer)
+    instance_iops_us = Field(integer)
+    instance_throughput_us = Field(integer)
 
     @property
     def label(self) -> str:
@@ -166,7 +166,7 @@ fstab = list_collected_as("mounts", "fstab", FstabEntry)
 @collected_by("mounts")
 def mounts_left_out(node: Node, mounts: CollectorData) -> int:
     """How many more mounts there are than are listed, without those of autofs, of which users make any number."""
-    return mounts.get("left_out", optional(whole)) or 0
+    return mounts.get("left_out", optional(integer)) or 0
 
 
 @collected_by()
@@ -238,7 +238,7 @@ lustre_targets = list_collected_as("lustre_space", "targets", LustreTarget)
 @collected_by("lustre_space")
 def lustre_targets_left_out(node: Node, space: CollectorData) -> int:
     """How many OSTs and MDTs were left out, as there were too many."""
-    return space.get("left_out", whole)
+    return space.get("left_out", integer)
 
 
 def osts(node: Node) -> tuple[LustreTarget, ...]:
@@ -279,7 +279,7 @@ def has_disk_reports(node: Node) -> bool:
 @collected_by("nvme")
 def nvme_controllers(node: Node, nvme: CollectorData) -> tuple[NvmeController, ...]:
     """The NVMe controllers that a driver runs. Raises Incomplete where there are such on the bus, and it runs none."""
-    controllers = tuple(NvmeController(entry) for entry in believed(nvme.get("controllers", objects), DISKS))
+    controllers = tuple(NvmeController(entry) for entry in limited(nvme.get("controllers", objects), DISKS))
     if not controllers and (dark := _nvme_on_bus(node)):
         cause = "no NVMe controller has a driver"
         raise Incomplete(f"{cause}; on the PCI bus: {', '.join(dark)}", cause=cause)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.evidence.fact import CollectorData, collected_by
-from clusterproof.plugins.evidence.field import Field, Reported, flag, objects, optional, table, text, texts, whole
+from clusterproof.plugins.evidence.field import Field, Reported, boolean, integer, objects, optional, table, text, texts
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
@@ -30,14 +30,14 @@ class DiskHealth(Reported):
 
     name = Field(text)
     serial = Field(optional(text))
-    passed = Field(optional(flag))
+    passed = Field(optional(boolean))
     said = Field(optional(text))
     failing = Field(optional(texts))  # attributes of ATA below their thresholds
-    critical_warning = Field(optional(whole))
-    media_errors = Field(optional(whole))
-    used_percent = Field(optional(whole))
-    spare_percent = Field(optional(whole))
-    least_spare_percent = Field(optional(whole))
+    critical_warning = Field(optional(integer))
+    media_errors = Field(optional(integer))
+    used_percent = Field(optional(integer))
+    spare_percent = Field(optional(integer))
+    least_spare_percent = Field(optional(integer))
 
     @property
     def label(self) -> str:
@@ -74,14 +74,14 @@ class DiskArray(Reported):
 
     name = Field(text)
     level = Field(text)
-    is_active = Field(flag)
-    disks = Field(optional(whole))
-    working = Field(optional(whole))
+    is_active = Field(boolean)
+    disks = Field(optional(integer))
+    working = Field(optional(integer))
     failed = Field(texts)
-    has_failed = Field(optional(flag), "is_lost")
+    has_failed = Field(optional(boolean), "is_lost")
 
     @property
-    def lacks(self) -> str:
+    def missing(self) -> str:
         """`nvme2n1`, or `2 of 4 disks (nvme2n1 failed)`; empty where none is missing. Raises Incomplete."""
         failed, missing = ", ".join(self.failed), self._missing
         if missing <= len(self.failed):

@@ -11,15 +11,15 @@ from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
-    every,
-    flag,
+    boolean,
+    integer,
     number,
+    objects_as,
     optional,
     output,
     read,
     table,
     text,
-    whole,
 )
 
 MARKS = {  # obd_statfs's os_state, as lfs df letters it; f, a disk that does not turn, is no fault
@@ -39,10 +39,10 @@ class LustreClient(Reported):
     kind = Field(text)
     name = Field(text)
     state = Field(text)
-    max_rpcs_in_flight = Field(whole)
-    max_mod_rpcs_in_flight = Field(whole)
+    max_rpcs_in_flight = Field(integer)
+    max_mod_rpcs_in_flight = Field(integer)
     max_dirty_mb = Field(number)
-    lru_max_age_ms = Field(whole)
+    lru_max_age_ms = Field(integer)
 
     @property
     def label(self) -> str:
@@ -61,7 +61,7 @@ class LustreTarget(Reported):
 
     kind = Field(text)
     label = Field(text, "name")
-    active = Field(flag)
+    active = Field(boolean)
     total_kib = Field(number)
     free_kib = Field(number)
     available_kib = Field(number)
@@ -95,15 +95,15 @@ class Lustre(Reported):
 
     version = Field(text)
     health = Field(text)
-    left_out = Field(whole)
+    left_out = Field(integer)
     modules = Field(table)
-    clients = Field(every(LustreClient), where="lustre: clients")
+    clients = Field(objects_as(LustreClient), where="lustre: clients")
 
     def parameter(self, name: str) -> int | None:
         """A number that a kernel module was loaded with; None where the module is not there. Raises Incomplete."""
         value = self.modules.get(name)
         is_absent = isinstance(value, dict) and value.get("error") == "ENOENT"
-        return None if is_absent else read(value, optional(whole), f"lustre: {name}")
+        return None if is_absent else read(value, optional(integer), f"lustre: {name}")
 
 
 @record
@@ -112,7 +112,7 @@ class CheckpointFolder(Reported):
 
     path = Field(text)
     type = Field(text)
-    exit = Field(whole)
+    exit = Field(integer)
     output = Field(output)
 
     @property

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.evidence.parsing import CaptureError, Form, objects, sections, short, whole
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, integer, objects, sections, short
 from clusterproof.plugins.evidence.storage.collect_lustre import KINDS, TUNING
 from clusterproof.plugins.evidence.storage.collect_mounts import MAX_FSTAB, PSEUDO
 from clusterproof.plugins.evidence.storage.facts_lustre import parse_lfs_df
@@ -149,7 +149,7 @@ def read_parameters(text: str) -> Mapping[str, object]:
             state = (_STATE if key == "import" else _CURRENT).search(rest)
             client["state"] = state[1] if state else {"error": "EINVAL", "text": "an import without a state"}
         elif key in TUNING:
-            count = whole(value.strip())
+            count = integer(value.strip())
             client[key] = short(value.strip()) if count is None else count
     if clients:
         lustre |= {"clients": list(clients.values())[:MAX_TARGETS], "left_out": max(0, len(clients) - MAX_TARGETS)}

@@ -11,10 +11,10 @@ from clusterproof.plugins.evidence.parsing import (
     Form,
     below_typed,
     document_in,
+    integer,
     sections,
     short,
     typed_above,
-    whole,
 )
 from clusterproof.plugins.evidence.storage.facts_disks import HOT
 
@@ -135,7 +135,7 @@ def _values(rows: list[tuple[str, str]]) -> dict[str, Any]:
     for title, word in rows:
         key = _KEYS.get(title.lower().replace("_", " "))
         plain = word.replace(",", "")
-        count = int(plain, 16) if plain.startswith("0x") else whole(plain)
+        count = int(plain, 16) if plain.startswith("0x") else integer(plain)
         if key and count is not None:
             values.setdefault(key, count)
     return values
@@ -207,7 +207,7 @@ def read_mdadm(text: str) -> Mapping[str, object]:
         states = {word.strip() for word in rows.get("State", "").split(",")}
         array: dict[str, object] = {"name": head[1].removeprefix("md/"), "level": rows.get("Raid Level", "").strip()}
         array |= {"is_active": "inactive" not in states, "failed": _FAULTY.findall(rest), "is_lost": "FAILED" in states}
-        disks, working = (whole(rows.get(key, "").strip()) for key in ("Raid Devices", "Active Devices"))
+        disks, working = (integer(rows.get(key, "").strip()) for key in ("Raid Devices", "Active Devices"))
         if disks is not None and working is not None:
             array |= {"disks": disks, "working": working}
         arrays.append(array)

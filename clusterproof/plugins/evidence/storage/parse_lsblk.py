@@ -12,10 +12,10 @@ from clusterproof.plugins.evidence.parsing import (
     Form,
     bytes_of,
     document_in,
+    integer,
     objects,
     sections,
     short,
-    whole,
 )
 
 KIB = 1024
@@ -152,7 +152,7 @@ def _collector(roots: list[Block], titles: set[str]) -> Mapping[str, object]:
         if block.cells.get("SERIAL"):
             controller["serial"] = block.cells["SERIAL"]
         disk: dict[str, object] = {"name": block.name}
-        size = whole(block.cells.get("SIZE", ""))
+        size = integer(block.cells.get("SIZE", ""))
         size = bytes_of(block.cells.get("SIZE", "")) if size is None else size
         if size is not None:
             disk["kib"] = size // KIB

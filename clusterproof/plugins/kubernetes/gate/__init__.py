@@ -90,7 +90,7 @@ def unvisited(results: Sequence[Result]) -> Mapping[str, str]:
     nodes cannot be read: then the connection from the control plane to kubelets has failed.
     """
     unread_by_api = [result for result in results if result.unreached in OF_API]
-    unread_by_api.sort(key=lambda result: result.says_unreachable)
+    unread_by_api.sort(key=lambda result: result.reports_unreachable)
     why = {result.node: bounded(result.message or result.cause.removeprefix(UNREACHABLE)) for result in unread_by_api}
     nodes = {result.node for result in results if result.is_of_node}
     unread = {result.node for result in results if result.unreached is Unreached.NO_LOG}
@@ -107,7 +107,7 @@ def health_of(results: Sequence[Result]) -> Health:
     """
     unreachable = [result for result in results if result.is_of_unreachable]
     if unreachable:
-        chosen = next((result for result in unreachable if result.says_unreachable), unreachable[0])
+        chosen = next((result for result in unreachable if result.reports_unreachable), unreachable[0])
         message = chosen.message or chosen.cause.removeprefix(UNREACHABLE)
         return Health(UNKNOWN, NOT_REACHED, bounded(message))
     findings = (result for of_check in results for result in of_check.by_verdict if result.verdict.is_finding)

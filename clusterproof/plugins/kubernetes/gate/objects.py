@@ -118,8 +118,8 @@ def has_ours(seen: GateNode) -> bool:
 
 def without_ours(seen: GateNode) -> Patch:
     """A patch that removes every taint of ours; empty if there is none."""
-    ours = [taint for taint in seen.node.taints if OURS in taint.key]
-    return without_taints(seen, ours) if ours else {}
+    own_taints = [taint for taint in seen.node.taints if OURS in taint.key]
+    return without_taints(seen, own_taints) if own_taints else {}
 
 
 def is_change(seen: GateNode, health: Health) -> bool:

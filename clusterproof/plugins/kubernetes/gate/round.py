@@ -104,14 +104,14 @@ def without_silent(last: Round, silent: Set[str]) -> Round:
     return replace(last, statuses=statuses, unknown={**last.unknown, **dict.fromkeys(unproven, NOT_EVALUATED)})
 
 
-def leave(folder: Path, gate_round: Round) -> None:
+def store(folder: Path, gate_round: Round) -> None:
     """Write it atomically for the main process. Raises OSError."""
     part = folder / f".{FILE}.{os.getpid()}"
     part.write_text(json.dumps(as_json(gate_round)))
     part.replace(folder / FILE)
 
 
-def taken(folder: Path) -> Round | None:
+def pop_stored(folder: Path) -> Round | None:
     """Read and remove what the last round left; None if it left nothing."""
     path = folder / FILE
     try:

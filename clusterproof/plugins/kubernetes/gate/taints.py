@@ -105,7 +105,7 @@ def to_taint(nodes: Iterable[ApiNode], healths: Mapping[str, Health], limit: str
     return TaintPlan(tuple(sorted(failed - tainted)))
 
 
-def spared(plan: TaintPlan, busy: Collection[str]) -> TaintPlan:
+def without_busy(plan: TaintPlan, busy: Collection[str]) -> TaintPlan:
     """The plan without nodes whose accelerators are in use by pods, whose replacement a taint would hinder."""
     left = [name for name in plan.names if name in busy]
     reason = f"not tainted while pods have their accelerators: {_names(left)}" if left else ""
@@ -135,7 +135,7 @@ class TaintWriter:
             self._add(healths)
         else:
             tainted = [name for name, seen in self.seen.items() if is_tainted(seen.node)]
-            self._say(f"the taint {UNFIT} stays, as only --k8s-gate taint takes it away", tainted)
+            self._log(f"the taint {UNFIT} stays, as only --k8s-gate taint takes it away", tainted)
 
     def _remove(self, healths: Mapping[str, Health]) -> None:
         def patch_of(seen: GateNode) -> Patch:
@@ -176,9 +176,9 @@ class TaintWriter:
         for name, change in self.writer.each(changed, list(names)).items():
             by_change[change].append(name)
         for change in filter(None, by_change):
-            self._say(change, by_change[change])
+            self._log(change, by_change[change])
 
-    def _say(self, message: str, names: Iterable[str]) -> None:
+    def _log(self, message: str, names: Iterable[str]) -> None:
         kept = list(names)
         if kept:
             self.lines.append(of_nodes(kept, message))
@@ -188,4 +188,4 @@ def _without_busy(plan: TaintPlan, resource: Mapping[str, Any] | None) -> TaintP
     """The plan without nodes whose accelerators are in use by pods; empty if that is unknown."""
     if resource is None or resource["is_cut"]:
         return TaintPlan((), "no node is tainted: it is not known whose accelerators pods have")
-    return spared(plan, {pod["node"] for pod in resource["pods"] if pod["accelerators"] or pod["claims"]})
+    return without_busy(plan, {pod["node"] for pod in resource["pods"] if pod["accelerators"] or pod["claims"]})

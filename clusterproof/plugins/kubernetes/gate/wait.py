@@ -97,7 +97,7 @@ def _looked(api: Api, name: str, oldest: float, within_s: float) -> Health:
         return Health(UNKNOWN, NO_ANSWER, str(problem))
 
 
-def in_words(order: Wait, health: Health) -> str:
+def outcome_text(order: Wait, health: Health) -> str:
     """The outcome in words."""
     if health.status == TRUE:
         return f"{order.node} is proven: {health.message}"

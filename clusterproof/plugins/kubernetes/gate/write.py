@@ -101,7 +101,7 @@ class Gate:
         }
         recreated = healths.keys() & self.seen.keys() - current.keys()
         self.is_open = bool(recreated)
-        self._say("created anew since the run began: the next run evaluates it", recreated)
+        self._log("created anew since the run began: the next run evaluates it", recreated)
         if current and self.orders.is_resident:
             self.lines.extend(self._unconfined(self.seen[min(current)]))
         if current and self._write_conditions(current):
@@ -109,7 +109,7 @@ class Gate:
             taints.write(current)
             self.lines.extend(taints.lines)
             self.is_pending |= taints.is_pending
-        self._say("not in Kubernetes any more", healths.keys() - self.seen.keys() | self.writer.gone)
+        self._log("not in Kubernetes any more", healths.keys() - self.seen.keys() | self.writer.gone)
 
     def _unconfined(self, seen: GateNode) -> Iterator[str]:
         """Report if the server would let this account change more than its condition, or if that is unknown."""
@@ -126,7 +126,7 @@ class Gate:
         """Whether a node was created after the run began: then a different one was evaluated."""
         return self.seen[name].node.created > self.earlier.get(name, self.began)
 
-    def _say(self, message: str, names: Iterable[str]) -> None:
+    def _log(self, message: str, names: Iterable[str]) -> None:
         kept = list(names)
         if kept:
             self.lines.append(of_nodes(kept, message))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from clusterproof.plugins.core.marks import marks_of_pytest
-from clusterproof.plugins.core.opened import is_there
+from clusterproof.plugins.core.opened import path_exists
 from clusterproof.plugins.evaluation.check import check_of, is_light
 from clusterproof.plugins.evaluation.needs import CHECKS, PAIRWISE, needs_of, node_collectors
 from clusterproof.plugins.options.perf_validate import check_loads, timeouts
@@ -71,7 +71,7 @@ def collectors_to_load(items: Iterable[pytest.Item], option: Options) -> frozens
 def paths_named(config: pytest.Config) -> list[Path]:
     """The folders and files whose tests the command line names; for package names (`--pyargs`), any."""
     named = [(config.invocation_params.dir / word.partition("::")[0]).resolve() for word in config.args]
-    return [path if is_there(path) else ANYWHERE for path in named]
+    return [path if path_exists(path) else ANYWHERE for path in named]
 
 
 def collectors_named(option: Options, paths: Collection[Path], others: Iterable[Test] = ()) -> frozenset[str]:

@@ -45,7 +45,7 @@ from clusterproof.plugins.transport import Connection, Limits, Unusable
 
 MARGIN_S = 120.0  # reserved beyond the budget, for a measurement that starts at its end
 SHARES = ("slower", "least_share", "least_of_pairs")
-MOST_RANKS = 64  # ranks whose own network log is stored with their result
+MAX_RANKS = 64  # ranks whose own network log is stored with their result
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
         write(path, journal)  # earlier measurements belong to this recording too
     writer = JournalWriter(path, journal)
     try:
-        setup.say(_in_words(journal, meter, options, path))
+        setup.say(_announcement(journal, meter, options, path))
         with _shown(setup) as shown, launcher_for(campaign, options.launcher) as launcher:
             started = time.monotonic()
             renamed = _Renamed(launcher, setup)
@@ -163,7 +163,7 @@ def _grouped(pairs: Campaign, writer: JournalWriter, renamed: _Renamed, options:
 
     def begin(groups: Sequence[launching.PairOrGroup]) -> None:
         first = tuple(groups[0])
-        is_brief = len(first) * full.settings.ranks_per_node > MOST_RANKS
+        is_brief = len(first) * full.settings.ranks_per_node > MAX_RANKS
         renamed.launcher.campaign = replace(full, settings=replace(full.settings, is_brief=is_brief))
         more = f" and {number_of(len(groups) - 1, 'more group')} at once" if len(groups) > 1 else ""
         renamed.setup.say(f"groups: measuring {len(first)} nodes together, {fold(first)}{more}")
@@ -171,7 +171,7 @@ def _grouped(pairs: Campaign, writer: JournalWriter, renamed: _Renamed, options:
     return drive_groups(pairs.journal, writer, renamed, plan, limits, options.budget_s, begin)
 
 
-def _in_words(journal: Journal, meter: Meter, options: PairOptions, path: Path) -> str:
+def _announcement(journal: Journal, meter: Meter, options: PairOptions, path: Path) -> str:
     made = journal.plan
     pairs = len({pair for pairs in made.first for pair in pairs})
     done = f", {len(journal.measurements)} measured before" if journal.measurements else ""

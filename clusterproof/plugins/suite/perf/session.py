@@ -44,7 +44,7 @@ def load_nodes(
     reached = sum(not evidence.unreached for evidence in answered.values())
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter and reached:
-        reporter.write_line(f"cluster: {in_words(collectors, options, reached)}")
+        reporter.write_line(f"cluster: {announcement(collectors, options, reached)}")
     with progress(config, cluster, "loading the nodes") as shown:
 
         def note(evidence: NodeEvidence) -> None:
@@ -54,7 +54,7 @@ def load_nodes(
         load(cluster, connection, collectors, options, limits, answered, note)
 
 
-def in_words(collectors: frozenset[str], options: LoadOptions, nodes: int) -> str:
+def announcement(collectors: frozenset[str], options: LoadOptions, nodes: int) -> str:
     """What will be done, and the maximum duration: `loading 8 nodes (dcgm_diag, gpu_gemm), at most 18 min`."""
     whole_s = sum(options.whole_s(part) for part, _ in rounds(collectors, range(nodes), options.fs_at_once))
     names = ", ".join(collector for collector in SECONDS if collector in collectors)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.opened import NO_ROOM
+from clusterproof.plugins.core.opened import DISK_FULL
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.suite.state import UNWRITTEN, note_unwritten
 
@@ -117,7 +117,7 @@ def _begun(config: pytest.Config, begin: Callable[..., Any]) -> Callable[..., An
             return begin(*given)
         except OSError as problem:
             where = problem.filename or config.getoption("htmlpath")
-            if problem.errno not in NO_ROOM:
+            if problem.errno not in DISK_FULL:
                 message = f"--html: {where}: {problem.strerror or problem}; expected a file that may be written"
                 raise pytest.UsageError(message) from None
             note_unwritten(config, "--html", problem)

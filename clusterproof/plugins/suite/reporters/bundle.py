@@ -22,7 +22,7 @@ from urllib.parse import quote
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.opened import IS_NO_FILE, created
+from clusterproof.plugins.core.opened import NOT_A_FILE, created
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.recording import write_cluster, write_control_plane, write_node
 from clusterproof.plugins.policy import policy_as_written
@@ -184,7 +184,7 @@ def write_bundle(path: Path, members: Iterable[Member], moment: float) -> None:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):  # it would be replaced
-        raise OSError(errno.EINVAL, IS_NO_FILE, str(path))
+        raise OSError(errno.EINVAL, NOT_A_FILE, str(path))
     part = path.with_name(f".{path.name}.{os.getpid()}{_PART}")
     try:
         with BufferedWriter(created(part)) as file:

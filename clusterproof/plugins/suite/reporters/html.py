@@ -14,7 +14,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.state import catalog_of, topology_of
-from clusterproof.reports import in_words, owner_of
+from clusterproof.reports import owner_of, result_text
 from clusterproof.reports.page import proof
 from clusterproof.reports.topology import section
 
@@ -85,7 +85,7 @@ class HtmlReporter:
         """The details below a row; after them the test's output."""
         result: Result | None = getattr(report, "clusterproof", None)
         if result is not None:
-            escaped = escape(in_words(result))
+            escaped = escape(result_text(result))
             printed = [part for part in data[1:] if escaped not in part]
             data[:] = [escaped, *printed]
 

@@ -14,7 +14,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.recording import write_whole
-from clusterproof.reports import MAX_ATTRIBUTE, cut_of, in_words, legal
+from clusterproof.reports import MAX_ATTRIBUTE, cut_of, legal, result_text
 
 _TAGS = {Verdict.FAIL: "failure", Verdict.INCOMPLETE: "error", Verdict.NOT_APPLICABLE: "skipped"}
 _HOSTNAME = re.compile(r' hostname="[^"]*"')
@@ -45,10 +45,10 @@ class JUnitReporter:
         elements: list[Element] = getattr(case, "nodes", [])
         if result.verdict is Verdict.CONCERN:
             system_out = Element("system-out")
-            system_out.text = legal(in_words(result))
+            system_out.text = legal(result_text(result))
             elements.append(system_out)
         elif elements and elements[-1].tag == _TAGS[result.verdict]:
-            if result.says_unreachable:
+            if result.reports_unreachable:
                 self._unreached.add(result.node)
             elif result.is_of_unreachable:
                 self._errors.append((result.node, elements[-1]))
@@ -70,7 +70,7 @@ class JUnitReporter:
         if cut:
             case = self._xml.node_reporter("interrupted")
             case.attrs.update(classname="clusterproof", name="interrupted")
-            error = Element("error", message=cut.words, type=Verdict.INCOMPLETE.value)
+            error = Element("error", message=cut.description, type=Verdict.INCOMPLETE.value)
             error.text = self._results[-1].message
             case.append(error)
 

@@ -36,13 +36,13 @@ from clusterproof.plugins.kubernetes.gate import (
     unvisited,
 )
 from clusterproof.plugins.kubernetes.gate.objects import of_nodes
-from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, keep_verdicts, kept_verdicts, leave, round_of
+from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, keep_verdicts, kept_verdicts, round_of, store
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.write import WriteOutcome, write
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import EVIDENCE, nodes_of, occasion_of, requires
 from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS
-from clusterproof.plugins.transport.kubernetes.agents import EVERY_S
+from clusterproof.plugins.transport.kubernetes.agents import INTERVAL_S
 from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
 from clusterproof.reports import EarlyEnd, cut_of
 
@@ -61,7 +61,7 @@ def orders_of(config: pytest.Config, cluster: Cluster) -> GateSettings:
     option: Options = config.option
     orders = GateSettings(option.k8s_gate or OBSERVE, option.k8s_max_tainted or LIMIT, option.k8s_startup_taint or "")
     if cluster.connection == AGENTS:
-        orders = resident(orders, option.k8s_every or EVERY_S)
+        orders = resident(orders, option.k8s_every or INTERVAL_S)
     try:
         most_tainted(orders.limit, 1)
     except GateError as wrong:
@@ -159,7 +159,7 @@ class K8sGateReporter:
         try:
             silent = evaluated - self.found.keys()
             gate_round = round_of(self.began, time.time(), self.found, reported, self.written, ASKED, silent)
-            leave(Path(folder), gate_round)
+            store(Path(folder), gate_round)
         except OSError as problem:
             unwritten = f"--k8s-keep {folder:.120}: {problem.strerror}; expected a folder that may be written"
             self.written = replace(self.written, problems=(*self.written.problems, unwritten))
@@ -248,12 +248,12 @@ _ERRORS = (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
 def _unended(session: pytest.Session, cut: EarlyEnd | None, raised: BaseException | None) -> str:
     """Why the run did not come to its end; empty where it did, also where a full disk had no room for its reports."""
     if cut or raised or session.shouldfail or session.shouldstop or session.exitstatus in _ERRORS:
-        why = cut.words if cut else "the run was stopped before its end"
+        why = cut.description if cut else "the run was stopped before its end"
         return f"{why}; expected one that evaluates every check on every node"
     return ""
 
 
-MOST = 5  # recordings kept per node: the newest
+MAX_RECORDINGS = 5  # recordings kept per node: the newest
 RECORDED = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
 
 
@@ -262,7 +262,7 @@ def keep_unfit(folder: Path, cluster: Cluster, evidence: NodeEvidence, at: float
     folder_of_node = folder / recording_file(evidence.node).removesuffix(".json")
     recording = folder_of_node / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
     targets = tuple(target for target in cluster.targets if target.name == evidence.node)
-    for old in _recordings(folder_of_node)[: 1 - MOST]:  # first, to free space on a full volume
+    for old in _recordings(folder_of_node)[: 1 - MAX_RECORDINGS]:  # first, to free space on a full volume
         shutil.rmtree(old)
     try:
         write_cluster(recording, replace(cluster, targets=targets, is_part=True))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run import Position, Step
-from clusterproof.plugins.training_run.files import seconds, whole
+from clusterproof.plugins.training_run.files import integer, seconds
 from clusterproof.plugins.training_run.formats.printed import WallClock
 from clusterproof.plugins.training_run.formats.trainer import Bar
 from clusterproof.plugins.training_run.losses import Loss
@@ -63,7 +63,7 @@ class DeepSpeed:
             yield from self.rest()
             year, month, day, hour, minute, second = (int(match[at]) for at in range(1, 7))
             time_s = timegm((year, month, day, hour, minute, second)) + int(match[7]) * MS
-            step, self.rank = whole(match[9], "step", where), whole(match[8], "rank", where)
+            step, self.rank = integer(match[9], "step", where), integer(match[8], "rank", where)
             last, last_time = self.before or (step, time_s)
             if step > last and time_s >= last_time and not self.has_other:
                 self.held = step, step - last, self.clock.lasted(last_time, time_s, step - last) / (step - last)
@@ -71,7 +71,7 @@ class DeepSpeed:
             yield from self._skips(step, match[10])
             self.timers, self.behind, self.awaits_last = self.behind, [], True
         elif match := _TIMED.search(line):
-            if whole(match[1], "global_step", where) < self.timed:
+            if integer(match[1], "global_step", where) < self.timed:
                 self.held = None  # another process began it
             self.timed = int(match[1])
         elif _BEGINS in line:

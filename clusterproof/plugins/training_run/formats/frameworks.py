@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import Position, Step
-from clusterproof.plugins.training_run.files import seconds, whole
+from clusterproof.plugins.training_run.files import integer, seconds
 from clusterproof.plugins.training_run.formats.printed import NUMBER, VALUE, Repeated, value_of
 from clusterproof.plugins.training_run.formats.printer import Printer, printer
 from clusterproof.plugins.training_run.losses import Loss
@@ -236,19 +236,19 @@ class Frameworks:
                 return
             self.has_other |= framework.other != "" and framework.other in line
         if self.blocks and ("=" in line or ":" in line):
-            who = printer(line, self.rank, self.bar)
-            if who in self.blocks:
-                framework, step = self.blocks[who]
-                yield from _losses(framework, line, who, step)
+            source = printer(line, self.rank, self.bar)
+            if source in self.blocks:
+                framework, step = self.blocks[source]
+                yield from _losses(framework, line, source, step)
 
     def _step(self, framework: Framework, match: re.Match[str], line: str, where: str) -> Iterator[Step | Loss]:
-        who, step = printer(line, self.rank, self.bar), _number(match, where)
-        last = self.before.get(who)
-        self.before[who] = step
+        source, step = printer(line, self.rank, self.bar), _number(match, where)
+        last = self.before.get(source)
+        self.before[source] = step
         if framework.has_block:
-            self.blocks[who] = framework, step
+            self.blocks[source] = framework, step
             return
-        yield from self.repeated.losses(_losses(framework, line, who, step), is_again=step == last)
+        yield from self.repeated.losses(_losses(framework, line, source, step), is_again=step == last)
         if step != last:
             times = step - last if framework.is_mean and last is not None and step > last else 1
             is_timed, self.has_other = not self.has_other, False
@@ -256,18 +256,18 @@ class Frameworks:
                 lasted = _seconds(framework, timed, where)
                 waited = framework.data and framework.data.search(line)
                 parts = {"data": seconds(waited[1], "data_time", where)} if waited else {}
-                yield from [] if lasted is None else [Step(Position(who.rank), step, lasted, parts, times)]
+                yield from [] if lasted is None else [Step(Position(source.rank), step, lasted, parts, times)]
 
 
 def _number(match: re.Match[str], where: str) -> int:
     """The step number, continuing through all epochs. Raises RunError."""
     groups = match.groupdict()
     if not groups:
-        return whole(match[1], "step", where)
-    step, of = (whole(groups[name], "step", where) for name in ("step", "of"))
+        return integer(match[1], "step", where)
+    step, of = (integer(groups[name], "step", where) for name in ("step", "of"))
     if groups.get("past"):
-        return step + whole(groups["past"], "epoch", where) * of
-    return step + (max(1, whole(groups["epoch"], "epoch", where)) - 1) * of if groups.get("epoch") else step
+        return step + integer(groups["past"], "epoch", where) * of
+    return step + (max(1, integer(groups["epoch"], "epoch", where)) - 1) * of if groups.get("epoch") else step
 
 
 def _seconds(framework: Framework, timed: re.Match[str], where: str) -> float | None:
@@ -278,9 +278,9 @@ def _seconds(framework: Framework, timed: re.Match[str], where: str) -> float | 
     return 1 / number if number else None
 
 
-def _losses(framework: Framework, line: str, who: Printer, step: int) -> Iterator[Loss]:
+def _losses(framework: Framework, line: str, source: Printer, step: int) -> Iterator[Loss]:
     of_critic = ((CRITIC, framework.critic),) if framework.critic else ()
-    for printed_by, forms in ((who.words, (framework.loss, framework.norm)), *of_critic):
+    for printed_by, forms in ((source.words, (framework.loss, framework.norm)), *of_critic):
         loss, norm = (value_of(match[1]) if form and (match := form.search(line)) else None for form in forms)
         if loss is not None or norm is not None:
-            yield Loss(who.rank, step, loss, norm, printed_by=printed_by, may_grow=framework.may_grow)
+            yield Loss(source.rank, step, loss, norm, printed_by=printed_by, may_grow=framework.may_grow)

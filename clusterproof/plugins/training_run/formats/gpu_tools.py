@@ -68,7 +68,7 @@ REASONS: Mapping[str, tuple[str, int]] = {  # clock reasons: metric, and their b
 }
 
 
-def held_by(bits: int) -> dict[str, float]:
+def throttled_by(bits: int) -> dict[str, float]:
     """Whether the power cap, and the hardware, hold clocks down, in percent of the time."""
     return {held: 100.0 * any(bit & bits for of, bit in REASONS.values() if of == held) for held in (CAP, SLOW)}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.training_run import CutFile, RunError
 from clusterproof.plugins.training_run.collectives import CollectiveCall
-from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
+from clusterproof.plugins.training_run.files import Format, Lines, RunFile, integer, json_lines, name, seconds
 
 US = 1e-6  # s
 OF_COLLECTIVE, OF_PAIR = "coll_perf", "p2p_perf"
@@ -43,10 +43,10 @@ def _call(entry: Mapping[str, Any], where: str) -> CollectiveCall:
     metadata = entry.get("metadata", entry)
     return CollectiveCall(
         name(header.get("id"), "id", where),
-        whole(header.get("n_ranks"), "n_ranks", where),
-        whole(header.get("rank"), "rank", where),
+        integer(header.get("n_ranks"), "n_ranks", where),
+        integer(header.get("rank"), "rank", where),
         name(metadata.get("hostname") if isinstance(metadata, dict) else None, "hostname", where),
-        whole(call.get("coll_sn"), "coll_sn", where),
+        integer(call.get("coll_sn"), "coll_sn", where),
         seconds(call.get("coll_exec_time_us"), "coll_exec_time_us", where) * US,
         name(call.get("coll"), "coll", where),
         name(call.get("coll_timing_source"), "coll_timing_source", where),

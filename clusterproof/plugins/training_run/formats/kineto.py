@@ -28,7 +28,7 @@ from clusterproof.plugins.training_run import (
     Unranked,
 )
 from clusterproof.plugins.training_run.collectives import Traced
-from clusterproof.plugins.training_run.files import MAX_NAME, Format, RunFile, real, seconds, whole
+from clusterproof.plugins.training_run.files import MAX_NAME, Format, RunFile, integer, real, seconds
 from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.formats.kineto_collectives import STARTED_BY, Collectives
 
@@ -106,7 +106,7 @@ class _TraceContents:
     def _note_of_sagemaker(self, name: str, event: dict[str, Any]) -> None:
         arguments = event.get("args")
         if name == _STEP_OF_SAGEMAKER and isinstance(arguments, dict):
-            self.steps[whole(arguments.get("step_num"), "step_num", self.events.where)] = self._lasted(event)
+            self.steps[integer(arguments.get("step_num"), "step_num", self.events.where)] = self._lasted(event)
         elif name in _GET_NEXT or name.endswith(_WAITS_FOR_LOADER):
             self._count(OPERATOR, name, self._duration(event))
             if name != _GET_NEXT[1]:

@@ -15,7 +15,7 @@ from typing import Any
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.collectives import (
     ALL_TO_ALL,
-    LEAST_STEPS,
+    MIN_STEPS,
     CollectiveCall,
     Traced,
     ends_together,
@@ -98,7 +98,7 @@ class Collectives:
             return
         counts = Counter((kernel.group, kernel.kind) for kernel in known)
         done: Counter[tuple[str, str]] = Counter()
-        few = "" if len(steps) >= LEAST_STEPS else f" in fewer than {LEAST_STEPS} steps of a trace"
+        few = "" if len(steps) >= MIN_STEPS else f" in fewer than {MIN_STEPS} steps of a trace"
         for kernel in sorted(known, key=lambda kernel: kernel.start):
             key = kernel.group, kernel.kind
             number = done[key]

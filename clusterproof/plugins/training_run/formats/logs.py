@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run import Position, RunError, Step
-from clusterproof.plugins.training_run.files import Format, Lines, RunFile, Unpacked, head_of, seconds, whole
+from clusterproof.plugins.training_run.files import Format, Lines, RunFile, Unpacked, head_of, integer, seconds
 from clusterproof.plugins.training_run.formats import deepspeed, frameworks, megatron, torchtitan, trainer
 from clusterproof.plugins.training_run.formats.printed import NUMBER, losses
 from clusterproof.plugins.training_run.formats.printer import bar_of, rank_of_file
@@ -85,7 +85,7 @@ class _Log:
         yield from self.megatron.take(text, where)
         yield from self.titan.take(text, where)
         if match := _NEMO.search(text):
-            step = whole(match[1], "global_step", where)
+            step = integer(match[1], "global_step", where)
             yield from losses(text, self.rank, step)
             yield Step(Position(self.rank), step, seconds(match[2], "train_step_timing", where))
         if self.megatron.step:  # which has more details
@@ -94,7 +94,7 @@ class _Log:
             for drawn in text.split("\r"):
                 yield from self.frameworks.take(drawn, where)
             yield from self.deepspeed.take(text, where)
-        for drawn in text.split("\r") if trainer.says(text) else ():
+        for drawn in text.split("\r") if trainer.is_trainer_line(text) else ():
             self.deepspeed.has_other |= any(word in drawn for word in trainer.OTHER)
             bar = self.trainer.bar
             for fact in self.trainer.take(drawn, where):

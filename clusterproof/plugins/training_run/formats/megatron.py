@@ -13,7 +13,7 @@ from math import isfinite, nan
 
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run import Position, Step
-from clusterproof.plugins.training_run.files import real, seconds, whole
+from clusterproof.plugins.training_run.files import integer, real, seconds
 from clusterproof.plugins.training_run.formats.printed import NUMBER, Repeated, loss_and_norm
 from clusterproof.plugins.training_run.losses import Loss
 
@@ -72,7 +72,7 @@ class Megatron:
             self._add(INIT, seconds(match[1], "time to initialize megatron", where))
         elif match := _LOADED.search(line):
             yield from self.rest()
-            self.last = whole(match[1], "iteration", where)
+            self.last = integer(match[1], "iteration", where)
         elif (match := _TIMER.search(line)) and match[1] in _TIMERS:
             self._timer(match[1], seconds(match[3] or match[4], match[1], where) * MS)
         elif _OLD_TIMERS in line:
@@ -82,7 +82,7 @@ class Megatron:
                     self._timer(name, seconds(lasted.strip(), name, where) * MS)
 
     def _iteration(self, match: re.Match[str], line: str, where: str) -> Iterator[Step | Loss]:
-        number = whole(match[1], "iteration", where)
+        number = integer(match[1], "iteration", where)
         self.is_again = bool(self.step and number == self.step.step)  # printed twice, with its timers
         if self.step and self.is_again:
             yield from self.repeated.losses(self._loss(line, number, self.step.times), is_again=True)

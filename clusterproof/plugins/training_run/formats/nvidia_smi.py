@@ -20,10 +20,10 @@ from clusterproof.plugins.training_run.formats.gpu_tools import (
     USED,
     UTIL,
     GpuReading,
-    held_by,
     is_rest_of_complaint,
     lost_gpu_in,
     node_of,
+    throttled_by,
 )
 from clusterproof.plugins.training_run.samples import GpuLost, Sample
 
@@ -136,7 +136,7 @@ def _values(row: Mapping[str, str], where: str) -> dict[str, float]:
     }
     for begin in OF_REASONS:
         if _BITS.fullmatch(bits := row.get(f"{begin}active", "")):
-            values |= held_by(int(bits, 16))
+            values |= throttled_by(int(bits, 16))
     return {**_held(row), **values}
 
 

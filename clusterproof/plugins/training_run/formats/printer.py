@@ -48,9 +48,9 @@ def printer(line: str, of_file: int, bar: int = 0) -> Printer:
 
     srun tasks and torchrun's local ranks only equal ranks with one task per node, or one node: this is unknown.
     """
-    said, _ = labels(line, bar)
-    rank, local, task = said.get("rank", said.get("mpi")), said.get("local"), said.get("task")
-    words = [] if rank else [said[place] for place in _PLACES if place in said]
+    values, _ = labels(line, bar)
+    rank, local, task = values.get("rank", values.get("mpi")), values.get("local"), values.get("task")
+    words = [] if rank else [values[place] for place in _PLACES if place in values]
     words += [f"task {int(task)}"] if task else []
     if rank and task:
         words.append(f"rank {int(rank)}")
@@ -74,20 +74,20 @@ def bar_of(head: str) -> int:
 
 def labels(line: str, bar: int = 0) -> tuple[Mapping[str, str], int]:
     """The prefixes of a line by kind, and where they end."""
-    said: dict[str, str] = {}
+    values: dict[str, str] = {}
     end = 0
     if bar and line.startswith("| ", bar) and (label := _ALIGNED.match(line)) and label.end() == bar:
-        said, end = label.groupdict(), bar + 2
+        values, end = label.groupdict(), bar + 2
     for _ in range(MAX_LABELS):
         label = _LABEL.match(line, end)
         if not label:
             break
-        said |= {kind: text for kind, text in label.groupdict().items() if text}
+        values |= {kind: text for kind, text in label.groupdict().items() if text}
         end = label.end()
-    if not said.keys() & {"rank", "local", "mpi"} and (label := _OF_TORCHRUN.search(line, end, end + MAX_BEFORE)):
-        said |= {kind: text for kind, text in label.groupdict().items() if text}
+    if not values.keys() & {"rank", "local", "mpi"} and (label := _OF_TORCHRUN.search(line, end, end + MAX_BEFORE)):
+        values |= {kind: text for kind, text in label.groupdict().items() if text}
         end = label.end()
-    return said, end
+    return values, end
 
 
 def rank_of_file(path: Path) -> int | None:

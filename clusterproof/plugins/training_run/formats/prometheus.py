@@ -9,7 +9,7 @@ from typing import Any
 
 from clusterproof.plugins.training_run import CutFile, RunError
 from clusterproof.plugins.training_run.files import Format, RunFile, name, real
-from clusterproof.plugins.training_run.files import whole as whole_number
+from clusterproof.plugins.training_run.files import integer as whole_number
 from clusterproof.plugins.training_run.formats.gpu_tools import (
     CLOCKS,
     DRAW,
@@ -20,7 +20,7 @@ from clusterproof.plugins.training_run.formats.gpu_tools import (
     USED,
     UTIL,
     GpuReading,
-    held_by,
+    throttled_by,
 )
 from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.samples import Sample
@@ -155,7 +155,7 @@ def _points(entry: Mapping[str, Any], times: float, where: str) -> Iterator[tupl
 
 
 def _values(meaning: str, value: float, where: str) -> dict[str, float]:
-    return held_by(whole_number(value, "a reason", where)) if meaning == REASON else {meaning: value}
+    return throttled_by(whole_number(value, "a reason", where)) if meaning == REASON else {meaning: value}
 
 
 def _shares(

@@ -23,7 +23,7 @@ from clusterproof.plugins.training_run import (
     Unranked,
     kind_of,
 )
-from clusterproof.plugins.training_run.files import Format, Lines, RunFile, name, seconds, whole
+from clusterproof.plugins.training_run.files import Format, Lines, RunFile, integer, name, seconds
 from clusterproof.plugins.training_run.formats import elapsed
 from clusterproof.plugins.training_run.formats.printed import LossGap, number_or_none, value_of
 from clusterproof.plugins.training_run.formats.printer import rank_of_file
@@ -122,7 +122,7 @@ class _Table:
         at = self.head.at
         if any(OTHERS.match(row[phase].strip()) for phase in self.head.phases) or not row[at["step"][0]].strip():
             return
-        position, step = self._position(row, where), whole(row[at["step"][0]], "step", where)
+        position, step = self._position(row, where), integer(row[at["step"][0]], "step", where)
         index, unit = at.get("duration") or at["loss"]
         if "operation" not in at:
             loss, norm = (value_of(row[at[what][0]]) if what in at else None for what in ("loss", "norm"))
@@ -144,9 +144,9 @@ class _Table:
                 }
                 yield from self.clock.take(Step(position, step, lasted, parts))
         if "node" in at:
-            who = tuple(row[at[what][0]] for what in ("rank", "node", "gpu") if what in at)
-            if who not in self.placed:
-                self.placed.add(who)
+            key = tuple(row[at[what][0]] for what in ("rank", "node", "gpu") if what in at)
+            if key not in self.placed:
+                self.placed.add(key)
                 gpu = number_of(row[at["gpu"][0]]) if "gpu" in at else None
                 yield Placement(position.rank, name(row[at["node"][0]], "host", where), gpu)
 
@@ -155,9 +155,9 @@ class _Table:
         key = tuple(row[at[what][0]] for what in ("rank", "stage", "replica") if what in at)
         position = self.positions.get(key)
         if position is None:
-            rank = whole(row[at["rank"][0]], "rank", where) if "rank" in at else self.rank
-            stage = whole(row[at["stage"][0]], "stage", where) if "stage" in at else 0
-            replica = whole(row[at["replica"][0]], "dp_rank", where) if "replica" in at else None
+            rank = integer(row[at["rank"][0]], "rank", where) if "rank" in at else self.rank
+            stage = integer(row[at["stage"][0]], "stage", where) if "stage" in at else 0
+            replica = integer(row[at["replica"][0]], "dp_rank", where) if "replica" in at else None
             position = self.positions[key] = Position(rank, stage, replica)
         return position
 

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from clusterproof.plugins.training_run import CutFile, NoDuration, Position, RunError, Step, Unranked
-from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
+from clusterproof.plugins.training_run.files import Format, Lines, RunFile, integer, json_lines, name, seconds
 from clusterproof.plugins.training_run.formats import elapsed
 from clusterproof.plugins.training_run.formats.printed import LossGap, number_or_none
 from clusterproof.plugins.training_run.formats.printer import rank_of_file
@@ -59,7 +59,7 @@ def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | C
         if not is_told and "rank" not in entry and entry.get("stages"):
             is_told = True
             yield Unranked()
-        position, number = _position_of(entry, rank or 0, lines.where), whole(entry["step"], "step", lines.where)
+        position, number = _position_of(entry, rank or 0, lines.where), integer(entry["step"], "step", lines.where)
         duration = _duration(entry)
         loss, norm = (_value_in(entry, NAMES[what]) for what in ("loss", "norm"))
         is_expected = any(key in entry for key in NAMES["loss"])
@@ -98,9 +98,9 @@ def _duration(entry: Mapping[str, Any]) -> tuple[str, float] | None:
 def _position_of(entry: Mapping[str, Any], rank: int, where: str) -> Position:
     replica = entry.get("dp_rank")
     return Position(
-        whole(entry.get("rank", rank), "rank", where),
-        whole(entry.get("stage", 0), "stage", where),
-        None if replica is None else whole(replica, "dp_rank", where),
+        integer(entry.get("rank", rank), "rank", where),
+        integer(entry.get("stage", 0), "stage", where),
+        None if replica is None else integer(replica, "dp_rank", where),
     )
 
 

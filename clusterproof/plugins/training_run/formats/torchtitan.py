@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run import Position, Step
-from clusterproof.plugins.training_run.files import seconds, whole
+from clusterproof.plugins.training_run.files import integer, seconds
 from clusterproof.plugins.training_run.formats.printed import NUMBER, Repeated, WallClock, loss_and_norm
 from clusterproof.plugins.training_run.formats.printer import Printer, printer
 from clusterproof.plugins.training_run.losses import Loss
@@ -44,41 +44,41 @@ class Torchtitan:
     def take(self, line: str, where: str) -> Iterator[Step | Loss]:
         """The step in this line, if any, and its loss. Raises RunError, ValueError."""
         if "step:" in line and (match := STEP.search(line)):
-            who = printer(line, self.rank, self.bar)
+            source = printer(line, self.rank, self.bar)
             if match[8]:
-                self.before[who] = whole(match[9], "step", where), _time_s(match)
+                self.before[source] = integer(match[9], "step", where), _time_s(match)
             else:
-                yield from self._step(match, line, who, where)
+                yield from self._step(match, line, source, where)
         elif "Finished saving" in line and (match := _SAVED.search(line)):
-            who = printer(line, self.rank, self.bar)
-            self.saving_s[who] = self.saving_s.get(who, 0.0) + seconds(match[1], "the checkpoint", where)
-            self.saves[who] = self.saves.get(who, 0) + 1
+            source = printer(line, self.rank, self.bar)
+            self.saving_s[source] = self.saving_s.get(source, 0.0) + seconds(match[1], "the checkpoint", where)
+            self.saves[source] = self.saves.get(source, 0) + 1
         elif _BEGINS in line:
-            who = printer(line, self.rank, self.bar)
+            source = printer(line, self.rank, self.bar)
             for told in (self.before, self.saving_s, self.saves):
-                told.pop(who, None)
+                told.pop(source, None)
 
-    def _step(self, match: re.Match[str], line: str, who: Printer, where: str) -> Iterator[Step | Loss]:
-        time_s, step = _time_s(match), whole(match[9], "step", where)
-        last_step, last_time = self.before.get(who, (step, time_s))
-        is_again = who in self.before and 0 <= last_step - step <= LATE_STEPS  # another rank's
-        yield from self.repeated.losses(_losses(line, step, who), is_again=is_again)
+    def _step(self, match: re.Match[str], line: str, source: Printer, where: str) -> Iterator[Step | Loss]:
+        time_s, step = _time_s(match), integer(match[9], "step", where)
+        last_step, last_time = self.before.get(source, (step, time_s))
+        is_again = source in self.before and 0 <= last_step - step <= LATE_STEPS  # another rank's
+        yield from self.repeated.losses(_losses(line, step, source), is_again=is_again)
         if is_again:
             return
-        self.before[who] = (step, time_s)
+        self.before[source] = (step, time_s)
         count = step - last_step
         if count > 0 and time_s >= last_time:
-            lasted = self.clocks.setdefault(who, WallClock()).lasted(last_time, time_s, count)
-            saving, saves = self.saving_s.pop(who, None), self.saves.pop(who, 0)
+            lasted = self.clocks.setdefault(source, WallClock()).lasted(last_time, time_s, count)
+            saving, saves = self.saving_s.pop(source, None), self.saves.pop(source, 0)
             parts = {} if saving is None else {CHECKPOINT: saving / count}
-            yield Step(Position(who.rank), step, lasted / count, parts, count, saves)
+            yield Step(Position(source.rank), step, lasted / count, parts, count, saves)
 
 
-def _losses(line: str, step: int, who: Printer) -> Iterator[Loss]:
+def _losses(line: str, step: int, source: Printer) -> Iterator[Loss]:
     loss, norm = loss_and_norm(line)
     loss = None if loss == NOT_HERE else loss
     if loss is not None or norm is not None:
-        yield Loss(who.rank, step, loss, norm, printed_by=who.words)
+        yield Loss(source.rank, step, loss, norm, printed_by=source.words)
 
 
 def _time_s(match: re.Match[str]) -> float:

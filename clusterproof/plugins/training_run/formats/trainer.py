@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clusterproof.plugins.training_run import CutFile, Position, RunError, Step
-from clusterproof.plugins.training_run.files import Format, RunFile, whole
+from clusterproof.plugins.training_run.files import Format, RunFile, integer
 from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.formats.printed import number_or_none
 from clusterproof.plugins.training_run.formats.printer import labels
@@ -21,8 +21,8 @@ from clusterproof.plugins.training_run.losses import Loss
 
 LATE = b"{'loss': "  # in a line that may come late
 STATE = "trainer_state.json of Hugging Face's Trainer"
-LEAST_S = 30  # of which one second is 3 %
-MAX_HELD = 10_000  # times LEAST_S of a bar that is not yet known to be of training
+MIN_S = 30  # of which one second is 3 %
+MAX_HELD = 10_000  # times MIN_S of a bar that is not yet known to be of training
 LOGGED = re.compile(r"\{'loss': [^{}]{0,20000}\}")
 TO_DO = "Total optimization steps = "
 TOTAL = re.compile(rf"{TO_DO}([0-9][0-9,]{{0,19}})")
@@ -43,7 +43,7 @@ _SAID = ("{'", *_RATES, TO_DO, OTHER[1])
 _HISTORY = re.compile(r'"log_history"\s*:\s*\[')
 
 
-def says(line: str) -> bool:
+def is_trainer_line(line: str) -> bool:
     """Whether a line may be Trainer's: most lines of other logs are not."""
     return any(word in line for word in _SAID)
 
@@ -76,7 +76,7 @@ class Bar:
             elif self.count:
                 self.intervals += 1
             self.n, self.elapsed_s, self.has_other = n, elapsed_s, False
-            if self.seconds >= LEAST_S * self.intervals:
+            if self.seconds >= MIN_S * self.intervals:
                 self.held.append(Step(Position(0), n, self.seconds / self.count, times=self.count))
                 self.count, self.seconds, self.intervals = 0, 0, 1
         if self.is_of_training:
@@ -106,7 +106,7 @@ class Trainer:
         if any(rate in text for rate in _RATES) and (drawn := _BAR.match(text, labels(text, self.log_bar)[1])):
             yield from self._drawn(drawn, where)
         elif TO_DO in text and (match := TOTAL.search(text)):
-            self.total = whole(match[1].replace(",", ""), "Total optimization steps", where)
+            self.total = integer(match[1].replace(",", ""), "Total optimization steps", where)
         if self.bar and any(word in text for word in OTHER):
             self.bar.has_other = True
 
@@ -128,11 +128,11 @@ class Trainer:
         begins = self.epoch is None
         self.last, self.epoch = match[0], epoch
         global_step, may_grow = _STEP.search(match[0]), bool(_REWARD.search(match[0]))
-        step = whole(global_step[1], "global_step", where) if global_step else None
+        step = integer(global_step[1], "global_step", where) if global_step else None
         yield Loss(0, step, loss, norm, epoch=epoch, begins=begins, is_unclear=is_unclear, may_grow=may_grow)
 
     def _drawn(self, match: re.Match[str], where: str) -> Iterator[Step]:
-        n, total = (whole(match[at], "a step", where) for at in (1, 2))
+        n, total = (integer(match[at], "a step", where) for at in (1, 2))
         elapsed_s = 3600 * int(match[3] or 0) + 60 * int(match[4]) + int(match[5])
         is_confirmed = self.lines == self.losses == 1
         self.lines = self.losses = 0
@@ -180,7 +180,7 @@ def read_state(path: RunFile) -> Iterator[Loss | CutFile]:
 
 def _kept(entry: Mapping[str, Any], file: str, where: str) -> Loss:
     loss, norm = number_or_none(entry["loss"]), number_or_none(entry.get("grad_norm"))
-    step = whole(entry.get("step"), "step", where)
+    step = integer(entry.get("step"), "step", where)
     return Loss(0, step, loss, norm, kept_in=file, is_unclear=may_be_none(loss, norm))
 
 

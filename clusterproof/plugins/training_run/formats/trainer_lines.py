@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.training_run import CutFile, RunError, Step
-from clusterproof.plugins.training_run.files import Format, Lines, RunFile, whole
+from clusterproof.plugins.training_run.files import Format, Lines, RunFile, integer
 from clusterproof.plugins.training_run.formats.printed import number_or_none
 from clusterproof.plugins.training_run.formats.trainer import Bar, may_be_none
 from clusterproof.plugins.training_run.losses import Loss
@@ -76,7 +76,7 @@ def read(path: RunFile) -> Iterator[Step | Loss | CutFile]:
 def _steps(line: Mapping[str, Any], where: str) -> tuple[int, int]:
     """The number of steps done, and in total; the latter is below 1 if unknown."""
     if "current_steps" in line:
-        return whole(line["current_steps"], "current_steps", where), int(number_or_none(line.get("total_steps")) or 0)
+        return integer(line["current_steps"], "current_steps", where), int(number_or_none(line.get("total_steps")) or 0)
     progress = next((str(line[name]) for name in _OF_SWIFT if name in line), "")
     match = _STEPS.fullmatch(progress)
     if not match:

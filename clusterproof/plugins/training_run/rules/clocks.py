@@ -9,7 +9,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.samples import CAPPED, CLOCK, GPU, SLOWED, Samples, Series, longest
 
 BUSY_PERCENT = 90.0
-LEAST_CLOCKS = 4
+MIN_CLOCKS = 4
 MOSTLY_PERCENT = 50.0  # of the time that hardware slows a GPU down: above this it is no reference for others
 
 Key = tuple[str, str]  # node, device
@@ -45,7 +45,7 @@ def slowed_together(samples: Samples) -> list[SlowClock]:
     slowest = []
     for key, moments in mostly.items():
         seen = sorted(at for at in slowed[key] if _is_busy(busy, key, at))
-        together = ((at, at in moments and (alone.get(at, 0) < LEAST_CLOCKS or key not in clocks[at])) for at in seen)
+        together = ((at, at in moments and (alone.get(at, 0) < MIN_CLOCKS or key not in clocks[at])) for at in seen)
         if times := longest(together, samples.bin_s):
             seconds = (times[-1] - times[0] + 1) * samples.bin_s
             slowest.append(SlowClock(" ".join(key), seconds, None, None, _percent(slowed[key], times)))
@@ -62,7 +62,7 @@ def slow_clocks(samples: Samples, below: float) -> list[SlowClock]:
     shares: dict[Key, dict[int, float]] = {}
     for at, clocks in sorted(_clocks(samples).items()):
         middle = median(clocks.values())
-        for key, clock in clocks.items() if len(clocks) > LEAST_CLOCKS else ():
+        for key, clock in clocks.items() if len(clocks) > MIN_CLOCKS else ():
             shares.setdefault(key, {})[at] = clock / middle
     capped, slowed = samples.of(CAPPED), samples.of(SLOWED)
     slowest = []

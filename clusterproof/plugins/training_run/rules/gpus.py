@@ -14,10 +14,10 @@ from clusterproof.plugins.training_run.samples import (
     DAYS_S,
     GPU,
     IDLE_PERCENT,
-    LEAST_S,
     LINK,
     MAX_PAUSE_S,
     MEMORY,
+    MIN_S,
     NETWORK,
     POWER,
     TENSOR,
@@ -29,10 +29,10 @@ from clusterproof.plugins.training_run.samples import (
 )
 
 SETTLED_S = 600  # of a run until caches and allocators reach their size
-LEAST_GROWTH_S = 1800  # after that
+MIN_GROWTH_S = 1800  # after that
 MAX_POINTS = 128  # of a series between which slopes are computed
 CERTAIN = 3.0  # multiple of its own scatter that the growth must exceed,
-LEAST_GROWTH = 0.2  # and this many points
+MIN_GROWTH = 0.2  # and this many points
 
 Points = Sequence[tuple[float, float]]  # seconds, percent
 
@@ -47,7 +47,7 @@ class Growth:
     hours_left: float
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """`gpu001 gpu3 uses 80 % and 2.5 points more each hour: full in 8.0 h`."""
         more = f"{self.points_an_hour:.1f} points more each hour"
         return f"{self.name} uses {self.percent:.0f} % and {more}: full in {self.hours_left:.1f} h"
@@ -92,7 +92,7 @@ def _growth(name: str, points: Points) -> Growth | None:
     slope, of_late = _slope(points), _slope(late)
     rise = of_late * (late[-1][0] - late[0][0])
     line = [percent - of_late * seconds for seconds, percent in late]
-    if slope <= 0 or rise < max(LEAST_GROWTH, CERTAIN * spread(line)):
+    if slope <= 0 or rise < max(MIN_GROWTH, CERTAIN * spread(line)):
         return None
     now = fmean(percent for _, percent in late[-max(1, len(late) // 20) :])
     per_s = min(slope, of_late)
@@ -138,7 +138,7 @@ def _high(series: Series, node: str, goes_on: InUse) -> float:
     return means[(len(means) - 1) * HIGH // 100] if means else 100.0
 
 
-LEAST_LOOKS = 3  # at the other GPUs of a node, and a minute, that one is missing
+MIN_LOOKS = 3  # at the other GPUs of a node, and a minute, that one is missing
 
 
 @record
@@ -165,7 +165,7 @@ def ceased(samples: Samples) -> list[GpuWithoutSamples]:
             last = max(series)
             missed = len(looks) - bisect_right(looks, last)
             seconds = (looks[-1] - last) * samples.bin_s
-            if missed >= LEAST_LOOKS and seconds > MAX_PAUSE_S:
+            if missed >= MIN_LOOKS and seconds > MAX_PAUSE_S:
                 gone.append(GpuWithoutSamples(f"{node} {device}", last * samples.bin_s, seconds))
     ended_at = {node: max(map(max, devices.values())) * samples.bin_s for node, devices in nodes.items()}
     dated = {node: end for node, end in ended_at.items() if end > DAYS_S}  # dmon's seconds restart with each file
@@ -173,7 +173,7 @@ def ceased(samples: Samples) -> list[GpuWithoutSamples]:
     if dated:
         used_s = (InUse(samples).ended(next(iter(dated))) + 1) * samples.bin_s
         latest = max(min(latest, used_s), median_high(dated.values()))
-    gone += [GpuWithoutSamples(node, end, latest - end) for node, end in dated.items() if latest - end > LEAST_S]
+    gone += [GpuWithoutSamples(node, end, latest - end) for node, end in dated.items() if latest - end > MIN_S]
     return sorted(gone, key=lambda gpu: -gpu.seconds)
 
 
@@ -222,7 +222,7 @@ class HangEvidence:
         self.link, self.network = samples.of(LINK), samples.of(NETWORK)
 
     @property
-    def lacks(self) -> str:
+    def missing(self) -> str:
         """What is missing to decide, in words; empty if nothing."""
         nodes = {node for node, _ in self.use}
         if not (self.use.keys() <= self.tensor.keys() or self.use.keys() <= self.power.keys()):

@@ -27,12 +27,12 @@ class Mismatch:
     holds_up: bool = True
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Which ranks called what, the minority first."""
         groups: dict[str, list[int]] = {}
         for rank, called in (*self.odd.items(), *self.others.items()):
             line = f" ({called.where})" if called.where else ""
-            groups.setdefault(f"{called.words}{line}", []).append(rank)
+            groups.setdefault(f"{called.description}{line}", []).append(rank)
         return ", ".join(f"{rank_names(ranks)} called {what}" for what, ranks in groups.items())
 
     @property
@@ -185,7 +185,7 @@ def _waits(dumps: Mapping[int, Dump]) -> Iterator[CollectiveWait]:
                 first = dump.pending[group]
                 pending.setdefault(first.number, (first, []))[1].append(dump.rank)
         for number, (first, waiting) in sorted(pending.items()):
-            late = tuple(rank for rank, at in reached.items() if at and not _has_come(at, number))
+            late = tuple(rank for rank, at in reached.items() if at and not _has_arrived(at, number))
             begun = tuple(rank for rank in waiting if dumps[rank].pending[group].has_begun)
             behind = tuple(rank for rank in waiting if dumps[rank].pending[group].has_begun is False)
             if late:
@@ -229,12 +229,12 @@ def _reached(dump: Dump | None, group: str) -> GroupProgress | None:
     return GroupProgress(enqueued, waits.number - 1)
 
 
-def _has_come(at: GroupProgress, number: int) -> bool:
+def _has_arrived(at: GroupProgress, number: int) -> bool:
     """Whether a rank has enqueued a collective, and ended all before it."""
     return at.enqueued >= number and at.ended >= number - 1
 
 
-LEAST_RANKS = 3  # with two that wait in different places, neither can be blamed
+MIN_RANKS = 3  # with two that wait in different places, neither can be blamed
 
 
 @record
@@ -247,7 +247,7 @@ class AwaitedRanks:
     seconds: float
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """`rank 3 is in hrtimer_nanosleep, and others wait in futex_do_wait for 14.0 min (ranks 0, 1, 2 waiting)`."""
         doing = "; ".join(f"rank {rank} {activity}" for rank, activity in self.activities.items())
         others = "for their GPUs" if self.wait == COMPUTING else f"in {self.wait}"
@@ -275,7 +275,7 @@ def awaited(processes: RankProcesses, least_s: float, *, gpus_wait_s: float = 0.
     if len(ranks) < size:
         raise Incomplete(f"{seen}, and {len(ranks)} of {size} ranks were seen: watch all nodes of the job")
     odd = {rank: activity for rank, activity in sorted(ranks.items()) if rank not in same}
-    if not odd or len(ranks) < LEAST_RANKS:
+    if not odd or len(ranks) < MIN_RANKS:
         raise Incomplete(f"{seen}, and no other rank does otherwise: look at their stacks (py-spy dump)")
     changing = [rank for rank, activity in odd.items() if rank in alive and activity.seconds < least_s]
     if changing:

@@ -8,11 +8,11 @@ from math import sqrt
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.training_run.collectives import LEAST_STEPS, TOGETHER, Arrivals
+from clusterproof.plugins.training_run.collectives import MIN_STEPS, TOGETHER, Arrivals
 
 LATE = 0.1  # by which the last one's duration must be shorter than the second shortest
-LEAST_CALLS = 100  # of NCCL's Inspector
-LEAST_TRACED = 20  # of traces, which have at least five steps
+MIN_CALLS = 100  # of NCCL's Inspector
+MIN_TRACED = 20  # of traces, which have at least five steps
 NO_LATENESS = "no collective says who comes last"
 NO_CALLS = (
     f"{NOT_RECORDED} how long collectives of three ranks or more take; give traces of PyTorch's profiler of all ranks, "
@@ -59,7 +59,7 @@ def last_of_each(arrivals: Arrivals, least: int) -> Iterator[LastRank]:
             yield LastRank(communicator, every[0].ranks, rank, host, len(every), len(waits), sum(waits))
 
 
-def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> LastRank | None:
+def usually_last(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> LastRank | None:
     """Who comes last to the largest share of a communicator's collectives, of records of which each needs so many.
 
     Significant ones, by so many standard errors, come first. None if nobody is late. Raises Incomplete.
@@ -84,5 +84,5 @@ def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> Las
 def _of_few(last: LastRank) -> str:
     """What was seen in a trace of few steps, which accuses nobody."""
     seen = f"rank {last.rank} comes last to {last.times} of {last.calls} collectives of {last.ranks} ranks"
-    few = f"in fewer than {LEAST_STEPS} steps of a trace: too few to tell"
-    return f"{seen} {few}; expected at least {LEAST_TRACED}: trace more steps, on all ranks"
+    few = f"in fewer than {MIN_STEPS} steps of a trace: too few to tell"
+    return f"{seen} {few}; expected at least {MIN_TRACED}: trace more steps, on all ranks"

@@ -22,7 +22,7 @@ from clusterproof.plugins.training_run import (
     kind_of,
 )
 from clusterproof.plugins.training_run.rules.steps import LOG_STEPS
-from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS, LEAST_STEPS, WARM_UP
+from clusterproof.plugins.training_run.rules.stragglers import MIN_PEERS, MIN_STEPS, WARM_UP
 from clusterproof.plugins.training_run.run_data import RunData, Seconds
 
 NO_PARTS = {
@@ -32,7 +32,7 @@ NO_PARTS = {
     INIT: f"{NOT_RECORDED} how long the job took to begin; {LOG_STEPS} (a part of the first step called init)",
 }
 START = "start"
-PARTS, LEAST_OF_A_PART = 10, 5  # steps
+PARTS, MIN_OF_A_PART = 10, 5  # steps
 ORDER = (COMPUTE, COMMUNICATION, DATA, CHECKPOINT, START, OTHER)
 _PHASE = {EXPOSED: COMMUNICATION, INIT: START, BUSY: COMPUTE} | {name: name for name in ORDER}
 
@@ -56,8 +56,8 @@ def phases(recorded: RunData) -> list[Phase]:
     if not sum(spent.values()):
         return []
     spent[OTHER] = spent.get(OTHER, 0.0) + max(0.0, total - sum(spent.values()))
-    whole = sum(spent.values())
-    return [Phase(name, spent[name], spent[name] / whole) for name in ORDER if spent.get(name)]
+    total_s = sum(spent.values())
+    return [Phase(name, spent[name], spent[name] / total_s) for name in ORDER if spent.get(name)]
 
 
 def seconds_in(cells: Seconds | Mapping[int, tuple[float, int]]) -> float:
@@ -120,7 +120,7 @@ def shares(recorded: RunData, kind: str, *, is_steady: bool) -> list[TimeShare]:
 
 def _one_behind_the_other(steps: Sequence[int]) -> list[Sequence[int]]:
     """Ten parts of at least five steps, or fewer parts."""
-    count = max(1, min(PARTS, len(steps) // LEAST_OF_A_PART))
+    count = max(1, min(PARTS, len(steps) // MIN_OF_A_PART))
     return [steps[len(steps) * at // count : len(steps) * (at + 1) // count] for at in range(count)]
 
 
@@ -129,7 +129,7 @@ def waited_for(shares: Sequence[TimeShare], far_less: float) -> TimeShare | None
 
     `found` has the largest share first. None for fewer than three ranks, or if all wait equally.
     """
-    if len(shares) < LEAST_PEERS:
+    if len(shares) < MIN_PEERS:
         return None
     *others, least = shares
     return least if least.share < far_less * median(rank.share for rank in others) else None
@@ -137,7 +137,7 @@ def waited_for(shares: Sequence[TimeShare], far_less: float) -> TimeShare | None
 
 def all_wait(shares: Sequence[TimeShare], alike: float) -> bool:
     """Whether the median of at least three ranks waits for nearly the largest share."""
-    return len(shares) >= LEAST_PEERS and median(rank.share for rank in shares[1:]) > alike * shares[0].share
+    return len(shares) >= MIN_PEERS and median(rank.share for rank in shares[1:]) > alike * shares[0].share
 
 
 def kernels_run(recorded: RunData) -> list[TimeShare]:
@@ -149,9 +149,9 @@ def kernels_run(recorded: RunData) -> list[TimeShare]:
             continue
         lasted = recorded.steps[rank]
         busy = {step: _seconds(computing, step) + _seconds(exposed, step) for step in lasted}
-        whole = sum(max(_seconds(lasted, step), busy[step]) for step in lasted)
+        total_s = sum(max(_seconds(lasted, step), busy[step]) for step in lasted)
         time_shares.append(
-            TimeShare(rank, sum(busy.values()), whole, len(lasted), sum(seconds > 0 for seconds in busy.values()))
+            TimeShare(rank, sum(busy.values()), total_s, len(lasted), sum(seconds > 0 for seconds in busy.values()))
         )
     return sorted(time_shares, key=lambda share: share.share)
 
@@ -161,15 +161,15 @@ def steady_lines(cells: Seconds) -> list[int]:
     ordered = sorted(cells)
     begin = ordered[0] - cells[ordered[0]][1] if ordered else 0
     behind = [step for step in ordered if step - cells[step][1] >= begin + WARM_UP]
-    return behind if sum(cells[step][1] for step in behind) >= LEAST_STEPS else ordered[-LEAST_STEPS:]
+    return behind if sum(cells[step][1] for step in behind) >= MIN_STEPS else ordered[-MIN_STEPS:]
 
 
 def _seconds_of(kind: str, lasted: Seconds, step: int, part: float) -> float:
     """The seconds of a line with this part, which is separate from the steps if it takes longer than they do: then the
     job's start precedes its first step.
     """
-    whole = _seconds(lasted, step)
-    return whole + max(0.0, part - lasted[step][0]) if kind == INIT else max(whole, part)
+    step_s = _seconds(lasted, step)
+    return step_s + max(0.0, part - lasted[step][0]) if kind == INIT else max(step_s, part)
 
 
 def _seconds(cells: Seconds, step: int) -> float:

@@ -8,8 +8,8 @@ from statistics import median_high
 from clusterproof.plugins.core.verdict import incomplete, part
 from clusterproof.plugins.training_run.run_data import RunData
 
-LEAST_LEFT, LEFT_SHARE = 20, 0.1  # steps, of all, that may be in a buffer when a run is stopped
-LEAST_LINES = 2  # of the rank's that are missing
+MIN_LEFT, LEFT_SHARE = 20, 0.1  # steps, of all, that may be in a buffer when a run is stopped
+MIN_LINES = 2  # of the rank's that are missing
 MAX_NAMED = 5  # ranks
 ABSENT_SHARE = 0.25  # maximum share of ranks: if more are missing, only some were meant to log
 
@@ -24,7 +24,7 @@ def silent_ranks(recorded: RunData) -> Mapping[int, str]:
     silent = {
         rank: f"rank {rank} logs nothing after step {last:,} of {end:,}"
         for rank, last in sorted(lasts.items())
-        if end - last > max(LEAST_LEFT, LEFT_SHARE * end, LEAST_LINES * _interval(logged[rank]))
+        if end - last > max(MIN_LEFT, LEFT_SHARE * end, MIN_LINES * _interval(logged[rank]))
         and rank not in recorded.unnamed
     }
     absent = [rank for rank in range(max(lasts)) if rank not in lasts] if max(lasts) < 2 * len(lasts) else []

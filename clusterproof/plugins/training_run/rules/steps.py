@@ -9,7 +9,7 @@ from statistics import median
 
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record, replace
-from clusterproof.plugins.core.robust import weighed_median, weighed_spread
+from clusterproof.plugins.core.robust import weighted_median, weighted_spread
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.training_run import CHECKPOINT, kind_of
 from clusterproof.plugins.training_run.rules.stragglers import WARM_UP
@@ -41,7 +41,7 @@ class StepTime:
         return self.step - self.times + 1
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         """`250`, `1,241-1,250`."""
         return f"{self.step:,}" if self.times == 1 else f"{self.first:,}-{self.step:,}"
 
@@ -91,12 +91,12 @@ def step_times(recorded: RunData) -> list[StepTime]:
     series: list[StepTime] = []
     for step, seconds_of_ranks in sorted(ranks.items()):
         stands_for = min(count for _, count in seconds_of_ranks)  # a repeated step counts once
-        apart = step - series[-1].step if series else max(1, step)
+        step_count = step - series[-1].step if series else max(1, step)
         series.append(
             StepTime(
                 step,
                 median(seconds for seconds, _ in seconds_of_ranks),
-                max(1, min(stands_for, apart)),
+                max(1, min(stands_for, step_count)),
                 recorded.work.get(step, ""),
             )
         )
@@ -178,10 +178,10 @@ def period(steps: Sequence[StepTime]) -> int:
 def outliers(series: Sequence[StepTime], *, within: bool = False) -> Outliers:
     """The steps that are far longer than others of equal work; `typical_s` is that of most of them."""
     kinds = [_outliers(kind, within=within) for kind in by_work(series)] or [_outliers(series, within=within)]
-    lost, whole = sum(kind.lost for kind in kinds), sum(step.seconds * step.times for step in series)
+    lost, total_s = sum(kind.lost for kind in kinds), sum(step.seconds * step.times for step in series)
     longest = sorted((step for kind in kinds for step in kind.steps), key=lambda step: -step.seconds)
     of = sum(kind.of for kind in kinds)
-    return Outliers(tuple(longest), of, kinds[0].typical_s, lost, lost / whole if whole else 0.0)
+    return Outliers(tuple(longest), of, kinds[0].typical_s, lost, lost / total_s if total_s else 0.0)
 
 
 def _outliers(series: Sequence[StepTime], *, within: bool) -> Outliers:
@@ -190,7 +190,7 @@ def _outliers(series: Sequence[StepTime], *, within: bool) -> Outliers:
     The mean of several steps must be as far above; `within` finds those of which a single step alone may be.
     """
     seconds, weights = [step.seconds for step in series], [step.times for step in series]
-    typical, sigma = weighed_median(seconds, weights), weighed_spread(seconds, weights)
+    typical, sigma = weighted_median(seconds, weights), weighted_spread(seconds, weights)
     outlying = [
         step
         for step in series
@@ -219,11 +219,11 @@ def _drift(series: Sequence[StepTime]) -> Drift | None:
 
 
 def _middle_of(series: Sequence[StepTime]) -> float:
-    return weighed_median([step.seconds for step in series], [step.times for step in series])
+    return weighted_median([step.seconds for step in series], [step.times for step in series])
 
 
 def _spread_of(series: Sequence[StepTime]) -> float:
-    return weighed_spread([step.seconds for step in series], [step.times for step in series])
+    return weighted_spread([step.seconds for step in series], [step.times for step in series])
 
 
 def _change(series: Sequence[StepTime]) -> int:

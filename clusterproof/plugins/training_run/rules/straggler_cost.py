@@ -8,9 +8,9 @@ from statistics import median
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import Position
-from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS, PARTS, Computed, steady
+from clusterproof.plugins.training_run.rules.stragglers import MIN_PEERS, PARTS, Computed, steady
 
-LEAST_STEPS = 50  # ten for each part
+MIN_STEPS = 50  # ten for each part
 SEGMENTS = 2 * PARTS  # of a run, in most of which the same rank costs most
 
 
@@ -49,12 +49,12 @@ def straggler_costs(computed: Mapping[Position, Computed], lasted: Mapping[int, 
     stages: dict[int, dict[Position, Computed]] = {}
     for position, seconds in computed.items():
         stages.setdefault(position.stage, {})[position] = seconds
-    costs = (_of_stage(stage, lasted) for stage in stages.values() if len(stage) >= LEAST_PEERS)
+    costs = (_of_stage(stage, lasted) for stage in stages.values() if len(stage) >= MIN_PEERS)
     return sorted((cost for cost in costs if cost), key=lambda cost: -cost.percent)
 
 
-LEAST_HELD = 10  # steps held up by one rank
-LEAST_CAUSE = 0.5  # of a step's excess, from which on a rank's compute is its cause
+MIN_HELD = 10  # steps held up by one rank
+MIN_CAUSE = 0.5  # of a step's excess, from which on a rank's compute is its cause
 
 
 @record
@@ -79,15 +79,15 @@ def holds_up(computed: Mapping[Position, Computed], longer: Mapping[int, float],
     held: dict[Position, dict[int, float]] = {}
     for step, seconds in longer.items():
         cost = _cost(computed, step)
-        if cost and cost[1] > LEAST_CAUSE * seconds:
+        if cost and cost[1] > MIN_CAUSE * seconds:
             held.setdefault(cost[0], {})[step] = cost[1]
     position = max(held, key=lambda known: len(held[known]), default=None)
     if position is None:
         return None
     typical, chance = _typical_cost(computed, position, longer), 1 / len(computed)
-    own = {step: cost for step, cost in held[position].items() if cost - typical > LEAST_CAUSE * longer[step]}
+    own = {step: cost for step, cost in held[position].items() if cost - typical > MIN_CAUSE * longer[step]}
     by_chance = len(longer) * chance + errors * sqrt(len(longer) * chance * (1 - chance))
-    if len(own) < max(LEAST_HELD, len(longer) / 2, by_chance):
+    if len(own) < max(MIN_HELD, len(longer) / 2, by_chance):
         return None
     longest = max(own, key=own.__getitem__)
     return HeldUp(position, len(own), own[longest], longest)
@@ -108,7 +108,7 @@ def common_steps(computed: Mapping[Position, Computed], lasted: Mapping[int, flo
 def _of_stage(stage: Mapping[Position, Computed], lasted: Mapping[int, float]) -> StragglerCost | None:
     costs = {step: cost for step in common_steps(stage, lasted) if (cost := _cost(stage, step))}
     steps = list(costs)
-    if len(steps) < LEAST_STEPS:
+    if len(steps) < MIN_STEPS:
         return None
     worst = _costs_most(list(costs.values()))
     own = {step: seconds for step, (position, seconds) in costs.items() if position == worst}
@@ -132,7 +132,7 @@ def _cost(stage: Mapping[Position, Computed], step: int) -> tuple[Position, floa
     present = sorted(
         ((seconds[step], position) for position, seconds in stage.items() if step in seconds), key=_longest
     )
-    if len(present) < LEAST_PEERS:
+    if len(present) < MIN_PEERS:
         return None
     (most, position), (second, _) = present[:2]
     return position, most - second

@@ -16,9 +16,9 @@ from clusterproof.plugins.training_run import COMPUTE, Position, kind_of
 from clusterproof.plugins.training_run.run_data import RunData
 
 Computed = Mapping[int, float]  # seconds, by step
-LEAST_STEPS = 20  # with 3 steps of uneven sequence lengths a healthy rank seemed 1.19 times slower
+MIN_STEPS = 20  # with 3 steps of uneven sequence lengths a healthy rank seemed 1.19 times slower
 WARM_UP = 5  # steps, if twenty others are left
-LEAST_PEERS = 3  # ranks of a stage, so that one can be the odd one
+MIN_PEERS = 3  # ranks of a stage, so that one can be the odd one
 SLOW_STEPS = 0.1  # quantile over steps: slow in nine of ten
 PARTS = 5  # of a run with uneven steps
 _LARGER = 1.5  # threshold relative to twenty steps of the same noise
@@ -81,7 +81,7 @@ def steady(steps: Iterable[int]) -> list[int]:
     """Steps after the warm-up, in order, if enough are left."""
     ordered = sorted(steps)
     behind = [step for step in ordered if step >= ordered[0] + WARM_UP]
-    return behind if len(behind) >= LEAST_STEPS else ordered[-LEAST_STEPS:]
+    return behind if len(behind) >= MIN_STEPS else ordered[-MIN_STEPS:]
 
 
 def later_half(computed: Mapping[Position, Computed]) -> dict[Position, Computed]:
@@ -109,7 +109,7 @@ def _of_stage(stage: Mapping[Position, Computed]) -> list[RankPace]:
     steps = [step for seconds in stage.values() for step in seconds]
     for step in steady(set(steps)) if steps else ():
         present = [position for position, seconds in stage.items() if seconds.get(step, 0.0) > 0.0]
-        if len(present) < min(LEAST_PEERS, len(stage)) or len(present) < 2:
+        if len(present) < min(MIN_PEERS, len(stage)) or len(present) < 2:
             continue
         seconds = [stage[position][step] for position in present]
         for position, own, others in zip(present, seconds, medians_of_others(seconds), strict=True):

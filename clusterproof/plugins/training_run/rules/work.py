@@ -8,7 +8,7 @@ from math import log, prod, sqrt
 from statistics import fmean, median
 
 from clusterproof.plugins.training_run import Position
-from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS, LEAST_STEPS, Computed, steady
+from clusterproof.plugins.training_run.rules.stragglers import MIN_PEERS, MIN_STEPS, Computed, steady
 from clusterproof.plugins.training_run.samples import CPU_PRESSURE, Samples
 
 Effects = Mapping[int, Mapping[int, float]]  # by data-parallel rank and step: the logarithm of how many times as long
@@ -49,7 +49,7 @@ def common_to_stages(computed: Mapping[Position, Computed]) -> float | None:
     for position, seconds in computed.items():
         if position.replica is not None:
             stages.setdefault(position.stage, {}).setdefault(position.replica, []).append(seconds)
-    effects = [_effects(replicas) for _, replicas in sorted(stages.items()) if len(replicas) >= LEAST_PEERS]
+    effects = [_effects(replicas) for _, replicas in sorted(stages.items()) if len(replicas) >= MIN_PEERS]
     count, both, of_early, of_late = 0, 0.0, 0.0, 0.0
     for early, late in pairwise(effects):
         for replica in early.keys() & late.keys():
@@ -57,7 +57,7 @@ def common_to_stages(computed: Mapping[Position, Computed]) -> float | None:
             for first, second in _about_their_means(early[replica], late[replica], sorted(steps)):
                 count, both = count + 1, both + first * second
                 of_early, of_late = of_early + first**2, of_late + second**2
-    return both / sqrt(of_early * of_late) if count >= LEAST_STEPS and of_early * of_late > 0 else None
+    return both / sqrt(of_early * of_late) if count >= MIN_STEPS and of_early * of_late > 0 else None
 
 
 def _about_their_means(
@@ -79,7 +79,7 @@ def _effects(replicas: Mapping[int, list[Computed]]) -> Effects:
             for replica, ranks in replicas.items()
             if (lasted := [seconds[step] for seconds in ranks if seconds.get(step, 0.0) > 0])
         }
-        if len(own) >= LEAST_PEERS:
+        if len(own) >= MIN_PEERS:
             middle = median(own.values())
             for replica, seconds in own.items():
                 effects[replica][step] = log(seconds / middle)

@@ -33,12 +33,12 @@ SELECTOR = "app.kubernetes.io/name=clusterproof,app.kubernetes.io/component=agen
 DAEMON_SET = "clusterproof-agent"
 CONTAINER = "agent"
 REPORT = "cpreport01"  # prefix of each line of a report, instead of a nonce known only to the node and its visitor
-EVERY = "k8s_every"  # the setting: seconds between reports
-EVERY_S = 60.0
+INTERVAL_SETTING = "k8s_every"  # the setting: seconds between reports
+INTERVAL_S = 60.0
 COLLECTED_S = 45.0  # for an agent to collect a report
 LOG_S = 10.0  # for a kubelet that is slow to return a log
 WORDS = 300
-WAY = "expected a way from it to port 10250 of the node, and a kubelet that answers there"
+KUBELET_ADVICE = "expected a way from it to port 10250 of the node, and a kubelet that answers there"
 FEW = 20  # nodes asked for individually; a page of a listing has 500
 RIGHTS = "integrations/kubernetes/gate.yaml grants what is needed (docs/kubernetes-gate.md)"
 
@@ -77,7 +77,7 @@ class Agents(Connection):
             raise Unusable(reason) from None
         if not (agents or share):
             _refuse_no_agent(namespace)
-        since_s = int(float(settings.get(EVERY) or EVERY_S) + COLLECTED_S)
+        since_s = int(float(settings.get(INTERVAL_SETTING) or INTERVAL_S) + COLLECTED_S)
         reading = ReadContext(api, namespace, limits.answer_bytes, since_s, ReportCache(settings.get(KEEP) or ""))
         to_read = []
         for target in targets:
@@ -141,7 +141,7 @@ class AgentVisit:
             return self._unread(problem)
         report = last_whole(log, REPORT)
         if not report:
-            detail = f"its agent reported nothing within {reading.since_s} s{_last_words(log)}"
+            detail = f"its agent reported nothing within {reading.since_s} s{_last_line(log)}"
             return Answer(unreached=Unreached.NOT_STARTED, detail=detail, seconds=self._seconds())
         reading.cache.keep(self.pod, report, time.time())
         return Answer(report, seconds=self._seconds(), age_s=reading.since_s + COLLECTED_S)
@@ -158,8 +158,8 @@ class AgentVisit:
         elif problem.status in (400, 404):
             why, detail = Unreached.REMOVED, f"its agent was replaced meanwhile: {problem}"
         elif isinstance(problem, NoLog):
-            message = detail.partition("; expected")[0]
-            why, detail = Unreached.NO_LOG, f"the control plane cannot read its agent's log: {message}; {WAY}"
+            message = f"the control plane cannot read its agent's log: {detail.partition('; expected')[0]}"
+            why, detail = Unreached.NO_LOG, f"{message}; {KUBELET_ADVICE}"
         return Answer(unreached=why, detail=detail, seconds=self._seconds())
 
     def _seconds(self) -> float:
@@ -246,6 +246,6 @@ def by_node(agents: Sequence[Pod]) -> Mapping[str, Pod]:
     return {pod.node or pod.meant: pod for pod in ordered if pod.node or pod.meant}
 
 
-def _last_words(log: bytes) -> str:
+def _last_line(log: bytes) -> str:
     lines = [line for line in log.decode("utf-8", "replace").splitlines() if line and not line.startswith(REPORT)]
     return f"; its last words: {lines[-1][:WORDS]}" if lines else ""

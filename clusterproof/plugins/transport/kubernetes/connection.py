@@ -27,7 +27,7 @@ from clusterproof.plugins.transport.kubernetes.perf import (
     IMAGE_SETTING,
     NO_IMAGE_NAMED,
     PerfVisit,
-    taken,
+    allocated,
     why_not_whole,
 )
 from clusterproof.plugins.transport.kubernetes.visit import PodVisit, VisitContext
@@ -194,7 +194,7 @@ class PerfPods(Kubernetes):
         for target in targets:
             node = known.get(target.name)
             missed = self.unreachable(node, settings)
-            reason = missed.detail if missed else taken(node, by_node.get(target.name, ())) if node else ""
+            reason = missed.detail if missed else allocated(node, by_node.get(target.name, ())) if node else ""
             if reason:
                 why[target.name] = reason
         return why

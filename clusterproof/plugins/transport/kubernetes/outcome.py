@@ -15,7 +15,7 @@ from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of
 from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects
 
 WATCH_S = 60.0  # of one watch: limits the cost of one that went silent, as behind a load balancer that forgot it
-AGAIN_S = 1.0  # after a watch broke
+RETRY_S = 1.0  # after a watch broke
 
 
 class PodWatch:
@@ -42,7 +42,7 @@ class PodWatch:
         """Stop at the next event; deleting the run's pods will cause one."""
         with self._lock:
             self._is_over = True
-            self._tell(list(self._changed))
+            self._notify(list(self._changed))
 
     def wait(self, name: str, until: float, settled: Callable[[Pod], bool]) -> tuple[Pod | None, bool]:
         """The pod once it is settled, or its state at `until` (time.monotonic()); and whether it is gone.
@@ -88,10 +88,10 @@ class PodWatch:
             except KubernetesDenied as problem:
                 with self._lock:
                     self._problem = problem
-                    self._tell(list(self._changed))
+                    self._notify(list(self._changed))
                 return
             except KubernetesError:  # 410, a cut, a brief outage: the next listing has everything
-                time.sleep(AGAIN_S)
+                time.sleep(RETRY_S)
 
     def _once(self) -> None:
         """List the pods, and watch from there until the server ends it. Raises KubernetesError."""
@@ -104,7 +104,7 @@ class PodWatch:
             self._forgotten &= set(now)
             self._gone |= set(self._pods) - set(now)
             self._pods.update(now)
-            self._tell(list(self._pods))
+            self._notify(list(self._pods))
         version = str((page.get("metadata") or {}).get("resourceVersion") or "")
         query = {"labelSelector": self._run.selector, "resourceVersion": version}
         for kind, event in self._api.watch(self._run.pods, WATCH_S, **query):
@@ -114,11 +114,11 @@ class PodWatch:
                 if kind == "DELETED":
                     self._gone.add(pod.name)
                 if pod.name in self._gone or (pod.name in self._awaited and self._awaited[pod.name](pod)):
-                    self._tell([pod.name])
+                    self._notify([pod.name])
             if self._is_over:
                 return
 
-    def _tell(self, names: Iterable[str]) -> None:
+    def _notify(self, names: Iterable[str]) -> None:
         """Wake the waiters for these pods; the caller holds the lock."""
         for name in names:
             if name in self._changed:
@@ -142,7 +142,7 @@ EXPECTED = {
     "admission webhook": f"that webhook to admit a privileged pod of the host's namespaces in {{}}, {ELSEWHERE}",
     "ValidatingAdmissionPolicy": f"that policy to admit a privileged pod of the host's namespaces in {{}}, {ELSEWHERE}",
 }
-OF_QUOTA = ("exceeded quota", "cannot be fulfilled on resourcequotas")
+QUOTA_MESSAGES = ("exceeded quota", "cannot be fulfilled on resourcequotas")
 ADMITTED = f"the namespace {{}} to admit a privileged pod, {ELSEWHERE}"
 RBAC = "integrations/kubernetes/rbac.yaml grants what is needed (docs/kubernetes.md)"
 
@@ -248,7 +248,7 @@ def refused(problem: KubernetesError, run: RunObjects) -> str:
 
 def is_of_quota(problem: KubernetesError) -> bool:
     """Whether a quota is full now, or was being counted concurrently; a quota that requires limits never has room."""
-    return any(sign in str(problem) for sign in OF_QUOTA)
+    return any(sign in str(problem) for sign in QUOTA_MESSAGES)
 
 
 def _not_started_there(container: Container, node: ApiNode, is_own_image: bool, image_option: str) -> PodFailure:

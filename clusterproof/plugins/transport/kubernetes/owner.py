@@ -24,7 +24,7 @@ from clusterproof.plugins.transport.kubernetes.connection import end
 from clusterproof.plugins.transport.kubernetes.outcome import PodWatch, refused
 
 PUT_OFF = 4  # extensions per time to live
-AGAIN_S = 10.0  # after a request that failed
+RETRY_S = 10.0  # after a request that failed
 KNOWN_S = 60.0  # how long data about nodes is cached
 MERGE = "application/merge-patch+json"
 GONE = 404
@@ -134,7 +134,7 @@ class JobOwner:
                 for pod in list(self._left):
                     self.remove(self._owned, pod)
             except KubernetesError as problem:
-                pause_s = min(AGAIN_S, every_s)
+                pause_s = min(RETRY_S, every_s)
                 if problem.status == GONE and not self._is_over.is_set():
                     before = self._owned
                     with suppress(KubernetesError):

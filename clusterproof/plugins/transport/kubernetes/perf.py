@@ -55,7 +55,7 @@ def why_not_whole(node: ApiNode) -> str:
     return f"{listed(short)} can be allocated; expected all" if short else ""
 
 
-def taken(node: ApiNode, pods: Iterable[Pod]) -> str:
+def allocated(node: ApiNode, pods: Iterable[Pod]) -> str:
     """The devices of a node that are taken, and by whose pods; empty if all are free."""
     devices = devices_of(node)
     holders: dict[str, dict[str, int]] = {name: {} for name in devices}
@@ -149,7 +149,7 @@ class PerfVisit(PodVisit):
         """Create the pod if no device of the node is held; else return why not."""
         api, node = self.context.api, self.context.nodes[self.target.name]
         try:
-            held = taken(node, pods(api, node=node.name))
+            held = allocated(node, pods(api, node=node.name))
         except KubernetesDenied as denied:
             return self.refused(denied)
         except KubernetesError as problem:

@@ -18,7 +18,7 @@ from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.evidence.fact import LOADING, OF_A_JOB, ONLY_CAPTURED
+from clusterproof.plugins.evidence.fact import IN_JOB, LOAD_COLLECTORS, ONLY_CAPTURED
 from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.transport import Answer, Limits
 from clusterproof.plugins.transport.gather import evidence_of
@@ -27,7 +27,7 @@ from clusterproof.plugins.transport.local import Local
 
 ROOM = 1_000_000  # characters of a report: a kubelet keeps 10 MiB of a log before rotating it
 AWAY_S = 30.0  # the file's minimum absence, whatever the interval: a kubelet probes it every 10 s
-HERE = Target("here")
+LOCAL_TARGET = Target("here")
 
 
 class UnchangedFile:
@@ -79,14 +79,14 @@ def report_for_ever(
 
 def _collected(within: str, options: ProbeOptions) -> tuple[bytes, NodeEvidence]:
     """A report to print, and what it contains: only the program's own lines, which nobody else can write."""
-    every = frozenset(collector_names()) - LOADING - OF_A_JOB - ONLY_CAPTURED
+    every = frozenset(collector_names()) - LOAD_COLLECTORS - IN_JOB - ONLY_CAPTURED
     to_run, nonce = program(every, options)
     answers: list[Answer] = []
 
     def note(_: Target, answer: Answer) -> None:
         answers.append(answer)
 
-    Local().run([HERE], replace(to_run, command=within + to_run.command), Limits(answer_s=COLLECTED_S), note)
+    Local().run([LOCAL_TARGET], replace(to_run, command=within + to_run.command), Limits(answer_s=COLLECTED_S), note)
     mark = nonce.encode()
     lines = [line for line in answers[0].output.splitlines(keepends=True) if line.startswith(mark)]
-    return b"".join(lines).replace(mark, REPORT.encode()), evidence_of(HERE, answers[0], nonce)
+    return b"".join(lines).replace(mark, REPORT.encode()), evidence_of(LOCAL_TARGET, answers[0], nonce)

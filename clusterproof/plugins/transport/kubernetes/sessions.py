@@ -19,7 +19,7 @@ from clusterproof.plugins.transport.kubernetes import CONTAINER, image_on, pod
 from clusterproof.plugins.transport.kubernetes.connection import unreachable
 from clusterproof.plugins.transport.kubernetes.outcome import after_the_end, has_begun, is_settled, pod_failure, refused
 from clusterproof.plugins.transport.kubernetes.owner import GONE, CurrentJob, JobOwner
-from clusterproof.plugins.transport.kubernetes.visit import LEAST_START_S
+from clusterproof.plugins.transport.kubernetes.visit import MIN_START_S
 
 POD_S = 6 * 3600  # the kubelet ends a pod after this time in any case; then another starts
 SETTLED_S = 2.0  # for the API server to report that a pod has ended, as its log does
@@ -107,7 +107,7 @@ class PodSession:
         run, deadline_s = job.run, int(POD_S * random.uniform(0.8, 1.0))  # noqa: S311 - not all end at once
         image = run.image or image_on(node)
         self._owner.api.create(run.pods, pod(run, name, node, image, deadline_s, run.on_stdin(program.command)))
-        wait_s = LEAST_START_S + self._limits.connect_s
+        wait_s = MIN_START_S + self._limits.connect_s
         started, is_gone = job.pods.wait(name, time.monotonic() + wait_s, has_begun)
         if not started or is_gone or is_settled(started) or not has_begun(started):
             why = pod_failure(started, is_gone, node, wait_s, bool(run.image))
@@ -127,7 +127,7 @@ class PodSession:
                     self._stream, opened = stream, time.monotonic()
                     for piece in () if self._is_over.is_set() else stream.pieces():
                         last, pause_s, empty_reads = time.monotonic(), FIRST_PAUSE_S, 0
-                        lines.take(piece)
+                        lines.feed(piece)
                 why = "its log broke off"
             except KubernetesError as problem:
                 why, status = f"its log{'' if opened else ':'} {problem}", problem.status
@@ -164,11 +164,11 @@ class LineSplitter:
         self._heard = received
         self._rest = b""
 
-    def take(self, piece: bytes) -> None:
+    def feed(self, piece: bytes) -> None:
         """Process output; raises what the listener raises."""
-        whole, end, self._rest = (self._rest + piece).rpartition(b"\n")
+        complete, end, self._rest = (self._rest + piece).rpartition(b"\n")
         if end:
-            self._heard(whole + end)
+            self._heard(complete + end)
         elif len(self._rest) > MAX_LINE_BYTES:
             self._heard(self._rest)
             self._rest = b""

@@ -17,10 +17,10 @@ from clusterproof.plugins.kubernetes.workloads import Pod
 from clusterproof.plugins.transport.kubernetes.agents import is_at_work, is_changing, state_of
 from clusterproof.plugins.transport.kubernetes.report_cache import REST_S
 
-MOST = 250  # nodes of one share: what a process holds in memory
+MAX_NODES = 250  # nodes of one share: what a process holds in memory
 NODE_S = 0.7  # between two evaluations of an unchanged node, per node of the cluster: a twentieth of the time
-MOST_REST_S = 3600.0
-MOST_PAUSE_S = 0.8 * REFRESH_S  # for a share that never comes to rest
+MAX_REST_S = 3600.0
+MAX_PAUSE_S = 0.8 * REFRESH_S  # for a share that never comes to rest
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Shares:
 
     def are_unknown(self, agents: Mapping[str, Pod], now: float) -> bool:
         """Whether the nodes have to be listed: not needed for a cluster that fits in one share."""
-        if len(agents) <= MOST:
+        if len(agents) <= MAX_NODES:
             self._undivided()
             self._count = len(agents)
             return False
@@ -90,9 +90,9 @@ class Shares:
         if not names or any(name in types and row.trays for name, row in instance_types().items()):
             self._undivided()
             return
-        count = math.ceil(len(names) / MOST)
+        count = math.ceil(len(names) / MAX_NODES)
         if not self._bounds or not count <= len(self._all) <= 2 * count:
-            count = math.ceil(1.2 * len(names) / MOST)  # leaves room for nodes that join
+            count = math.ceil(1.2 * len(names) / MAX_NODES)  # leaves room for nodes that join
             self._bounds = [names[len(names) * number // count] for number in range(1, count)]
             self._all = [NodeShare() for _ in range(count)]
         of_share: list[set[str]] = [set() for _ in self._all]
@@ -115,7 +115,7 @@ class Shares:
         """Whether a node is in any share."""
         return self._of(node).has(node)
 
-    def stands(self, node: str, agents: Mapping[str, Pod]) -> bool:
+    def is_current(self, node: str, agents: Mapping[str, Pod]) -> bool:
         """Whether findings on a node are still valid: it is in a share, and its agent's state is unchanged."""
         share = self._of(node)
         state = state_of(agents[node]) if node in agents else None
@@ -125,15 +125,15 @@ class Shares:
         """The share for a node of this name, if any."""
         return self._all[bisect_right(self._bounds, node)]
 
-    def due(self, agents: Mapping[str, Pod], health: Mapping[str, Health], now: float) -> list[NodeShare]:
+    def due_shares(self, agents: Mapping[str, Pod], health: Mapping[str, Health], now: float) -> list[NodeShare]:
         """The shares to evaluate now; of those that are only due by time, a part, so that it is never all at once."""
-        rest_s = min(max(REST_S, NODE_S * self._count), MOST_REST_S)
+        rest_s = min(max(REST_S, NODE_S * self._count), MAX_REST_S)
         at_once = math.ceil(len(self._all) * self._every_s / rest_s)
         new, old = [], []
         for share in self._all:
             if share.names is not None and not share.names:
                 continue
-            pause_s = min(self._every_s * 2.0 ** min(share.alike, 10), max(MOST_PAUSE_S, self._every_s))
+            pause_s = min(self._every_s * 2.0 ** min(share.alike, 10), max(MAX_PAUSE_S, self._every_s))
             is_restless = now >= share.at + pause_s and share.is_restless(agents, health)
             if share.is_new(agents) or is_restless:
                 share.rested_at = max(share.rested_at, now) if share.at == -math.inf else share.rested_at

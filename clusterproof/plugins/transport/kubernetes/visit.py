@@ -43,12 +43,12 @@ class PodSlots:
         self._is_short = False
         self._changed = threading.Condition()
 
-    def taken(self) -> None:
+    def occupy(self) -> None:
         """Count a pod that was created."""
         with self._changed:
             self._count += 1
 
-    def left(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """Release a pod that is no longer needed; if slots are short, it is deleted at once."""
         with self._changed:
             self._count -= 1
@@ -78,10 +78,10 @@ class PodSlots:
                 self._api.delete(self._run.pods, fieldSelector=f"metadata.name={name}", gracePeriodSeconds=0)
 
 
-LEAST_START_S = 30.0  # for a kubelet to start a pod, in addition to --connect-timeout
+MIN_START_S = 30.0  # for a kubelet to start a pod, in addition to --connect-timeout
 LOG_S = 5.0  # for a kubelet that is slow to return a log
 LOG_END_S = 10.0  # for the end of a log: a container is reported as ended before its runtime has written all of it
-AGAIN_S = 0.1  # before a log is read again, doubled each time
+RETRY_S = 0.1  # before a log is read again, doubled each time
 SLACK_S = 30.0  # for a node's requests that the API server delays
 
 
@@ -135,7 +135,7 @@ class PodVisit:
     @classmethod
     def start_s(cls, limits: Limits) -> float:
         """How long its pod may take to start."""
-        return LEAST_START_S + limits.connect_s
+        return MIN_START_S + limits.connect_s
 
     @classmethod
     def whole_s(cls, limits: Limits) -> float:
@@ -164,7 +164,7 @@ class PodVisit:
         except KubernetesDenied as denied:
             return self.refused(denied)
         finally:
-            self.context.slots.left(self.name)
+            self.context.slots.release(self.name)
 
     def abandon(self) -> None:
         """There is nothing to abort from outside: the run deletes its pods."""
@@ -185,7 +185,7 @@ class PodVisit:
                 if problem.reason != "AlreadyExists":  # else it was created by a request whose answer was lost
                     return self._failed(problem)
             self.is_created = True
-            self.context.slots.taken()
+            self.context.slots.occupy()
             return None
         return Answer(unreached=Unreached.API, detail=self.context.refusal)
 
@@ -211,7 +211,7 @@ class PodVisit:
 
     def _whole_log(self) -> bytes | Answer:
         """What the pod printed, read again until its end is there. Raises KubernetesDenied."""
-        until, pause_s = time.monotonic() + LOG_END_S, AGAIN_S
+        until, pause_s = time.monotonic() + LOG_END_S, RETRY_S
         output = self._log()
         while isinstance(output, bytes) and not self._is_whole(output) and time.monotonic() + pause_s < until:
             time.sleep(pause_s)

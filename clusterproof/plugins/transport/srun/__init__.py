@@ -45,7 +45,7 @@ def submit_host(settings: Mapping[str, str]) -> SubmitHost:
     return SubmitHost("ssh", Target(host, user=user, port=int(port or 0)))
 
 
-def ask(host: SubmitHost, program: Program, limits: Limits) -> Answer:
+def run_on_host(host: SubmitHost, program: Program, limits: Limits) -> Answer:
     """Run one program there once."""
     answers: list[Answer] = []
     single = replace(limits, fanout=1)
@@ -55,7 +55,7 @@ def ask(host: SubmitHost, program: Program, limits: Limits) -> Answer:
 
 def ask_submit_host(host: SubmitHost, program: Program, nonce: str, limits: Limits) -> dict[str, Any]:
     """Run one of our programs there and return its answer. Raises Unusable for none, or for an error for all nodes."""
-    answer = ask(host, program, limits)
+    answer = run_on_host(host, program, limits)
     try:
         fields = unpacked(answer.output, nonce)
     except FrameError as problem:
@@ -85,7 +85,7 @@ def ask_slurm(host: SubmitHost, limits: Limits, collectors: tuple[str, ...] = (C
         tuple(ASKED_BY / f"{collector}.py" for collector in collectors),
         on_stdin,
     )
-    answer = ask(host, to_run, replace(limits, answer_s=2 * COLLECTOR_S))
+    answer = run_on_host(host, to_run, replace(limits, answer_s=2 * COLLECTOR_S))
     evidence = evidence_of(Target(COLLECTOR), answer, nonce)
     why = (
         f"{evidence.unreached.value.replace('_', ' ')}: {evidence.detail}"

@@ -16,7 +16,7 @@ from clusterproof.plugins.transport.srun.places import MIN_MEMORY_MIB, Launch, N
 GRANTED = ("has been allocated resources", "Nodes ready for job")
 REFUSED = "Unable to allocate resources"
 LAUNCHED = re.compile(r"srun: launching \S+ on host (\S+), 1 tasks?: (\d+)$")
-OF_NODE = re.compile(r"srun: error: (?:Task launch for \S+ failed on node (\S+): (.*)|([^\s:]+): (tasks? .*))")
+NODE_ERROR = re.compile(r"srun: error: (?:Task launch for \S+ failed on node (\S+): (.*)|([^\s:]+): (tasks? .*))")
 NOISE = "Unable to adjust maximum number of open files"
 NO_REASON = re.compile(r"spank: |pyxis: *(child \d+ failed with error code: \d+|printing enroot log file:|)$")
 WORDS_S = 2.0  # for a task's output to arrive after srun reported that it failed
@@ -80,7 +80,7 @@ class Srun:
         self.process = subprocess.Popen(command_line(launch, request), stdin=-3, stdout=-1, stderr=-1, env=clean())
         self.pipes = {self.process.stdout.fileno(): 1, self.process.stderr.fileno(): 2}  # type: ignore[union-attr]
 
-    def hear(self, pipe: int) -> bool:
+    def read_from(self, pipe: int) -> bool:
         """Read from a pipe; whether there may be more."""
         read = os.read(pipe, 65536)
         stream = self.pipes[pipe]
@@ -130,7 +130,7 @@ class Srun:
             self.errors[task] = "; ".join(filter(None, (self.errors.get(task), error[:200])))
 
     def _of_srun(self, line: str) -> None:
-        launched, failed = LAUNCHED.match(line), OF_NODE.match(line)
+        launched, failed = LAUNCHED.match(line), NODE_ERROR.match(line)
         self.is_granted = self.is_granted or bool(launched or failed) or any(granted in line for granted in GRANTED)
         if launched:
             self.node_of[int(launched[2])] = launched[1]

@@ -29,7 +29,7 @@ from clusterproof.plugins.transport import (
     sessions_for,
 )
 from clusterproof.plugins.transport.srun import SubmitHost, ask_submit_host, formless, submit_host
-from clusterproof.plugins.transport.srun.places import FOLDERS, KEPT
+from clusterproof.plugins.transport.srun.places import FOLDERS, KEPT_VARIABLES
 
 WAIT_S = 15.0  # for nodes that others use; --slurm-wait
 END_S = 20.0  # in addition to the program itself: to ask Slurm about the nodes, and to end srun
@@ -169,7 +169,7 @@ JOB = "job"  # the setting with the job's number
 # This process may run in a job, whose environment would affect srun.
 _CLEAN = (
     "for one in $(env | sed -n 's/^\\(S[A-Z]*_[A-Z0-9_]*\\)=.*/\\1/p'); do case $one in "
-    f"{'|'.join(KEPT)}) ;; SLURM_*|SRUN_*|SBATCH_*) unset $one ;; esac; done"
+    f"{'|'.join(KEPT_VARIABLES)}) ;; SLURM_*|SRUN_*|SBATCH_*) unset $one ;; esac; done"
 )
 _STEP = (
     "--job-name=clusterproof-watch --nodes=1 --ntasks=1 --overlap --mem=0 --cpu-bind=none --mpi=none --export=NONE "

@@ -118,7 +118,7 @@ def listen(running: list[Srun], until: float) -> None:
     wakes += [srun.words_until for srun in running if not srun.waiting]
     ready = select.select(list(pipes), [], [], max(0.0, min(wakes) - time.monotonic()))[0]
     for pipe in ready:
-        if not pipes[pipe].hear(pipe):
+        if not pipes[pipe].read_from(pipe):
             del pipes[pipe].pipes[pipe]
 
 

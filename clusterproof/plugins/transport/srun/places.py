@@ -11,7 +11,7 @@ import subprocess
 from typing import TypedDict
 
 FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin:/usr/local/bin:/usr/bin:/bin"
-KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of a job's environment: anything else would affect srun
+KEPT_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of a job's environment: anything else would affect srun
 STEERING = ("SLURM_", "SRUN_", "SBATCH_", "SQUEUE_", "SCANCEL_")  # would limit what squeue lists and scancel cancels
 UNUSABLE = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE", "INVAL", "NOT_RESPONDING", "UNKNOWN"}
 UNUSABLE |= {"POWERED_DOWN", "POWER_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "INVALID_REG"}
@@ -68,7 +68,7 @@ def ask(*command: str) -> tuple[int, str]:
 def clean() -> dict[str, str]:
     """This environment without the variables that affect Slurm's commands."""
     ours = os.environ.items()
-    return {key: value for key, value in ours if key in KEPT or not key.startswith(STEERING)}
+    return {key: value for key, value in ours if key in KEPT_VARIABLES or not key.startswith(STEERING)}
 
 
 def nodes_of(listing: str) -> dict[str, dict[str, str]]:

@@ -16,12 +16,20 @@ from concurrent.futures import Future
 from paramiko import Message, SSHException, Transport
 
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.transport import BEAT, BEAT_S, PROGRAM_ENDED, Limits, Program, Received, SessionPerNode
+from clusterproof.plugins.transport import (
+    KEEPALIVE,
+    KEEPALIVE_S,
+    PROGRAM_ENDED,
+    Limits,
+    Program,
+    Received,
+    SessionPerNode,
+)
 from clusterproof.plugins.transport.ssh import NoRoute, ReadAhead
 from clusterproof.plugins.transport.ssh.login import Login, LoginFailed
 from clusterproof.plugins.transport.ssh.logins import Logins
 
-LOOK_S = 15.0  # without a byte, until a connection checks how long it has been silent
+CHECK_S = 15.0  # without a byte, until a connection checks how long it has been silent
 FRESH_S = 5.0  # how long keys and configuration are reused for other nodes
 _WINDOW_BYTES = (1 << 32) - 1  # that a program may write: the window is never enlarged, and the program is restarted
 
@@ -110,7 +118,7 @@ class _RunningProgram:
         """Start the program; if that fails, the session has ended."""
         try:
             connected: ReadAhead = self._transport.sock  # type: ignore[assignment] # as Login made it
-            connected.look_each(LOOK_S)  # paramiko looks at its socket ten times a second otherwise
+            connected.look_each(CHECK_S)  # paramiko looks at its socket ten times a second otherwise
             self._look_between_messages()
             self._channel = self._transport.open_session(_WINDOW_BYTES, timeout=connect_s)
             self._channel.set_combine_stderr(True)
@@ -148,13 +156,13 @@ class _RunningProgram:
         read = packetizer.read_message
 
         def looked_and_read() -> tuple[int, Message]:
-            self._look()
+            self._check_liveness()
             return read()
 
-        packetizer.set_keepalive(1.0, self._look)  # for when no messages arrive
+        packetizer.set_keepalive(1.0, self._check_liveness)  # for when no messages arrive
         packetizer.read_message = looked_and_read  # type: ignore[method-assign]
 
-    def _look(self) -> None:
+    def _check_liveness(self) -> None:
         """Check how long the program has been silent, and whether to send it a keepalive."""
         if time.monotonic() - self._heard_at >= self._dead_s:
             self._end(f"nothing came for {self._dead_s:.0f} s")
@@ -164,10 +172,10 @@ class _RunningProgram:
     def _beat(self) -> None:
         now = time.monotonic()
         may_send = self._is_fed and self._transport.clear_to_send.is_set()  # else keys are being exchanged
-        if may_send and now - self._beaten_at >= BEAT_S:
+        if may_send and now - self._beaten_at >= KEEPALIVE_S:
             self._beaten_at = now
             with contextlib.suppress(OSError, EOFError, SSHException):  # a program that stopped reading ends by itself
-                self._channel.sendall(BEAT)
+                self._channel.sendall(KEEPALIVE)
 
     def _end(self, why: str | Exception) -> None:
         if self._ends.acquire(blocking=False):

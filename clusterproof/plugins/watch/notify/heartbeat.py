@@ -20,11 +20,11 @@ from clusterproof.plugins.watch.notify.receiver import after_s
 from clusterproof.plugins.watch.notify.services import within
 from clusterproof.plugins.watch.own_health import WHY, Outage
 
-LEAST_S = 60.0  # between accepted heartbeats: switches count in minutes, and reject frequent callers
-MOST_S = 300.0  # maximum pause that a switch may request: the grace time recommended in docs/watch.md
+MIN_S = 60.0  # between accepted heartbeats: switches count in minutes, and reject frequent callers
+MAX_S = 300.0  # maximum pause that a switch may request: the grace time recommended in docs/watch.md
 TIMEOUT_S = 10.0
 END_S = 1.0  # for a heartbeat in progress when the watch ends
-LATER = (429, 503)  # responses that may contain Retry-After
+RETRY_STATUSES = (429, 503)  # responses that may contain Retry-After
 MAX_WORDS = 100
 _URL = re.compile(r"https?://[!-~]+")
 
@@ -68,7 +68,7 @@ class Heartbeat:
                 self.outage.failed(why)
             else:
                 self.outage.worked()
-            self._is_over.wait(pause_s(failures, max(pauses, default=0.0)) if why else LEAST_S)
+            self._is_over.wait(pause_s(failures, max(pauses, default=0.0)) if why else MIN_S)
 
     def _is_next_tick(self) -> bool:
         """Wait until another tick is completed: after an earlier one the watch may have hung. False: closed."""
@@ -104,13 +104,13 @@ def send(url: str, pauses: list[float]) -> str:
             return ""
     except HTTPError as refused:
         refused.close()
-        if refused.code in LATER:
-            pauses.append(min(MOST_S, after_s(refused.headers.get("Retry-After", ""), time.time())))
+        if refused.code in RETRY_STATUSES:
+            pauses.append(min(MAX_S, after_s(refused.headers.get("Retry-After", ""), time.time())))
         return f"HTTP {refused.code}; expected 2xx"
     except URLError as problem:
-        return _words(problem.reason)
+        return _error_text(problem.reason)
     except (OSError, HTTPException) as problem:
-        return _words(problem)
+        return _error_text(problem)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -120,7 +120,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """Do not follow it."""
 
 
-def _words(problem: object) -> str:
+def _error_text(problem: object) -> str:
     kind = type(problem).__name__
-    said = getattr(problem, "verify_message", "") or getattr(problem, "strerror", "") or ""
-    return printable(f"{kind}: {said}" if said else kind, MAX_WORDS)
+    reason = getattr(problem, "verify_message", "") or getattr(problem, "strerror", "") or ""
+    return printable(f"{kind}: {reason}" if reason else kind, MAX_WORDS)

@@ -15,12 +15,12 @@ from clusterproof.plugins.watch.notify.receiver import Delivery, Receiver
 from clusterproof.plugins.watch.own_health import Outage
 
 FIRST_S = 1.0  # doubled with each failure
-MOST_S = 60.0
+MAX_S = 60.0
 
 
 def pause_s(failures: int, asked_s: float = 0.0) -> float:
     """The pause after so many consecutive failures; at least what the receiver asked for."""
-    return max(asked_s, min(MOST_S, FIRST_S * (1 << min(failures - 1, 16))))
+    return max(asked_s, min(MAX_S, FIRST_S * (1 << min(failures - 1, 16))))
 
 
 class RetrySchedule:
@@ -38,7 +38,7 @@ class RetrySchedule:
         self._from = now + pause_s(self._failures, asked_s)
         self._of[name] = failures, now + pause_s(failures, asked_s)
 
-    def taken(self, name: str) -> None:
+    def delivered(self, name: str) -> None:
         """Record a delivered notification."""
         self._failures, self._from = 0, 0.0
         self._of.pop(name, None)
@@ -58,7 +58,7 @@ class RetrySchedule:
 
 GATHER_S = 2.0  # from the first change on: a failing switch affects all its nodes within that time
 END_S = 10.0  # for everything left to be sent when the watch ends
-LOOK_S = 5.0  # interval for due reminders, and for a disk that was full
+CHECK_S = 5.0  # interval for due reminders, and for a disk that was full
 MAX_NODES = 120  # characters of a nodeset
 OUTCOMES = ("delivered", "failed", "dropped")  # counts every attempt
 
@@ -104,7 +104,7 @@ class Notifier:
         """Whether everything waiting is on disk, if it should be."""
         return not self._file.outage.is_failing
 
-    def said(self, changes: Sequence[Change]) -> None:
+    def queue(self, changes: Sequence[Change]) -> None:
         """Queue notifications of these changes; they are on disk when this returns."""
         if changes:
             with self._change:
@@ -144,7 +144,8 @@ class Notifier:
             left = self._outbox.count
         if left:
             self._say(
-                f"not delivered when the watch ended: {_changes(left)} by {self._receiver.name}; {self._file.words}"
+                f"not delivered when the watch ended: {_changes(left)} by {self._receiver.name}; "
+                f"{self._file.description}"
             )
 
     def _run(self) -> None:
@@ -156,7 +157,7 @@ class Notifier:
                         return
                     self._file.settle()
                     self._remind()
-                    self._change.wait(max(0.0, min(self._due_s() - time.monotonic(), LOOK_S)))
+                    self._change.wait(max(0.0, min(self._due_s() - time.monotonic(), CHECK_S)))
                     notification = self._next()
             outcome = self._deliver(notification)
             with self._change:
@@ -220,7 +221,7 @@ class Notifier:
             self._retries.failed(notification.id, time.monotonic(), outcome.after_s)
             self.outage.failed(f"{outcome.why} (of {notification.alerts[0].key.rule}, {notification.nodes:.100})")
         else:
-            self._retries.taken(notification.id)
+            self._retries.delivered(notification.id)
             self._file.write([{"sent": notification.id}])
             self.outage.worked()
         if self._outbox.dropped > self.counts["dropped"]:

@@ -168,7 +168,7 @@ class Outbox:
             for key in [Key(*map(str, names)) for names in entry["of"]]:
                 self._incidents.set(key, str(entry["incident"])[:80])
         else:
-            self._waiting.taken(alert.key for alert in self._frozen.pop(entry["sent"]).alerts)
+            self._waiting.delivered(alert.key for alert in self._frozen.pop(entry["sent"]).alerts)
 
     def entries(self) -> Iterator[Entry]:
         """The minimal entries that rebuild this outbox."""

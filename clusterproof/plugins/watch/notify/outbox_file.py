@@ -90,7 +90,7 @@ class OutboxFile:
             self.settle()
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """What happens to waiting alerts when the watch ends."""
         if not self._path:
             return "they are lost; expected --record DIR, where they wait for the next watch"

@@ -133,8 +133,8 @@ def _failed(name: str, code: int, output: str) -> Delivery:
     how = f"exit code {code}" if code > 0 else f"signal {-code}"
     later = _AFTER.search(output)
     lines = [line.strip() for line in printable(_AFTER.sub("", output)[-MAX_WORDS:]).splitlines() if line.strip()]
-    said = f": {lines[-1]}" if lines else ""
-    return Delivery(f"{name} ended with {how}{said}", after_s(later[1], time.time()) if later else 0.0)
+    last_line = f": {lines[-1]}" if lines else ""
+    return Delivery(f"{name} ended with {how}{last_line}", after_s(later[1], time.time()) if later else 0.0)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

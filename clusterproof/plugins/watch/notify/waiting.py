@@ -106,7 +106,7 @@ class Waiting:
             self._tried.add(alert.key)
         return alerts
 
-    def taken(self, keys: Iterable[Key]) -> None:
+    def delivered(self, keys: Iterable[Key]) -> None:
         """Alerts of these findings were taken: their other alerts may be sent."""
         for key in keys:
             self._tried.discard(key)

@@ -137,7 +137,7 @@ def exchanged(
     group: RankPlace, way: Collectives, kinds: list[Kind], budget_s: float, store: Any
 ) -> Iterator[dict[str, Any]]:
     """All operations in rounds, until the first rank finds that the time is up."""
-    began, rounds, said = time.monotonic(), 0, 0
+    began, rounds, reported = time.monotonic(), 0, 0
     lasted: list[float] = []
     operations: dict[tuple[str, str], dict[str, Any]] = {}
 
@@ -153,8 +153,8 @@ def exchanged(
             else:
                 copies(group, way, rounds, operations)
             wrong = sum(len(one["wrong"]) for one in operations.values())
-            if wrong > said:  # a later operation may hang
-                said = wrong
+            if wrong > reported:  # a later operation may hang
+                reported = wrong
                 yield answer()
         rounds += 1
     store.add("done", 1)

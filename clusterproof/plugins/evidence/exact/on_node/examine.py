@@ -93,7 +93,7 @@ def examine(
     turns = [(tally, data) for tally in tallies for data in data_sets(tally.kind, longest)]
     turns_of_round = [(*turn, complement) for complement in (False, True) for turn in turns]
     burst_s = min(BURST_S, 0.8 * budget_s / max(1, len(turns_of_round)))
-    rounds, said = 0, 0
+    rounds, reported = 0, 0
 
     def found() -> dict[str, Any]:
         seconds = round(time.monotonic() - began, 1)
@@ -106,8 +106,8 @@ def examine(
                 break
             _turn(tally, data, device, size, seed + rounds, complement, burst_s)
             wrong = sum(tally.wrong_products for tally in tallies)
-            if wrong > said:
-                said = wrong
+            if wrong > reported:
+                reported = wrong
                 yield found()
         else:
             rounds += 1
@@ -201,9 +201,9 @@ def _verified(given: Pair, tally: Tally, name: str, seed: int) -> Any:
         for one in wrong_elements(product[row].unsqueeze(0), expected.unsqueeze(0), MAX_ELEMENTS):
             found.append(one._replace(row=row))
         product[row] = expected
-    said = locations.to_report(found, "the checksums themselves")
+    report = locations.to_report(found, "the checksums themselves")
     again = [bool(differing(left.double() @ right.double(), first).any().item()) for _ in range(REMADE)]
     repeated = {"again": sum(not other for other in again), "of": len(again), "alike": not any(again)}
-    tally.note({"set": f"float64 for {name}", "elements": len(found), **repeated, **said})
+    tally.note({"set": f"float64 for {name}", "elements": len(found), **repeated, **report})
     rows, columns = disagreeing(left, right, product, seed + 1)
     return None if rows.any().item() or columns.any().item() else product

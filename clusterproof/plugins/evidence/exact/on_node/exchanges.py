@@ -55,8 +55,8 @@ def _note(
     one["wrong"] += found[: MAX_WRONG - len(one["wrong"])]
 
 
-def _described(number: int, sender: int | None, said: BlockError | None) -> list[dict[str, Any]]:
-    return [{"round": number, "sender": sender, **said._asdict()}] if said else []
+def _described(number: int, sender: int | None, error: BlockError | None) -> list[dict[str, Any]]:
+    return [{"round": number, "sender": sender, **error._asdict()}] if error else []
 
 
 def sums(
@@ -78,12 +78,12 @@ def sums(
         began = _now(group)
         way.all_reduce(result)
         spent_s = _now(group) - began
-        said = summed(result, due, of, group.ranks)
-        _note(operations, "all_reduce", kind.name, _described(number, said.other if said else None, said))
+        error = summed(result, due, of, group.ranks)
+        _note(operations, "all_reduce", kind.name, _described(number, error.other if error else None, error))
         result = torch.full((group.length,), UNWRITTEN, dtype=own.dtype, device=group.device)
         way.reduce_scatter(result, own.clone())
-        said = summed(result, due[mine], lambda sender: of(sender)[mine], group.ranks)
-        _note(operations, "reduce_scatter", kind.name, _described(number, said.other if said else None, said))
+        error = summed(result, due[mine], lambda sender: of(sender)[mine], group.ranks)
+        _note(operations, "reduce_scatter", kind.name, _described(number, error.other if error else None, error))
     except (RuntimeError, ValueError) as refused:
         if "nvalid scalar type" not in str(refused) and "nsupported" not in str(refused):
             raise

@@ -29,7 +29,7 @@ RATE, MOMENTUM = 0.05, 0.9
 TYPES = ("float32", "bfloat16")
 UNIT_BITS = 20  # of an input: an integer of this many bits, scaled to about 1
 MAX_DIFFERING = 8  # steps that are described
-FEWEST_PASSES = 2  # before a type counts
+MIN_PASSES = 2  # before a type counts
 WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS needs it to be deterministic
 LIBRARY = re.compile(r"(?P<path>/(?:.*/)?(?P<name>lib(?:cublas|cublasLt|cudnn|cudart)\.so[.\d]{0,40}))$")
 OVERRIDES = (  # variables that override how libraries compute
@@ -107,13 +107,13 @@ def repeated(
             continue
         one: dict[str, Any] = {"type": name, "passes": 1, "digests": first, "differing": []}
         found.append(one)
-        while one["passes"] < FEWEST_PASSES or time.monotonic() - began < budget_s / len(types):
+        while one["passes"] < MIN_PASSES or time.monotonic() - began < budget_s / len(types):
             again = trained(device, size, name, one["passes"], change)
             steps = [step for step, (before, after) in enumerate(zip(first, again)) if before != after]
             if steps and len(one["differing"]) < MAX_DIFFERING:
                 one["differing"].append({"pass": one["passes"], "step": steps[0]})
             one["passes"] += 1
-            if steps or one["passes"] == FEWEST_PASSES:
+            if steps or one["passes"] == MIN_PASSES:
                 yield found
     yield found
 
@@ -183,9 +183,9 @@ def _forward(given: Any, weights: list[Any], kind: Any) -> Any:
 
 def digest_of(matrices: list[Any]) -> str:
     """16 hexadecimal digits that depend on every bit: integers, summed in any order."""
-    whole = 0
+    digest = 0
     for number, one in enumerate(matrices):
         bits = one.detach().contiguous().view(torch.int32).reshape(-1).long()
         weights = drawn(key_of(SEED, -number - 1, 1), bits.numel(), one.device.type) | 1
-        whole += int((bits * weights).sum())
-    return f"{whole % (1 << 64):016x}"
+        digest += int((bits * weights).sum())
+    return f"{digest % (1 << 64):016x}"
