@@ -11,7 +11,7 @@ from clusterproof.plugins.agent.reading import NO_CURSOR, Absent, Broke, Denied,
 from clusterproof.plugins.agent.tools import Tool
 from clusterproof.plugins.evidence.kernel_log.collect_lines import BOOT_S, UNKNOWN, Kept
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     Line = tuple[float, bytes, int]  # seconds since boot, the text, its level
 

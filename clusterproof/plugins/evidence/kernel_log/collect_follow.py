@@ -10,7 +10,7 @@ from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.kernel_log.collect import BLOCK_BYTES, ESCAPED, KERNEL_FACILITY, KMSG, RECORD
 from clusterproof.plugins.evidence.kernel_log.collect_lines import MAX_CHARACTERS, Kinds, Paired, further, topic_of
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.kernel_log.collect_lines import Entry
 

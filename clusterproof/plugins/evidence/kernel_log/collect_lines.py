@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from clusterproof.plugins.agent.pattern import Pattern
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     Read = tuple[float, bytes, int]  # seconds since boot, the text, its level
     Line = tuple[int, float, str, int]  # its number, seconds since boot, the text, its level

@@ -18,7 +18,7 @@ _ROW = re.compile(r"^\|\s{1,10}(\d{1,4})\s{1,10}\|\s{1,10}(\d{1,4})\s{1,10}\|.{0
 
 
 def is_json(text: str) -> bool:
-    """Whether it is `neuron-ls --json-output`."""
+    """Whether this is the output of `neuron-ls --json-output`."""
     return '"neuron_device"' in text[:20_000]
 
 
@@ -43,7 +43,7 @@ def _device(entry: Mapping[str, Any]) -> dict[str, object]:
 
 
 def is_table(text: str) -> bool:
-    """Whether it is the table of neuron-ls."""
+    """Whether this is the table of neuron-ls."""
     return bool(_HEADER.search(text) and _TITLES.search(text))
 
 

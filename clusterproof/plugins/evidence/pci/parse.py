@@ -111,7 +111,7 @@ def _detail(device: dict[str, Any], line: str) -> None:
 
 
 def is_records(text: str) -> bool:
-    """Whether it is `lspci -vmm`, with or without numbers."""
+    """Whether this is the output of `lspci -vmm`, with or without numbers."""
     return bool(_SLOT.search(text))
 
 
@@ -144,7 +144,7 @@ def _number(text: str) -> str:
 
 
 def is_tree(text: str) -> bool:
-    """Whether it is `lspci -tv`."""
+    """Whether this is the output of `lspci -tv`."""
     return bool(_TREE.search(text)) and any(_COLLECTOR.search(line) for line in _lines(text))
 
 

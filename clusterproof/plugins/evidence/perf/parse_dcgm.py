@@ -121,7 +121,7 @@ _PART = re.compile(
 
 
 def is_json(text: str) -> bool:
-    """Whether it is the JSON of `dcgmi diag -j`."""
+    """Whether this is the JSON of `dcgmi diag -j`."""
     return any(f'"{root}"' in text[:20_000] for root in ROOTS)
 
 
@@ -143,7 +143,7 @@ def read_json(text: str) -> Mapping[str, object]:
 
 
 def is_table(text: str) -> bool:
-    """Whether it is the table of `dcgmi diag`, or a part of it."""
+    """Whether this is the table of `dcgmi diag`, or a part of it."""
     return bool(_HEADER.search(text) or _PART.search(text))
 
 

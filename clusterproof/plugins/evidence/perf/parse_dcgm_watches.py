@@ -46,7 +46,7 @@ class Incidents:
 
 
 def is_health(text: str) -> bool:
-    """Whether it is the table of `dcgmi health -c`."""
+    """Whether this is the table of `dcgmi health -c`."""
     return _REPORT in text and _OVERALL in text and text.lstrip()[:1] != "{"
 
 
@@ -77,7 +77,7 @@ def read_health(text: str) -> Mapping[str, object]:
 
 
 def is_health_json(text: str) -> bool:
-    """Whether it is the JSON of `dcgmi health -c -j`."""
+    """Whether this is the JSON of `dcgmi health -c -j`."""
     return text.lstrip()[:1] == "{" and f'"{_REPORT}"' in text and f'"{_OVERALL}"' in text
 
 
@@ -120,7 +120,7 @@ OF_PROGRAMS = ("none", "repeat-concern")  # verdicts of Xids that a program's ow
 
 
 def is_dmon(text: str) -> bool:
-    """Whether it is `dcgmi dmon` with the last Xids among its columns."""
+    """Whether this is the output of `dcgmi dmon` with the last Xids among its columns."""
     return _place(text) is not None and bool(_OF_GPU.search(text))
 
 
@@ -155,7 +155,7 @@ _LINKS = re.compile(
 
 
 def is_nvlink_status(text: str) -> bool:
-    """Whether it is the grid of `dcgmi nvlink -s`."""
+    """Whether this is the grid of `dcgmi nvlink -s`."""
     return bool(_LINKS.search(text))
 
 
@@ -191,7 +191,7 @@ _COUNTERS_OF_ALL = {
 
 
 def is_nvlink_errors(text: str) -> bool:
-    """Whether it is the JSON of `dcgmi nvlink -e -j`."""
+    """Whether this is the JSON of `dcgmi nvlink -e -j`."""
     return '"NVLINK Error Counts"' in text[:2_000_000]
 
 

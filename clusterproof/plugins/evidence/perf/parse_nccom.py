@@ -63,7 +63,7 @@ def read_table(text: str) -> Mapping[str, object]:
 
 
 def is_json(text: str) -> bool:
-    """Whether it is the report of `nccom-test --report-to-json-file`."""
+    """Whether this is the report of `nccom-test --report-to-json-file`."""
     return text.lstrip()[:1] == "{" and '"size(B)"' in text and '"busbw(GB/s)"' in text
 
 

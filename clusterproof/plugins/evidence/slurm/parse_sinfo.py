@@ -36,7 +36,7 @@ _OF_JOBS = frozenset(("RUNNING", "PENDING", "SUSPENDED", "COMPLETED", "CANCELLED
 
 
 def is_sinfo(text: str) -> bool:
-    """Whether it is a table of `sinfo`, as it comes or with -N, -l, -R or columns of one's own."""
+    """Whether this is a table of `sinfo`, as it comes or with -N, -l, -R or columns of one's own."""
     return bool(_TITLES.search(text))
 
 

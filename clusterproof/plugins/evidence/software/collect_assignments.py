@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from clusterproof.plugins.agent.pattern import Pattern
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     Assignment = tuple[int, str, str, bool]  # line, name, value, whether it is set on a condition only
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from clusterproof.plugins.agent.reading import Absent, Denied, Node, error
 from clusterproof.plugins.agent.tools import command
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     Versions = dict[str, dict[str, str]]
 

@@ -36,7 +36,7 @@ def components(versions: Mapping[str, str], source: str) -> dict[str, object]:
 
 
 def is_packages(text: str) -> bool:
-    """Whether it is `dpkg -l` or `rpm -qa`, or a part of it."""
+    """Whether this is the output of `dpkg -l` or `rpm -qa`, or a part of it."""
     return bool(_DPKG.search(text) or _RPM.search(text))
 
 
@@ -56,7 +56,7 @@ def read_packages(text: str) -> Mapping[str, object]:
 
 
 def is_modinfo(text: str) -> bool:
-    """Whether it is modinfo of a module that has a version."""
+    """Whether this is the output of modinfo of a module that has a version."""
     return bool(_MODULE.search(text) and _MODULE_VERSION.search(text))
 
 
@@ -70,7 +70,7 @@ def read_modinfo(text: str) -> Mapping[str, object]:
 
 
 def is_titled(text: str) -> bool:
-    """Whether it is /proc/driver/nvidia/version or /opt/amazon/efa_installed_packages."""
+    """Whether this is the content of /proc/driver/nvidia/version or /opt/amazon/efa_installed_packages."""
     return any(form.search(text) for _, form in _TITLED)
 
 
