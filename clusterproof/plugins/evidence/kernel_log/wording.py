@@ -1,4 +1,4 @@
-"""What the checks of the kernel log have in common: which lines still hold, how often and when, and lost lines."""
+"""What the checks of the kernel log have in common: current lines, how often and when they occurred, and lost lines."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from clusterproof.plugins.evidence.network.facts import OFF
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
-FILE_SERVERS, PROCESSES = "file_servers", "processes"  # classes of lines that are cut from an answer
-RECORDS_LOST = "part of the kernel log was overwritten"  # the cause of what it leaves incomplete
-MOUNTED, SWITCHED_ON = "mounted", "switched on"  # what a form needs
-ON_THE_BUS = ("gpu", "pcie")  # scopes whose devices are called by their address
+FILE_SERVERS, PROCESSES = "file_servers", "processes"  # classes of lines that are removed from an answer
+RECORDS_LOST = "part of the kernel log was overwritten"  # the cause of what is incomplete then
+MOUNTED, SWITCHED_ON = "mounted", "switched on"  # what a form requires
+ON_THE_BUS = ("gpu", "pcie")  # scopes whose devices are named by address
 DAY_S = 86_400
-MAX_NAMED = 6  # things of one kind in a message; the others are counted
+MAX_NAMED = 6  # things of one kind in a message; the others are only counted
 
 
 class LoggedEvent(Protocol):
@@ -55,7 +55,7 @@ class NamedGpu:
 
 @record
 class LineFinding:
-    """The finding of lines of one form about a device; `words` with how often and when."""
+    """A finding from lines of one form about a device; `words` with how often and when."""
 
     device: str
     form: LogForm
@@ -69,10 +69,10 @@ class LineFinding:
 
 
 def require_whole_log(node: Node, of: str = "") -> None:
-    """Say that finding nothing proves nothing where records that count are lost. Raises Incomplete.
+    """Report that finding nothing proves nothing if relevant records are lost. Raises Incomplete.
 
-    Lines of file servers, and those of processes, were cut from an answer apart from all others. No user can have the
-    kernel's own lines left out: those of users' have room of their own.
+    Lines of file servers, and those of processes, are removed from an answer apart from all others. No user can have
+    the kernel's own lines left out: those with users' text have room of their own.
     """
     due = "of this boot" if node.since.is_boot else node.since.in_words
     apart = {FILE_SERVERS, PROCESSES} - {of}
@@ -96,9 +96,9 @@ def require_whole_log(node: Node, of: str = "") -> None:
 
 
 def said(node: Node, check: str) -> tuple[tuple[LineFinding, ...], list[Incomplete | NotApplicable]]:
-    """What the log shows of what a check evaluates, of each form and device; and why some could not be evaluated.
+    """What the log shows for a check, by form and device; and why some of it could not be evaluated.
 
-    Lines that hold only when they are often are counted by the day, for which the uptime must be known. Raises
+    Lines that only count if they are frequent are counted per day, for which the uptime must be known. Raises
     Incomplete.
     """
     unread: list[Incomplete | NotApplicable] = []
@@ -127,7 +127,7 @@ def said(node: Node, check: str) -> tuple[tuple[LineFinding, ...], list[Incomple
 
 
 def _is_meant(condition: Condition, node: Node, too_many: Callable[[str, int], bool]) -> bool:
-    """Whether a link is down because somebody switched its interface off, and was not lost often before."""
+    """Whether a link is down because its interface was switched off, and was not lost often before."""
     if condition.form.needs != SWITCHED_ON or too_many(condition.form.rate, total(condition.events)):
         return False
     interfaces = readings(node, "interfaces")[0].get("interfaces", ())
@@ -136,7 +136,7 @@ def _is_meant(condition: Condition, node: Node, too_many: Callable[[str, int], b
 
 
 def say(node: Node, check: str, expected: str) -> None:
-    """Say what the log shows of what a check evaluates, each with its form's verdict and action, and go on."""
+    """Report what the log shows for a check, each with its form's verdict and action, and go on."""
     reports, unread = said(node, check)
     by_action: dict[tuple[bool, str], list[str]] = {}
     for report in reports:
@@ -152,7 +152,7 @@ def say(node: Node, check: str, expected: str) -> None:
 
 
 def fail_by_log(node: Node, seen: object, message: str, action: str = "") -> None:
-    """A fail where something was seen; a concern where users can write into the log whatever they like."""
+    """A fail if something was found; a concern if users can write anything into the log."""
     if node.users_write_the_log:
         concern_if(seen, message)
     else:
@@ -165,7 +165,7 @@ def logged_days(node: Node) -> float:
 
 
 def mounted(node: Node) -> set[str]:
-    """The kernel's names of the devices that are mounted, as far as their mounts show them."""
+    """The kernel's names of mounted devices, as far as the mounts show them."""
     try:
         every = [readings(mount, "source")[0] for mount in node.mounts]
     except Incomplete:
@@ -179,7 +179,7 @@ def total(events: Iterable[LoggedEvent]) -> int:
 
 
 def how_often(events: Iterable[LoggedEvent], node: Node) -> str:
-    """`3 times, last at 2026-03-01 08:00:00 UTC`; `at …` where it was once."""
+    """`3 times, last at 2026-03-01 08:00:00 UTC`; `at …` if it was only once."""
     events = tuple(events)
     count = total(events)
     last = max((event.time for event in events if event.time is not None), default=None)
@@ -190,8 +190,8 @@ def how_often(events: Iterable[LoggedEvent], node: Node) -> str:
 
 
 def when(seconds: float, node: Node) -> str:
-    """A moment of the kernel log by the log's or the node's own clock, else by its distance from boot."""
-    from datetime import datetime, timezone  # most logs have nothing to tell
+    """A moment of the kernel log by the log's or the node's own clock; otherwise its distance from boot."""
+    from datetime import datetime, timezone  # imported here, as most logs have no findings
 
     is_dated = seconds >= CALENDAR_S
     try:
@@ -204,7 +204,7 @@ def when(seconds: float, node: Node) -> str:
 
 
 def in_words(events: Iterable[E], wording: Callable[[E], str], node: Node) -> list[str]:
-    """Events alike in one: in these words, how often and when."""
+    """Similar events in one phrase: these words, how often and when."""
     return [f"{what} ({how_often(alike, node)})" for what, alike in grouped(events, wording).items()]
 
 
@@ -217,14 +217,14 @@ def grouped(events: Iterable[E], wording: Callable[[E], str]) -> dict[str, list[
 
 
 def in_list(texts: Iterable[str]) -> str:
-    """The words in one line, the first few of many."""
+    """The first few of many phrases in one line, and the number of the others."""
     texts = list(texts)
     more = [f"and {len(texts) - MAX_NAMED} more"] if len(texts) > MAX_NAMED else []
     return "; ".join([*texts[:MAX_NAMED], *more])
 
 
 def gpus_by_address(node: Node) -> Mapping[str, NamedGpu]:
-    """The GPUs whose PCI address is known, by it."""
+    """The GPUs whose PCI address is known, by address."""
     try:
         gpus = node.gpus
     except (Incomplete, NotApplicable):

@@ -27,17 +27,17 @@ from clusterproof.plugins.evidence.field import (
 
 @record
 class Measured(Reported):
-    """One half of a row, out of place or in place; None where nccl-tests prints N/A or lacks the column."""
+    """One half of a row, out of place or in place; None if nccl-tests prints N/A or has no such column."""
 
     time_us = Field(optional(number))
     algbw_gb_per_s = Field(optional(number))  # 10^9 bytes
     busbw_gb_per_s = Field(optional(number))
-    wrong = Field(optional(whole))  # values that are not right
-    deviation = Field(optional(number))  # before nccl-tests 2.11: the largest, in place of `wrong`
+    wrong = Field(optional(whole))  # number of wrong values
+    deviation = Field(optional(number))  # before nccl-tests 2.11: the largest deviation, in place of `wrong`
 
     @property
     def is_checked(self) -> bool:
-        """Whether its results were compared with the right ones."""
+        """Whether its results were compared with the expected ones."""
         return self.wrong is not None or self.deviation is not None
 
 
@@ -53,7 +53,7 @@ class Row(Reported):
 
     @property
     def label(self) -> str:
-        """`8 bytes`; words for a size that is unknown."""
+        """`8 bytes`; a phrase if the size is unknown."""
         reading, _ = readings(self, "size_bytes")
         return f"{reading['size_bytes']} bytes" if reading else "an unknown size"
 
@@ -64,7 +64,7 @@ class Row(Reported):
 
     @property
     def wrong(self) -> int:
-        """How many values are wrong, of the halves that are known."""
+        """How many values are wrong, in the halves that are known."""
         halves, _ = readings(self, "out_of_place", "in_place")
         return sum(readings(half, "wrong")[0].get("wrong") or 0 for half in halves.values())
 
@@ -88,7 +88,7 @@ class Network(Reported):
 
     @property
     def nics(self) -> tuple[int, ...]:
-        """`(found N nics)`: every number that a rank logged. Raises Incomplete."""
+        """`(found N nics)`: each number that a rank logged. Raises Incomplete."""
         numbers = read(self.data.get("nics"), values, "nccl_tests: nics")
         return tuple(read(count, whole, "nccl_tests: nics") for count in numbers)
 
@@ -106,13 +106,13 @@ class NcclLog(Reported):
     hosts = Field(texts)
     problems = Field(texts)
     exit = Field(optional(whole))
-    given = Field(optional(whole), "gpus")  # GPUs, where it was run over all of one node
-    rows = Field(every(Row), where="nccl_tests: rows")  # of all its tables
-    network = Field(one(Network), where="nccl_tests: network")  # what NCCL said of it
+    given = Field(optional(whole), "gpus")  # number of GPUs, if it ran over all GPUs of one node
+    rows = Field(every(Row), where="nccl_tests: rows")  # average over all its tables
+    network = Field(one(Network), where="nccl_tests: network")  # NCCL's own messages
 
     @property
     def is_of_nccl_tests(self) -> bool:
-        """Whether nccl-tests wrote it, or should have."""
+        """Whether nccl-tests wrote it, or was started and should have."""
         return bool(self.data.keys() - {"network"})
 
 
@@ -137,16 +137,16 @@ class NccomRow(Reported):
 
 @record
 class NccomLog(Reported):
-    """One run; `is_checked` is None where the command line is not in the log, `problems` are its lines of errors."""
+    """One run; `is_checked` is None if the command line is not in the log, `problems` are the lines with errors."""
 
     command = Field(text)
     ranks = Field(optional(whole))
     is_checked = Field(optional(flag), "checked")
-    unit = Field(text)  # what it meant by GB/s: GiB/s or GB/s, empty where the numbers do not show it
+    unit = Field(text)  # the meaning of its GB/s: GiB/s or GB/s, empty if the numbers do not show it
     avg_busbw_gb_per_s = Field(optional(number))
     problems = Field(texts)
     exit = Field(optional(whole))
-    rows = Field(every(NccomRow), where="nccom: rows")  # of all its tables
+    rows = Field(every(NccomRow), where="nccom: rows")  # average over all its tables
 
 
 @record
@@ -161,7 +161,7 @@ _XID = re.compile(r"\s*Detected XID (\d{1,6}) for GPU \d", re.IGNORECASE)  # DCG
 
 @record
 class Message(Reported):
-    """A message of DCGM on a result; `severity` is its number, None if the output has none."""
+    """A message of DCGM about a result; `severity` is its number, None if the output has none."""
 
     text = Field(text)
     severity = Field(optional(whole))
@@ -177,17 +177,17 @@ class Result(Reported):
 
     @property
     def device(self) -> str:
-        """`3`; empty where it is of all GPUs, or that is unread, and that part of a check incomplete."""
+        """`3`; empty if it is about all GPUs, or could not be read, which makes that part of a check incomplete."""
         return known(lambda: self.gpu, "")
 
     @property
     def said(self) -> tuple[Message, ...]:
-        """Its messages; of what is unread that part of a check is incomplete."""
+        """Its messages; an unread one makes that part of a check incomplete."""
         return known(lambda: self.messages, ())
 
     @property
     def xids(self) -> tuple[int, ...]:
-        """The Xids that came while the test ran, where it complains of nothing else. Raises Incomplete."""
+        """The Xids that occurred during the test, if it reports nothing else. Raises Incomplete."""
         matches = [_XID.match(message.text) for message in self.said]
         return tuple(int(match[1]) for match in matches if match) if all(matches) else ()
 
@@ -200,7 +200,10 @@ class DiagTest(Reported):
     results = Field(every(Result), where="dcgm_diag: results")  # one for each GPU, or one for all, or both
 
     def ending(self, statuses: Iterable[str]) -> tuple[Result, ...]:
-        """The results that are one of these; of all GPUs only where no single GPU is named. Raises Incomplete."""
+        """The results with one of these statuses; those for all GPUs only if no single GPU is named.
+
+        Raises Incomplete.
+        """
         results = tuple(result for result in self.results if result.status in statuses)
         single = tuple(result for result in results if result.device or result.said)
         return single or results
@@ -214,7 +217,7 @@ class DiagLog(Reported):
     exit = Field(optional(whole))
     is_complete = Field(flag, "complete")
     runtime_error = Field(text)
-    gpus = Field(optional(whole))  # on how many it ran; None where it does not say, and in older recordings
+    gpus = Field(optional(whole))  # number of GPUs on which it ran; None if not shown, and in older recordings
     tests = Field(every(DiagTest), where="dcgm_diag: tests")  # in their order
 
 
