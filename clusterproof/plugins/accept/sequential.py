@@ -33,7 +33,7 @@ from clusterproof.plugins.core.robust import median
 
 Key = TypeVar("Key")
 
-FEWEST_BESIDE = 16  # good nodes for comparison, if there are as many; and at least as many as are open
+FEWEST_BESIDE = 16  # good nodes to compare with, if there are so many; at least as many as are open
 
 
 class Decision(str, Enum):
@@ -48,7 +48,7 @@ class Decision(str, Enum):
 class JudgedUnit:
     """One unit: its decision, its share of the usual value (0.93 is 7 % slower), and its number of runs.
 
-    `share` is relative to its rack and batch, where these differ from others; `of_all` to all units.
+    `share` is relative to its rack and batch, if these differ from others; `of_all` to all units.
     """
 
     decision: Decision
@@ -70,12 +70,12 @@ class Population:
         self.levels = levels
         self.runs: dict[int, dict[Unit, float]] = {}
         self.nodes: dict[str, set[str]] = {}  # their measured devices
-        self.in_doubt: set[Unit] = set()  # they may be slow by design, and are not bad for that
+        self.in_doubt: set[Unit] = set()  # these may be slow by design, and are not bad for that
         self.reference: Reference | None = None
-        self.is_learned = False  # enough was measured to find out what is usual, if it can be found out
+        self.is_learned = False  # whether enough was measured to find out what is usual, as far as that is possible
         self.judged: dict[Unit, JudgedUnit] = {}
-        self._values: dict[Unit, list[float]] = {}  # beside the usual
-        self._common: dict[int, float] = {}  # of the runs that began when it was known
+        self._values: dict[Unit, list[float]] = {}  # relative to the usual
+        self._common: dict[int, float] = {}  # runs that began after it was known
 
     @property
     def decides(self) -> bool:
@@ -94,7 +94,7 @@ class Population:
 
     @property
     def may_learn(self) -> bool:
-        """Whether enough was measured to determine what is usual, and this was not done yet."""
+        """Whether enough was measured to determine what is usual, but that was not done yet."""
         most = max(map(len, by_unit(self.runs).values()), default=0)
         return self.reference is None and most >= self.errors.least_runs
 
@@ -134,12 +134,12 @@ class Population:
 
     @property
     def shifts(self) -> Sequence[Shift]:
-        """What racks and batches have in common."""
+        """What racks and batches have in common, relative to the usual."""
         return self.reference.shifts if self.reference and self.nodes else ()
 
     @property
     def drift(self) -> float | None:
-        """By how much all units became faster from the first runs to the last; None where chance may show as much."""
+        """By how much all units became faster from the first runs to the last; None if that may be chance."""
         wide = [run for run, values in self.runs.items() if is_wide(values)]
         if not self.reference or not wide:
             return None
@@ -148,7 +148,7 @@ class Population:
         return drift_of([common[run] for run in wide], error, self.errors.good_rejected, acceptance.common().least)
 
     def beside(self, node: str) -> str:
-        """` in group r07`, where a node is held to what is usual there; else empty."""
+        """` in group r07` for a node that is compared within its rack or batch; otherwise empty."""
         of, levels = self.reference, self.levels.get(node, ())
         if of is None or of.held_to(levels, self.floor, self.errors.effect) is of:
             return ""
@@ -159,7 +159,7 @@ class Population:
             self.nodes.setdefault(node, set()).add(device)
 
     def _in_common(self, reference: Reference, values: Values) -> float:
-        """Only from good units: open ones were unlucky earlier, and will be less so now."""
+        """Only from good units: open ones had bad luck before, and will have less now."""
         good = {unit: x for unit, x in values.items() if self._is(unit, Decision.GOOD)}
         return in_common(good, reference.middles) or in_common(values, reference.middles)
 
@@ -171,7 +171,9 @@ class Population:
             self._values.setdefault(unit, []).append(x - reference.centre - common)
 
     def _judge(self, unit: Unit, reference: Reference) -> None:
-        """Bad stays bad; good is looked at again for bad alone. Slower than all by what is bad is never good."""
+        """A bad unit stays bad; a good one is only evaluated for being bad. One slower than all others by a bad amount
+        is never good.
+        """
         own = reference.held_to(self.levels.get(unit[0], ()), self.floor, self.errors.effect)
         of_all = median(self._values[unit])
         xs = [x - own.centre + reference.centre for x in self._values[unit]]
@@ -204,7 +206,7 @@ def _usual(population: Population) -> float:
 
 
 def joined(apart: Sequence[Population]) -> Population:
-    """One population of all that was measured in these, which does not know yet what is usual."""
+    """One population with all measurements of these, for which it is not known yet what is usual."""
     of_all = Population(apart[0].errors, max(population.tries for population in apart), apart[0].floor, apart[0].levels)
     for population in apart:
         of_all.in_doubt |= population.in_doubt

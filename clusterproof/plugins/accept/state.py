@@ -23,7 +23,7 @@ COLLECTIVES = "collectives"  # the stage for groups
 FEWEST_OF_A_PLACE = 3  # nodes, needed to tell which of them is slow
 NO_PLACES = f"the inventory has not several groups, one of them of {FEWEST_OF_A_PLACE} nodes or more"
 NO_GROUPS = f"there are not {FEWEST_NODES} nodes, or not {FIRST_SIZE} may be loaded at once"
-MOST_CHANGES = 1  # to another machine or other GPUs, of a node without a declared repair
+MOST_CHANGES = 1  # changes to another machine or other GPUs, without a declared repair
 TWICE = 2  # a failure in a stage that measures speed must be confirmed
 
 
@@ -52,7 +52,7 @@ class AcceptanceState:
         self.results: dict[str, dict[tuple[str, str], list[OwnResult]]] = defaultdict(lambda: defaultdict(list))
         self.of_others: list[OtherResult] = []
         self.populations = Populations(plan)
-        self.changes: Counter[str] = Counter()  # to another machine, since a replacement was declared
+        self.changes: Counter[str] = Counter()  # changes to another machine since a declared replacement
         self.unsettled: set[str] = set()
         self.spent_s = 0.0
         self._round: tuple[str, ...] = ()  # the nodes that remain in the current round of SPEED
@@ -66,7 +66,7 @@ class AcceptanceState:
         return tuple(dict.fromkeys(node for node in measured if node not in self.places))
 
     def again(self, nodes: Collection[str], is_said: bool = False) -> None:
-        """Drop earlier measurements of these nodes; `is_said` if somebody declared that they were replaced."""
+        """Drop earlier measurements of these nodes; `is_said` if they were declared as replaced."""
         self.unsettled -= set(nodes) if is_said else set()
         for node in nodes:
             if node in self.seen:
@@ -89,7 +89,7 @@ class AcceptanceState:
         of_step = frozenset(step.nodes)
         present = of_step & set(self.nodes)
         for node in step.nodes:
-            is_alone = step.stage.scope != "nodes" and not present - {node}  # its partners left
+            is_alone = step.stage.scope != "nodes" and not present - {node}  # its partners have left the cluster
             self.runs[step.stage.name][node] += not is_alone
             seen = ran.seen.get(node)
             if seen:
@@ -112,13 +112,13 @@ class AcceptanceState:
         self._take_out(step, folder)
 
     def _levels(self, node: str) -> list[str]:
-        """What the node shares with a part of the others, in words: its group in the inventory, its firmware."""
+        """What the node has in common with some others, as text: its group in the inventory, its firmware."""
         group = {"group": self.places[node]} if self.places[node] else {}
         return [f"{what} {level}" for what, level in {**group, **self.seen[node].levels}.items()]
 
     @property
     def others(self) -> list[OtherResult]:
-        """What was found of pairs and of the cluster, and what racks, batches and all nodes have in common."""
+        """Findings about pairs and the cluster, and what racks, batches and all nodes have in common."""
         found = self.populations.in_common()
         folder, measured = f"runs/*-{SPEED}", frozenset(self._speed_in)
         return [*self.of_others, *(OtherResult(SPEED, measured, folder, result) for result in found)]
@@ -254,12 +254,12 @@ class AcceptanceState:
         least = self.plan.errors.least_runs
         decisions = {node: decision_of(of) for node, of in known.items() if of or runs[node] < least}
         due = to_measure(decisions, runs, self.plan.most_runs, self.plan.errors)
-        if self.plan.at_once(len(due)) < len(due):  # else what a run has in common would look like a part of the nodes
+        if self.plan.at_once(len(due)) < len(due):  # else what a run has in common would look like its nodes' own
             Random(self.numbers[SPEED]).shuffle(due)  # noqa: S311 - no secret
         return tuple(due)
 
     def not_here(self, stage: Stage, kept: Sequence[str] | None = None) -> str:
-        """Why the stage has nothing to measure, for all nodes or for these; empty if it has."""
+        """Why the stage has nothing to measure, for all nodes or for these; empty if it has something."""
         nodes = self.nodes if kept is None else kept
         if stage.scope == "places" and not self.places_of(nodes):
             return NO_PLACES

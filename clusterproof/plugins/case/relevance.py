@@ -16,11 +16,11 @@ from clusterproof.plugins.case.stops import of_a_stop
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, NETWORK, RESOURCES, STOPPED, STORAGE, UNKNOWN, limits
 from clusterproof.plugins.core.message import listed, number_of
 
-OF_MEMORY = "ecc"  # the sign of a memory error, as CUDA tells it
+OF_MEMORY = "ecc"  # CUDA's sign of a memory error
 
 
 def window(case: Collected) -> Span:
-    """From `before_s` before the first sign on, without what the job had waited; to `lag_s` after that sign.
+    """From `before_s` before the first sign on, not counting the job's own wait; to `lag_s` after that sign.
 
     Evidence followed by further steps did not end the job. Without a sign, the job's end counts.
     """
@@ -165,8 +165,8 @@ def _is_of_another(fact: Fact, case: Collected) -> bool:
 
 def _is_relevant(fact: Fact, job: str, ended_badly: bool, seen: Set[tuple[str, str, str]]) -> bool:
     if is_of_program(fact):
-        return False  # it only bears out what a rank says
-    if fact.cause == HARDWARE:  # a contained memory error, Xid 94, fails no node, and ends the process that met it
+        return False  # it only confirms a rank's own message
+    if fact.cause == HARDWARE:  # a contained memory error, Xid 94, fails no node, but ends the process it met
         return ended_badly and (fact.is_strong or (fact.check == XID and (OF_MEMORY, HARDWARE, fact.node) in seen))
     if fact.cause == UNKNOWN:  # its kernel stopped, or a CPU did
         return fact.is_strong

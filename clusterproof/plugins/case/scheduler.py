@@ -17,7 +17,7 @@ LOOKED_AT = 200_000  # characters
 RESOLUTION_S = 1.0  # of Slurm's times: an end is within that second
 RUNS = ("PENDING", "RUNNING", "CONFIGURING", "SUSPENDED")
 COMPLETED = ("COMPLETED", "0:0")
-WELL = ("Complete", "Completed", "Succeeded")  # how Kubernetes, Kubeflow and HyperPod call success
+WELL = ("Complete", "Completed", "Succeeded")  # the words of Kubernetes, Kubeflow and HyperPod for success
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w{0,40})=(\S{1,4000})")
 _NUMBERS = re.compile(
     r"JobId=(\d{1,12})(?: ArrayJobId=(\d{1,12}) ArrayTaskId=(\S{1,200}))?"

@@ -37,7 +37,7 @@ Examined: TypeAlias = tuple[list[Finding], float]  # a check's findings on its s
 
 
 def verdict_on(policy: Policy, check: Check, owner: CheckOwner, examined: Examined | None = None) -> Result:
-    """What a check says of a node, as the site's policy reads it; `examined` where it already was."""
+    """A check's verdict on a node, after the site's policy; `examined` if the check was called already."""
     rule = policy.disables(check.route.check, owner.name)
     if rule:
         return not_run(check, owner, words_of(rule, policy.source))
@@ -45,7 +45,7 @@ def verdict_on(policy: Policy, check: Check, owner: CheckOwner, examined: Examin
 
 
 def verdicts_on(policy: Policy, check: Check, owner: CheckOwner) -> list[Result]:
-    """The same, device by device: a result for each that is not well or not evaluated, else one for all of them."""
+    """The same by device: one result for each that is not well or not evaluated, and one for all others together."""
     rule = policy.disables(check.route.check, owner.name)
     if rule:
         return [not_run(check, owner, words_of(rule, policy.source))]
@@ -60,12 +60,12 @@ def verdicts_on(policy: Policy, check: Check, owner: CheckOwner) -> list[Result]
 
 
 def evaluate(check: Check, owner: CheckOwner, examined: Examined | None = None) -> Result:
-    """Run a check on a node, a pair of them, or the cluster: one result, as bad as the worst of its devices."""
+    """Run a check on a node, a pair of nodes, or the cluster: one result, as bad as that of the worst device."""
     return _result(check.route, check.subject, owner, *(examined or examine(check, owner)))
 
 
 def examine(check: Check, owner: CheckOwner) -> Examined:
-    """Call a check for each of its subjects. Where all of them pass that is ALL_PASSED, however many there are."""
+    """Call a check for each of its subjects. Returns ALL_PASSED if all of them pass, however many there are."""
     started = time.perf_counter()
     findings = _findings(check, owner)
     is_well = 0 < len(findings) == findings.count(_PASSED)
@@ -73,7 +73,7 @@ def examine(check: Check, owner: CheckOwner) -> Examined:
 
 
 def not_run(check: Check, owner: CheckOwner, why: str) -> Result:
-    """The result of a check that is not to be run: not applicable, and why."""
+    """The result of a check that is not to be run: not applicable, with the reason."""
     return _result(check.route, check.subject, owner, [Finding(Verdict.NOT_APPLICABLE, why)], 0.0)
 
 
@@ -99,7 +99,7 @@ def _findings(check: Check, owner: CheckOwner) -> list[Finding]:
 
 
 def _unseen(subject: str, owner: CheckOwner) -> list[Finding]:
-    """That there are GPUs which the probe was not let at, or files of a run: what holds for the others is no pass."""
+    """Report GPUs to which the probe had no access, or files of a run that could not be read: then there is no pass."""
     if subject in SUBJECTS_OF_RUN and (unread := getattr(owner, "unread", "")):
         return [Finding(Verdict.INCOMPLETE, unread, cause=unread)]
     if subject != "gpu" or not isinstance(owner, Node) or not owner.hidden_gpus:
@@ -108,11 +108,11 @@ def _unseen(subject: str, owner: CheckOwner) -> list[Finding]:
 
 
 def _of_nothing(subject: str, owner: CheckOwner) -> Finding:
-    """What a check of devices says where there is none: incomplete where there should be some."""
+    """The result of a check of devices if there are none: incomplete if there should be some."""
     try:
         expected = owner.expected(COUNTED[subject]) if isinstance(owner, Node) and subject in COUNTED else 0
     except Incomplete:
-        expected = 0  # unknown: then it is not applicable, and the check that counts devices is incomplete itself
+        expected = 0  # unknown: then not applicable; the check that counts devices is itself incomplete
     if expected:
         message = f"no {DEVICES[subject]} answers; expected {expected}"
         return Finding(Verdict.INCOMPLETE, message, cause=f"no {DEVICES[subject]} answers")
@@ -124,11 +124,11 @@ def _owner_word(owner: CheckOwner) -> str:
 
 
 def _examine(check: Check, subject: Any, owner: CheckOwner, recording: Recording) -> list[Finding]:
-    """What a check found of one subject, in the order in which it says it."""
+    """A check's findings on one subject, in the order in which it reports them."""
     ended: BaseException | None = None
     try:
         call(check, subject, owner)
-    except _endings() as outcome:  # whatever a check raises is a finding; a crash makes it incomplete
+    except _endings() as outcome:  # any exception of a check is a finding; a crash makes it incomplete
         ended = outcome
     outcomes = recording.take(ended)
     if not outcomes:

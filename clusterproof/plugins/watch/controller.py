@@ -30,26 +30,26 @@ from clusterproof.plugins.watch.watch import Watch
 WHOLE_S = 3600.0  # between full visits of all nodes
 DUE_S = 10.0  # maximum delay between checks for nodes that need an earlier visit
 END_S = 5.0  # for nodes to end their samplers
-WAIT_S = 0.5  # at most, for a sample of which nothing can come: some are taken together
+WAIT_S = 0.5  # maximum delay for a sample without news: several are taken together
 
 Show = Callable[[Sequence[Change]], object]
 
 
 class Events(SimpleQueue[SessionEvent | Visited | None]):
-    """What came in, in its order; it wakes whoever waits, unless it may wait to be taken with what comes next."""
+    """The received events, in order; wakes the waiting loop, unless the event may wait for the next one."""
 
     def __init__(self, may_wait: Callable[[SessionEvent], bool]) -> None:
         super().__init__()
         self._may_wait, self._woken = may_wait, threading.Event()
 
     def put(self, event: SessionEvent | Visited | None, *_: object) -> None:
-        """From any thread."""
+        """Add an event, from any thread."""
         super().put(event)
         if not isinstance(event, SessionEvent) or not self._may_wait(event):
             self._woken.set()
 
     def wait(self, timeout_s: float) -> None:
-        """Until what is there is to be taken."""
+        """Wait until there is something to take."""
         self._woken.wait(timeout_s)
         self._woken.clear()
 
@@ -157,7 +157,7 @@ class Controller:
             if now >= look:
                 look = now + every_s
                 clock.look()
-                self._take_all()  # what came in while a visit was evaluated comes before silence
+                self._take_all()  # events received while a visit was evaluated count before silence is determined
                 self._say(self.watch.look(now))
                 self.sinks.look(self.watch.names)
                 self.sinks.ticked()

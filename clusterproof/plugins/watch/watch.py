@@ -156,7 +156,7 @@ class Watch:
         return self._said(changes)
 
     def may_wait(self, name: str, update: object) -> bool:
-        """Whether nothing can be said of it: a sample without news, from a node without findings. From any thread."""
+        """Whether an update is a sample without news, from a node without findings. From any thread."""
         node = self._nodes[name]
         if not isinstance(update, Tick) or update.facts or update.reported or update.late:
             return False

@@ -120,7 +120,7 @@ class UnderusedGpu:
 
 
 def unused_gpus(samples: Samples, below: float) -> list[UnderusedGpu] | None:
-    """The GPUs of which all three are below so many percent; None where one of these was sampled of no GPU."""
+    """The GPUs for which all three are below so many percent; None if one of these was not sampled on any GPU."""
     memory, cpus, goes_on = samples.of(MEMORY), samples.of(CPU), InUse(samples)
     known = [
         UnderusedGpu(
@@ -138,7 +138,7 @@ def _high(series: Series, node: str, goes_on: InUse) -> float:
     return means[(len(means) - 1) * HIGH // 100] if means else 100.0
 
 
-LEAST_LOOKS = 3  # at the other GPUs of a node, and a minute, that one is missing
+LEAST_LOOKS = 3  # samples of the node's other GPUs, and a minute, after which one counts as missing
 
 
 @record
@@ -189,8 +189,8 @@ def back_s(samples: Samples, lost: GpuLost) -> float | None:
     return min(behind, default=None)
 
 
-SPINNING_PERCENT = 98.0  # what the driver reports as utilization of a waiting kernel
-COMPUTES_PERCENT = 1.0  # of the tensor cores' cycles: below it nothing is computed
+SPINNING_PERCENT = 98.0  # the utilization that the driver reports for a waiting kernel
+COMPUTES_PERCENT = 1.0  # share of the tensor cores' cycles below which nothing is computed
 
 Every = Mapping[tuple[str, str], Series]
 
@@ -223,7 +223,7 @@ class HangEvidence:
 
     @property
     def lacks(self) -> str:
-        """What is missing to decide, in words; empty if nothing."""
+        """What is missing to decide, as text; empty if nothing."""
         nodes = {node for node, _ in self.use}
         if not (self.use.keys() <= self.tensor.keys() or self.use.keys() <= self.power.keys()):
             return "how much the GPUs compute (GPM), or draw of their power limit"
@@ -233,7 +233,7 @@ class HangEvidence:
         return ""
 
     def spin(self, bounds: Bounds) -> BusyWait | None:
-        """The longest time in which all GPUs in use only waited; None where there was none."""
+        """The longest time in which all GPUs in use only waited; None if there was none."""
         times = sorted({at for series in self.use.values() for at in series})
         span = longest(((at, self._all_wait(at, bounds)) for at in times), self.bin_s)
         if not span:

@@ -119,7 +119,7 @@ def shares(recorded: RunData, kind: str, *, is_steady: bool) -> list[TimeShare]:
 
 
 def _one_behind_the_other(steps: Sequence[int]) -> list[Sequence[int]]:
-    """Ten parts of at least five steps, or fewer parts."""
+    """Ten consecutive parts of at least five steps, or fewer parts."""
     count = max(1, min(PARTS, len(steps) // LEAST_OF_A_PART))
     return [steps[len(steps) * at // count : len(steps) * (at + 1) // count] for at in range(count)]
 
