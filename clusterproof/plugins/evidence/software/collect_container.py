@@ -3,11 +3,11 @@
 `{"devices": [{"path": "/dev/nvidia0", "refused": "" | "EPERM", "driver": "nvidia" | ""}], "verbs": ["uverbs0"],
 "gpus_asked": {"SLURM_GPUS_ON_NODE": 8}, "cuda_begins_with": 0, "libraries": {"libcuda.so.1": {"path":
 "/usr/lib/x86_64-linux-gnu/libcuda.so.580.126.09", "mount": "/", "text": "" | "what the loader says", "unread":
-"", "is_there": true}}}`. `driver` is who registered the file's number in /proc/devices, `no device` of a file without
-one. That and `verbs` are the kernel's, which a container shares with its node; `mount` is where the file system with
-the library is mounted, or with the one that needs what others do not have; `unread` is why `text` is nothing against
-it. `cuda_begins_with` is the first number of CUDA_VISIBLE_DEVICES, -1 of one that lets CUDA see none, null where it
-says neither.
+"", "is_there": true}}}`. `driver` is the one that registered the file's number in /proc/devices, `no device` for a
+file without a number. It and `verbs` come from the kernel, which a container shares with its node; `mount` is the mount
+point of the file system with the library, or with the library that needs something others lack; `unread` says why
+`text` is no evidence against the library. `cuda_begins_with` is the first number in CUDA_VISIBLE_DEVICES, -1 if it
+hides all GPUs, null if it has no number.
 """
 
 from __future__ import annotations
