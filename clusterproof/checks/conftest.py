@@ -1,4 +1,4 @@
-"""Skips the packaged checks, and says why, where pytest runs them without a cluster."""
+"""Skips the packaged checks, with a reason, if pytest runs them without a cluster."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Unasked(pytest.Module):
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Say at once what is missing, where the command line or the configuration names these checks."""
+    """Report at once what is missing, if the command line or the configuration names these checks."""
     if not is_asked(session.config):
         raise pytest.UsageError(NO_CLUSTER)
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> pytest.Module | None:
-    """Leave out a file of checks that was come upon without a cluster, and note that."""
+    """Leave out a file of checks that pytest found by itself without a cluster, and note that."""
     if is_asked(parent.config):
         return None
     parent.config.stash[FOUND] = True
@@ -36,6 +36,6 @@ def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> pytest.Module
 
 
 def pytest_collection_modifyitems(config: pytest.Config) -> None:
-    """Say what is missing."""
+    """Report what is missing."""
     if FOUND in config.stash:
         raise pytest.UsageError(NO_CLUSTER)

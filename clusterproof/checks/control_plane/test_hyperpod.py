@@ -154,7 +154,7 @@ def test_nodes_running(cluster: ClusterFacts) -> None:
 
 
 def in_words(node: HyperpodNode) -> str:
-    """`i-0a (workers) is Failure: …`, with what SageMaker says of it."""
+    """`i-0a (workers) is Failure: …`, with SageMaker's reason."""
     status = node.status
     said = known(lambda: " ".join(node.message.split()), "") if status == "Failure" else ""
     why = f": {said[:MAX_SAID].replace('; expected ', ', expected ')}" if said else ""
@@ -238,7 +238,7 @@ def test_image_uniform(cluster: ClusterFacts) -> None:
 
 
 def _unlike(data: Iterable[tuple[str, object]]) -> Iterator[str]:
-    """The groups that have several values, each with how many nodes have which."""
+    """The groups with several values, and how many nodes have each."""
     groups: dict[str, Counter[str]] = {}
     for group, value in data:
         groups.setdefault(group, Counter())[str(value)] += 1

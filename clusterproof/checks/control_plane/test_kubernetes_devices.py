@@ -149,7 +149,7 @@ def test_k8s_hugepages(k8s_node: MemberNode) -> None:
 
 
 def _not_given(listed: KubernetesNode, resources: tuple[str, ...]) -> Iterator[str]:
-    """`7 of 8 nvidia.com/gpu allocatable`, for each resource of which some are not."""
+    """`7 of 8 nvidia.com/gpu allocatable`, for each resource that is not fully allocatable."""
     has, gives = listed.capacity, listed.allocatable
     for name in resources:
         if gives.of(name) < has.of(name):
@@ -161,13 +161,13 @@ def _not_given(listed: KubernetesNode, resources: tuple[str, ...]) -> Iterator[s
 
 
 def _gpus_given(listed: KubernetesNode, cluster: ClusterFacts) -> int:
-    """The GPUs that Kubernetes knows of, shared ones once; by claims where no device plugin offers any."""
+    """The GPUs that Kubernetes knows, shared ones once; by claims if no device plugin offers any."""
     by_plugin = listed.capacity.of("gpu") or listed.capacity.of("gpu_shared")
     return by_plugin // listed.replicas if by_plugin else _claimable(cluster, listed, "gpu")
 
 
 def _claimable(cluster: ClusterFacts, listed: KubernetesNode, word: str) -> int:
-    """The devices that drivers of DRA of this name offer on a node."""
+    """The devices that DRA drivers with this name offer on a node."""
     return sum(offer.devices if offer.gpus is None else offer.gpus for offer in slices_of(cluster, listed, word))
 
 

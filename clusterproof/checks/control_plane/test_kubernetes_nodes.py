@@ -66,7 +66,7 @@ def test_k8s_node_ready(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
 
 
 def _of_others(listed: KubernetesNode, stale_s: float) -> Iterator[str]:
-    """What other agents say is wrong with the node, and when they last said so where that is long ago."""
+    """The faults that other agents report for the node, with the time if it is long ago."""
     for condition in listed.conditions:
         if condition.kind not in ("Ready", *OF_KUBELET) and condition.status == condition.bad:
             age_s = listed.age_s(condition.heard or condition.since) if condition.heard or condition.since else 0.0
@@ -104,14 +104,14 @@ def _keeps_away(taint: Taint) -> bool:
 
 
 def _lacks_condition(taint: Taint, listed: KubernetesNode) -> bool:
-    """Whether it stands for a condition, of which the check of conditions knows nothing."""
+    """Whether the taint stands for a condition that the check of conditions does not cover."""
     _, is_of_condition, what = taint.key.partition(OF_CONDITIONS)
     kind = CONDITION_OF.get(what) if is_of_condition else None
     return bool(kind and taint.effect in KEEPS_AWAY and listed.condition(kind) is None)
 
 
 def _is_shared(taint: Taint, node: MemberNode, cluster: ClusterFacts) -> bool:
-    """Whether most others of the group have it too, as a group that is kept for some jobs does."""
+    """Whether most others of the group have it too, as in a group that is reserved for some jobs."""
     having = cluster.taints_of_groups[node.listed.group][taint.key, taint.effect] - 1
     return 2 * having > len(node.others)
 
@@ -196,7 +196,7 @@ def test_k8s_kubelet_policy(k8s_node: MemberNode) -> None:
 
 
 def _policies(node: Node) -> Values:
-    """The policies of a node's kubelet; None for one that is unknown. Raises Incomplete where all are."""
+    """The policies of a node's kubelet; None for an unknown one. Raises Incomplete if all are."""
     return {key: _setting(node, key) for key in DEFAULTS}
 
 

@@ -50,7 +50,7 @@ def test_k8s_system_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
 
 
 def _ill(pods: list[KubernetesPod], settle_s: float) -> Iterator[tuple[NeededDaemonSet, str]]:
-    """The pods of daemon sets that matter and are not ready, though they have had time."""
+    """The pods of listed daemon sets that are not ready although they have had time."""
     for pod in pods:
         row = needed_daemon_set(pod.role)
         if row is None or pod.is_ready or pod.deleted:
@@ -61,7 +61,7 @@ def _ill(pods: list[KubernetesPod], settle_s: float) -> Iterator[tuple[NeededDae
 
 
 def _missing(node: MemberNode, cluster: ClusterFacts, settle_s: float) -> Iterator[tuple[NeededDaemonSet, str]]:
-    """The daemon sets that matter and have a pod on most others of the group, and none here."""
+    """The listed daemon sets that have a pod on most others of the group, but not here."""
     listed = node.listed
     if listed.age_s(listed.created) < settle_s:
         return
@@ -212,7 +212,7 @@ def _age_s(node: MemberNode, cluster: ClusterFacts) -> float:
 
 
 def _wanted(node: MemberNode, cluster: ClusterFacts) -> Iterator[str]:
-    """The drivers that its pods' volumes need and it does not have, each with the first pod that waits."""
+    """The drivers that its pods' volumes need but the node does not have, each with the first pod that waits."""
     claims = cluster.kubernetes_storage.claims
     seen = set(cluster.kubernetes_storage.drivers.get(node.listed.name, ()))
     for pod in pods_on(cluster, node.listed):
@@ -249,7 +249,7 @@ def test_k8s_volume_claims(cluster: ClusterFacts) -> None:
 
 
 def _oldest(pods: list[KubernetesPod]) -> dict[str, KubernetesPod]:
-    """Each claim with the oldest of the pods that have it and are to run, the oldest first."""
+    """Each claim with the oldest of its pods that are to run, the oldest first."""
     oldest: dict[str, KubernetesPod] = {}
     for pod in sorted(pods, key=lambda pod: -pod.age_s):
         for name in () if pod.deleted or pod.gates else pod.volume_claims:

@@ -118,7 +118,7 @@ def test_k8s_topology_labels(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
 
 
 def _lacking(node: MemberNode, in_ec2: bool, has_zone: bool) -> Iterator[tuple[str, str]]:
-    """What it has no label for, and who has one."""
+    """The labels that it lacks, and which nodes have them."""
     listed, others = node.listed, node.others
     for label, own, by_others, by_itself in (
         ("its zone", bool(listed.zone), any(other.zone for other in others), has_zone and "the node itself"),
@@ -131,7 +131,7 @@ def _lacking(node: MemberNode, in_ec2: bool, has_zone: bool) -> Iterator[tuple[s
 
 
 def _layers_in_ec2(cluster: ClusterFacts, name: str) -> tuple[str, ...]:
-    """The network nodes above a node as EC2 reports them; nothing where it was not asked, or does not know."""
+    """The network nodes above a node as EC2 reports them; empty if it was not asked, or does not know."""
     try:
         return next((instance.layers for instance in cluster.instance_topologies if instance.hostname == name), ())
     except (Incomplete, NotApplicable):

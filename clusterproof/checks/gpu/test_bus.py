@@ -99,13 +99,13 @@ NUMA = "NUMA nodes of the GPUs"
 
 
 def numa_nodes(node: Node) -> Values:
-    """The NUMA node of each GPU, by its address; None where the firmware names none, which is another's finding."""
+    """The NUMA node of each GPU by address; None if the firmware names none, which is reported separately."""
     every = each(node.gpus_on_bus, lambda gpu: (f"NUMA node of {gpu.address}", gpu.numa))
     return {name: str(numa) if numa >= 0 else None for name, numa in every}
 
 
 def gpus_of(node: Node) -> tuple[PciDevice, ...]:
-    """The GPUs on the bus. Raises NotApplicable where there is none."""
+    """The GPUs on the bus. Raises NotApplicable if there are none."""
     if not node.gpus_on_bus:
         not_applicable("no NVIDIA GPU on the PCI bus")
     return node.gpus_on_bus
@@ -151,7 +151,7 @@ def test_gpu_identity(node: Node) -> None:
 
 
 def evaluate_machine(node: Node) -> None:
-    """A concern where another node of the group reports the same GPUs."""
+    """A concern if another node of the group reports the same GPUs."""
     shared, most = (
         node.group.shared("GPU UUIDs", uuids),
         max(2, len(node.group.nodes) * node.threshold("group.majority")),
@@ -174,9 +174,9 @@ def uuids(node: Node) -> list[str]:
 
 
 def on_one_board(node: Node, serials: Counter[str]) -> int:
-    """How many GPUs may report one serial: it is the board's, and all boards of a node carry the same number.
+    """How many GPUs may report one serial: it is the board's, and all boards of a node have the same number of GPUs.
 
-    On a tray of Grace a board carries two, of which one may be gone.
+    On a tray of Grace a board has two GPUs, of which one may be missing.
     """
     names = [reading["name"] for gpu in node.gpus if (reading := readings(gpu, "name")[0])]
     is_tray = any(model in name for name in names for model in RACK_WIDE)
@@ -204,7 +204,7 @@ def test_gpu_uniform(node: Node) -> None:
 
 
 def evaluate_among_gpus(node: Node) -> None:
-    """A concern for each GPU that is less, or more, than most GPUs of its model on the node."""
+    """A concern for each GPU whose value is below, or above, that of most GPUs of its model on the node."""
     by_gpu = [(gpu, readings(gpu, "name", *OF_ONE_MODEL)[0]) for gpu in node.gpus]
     for name, reported in OF_ONE_MODEL.items():
         values = [(gpu.label, reading.get("name"), reading[name]) for gpu, reading in by_gpu if reading.get(name)]
@@ -225,18 +225,18 @@ GPUS, UNREPORTED, SEVERAL = "GPUs", "not reported", " and "  # the last between 
 
 
 def one_model(node: Node) -> str | None:
-    """The model of all its GPUs; None where there are several."""
+    """The model of all its GPUs; None if there are several models."""
     names = {readings(gpu, "name")[0].get("name") for gpu in node.gpus}
     return names.pop() if len(names) == 1 else None
 
 
 def kind_of_gpus(node: Node) -> Values:
-    """What the node's GPUs are, in words: the distinct values of all its GPUs; None where none reports it."""
+    """The kinds of GPUs of the node as text: the distinct values of all its GPUs; None if none reports it."""
     return {reported: values_of(node, name) for name, reported in (KIND | KIND_IF_REPORTED).items()}
 
 
 def values_of(node: Node, name: str) -> str | None:
-    """The distinct values that the node's GPUs report; `not reported` where the driver does not have it."""
+    """The distinct values that the node's GPUs report; `not reported` if the driver does not have it."""
     values = set()
     for gpu in node.gpus:
         reading, unread = readings(gpu, name)
@@ -246,6 +246,6 @@ def values_of(node: Node, name: str) -> str | None:
 
 
 def as_text(value: object) -> str:
-    """A value in words that are the same on every node: `on`, `700`, `96.00.A5.00.01`."""
+    """A value as text that is the same on every node: `on`, `700`, `96.00.A5.00.01`."""
     text = f"{value:.6f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
     return SWITCHED.get(text, text[:40])

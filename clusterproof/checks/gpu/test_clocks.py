@@ -49,13 +49,13 @@ def test_no_throttle(gpu: Gpu, node: Node) -> None:
 
 
 def goes_on(gpu: Gpu, counters: tuple[int, ...], node: Node) -> bool:
-    """Whether one of the driver's time counters ran between two samples."""
+    """Whether one of the driver's time counters advanced between two samples."""
     share = gpu.slowed_share(counters)
     return share is not None and share >= node.threshold("slowdown.share")
 
 
 def evaluate_among_busy(gpu: Gpu, node: Node) -> None:
-    """A concern where the GPU computes at a clock far below that of others of its model that compute."""
+    """A concern if a busy GPU has a clock far below that of other busy GPUs of its model."""
     least = node.threshold("gpu.busy_percent")
     model, busy = (readings(gpu, name)[0].get(name) for name in ("name", "utilization_percent"))
     of_each = (readings(other, "name", "utilization_percent", "clock_mhz")[0] for other in node.gpus)
@@ -111,7 +111,7 @@ def evaluate_margin(gpu: Gpu, node: Node) -> None:
 
 
 def evaluate_among_idle(gpu: Gpu, node: Node) -> None:
-    """A concern where nobody uses the GPU, and it is far hotter than others of its model that nobody uses."""
+    """A concern if the GPU is unused, and far hotter than other unused GPUs of its model."""
     reported = {other.index: readings(other, "temperature_c", "name")[0] for other in node.idle_gpus}
     model = readings(gpu, "name")[0].get("name")
     celsius = {

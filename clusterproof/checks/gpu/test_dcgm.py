@@ -23,7 +23,7 @@ RAN = re.compile(rf"dcgmi diag -r ([1-4])(?: -p ({PARAMETER}(?:;{PARAMETER})*))?
 
 
 def of_run(node: Node) -> str:
-    """The command that ran under load, of which no node decides more than level and parameters; of a log none."""
+    """The command of the run under load, with only level and parameters taken from the node; empty for a log."""
     ran = node.evidence.collectors.get("dcgm_diag")
     command = ran.value.get("command") if ran and isinstance(ran.value, dict) else ran and ran.detail
     match = RAN.match(command) if isinstance(command, str) else None
@@ -67,20 +67,20 @@ def test_dcgm_diag(node: Node) -> None:
 
 
 def require_run(log: DiagLog) -> None:
-    """Raise Incomplete where a run did not take place."""
+    """Raise Incomplete if a run did not take place."""
     if log.runtime_error:
         incomplete(f"DCGM could not run its diagnostic: {log.runtime_error}; expected its results")
 
 
 def require_end(log: DiagLog) -> None:
-    """Raise Incomplete where the log of a run is cut."""
+    """Raise Incomplete if the log of a run is cut."""
     if not has_error(log) and (not log.is_complete or not log.tests):
         last = log.tests[-1].name if log.tests else "its heading"
         incomplete(f"the dcgmi diag log stops after {last}; expected the complete table")
 
 
 def require_all_gpus(node: Node, logs: Iterable[DiagLog]) -> None:
-    """Raise Incomplete where every run left out some of the GPUs that there should be, where that is known."""
+    """Raise Incomplete if every run is known to have left out some of the expected GPUs."""
     ran_on = [count for log in logs if (count := readings(log, "gpus")[0].get("gpus"))]
     try:
         due = node.expected("gpus")
@@ -103,7 +103,7 @@ def is_of_lesser_xids(result: Result) -> bool:
 def in_words(
     logs: Iterable[DiagLog], statuses: tuple[str, ...], counts: Callable[[Result], bool] = lambda _: True
 ) -> str:
-    """The results that are one of these: `memory on GPU 3: fail (isolate: …): row remapping has failed`."""
+    """The results with one of these statuses: `memory on GPU 3: fail (isolate: …): row remapping has failed`."""
     results = ((test, result) for log in logs for test in log.tests for result in test.ending(statuses))
     return listed(_description(test, result) for test, result in results if counts(result))
 

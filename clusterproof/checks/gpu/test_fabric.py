@@ -96,7 +96,7 @@ def test_fabric_uniform(node: Node) -> None:
 
 
 def fabric_of(gpu: Gpu, node: Node) -> Fabric:
-    """The fabric of a GPU that must have one. Raises NotApplicable where it has none, and Incomplete."""
+    """The fabric of a GPU that must have one. Raises NotApplicable if it has none, and Incomplete."""
     if node.nvlinks_due == 0:
         not_applicable(f"{node.type_name or 'this node'} has no NVLink fabric")
     if gpu.is_partitioned:

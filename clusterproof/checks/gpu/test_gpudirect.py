@@ -74,7 +74,7 @@ def has_fabric(node: Node) -> bool:
 
 
 def evaluate_fit(node: Node) -> None:
-    """A concern where nvidia_peermem did not fit when it was loaded, is not loaded now, and nothing replaces it."""
+    """A concern if nvidia_peermem did not fit when it was loaded, is not loaded now, and nothing replaces it."""
     reading, _ = readings(node, "modules", "gpus_on_bus")
     if "nvidia_peermem" in reading.get("modules", ()) or not reading.get("gpus_on_bus", True):
         return
@@ -86,7 +86,7 @@ def evaluate_fit(node: Node) -> None:
 
 
 def evaluate_dma_buf(node: Node) -> None:
-    """A concern where GPU memory cannot be handed to RDMA devices as DMA-BUF, for the kernel or for the module."""
+    """A concern if the kernel or the module cannot export GPU memory to RDMA devices as DMA-BUF."""
     kernel, module, can = "a kernel of unknown version", "an unknown", []
     with part:
         can.append(has_dma_buf(node))
@@ -108,7 +108,7 @@ def has_dma_buf(node: Node) -> bool:
 
 
 def is_open(node: Node) -> bool:
-    """Whether NVIDIA's open kernel module is loaded. Raises Incomplete where none is."""
+    """Whether NVIDIA's open kernel module is loaded. Raises Incomplete if no module is loaded."""
     if not node.nvidia_taint:
         incomplete("no NVIDIA kernel module is loaded, or its taint was not read; expected a loaded module")
     return PROPRIETARY not in node.nvidia_taint
@@ -212,7 +212,7 @@ def test_pcie_settings(node: Node) -> None:
 
 
 def is_emulated(port: PciFunction | None, paths: PciPaths) -> bool:
-    """Whether a hypervisor made a port up, whose settings say nothing of the real one."""
+    """Whether a hypervisor emulates a port, whose settings then say nothing about the real one."""
     return bool(port and port.model.startswith(EMULATED)) or paths.is_virtual
 
 
@@ -229,12 +229,12 @@ AND = " and "  # between the settings of a model none of which has a majority
 
 
 def rank(value: str) -> list[tuple[int, str]]:
-    """By which settings are compared, the worst of several first: a greater number is better, on better than off."""
+    """A sort key for settings, worst first: a greater number is better, and on is better than off."""
     return [(int(setting) if setting.isdecimal() else 0, setting) for setting in value.split(AND)]
 
 
 def settings_by_model(paths: PciPaths, read: Read) -> dict[str, dict[str, str]]:
-    """What the settings of each device are, by its model and address, as far as they are known."""
+    """The settings of each device, by model and address, as far as they are known."""
     by_model: dict[str, dict[str, str]] = {}
     for row in paths.endpoints:
         with part:
@@ -245,7 +245,9 @@ def settings_by_model(paths: PciPaths, read: Read) -> dict[str, dict[str, str]]:
 
 
 def odd_ones(node: Node, what: str, values: Mapping[str, str]) -> None:
-    """A concern of each device set worse than most of its model here; than any, if no other node reports the device."""
+    """A concern for each device whose setting is worse than that of most of its model here (than any, if no other node
+    reports the device).
+    """
     usual, best = usual_value(node, values), max(values.values(), key=rank)
     least = int(node.threshold("group.compared_nodes"))
     for address, value in values.items():
@@ -260,7 +262,7 @@ def odd_ones(node: Node, what: str, values: Mapping[str, str]) -> None:
 
 
 def usual_value(node: Node, values: Mapping[str, str]) -> str | None:
-    """What most devices have; None where no value has a majority."""
+    """The value of most devices; None if no value has a majority."""
     value, alike = Counter(values.values()).most_common(1)[0]
     return value if alike > len(values) * node.threshold("group.majority") else None
 
@@ -276,7 +278,7 @@ def settings_of(node: Node) -> Values:
 
 
 def usual_settings(node: Node) -> Values:
-    """What most devices of a model have on a node, by the setting's name with the model; all that they have without."""
+    """The setting of most devices of a model, otherwise all of theirs, by the setting's name with the model."""
     return {
         f"{what} of {model}": usual_value(node, values) or AND.join(sorted({*values.values()}, key=rank))
         for what, read in (SETTINGS if may_be_virtual(node.pci_settings) else IN_GROUP).items()
@@ -285,7 +287,7 @@ def usual_settings(node: Node) -> Values:
 
 
 def may_be_virtual(paths: PciPaths) -> bool:
-    """Whether the devices may be those of a virtual machine, by what is known."""
+    """Whether the devices may be those of a virtual machine, as far as is known."""
     return bool(readings(paths, "is_virtual")[0].get("is_virtual", True))
 
 

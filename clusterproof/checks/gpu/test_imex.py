@@ -73,7 +73,7 @@ def listed_elsewhere(node: Node) -> bool:
 
 
 def is_configured(node: Node) -> bool:
-    """Whether this tray has a list of trays, a channel that jobs open, or a daemon's. Raises Incomplete."""
+    """Whether this tray has a list of trays, a channel for jobs, or a daemon with a list. Raises Incomplete."""
     try:
         reading, unread = readings(node.imex, "nodes", "channels", "daemon")
     except Absent:
@@ -121,7 +121,7 @@ def test_imex_domain(node: Node) -> None:
 
 
 def evaluate_connections(node: Node, own: ImexNode) -> None:
-    """What a tray's own connections say: of it, if it lacks most of those that are due, else of the others."""
+    """The verdict from a tray's own connections: on itself, if most of those due are missing; else on the others."""
     is_alone = node.name in node.run.once("trays with another list", at_fault_of) and not listed_with(node)
     due = {peer.number: peer for peer in node.imex_domain.nodes if is_due(node, peer, own)}
     words = {number: word for number in due if (word := own.links.get(number))}
@@ -146,7 +146,7 @@ def evaluate_connections(node: Node, own: ImexNode) -> None:
 
 
 def evaluate_all(trays: Iterable[ImexNode], node: Node) -> None:
-    """What all trays of a domain have in common, for one that is not known to be this or that of them."""
+    """The verdict on what all trays of a domain have in common, for which none of them is known to be responsible."""
     states, versions = {tray.status for tray in trays}, {tray.version for tray in trays}
     status = ", ".join(sorted(states))
     fail_if(
@@ -161,7 +161,7 @@ def evaluate_all(trays: Iterable[ImexNode], node: Node) -> None:
 
 
 def require_running(node: Node) -> None:
-    """Raise where IMEX's answers are not its own, or not to be had yet: it does not run, or has just been started."""
+    """Raise if IMEX's answers are not its own, or not available yet: it does not run, or has just started."""
     daemon, state = imex_daemon(node), service_state(node, "nvidia-imex")
     if state != "active" and daemon is None:
         not_applicable(f"nvidia-imex is {state}")
@@ -173,13 +173,13 @@ def require_running(node: Node) -> None:
 
 
 def is_due(node: Node, other: ImexNode, own: ImexNode) -> bool:
-    """Whether a tray should be connected to that one: not to a place that is kept for one, which has only a name."""
+    """Whether a tray should be connected to that one: not to a reserved place, which has only a name."""
     is_kept = other.status != READY and not is_address(other.host) and called(node, other.host) is None
     return other.number != own.number and not is_kept
 
 
 def is_of_one_domain(node: Node, other: ImexNode, word: str) -> bool:
-    """Whether another tray is READY and has this one's list: by its own answer, else by this one's."""
+    """Whether another tray is READY and has this tray's list: by its own answer, otherwise by this one's."""
     there = called(node, other.host)
     status = node.run.values("status of nvidia-imex", status_of).get(there.name, {}).get(READY) if there else None
     own, its = imex_list(node), imex_list(there) if there else ()
@@ -188,19 +188,19 @@ def is_of_one_domain(node: Node, other: ImexNode, word: str) -> bool:
 
 
 def status_of(node: Node) -> Values:
-    """What a tray's own nvidia-imex says that it is. Raises Incomplete where that is unknown."""
+    """The status that a tray's own nvidia-imex reports for itself. Raises Incomplete if that is unknown."""
     return {READY: node.imex_self.status if runs_imex(node) else "not running"}
 
 
 def name_of(node: Node, other: ImexNode) -> str:
-    """What the inventory calls a node of the domain, else IMEX, with its address: `gpu007 (10.1.2.7)`."""
+    """The inventory's name of a node of the domain, otherwise IMEX's, with its address: `gpu007 (10.1.2.7)`."""
     tray = called(node, other.host)
     name = tray.name if tray else other.host_name
     return f"{name} ({other.host})" if name else other.host
 
 
 def some(names: Iterable[str], most: int = 4) -> str:
-    """Some of these names: `gpu007, gpu008 and 12 more`."""
+    """The first of these names: `gpu007, gpu008 and 12 more`."""
     names = list(names)
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
@@ -258,12 +258,12 @@ def evaluate_places(node: Node, others: Mapping[str, Node]) -> None:
 
 
 def may_be_of_a_job(node: Node) -> bool:
-    """Whether a tray's list, which names no other, may be that of a job on it alone. Raises Incomplete."""
+    """Whether a tray's list, which names no other tray, may be for a job on it alone. Raises Incomplete."""
     return not listed_with(node) and not starts_imex(node)
 
 
 def require_compared(node: Node, nodes: tuple[str, ...], are_others_known: bool) -> None:
-    """Raise where a tray's list is compared with no other: NotApplicable where there is no other, Incomplete else."""
+    """Raise if there is no list to compare a tray's with: NotApplicable without another tray, or Incomplete."""
     if are_others_known:
         return
     if len(node.run.nodes) == 1:
@@ -274,5 +274,5 @@ def require_compared(node: Node, nodes: tuple[str, ...], are_others_known: bool)
 
 
 def known_place(other: Node) -> str | None:
-    """Where another tray is; None where it is unknown."""
+    """The place of another tray; None if it is unknown."""
     return other.run.values(FABRIC, place_of).get(other.name, {}).get(FABRIC)

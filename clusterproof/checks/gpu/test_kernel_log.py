@@ -63,7 +63,7 @@ def test_no_sxid(node: Node) -> None:
 
 
 def say_findings(findings: Sequence[XidFinding], node: Node, expected: str) -> None:
-    """Say which fail the node, and which are worth a look."""
+    """Report the findings that fail the node, and those that are a concern."""
     failing = [finding for finding in findings if finding.severity == "fail"]
     fail_by_log(node, failing, f"{in_words(failing, node)}; expected {expected}")
     worrying = [finding for finding in findings if finding.severity == "concern"]
@@ -71,7 +71,7 @@ def say_findings(findings: Sequence[XidFinding], node: Node, expected: str) -> N
 
 
 def require_meaning(node: Node) -> None:
-    """Raise where finding nothing proves nothing: there is no GPU, or records of the log are lost."""
+    """Raise if finding nothing proves nothing: there is no GPU, or records of the log are lost."""
     with suppress(Incomplete):  # GPUs that do not answer are GPUs
         node.gpus  # noqa: B018 - raises NotApplicable on a node without any
     require_whole_log(node)

@@ -50,7 +50,7 @@ def test_no_uncorrected_ecc(gpu: Gpu, node: Node) -> None:
 
 
 def ecc_is_off(gpu: Gpu) -> bool:
-    """Whether ECC could be enabled and is not."""
+    """Whether ECC could be enabled but is not."""
     reading, _ = readings(gpu, "ecc_enabled")
     return reading.get("ecc_enabled") is False
 
@@ -133,7 +133,7 @@ REPAIRS = {"channel_repair_pending": "repair of a memory channel", "tpc_repair_p
 
 
 def evaluate_repair(gpu: Gpu, node: Node) -> None:
-    """The verdict on what else the driver says of repairs; most drivers and GPUs say nothing."""
+    """The verdict on other repairs that the driver reports; most drivers and GPUs report none."""
     state, _ = readings(gpu, "memory_unrepairable", *REPAIRS)
     fail_if(state.get("memory_unrepairable"), "its memory cannot be repaired; expected no unrepairable memory")
     pending, is_free = listed(repair for name, repair in REPAIRS.items() if state.get(name)), node.occasion != "prolog"
@@ -174,7 +174,7 @@ def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
 
 
 def evaluate_processes(gpu: Gpu, node: Node) -> None:
-    """The verdict on who holds a GPU: a failure around a job, else a concern."""
+    """The verdict on the processes on a GPU: a failure around a job, otherwise a concern."""
     strays = [process for process in gpu.processes if not (process.is_of_a_job or process.serves_jobs(node.nvml))]
     named = ", ".join(f"{process.name or 'a process'} (pid {process.pid})" for process in strays)
     if node.occasion in ("prolog", "epilog"):

@@ -60,7 +60,7 @@ def test_nvlink_active(gpu: Gpu, node: Node) -> None:
 
 
 def links_of(gpu: Gpu, node: Node) -> tuple[bool | None, ...]:
-    """Its links; none where the driver supports none though its type or another GPU of its model has some.
+    """Its links; empty if the driver supports none although its type or another GPU of its model has some.
 
     Raises Incomplete, NotApplicable.
     """
@@ -77,7 +77,7 @@ MIN_JOINED = 4  # GPUs that may be joined all with all; of three a bridge joins 
 
 
 def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
-    """The verdict on a GPU's links where it is unknown how many are due; none where they show no fault."""
+    """The verdict on a GPU's links if the expected number is unknown; none if they show no fault."""
     states, of_peers = links_of(gpu, node), links_of_peers(gpu, node)
     model = readings(gpu, "name")[0].get("name", "")
     are_dead = set(states).union(*of_peers) == {False}
@@ -99,7 +99,7 @@ def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
 
 
 def evaluate_ways(gpu: Gpu, node: Node) -> None:
-    """Fail where nvidia-smi topo shows fewer NVLinks from this GPU to others than between most GPUs of the node."""
+    """Fail if nvidia-smi topo shows fewer NVLinks from this GPU to others than between most GPUs of the node."""
     nvlinks = nvlinks_between.of(node)
     others = [(label, other) for label, to in nvlinks.items() for other in to if gpu.label not in (label, other)]
     counts = Counter(nvlinks[label][other] for label, other in others if len(nvlinks) >= MIN_JOINED)
@@ -169,7 +169,7 @@ def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
 
 
 def evaluate_bit_error_rates(gpu: Gpu, node: Node) -> None:
-    """The verdict on the bit error rates of its links, where they report any."""
+    """The verdict on the bit error rates of its links, if they report any."""
     for kind in BIT_ERROR_RATES:
         most = node.threshold(f"nvlink.{kind}_concern")
         rates = [errors for errors in gpu.nvlink_errors if errors.kind == kind]
@@ -179,7 +179,7 @@ def evaluate_bit_error_rates(gpu: Gpu, node: Node) -> None:
 
 
 def fatal_xids(gpu: Gpu, node: Node) -> list[int]:
-    """The Xids of this boot that fail the GPU; none where users may have written them."""
+    """The Xids of this boot that fail the GPU; none if users may have written them."""
     if node.users_write_the_log:
         return []
     at = pci_address(gpu.pci)

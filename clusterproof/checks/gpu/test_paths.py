@@ -50,7 +50,7 @@ def test_gpu_paths(node: Node) -> None:
 
 
 def nearest(node: Node) -> Values:
-    """How many devices are nearest to each GPU, and how near, in the order of the GPUs: `4 PIX, 4 PIX`."""
+    """How many devices are nearest to each GPU, and at which distance, in the order of the GPUs: `4 PIX, 4 PIX`."""
     paths = node.gpu_paths.values()
     nics = len({nic for path in paths for nic in path.nics})
     kinds = {
@@ -87,7 +87,7 @@ def test_pcie_switches(node: Node) -> None:
 
 
 def evaluate_link(switch: PciSwitch, usual: PciLink | None, *, is_busy: bool) -> None:
-    """The verdict on a switch's own link, which most switches like it have as `usual`."""
+    """The verdict on a switch's own link; most switches like it have the link `usual`."""
     link = switch.port.link
     if not link:
         require(readings(switch.port, "width", "speed")[1])
@@ -114,7 +114,7 @@ def by_kind(node: Node) -> Mapping[tuple[str, int, str], list[PciSwitch]]:
 
 
 def busy_addresses(node: Node) -> frozenset[str]:
-    """Where the GPUs are that are known to compute."""
+    """The addresses of the GPUs that are known to compute."""
     reported = [readings(gpu, "pci", "utilization_percent")[0] for gpu in readings(node, "gpus")[0].get("gpus", ())]
     least = node.threshold("gpu.busy_percent")
     return frozenset(
@@ -123,14 +123,14 @@ def busy_addresses(node: Node) -> frozenset[str]:
 
 
 def usual_link(node: Node, switches: Iterable[PciSwitch]) -> PciLink | None:
-    """The link that most of these switches have; None where no link has a majority."""
+    """The link of most of these switches; None if no link has a majority."""
     links = Counter(link for switch in switches if (link := switch.port.link))
     link, alike = links.most_common(1)[0] if links else (None, 0)
     return link if alike > sum(links.values()) * node.threshold("group.majority") else None
 
 
 def usual_links(node: Node) -> Values:
-    """The same of each kind of them, in words."""
+    """The usual link of each kind of switch, as text."""
     links = {kind: usual_link(node, switches) for kind, switches in by_kind(node).items()}
     return {
         f"PCIe link of switches {model} at depth {depth} with {load} below:": str(link) if link else None
@@ -139,7 +139,7 @@ def usual_links(node: Node) -> Values:
 
 
 def compare(node: Node, what: str, read: Callable[[Node], Values]) -> None:
-    """A concern where the node differs from others that have as many devices; nothing where there are none."""
+    """A concern if the node differs from others with as many devices; nothing if there are no such nodes."""
     with suppress(NotApplicable):
         deviations = differences(node, what, read, absent=None)
         concern_if(deviations, describe(deviations))

@@ -44,7 +44,7 @@ def test_pcie_link(gpu: Gpu, node: Node) -> None:
 
 
 def evaluate_most_by_peers(gpu: Gpu, node: Node) -> None:
-    """The verdict on a link that can do less at most than those of the node's other GPUs of the model."""
+    """The verdict on a link whose maximum is below that of the node's other GPUs of the model."""
     for name, label in (("pcie_gen_max", "PCIe generation "), ("pcie_width_max", "PCIe x")):
         values = [value for _, value in same_model_values(gpu, node, name)]
         own, most = readings(gpu, name)[0].get(name), max(values, default=0)
@@ -57,7 +57,7 @@ def evaluate_most_by_peers(gpu: Gpu, node: Node) -> None:
 
 
 def lanes_of_type(node: Node) -> int | None:
-    """How many lanes the instance type wires to each GPU, where that is known to be fewer than the GPU has."""
+    """How many lanes the instance type wires to each GPU, if that is known to be fewer than the GPU has."""
     try:
         return node.type.pcie_lanes
     except (Incomplete, NotApplicable):
@@ -65,7 +65,7 @@ def lanes_of_type(node: Node) -> int | None:
 
 
 def is_wired_so(node: Node, width: int) -> bool:
-    """Whether every GPU of the node has a link as narrow, and they are cards: boards with NVLink have all lanes."""
+    """Whether every GPU of the node has a link this narrow, and they are cards: boards with NVLink have all lanes."""
     return set(of_each.of(node)["pcie_width"]) == {width} and has_no_nvlink(node)
 
 
@@ -111,7 +111,7 @@ def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
 
 
 def replays_of(pci_device: PciDevice, node: Node) -> int | None:
-    """How often a GPU replayed; None for what is no GPU or counts none. Raises Incomplete."""
+    """How often a GPU replayed; None for other devices, and GPUs that do not count it. Raises Incomplete."""
     if not pci_device.is_nvidia_gpu:
         return None
     gpu = gpu_at.of(node).get(pci_device.address)
@@ -158,7 +158,7 @@ def test_pcie_lanes(pci_device: PciDevice, node: Node) -> None:
 
 @collected_by()
 def _most_lanes(node: Node) -> int:
-    """How many lanes the GPU on the bus has that has most; 0 where it shows none."""
+    """The most lanes of any GPU on the bus; 0 if none is shown."""
     widths = [readings(gpu, "width")[0].get("width") or 0 for gpu in node.gpus_on_bus]
     return max((width for width in widths if width <= MAX_LANES), default=0)
 

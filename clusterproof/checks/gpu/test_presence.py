@@ -62,7 +62,7 @@ def test_gpu_count(node: Node) -> None:
 
 
 def is_without_driver(node: Node) -> bool:
-    """Whether the library is there and the driver does not start, unless the bus shows that it has no GPU."""
+    """Whether the library is there but the driver does not start, unless the bus shows that there is no GPU."""
     try:
         return bool(node.nvml.error) and bool(node.gpus_on_bus)
     except Absent:
@@ -72,7 +72,7 @@ def is_without_driver(node: Node) -> bool:
 
 
 def evaluate_by_bus(node: Node) -> None:
-    """Fail where the driver counts fewer GPUs than the bus shows, but for those that another driver has or may have."""
+    """Fail if the driver counts fewer GPUs than the bus shows, apart from those that another driver has or may have."""
     if node.driver_error:
         return
     try:
@@ -91,7 +91,7 @@ def evaluate_by_bus(node: Node) -> None:
 
 
 def evaluate_on_bus(node: Node) -> None:
-    """Fail GPUs that the driver counts and the bus does not show; if it shows none of them, it is another machine's."""
+    """Fail for GPUs that the driver counts but the bus does not show; if it shows none, it is another machine's."""
     try:
         on_bus, gpus = {device.address for device in node.gpus_on_bus}, node.gpus
     except (Incomplete, NotApplicable):
@@ -161,6 +161,6 @@ def test_driver_answers_in_time(node: Node) -> None:
 
 
 def evaluate_start(node: Node) -> None:
-    """A concern where NVML is slow to start."""
+    """A concern if NVML is slow to start."""
     init_s, limit_s = node.nvml.init_s, node.threshold("driver.init_concern_s")
     concern_if(init_s > limit_s, f"NVML took {init_s:.1f} s to start; expected less than {limit_s:.0f} s")

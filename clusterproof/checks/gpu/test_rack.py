@@ -49,7 +49,7 @@ def test_rack_trays(node: Node) -> None:
 
 
 def evaluate_less(node: Node, seen: str, due: int, expected: str) -> None:
-    """Nothing where a domain has the trays that are due; else a concern, or incomplete if others may be of it."""
+    """Nothing if a domain has all expected trays; otherwise a concern, or incomplete if others may belong to it."""
     trays, unknown = len(rack_of(node).nodes), racks_of(node.run).unread_like(node)
     if trays < due and node.group.is_part:
         incomplete(f"{seen}; expected {expected}, but this run does not cover the whole inventory")
@@ -59,7 +59,7 @@ def evaluate_less(node: Node, seen: str, due: int, expected: str) -> None:
 
 
 def own_cluster(node: Node) -> str:
-    """The cluster that a tray is in. Raises NotApplicable where it is in none, and Incomplete."""
+    """The cluster of a tray. Raises NotApplicable if it is in none, and Incomplete."""
     own = cluster_of(node)[CLUSTER]
     if own is None:
         fabric_of(node.gpus[0], node)
@@ -68,13 +68,13 @@ def own_cluster(node: Node) -> str:
 
 
 def sizes_of(node: Node) -> tuple[int, ...]:
-    """How many trays a domain of its type has; where the type is unknown, those of an NVL72."""
+    """How many trays a domain of its type has; for an unknown type, those of an NVL72."""
     row = readings(node, "type")[0].get("type")
     return row.trays if row and row.trays else (int(node.threshold("rack.trays")),)
 
 
 def domains_of(run: Group[Node]) -> dict[tuple[int, ...], Counter[int]]:
-    """Of types whose domains have these sizes, how many domains of a run have so many trays."""
+    """For types whose domains have these sizes, how many domains of a run have each number of trays."""
     by_sizes: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
     for rack in racks_of(run).every:
         by_sizes[sizes_of(rack.nodes[0])][len(rack.nodes)] += 1
@@ -101,7 +101,7 @@ def test_rack_uniform(node: Node) -> None:
 
 
 def of_tray(node: Node) -> Values:
-    """What is alike on the trays of a domain, by its name with the domain's; None where it is unknown."""
+    """The values that are the same on all trays of a domain, by name with the domain's; None for an unknown one."""
     where = cluster_of(node)[CLUSTER]
     gpus = [readings(gpu, "vbios", "nvlinks")[0] for gpu in node.gpus]
     links = [sum(link is True for link in reading["nvlinks"]) for reading in gpus if "nvlinks" in reading]

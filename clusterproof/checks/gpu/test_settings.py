@@ -24,7 +24,7 @@ COMPUTE_MODES = {1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 
 
 def deviates_if(seen: object, node: Node, message: str) -> None:
-    """A setting that differs fails the gate for images, and is a concern on a running node."""
+    """A different setting fails the gate for images, and is a concern on a running node."""
     fail_if(seen and node.occasion == "ami", message)
     concern_if(seen and node.occasion != "ami", message)
 
@@ -115,7 +115,7 @@ def test_mig_uniform(node: Node) -> None:
 
 
 def gpus_with_mig(node: Node) -> list[Gpu]:
-    """Those that can be partitioned, or of which that is unknown. Raises NotApplicable where none can."""
+    """The GPUs that can be partitioned, or may be. Raises NotApplicable if there are none."""
     gpus = [gpu for gpu in node.gpus if not any(isinstance(why, NotApplicable) for why in readings(gpu, "mig_mode")[1])]
     if not gpus:
         not_applicable("no GPU here can be partitioned")
@@ -141,7 +141,7 @@ def test_vbios_uniform(node: Node) -> None:
 
 
 def vbios_by_model(node: Node) -> dict[str, dict[str, str]]:
-    """The VBIOS version of each GPU, by its model; one of unknown model is taken for one of most GPUs."""
+    """The VBIOS version of each GPU, by model; one of unknown model counts as one of most GPUs' model."""
     names = [readings(gpu, "name")[0].get("name") for gpu in node.gpus]
     usual = max(filter(None, names), key=names.count, default="")
     versions: dict[str, dict[str, str]] = {}

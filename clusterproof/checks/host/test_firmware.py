@@ -48,7 +48,7 @@ def test_firmware_uniform(node: Node) -> None:
 
 
 def _versions(node: Node) -> Values:
-    """The versions of each model of a part, of most if any: `{"firmware of Samsung PM1733": "3B2Q"}`."""
+    """The version of most parts of each model, otherwise all: `{"firmware of Samsung PM1733": "3B2Q"}`."""
     return {
         model: _majority(parts) or " and ".join(sorted({version for version, _ in parts}))
         for model, parts in _parts(node).items()
@@ -56,7 +56,7 @@ def _versions(node: Node) -> Values:
 
 
 def _parts(node: Node) -> dict[str, list[tuple[str, str]]]:
-    """By model the version of each part that has one, and what the part is called."""
+    """By model, the version of each part that has one, and the name of the part."""
     parts = defaultdict(list)
     for read in (_bios, _inforom, _disks):
         with suppress(Incomplete, NotApplicable):
@@ -66,7 +66,7 @@ def _parts(node: Node) -> dict[str, list[tuple[str, str]]]:
 
 
 def _majority(parts: Sequence[tuple[str, str]]) -> str:
-    """The version that most parts of a model have; empty where they are too few to say."""
+    """The version of most parts of a model; empty if there are too few parts to tell."""
     version, count = Counter(version for version, _ in parts).most_common(1)[0]
     return version if len(parts) >= MIN_PARTS and count * 2 > len(parts) else ""
 

@@ -89,14 +89,14 @@ def evaluate_controller(node: Node, controller: MemoryController) -> None:
 
 
 def too_many(node: Node, rate: float, where: str) -> None:
-    """Say where there are too many corrected errors a day."""
+    """Report if there are too many corrected errors a day."""
     limit = node.threshold("kernel_log.corrected_per_day")
     shown, most = format_pair(rate, limit, 3, SIGNIFICANT)
     concern_if(rate > limit, f"{shown} corrected errors a day ({where}); expected at most {most}")
 
 
 def logged_per_day(events: Iterable[HardwareError], node: Node) -> tuple[float, list[str]]:
-    """Corrected errors a day by the log, and the modules that had them, the one with the most first.
+    """Corrected errors a day in the log, and the modules that had them, the one with the most first.
 
     Several sources may report the same error, so the one with the most counts.
     """

@@ -75,7 +75,7 @@ PIDS, PIDS_OF_A_CPU = 32768, 1024  # what Linux begins with: kernel/pid.c, pid_i
 
 
 def _pid_max(node: Node) -> str | None:
-    """How many processes the kernel can number; None where it is unknown, or the kernel's own for so many CPUs."""
+    """How many processes the kernel can number; None if unknown, or the kernel's default for its CPUs."""
     most = readings(node.kernel_limits, "pid_max")[0].get("pid_max")
     boot = readings(node, "boot")[0].get("boot")
     cpus = readings(boot, "cpus")[0].get("cpus") if boot else None
@@ -95,7 +95,7 @@ def _cpus(node: Node) -> Mapping[str, str | None]:
 
 
 def _open_files(node: Node) -> Mapping[str, str | None]:
-    """How many files each daemon that starts jobs may open, as far as it is known."""
+    """How many files each daemon that starts jobs may open, as far as that is known."""
     most: dict[str, str | None] = {}
     for name, limits in known(lambda: node.process_limits, {}).items():
         with suppress(Incomplete):  # which host.ulimits says
@@ -172,7 +172,7 @@ def test_ulimits(node: Node) -> None:
 
 
 def _of(node: Node, name: str) -> dict[str, int | None]:
-    """One limit of a job, or of a login and each daemon, as far as it could be read; None is unlimited."""
+    """One limit of jobs: that of a login and of each daemon, as far as it could be read; None is unlimited."""
     return dict(each(node.job_limits.items(), lambda daemon: (daemon[0], daemon[1].soft(name))))
 
 

@@ -111,7 +111,7 @@ def test_memory_uniform(node: Node) -> None:
 
 
 def _memory_gib(node: Node) -> dict[str, str]:
-    """In whole GiB, and to a part in two hundred where that is finer."""
+    """The size in whole GiB, or to the nearest 1/200 if that is finer."""
     total_gib = node.main_memory.total_gib
     return {"memory": str(round(total_gib, max(0, 3 - len(str(int(total_gib))))))}
 
@@ -177,7 +177,7 @@ def test_hugepages(node: Node) -> None:
 
 
 def _reserved(node: Node) -> Values:
-    """The sizes of huge pages of which some are reserved, but for those that host.efa_huge_pages looks at."""
+    """The sizes of huge pages of which some are reserved, apart from those covered by host.efa_huge_pages."""
     return {
         f"huge pages of {pages.size_kib / MIB_IN_KIB:g} MiB": "some"
         for pages in node.main_memory.huge_pages

@@ -60,7 +60,7 @@ def _capped(policy: FrequencyPolicy, policies: Sequence[FrequencyPolicy], least_
 
 
 def _highest_limit(policies: Iterable[FrequencyPolicy]) -> int:
-    """In kHz, of those that are known; 0 where none is."""
+    """The highest known limit in kHz; 0 if none is known."""
     return max((readings(policy, "limit_khz")[0].get("limit_khz", 0) for policy in policies), default=0)
 
 

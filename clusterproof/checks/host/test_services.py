@@ -68,7 +68,7 @@ def test_services(node: Node) -> None:
 
 
 def _amiss(node: Node, services: Mapping[str, Service], name: str) -> str:
-    """What is wrong with an installed service; empty where it runs as it should."""
+    """What is wrong with an installed service; empty if it runs as it should."""
     restarts, timeout_s = node.threshold("services.restarts_fail"), node.threshold("services.restarted_within_s")
     service, row = services[name], needed_services().get(name)
     if row is None or row.instead_of in services:
@@ -83,7 +83,7 @@ def _amiss(node: Node, services: Mapping[str, Service], name: str) -> str:
 
 
 def _behind_most(node: Node) -> list[Difference]:
-    """The services that run on most nodes of the group, or half of them, or start at boot there, and here do not."""
+    """The services that run, or start at boot, on most nodes of the group or half of them, but not here."""
     with suppress(NotApplicable):  # there is nobody to compare with
         running, at_boot = (
             differences(node, RUNS, _running, absent=None),
@@ -100,7 +100,7 @@ def _behind_most(node: Node) -> list[Difference]:
 
 
 def _is_behind(deviation: Difference) -> bool:
-    """Whether most others have it running; where there is no majority, whether any other has."""
+    """Whether most others have it running; without a majority, whether any other has."""
     return deviation.usual in (RUNS, STARTS) or not (deviation.usual or deviation.own in (RUNS, STARTS))
 
 
@@ -113,9 +113,9 @@ def _at_boot(node: Node) -> Values:
 
 
 def _of_each(node: Node, state: Callable[[Service], str]) -> Values:
-    """The state of each service that is installed, under one of its names; None where it was not reported.
+    """The state of each installed service, under one of its names; None if it was not reported.
 
-    Left out are those that are kept from running, and that the controllers of a cluster alone have, or have not.
+    Services that are kept from running are left out, and those that only a cluster's controllers have, or lack.
     """
     rows, every = needed_services(), known(lambda: node.services, {})
     services = {
@@ -133,7 +133,7 @@ def _of_each(node: Node, state: Callable[[Service], str]) -> Values:
 
 
 def _is_installed(service: Service) -> bool:
-    """Whether systemd knows it; where that is unknown, what else is known of it counts."""
+    """Whether systemd knows it; True if that is unknown."""
     return known(lambda: service.is_installed, True)
 
 
@@ -147,7 +147,7 @@ def _name(unit: str) -> str:
 
 
 def deviceless(node: Node) -> list[str]:
-    """The services that wait for a device which a machine that only builds images does not have."""
+    """The services for devices that a machine that only builds images does not have."""
     if node.occasion != "ami" or not node.is_build_host:
         return []
     from clusterproof.plugins.manifest import unattached  # only where an image is checked

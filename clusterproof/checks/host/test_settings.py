@@ -49,7 +49,7 @@ def test_numa(node: Node) -> None:
 
 
 def _socket_of(pci: PciDevice) -> int | None:
-    """The NUMA node that the firmware names for a GPU or an EFA device, -1: none. None for any other device."""
+    """The firmware's NUMA node of a GPU or an EFA device, -1 for none; None for any other device."""
     return pci.numa if pci.is_efa or pci.is_nvidia_gpu else None
 
 

@@ -67,9 +67,9 @@ def _as_others(node: Node, on_bus: int) -> str:
 
 
 def _most(node: Node) -> int:
-    """How many EFA devices it might be expected to have beyond those that are due: its type's most, or none.
+    """How many EFA devices it might have beyond those expected: its type's maximum, or none.
 
-    Raises Incomplete where it is unknown whether it has all.
+    Raises Incomplete if it is unknown whether it has all.
     """
     if "efa" in node.target.expect or node.is_outside_ec2:
         return 0
@@ -85,7 +85,7 @@ def _most(node: Node) -> int:
 
 
 def _seen_on_others(node: Node) -> Counter[str]:
-    """How many of the other nodes show each number of EFA devices; those where it is unknown do not count."""
+    """How many of the other nodes show each number of EFA devices; nodes with an unknown number do not count."""
     seen = node.group.counts("EFA devices", _seen).get("EFA devices", Counter())
     try:
         return seen - Counter(_seen(node).values())
@@ -155,7 +155,7 @@ def _is_older(version: str, since: str) -> bool:
 
 
 def _others_report(node: Node, least: int) -> bool:
-    """Whether most nodes of the group report a rate that is due, and higher than the one reported for unknown ones."""
+    """Whether most nodes of the group report an expected rate that is above the one reported for unknown rates."""
     rates = node.group.most(
         "EFA rates", lambda other: [f"{port.gbps:g}" for device in other.efa_devices for port in device.ports]
     )
@@ -190,7 +190,7 @@ def test_libfabric_efa(node: Node) -> None:
 
 
 def efa_due(node: Node) -> int:
-    """How many EFA devices software should see: those there are, else those that are attached. Raises Incomplete."""
+    """How many EFA devices software should see: those present, otherwise those attached. Raises Incomplete."""
     return len(readings(node, "efa_devices")[0].get("efa_devices", ())) or node.expected("efa")
 
 

@@ -85,5 +85,5 @@ def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
 
 
 def _counted(counters: Counters, name: str) -> int | None:
-    """How far a counter advanced; None where its driver lacks it, or it could not be read."""
+    """How far a counter advanced; None if the driver does not have it, or it could not be read."""
     return known(lambda: counters.counted(name), None)

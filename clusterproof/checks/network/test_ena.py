@@ -55,7 +55,7 @@ def test_ena_allowance(node: Node) -> None:
 
 
 def _limits(node: Node) -> dict[str, float]:
-    """The number of packets that is usual, by the name of its counter."""
+    """The usual number of packets, by the name of the counter."""
     return {
         "bw_in_allowance_exceeded": node.threshold("ena.bw_in_allowance_exceeded"),
         "bw_out_allowance_exceeded": node.threshold("ena.bw_out_allowance_exceeded"),
@@ -68,7 +68,7 @@ def _limits(node: Node) -> dict[str, float]:
 def _above(
     counters: Counters, counter: str, limit: float, period_s: float, looked_s: float | None, uptime_s: float | None
 ) -> str:
-    """By how much one allowance was exceeded, empty where that is usual. Raises Incomplete."""
+    """By how much one allowance was exceeded; empty if that is usual. Raises Incomplete."""
     if counter not in counters.counters:
         incomplete(f"{counters.name}: its driver does not report {counter}", cause="not reported by ENA's driver")
     total = _named(counters, lambda: counters.total(counter))
@@ -82,7 +82,7 @@ def _above(
 
 
 def _named(counters: Counters, fact: Callable[[], T]) -> T:
-    """The fact of an interface. Raises Incomplete, which names it."""
+    """A fact of an interface. Raises Incomplete with the interface's name."""
     try:
         return fact()
     except Incomplete as why:

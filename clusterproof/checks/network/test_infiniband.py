@@ -108,7 +108,9 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
 
 
 def evaluate_disabled(node: Node, device: RdmaDevice, port: Port) -> None:
-    """A concern of a port that most nodes use, or of Ethernet that lost its link beside ports of its model in use."""
+    """A concern for a port that most nodes use, or an Ethernet port that lost its link, unlike ports of its model
+    here.
+    """
     off, name = _deviations(node, device, port, STATES, _states), _name(device, port)
     concern_if(off, describe(off))
     with part:
@@ -119,7 +121,7 @@ def evaluate_disabled(node: Node, device: RdmaDevice, port: Port) -> None:
 
 
 def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
-    """Fail where an active port is slower than most like it; a concern where it is slower than some."""
+    """Fail if an active port is slower than most ports like it; a concern if it is slower than some."""
     gbps, like = port.gbps, _rates_on(node, device, port)
     deviations = _deviations(node, device, port, RATES, _rates)
     if not port.is_active or _is_usual_in_group(node, device, port):
@@ -141,7 +143,7 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
 
 
 def is_unused_everywhere(node: Node, device: RdmaDevice, port: Port) -> bool:
-    """Whether a port has had no link on any node of the group, while others here have theirs."""
+    """Whether a port has no link on any node of the group, while other ports here have one."""
     is_alike = len(node.group.counts(USES, _uses).get(_name(device, port), ())) == 1
     counts_none = readings(port, "link_downed")[0].get("link_downed") == 0  # ibstatus shows no counters
     may_be_unused = is_alike if _has_peers(node, device, port, USES, _uses) else counts_none
@@ -149,18 +151,18 @@ def is_unused_everywhere(node: Node, device: RdmaDevice, port: Port) -> bool:
 
 
 def _has_peers(node: Node, device: RdmaDevice, port: Port, what: str, read: Callable[[Node], Values]) -> bool:
-    """Whether other nodes of the group report this of the same port."""
+    """Whether other nodes of the group report this for the same port."""
     reporting = node.group.counts(what, read).get(_name(device, port), Counter()).total()
     return reporting >= int(node.threshold("group.compared_nodes"))
 
 
 def _uses(node: Node) -> Values:
-    """What each port of a node is; None where that is unknown."""
+    """The use of each port of a node; None if that is unknown."""
     return {_name(device, port): _use(port) for device, port in _ports(node)}
 
 
 def _use(port: Port) -> str | None:
-    """Whether a port has a link, or waits for one and counts none that it has lost."""
+    """Whether a port has a link, or waits for one and has never lost any."""
     reading, unread = readings(port, "is_active", "physical_state", "link_downed")
     if unread:
         return None
@@ -182,7 +184,7 @@ def _rates_on(node: Node, device: RdmaDevice, port: Port) -> Counter[float]:
 
 
 def _usual_of(rates: Counter[float], node: Node) -> float:
-    """The rate of most ports; 0 where no rate has a majority."""
+    """The rate of most ports; 0 if no rate has a majority."""
     rate, alike = rates.most_common(1)[0] if rates else (0.0, 0)
     return rate if alike > rates.total() * node.threshold("group.majority") else 0.0
 
@@ -194,7 +196,7 @@ EVERY_RATE, RATES, STATES = "all rates of InfiniBand ports", "rates of InfiniBan
 def _deviations(
     node: Node, device: RdmaDevice, port: Port, what: str, read: Callable[[Node], Values]
 ) -> list[Difference]:
-    """Where a port differs from the same port in its group; nothing in a group too small to compare."""
+    """How a port differs from the same port in its group; empty in a group too small to compare."""
     try:
         deviations = differences(node, what, read, absent=None)
     except NotApplicable:
@@ -203,7 +205,7 @@ def _deviations(
 
 
 def _is_usual_in_group(node: Node, device: RdmaDevice, port: Port) -> bool:
-    """Whether most nodes of the group, and other ones among them, have this port at its rate."""
+    """Whether most nodes of the group, including others than this, have this port at this rate."""
     usual = usual_of(node, RATES, _rates, _name(device, port), None)
     return usual is not None and usual.value == _rate(port)
 
@@ -232,7 +234,7 @@ def _rates(node: Node) -> Values:
 
 
 def _states(node: Node) -> Values:
-    """Whether each port is active or disabled; None for one that is neither, or of which that is unknown."""
+    """Whether each port is active or disabled; None if it is neither, or that is unknown."""
     return {_name(device, port): _state(port) for device, port in _ports(node)}
 
 
@@ -246,7 +248,7 @@ def _name(device: RdmaDevice, port: Port) -> str:
 
 
 def _gbps(rate: str) -> float:
-    """The number of a rate; 0 where there is none."""
+    """The number in a rate; 0 if there is none."""
     return float(rate.partition(" ")[0] or 0)
 
 
@@ -258,7 +260,7 @@ def _ports(node: Node) -> Iterator[tuple[RdmaDevice, Port]]:
 
 
 def _rate(port: Port) -> str | None:
-    """Its rate while it is active; None where one of them is unknown."""
+    """The rate of an active port; None if the state or the rate is unknown."""
     reading, _ = readings(port, "gbps", "is_active")
     return f"{reading['gbps']:g} Gb/s" if reading.get("is_active") and "gbps" in reading else None
 
@@ -284,7 +286,7 @@ def test_ib_link_layer(node: Node) -> None:
 
 
 def _link_layers(node: Node) -> Mapping[str, str | None]:
-    """What each port is; None where that is unknown."""
+    """The link layer of each port; None if unknown."""
     return {
         f"{device.name} {port.label} is": readings(port, "link_layer")[0].get("link_layer")
         for device, port in _ports(node)

@@ -43,7 +43,7 @@ def test_ib_errors(ib_device: RdmaDevice, node: Node) -> None:
 
 
 def counted(errors: int | None) -> int:
-    """What a device counts. Raises NotApplicable where it does not."""
+    """A device's counters. Raises NotApplicable if it has none."""
     if errors is None:
         not_applicable("this device counts neither link losses nor symbol errors")
     return errors

@@ -96,7 +96,7 @@ def _physical(node: Node) -> tuple[Interface, ...]:
 
 
 def _link(interface: Interface) -> str:
-    """UP, DOWN or OFF; empty where that is unknown, which is a finding."""
+    """UP, DOWN or OFF; empty if that is unknown, which is reported separately."""
     return known(lambda: interface.link, "")
 
 
@@ -110,7 +110,7 @@ def _mtu_of(name: str) -> str:
 
 
 def _mtus(node: Node) -> Values:
-    """The MTU of each interface that is up, or may be; None where it is unknown."""
+    """The MTU of each interface that is up, or may be; None if it is unknown."""
     reported = [(interface.label, readings(interface, "mtu", "link")[0]) for interface in node.interfaces]
     return {
         _mtu_of(name): str(read["mtu"]) if "mtu" in read else None
@@ -120,7 +120,7 @@ def _mtus(node: Node) -> Values:
 
 
 def _hardware(node: Node) -> Mapping[str, str | None]:
-    """What the node's network is made of; None where it is unknown, or has nothing of that kind."""
+    """The node's network hardware; None if it is unknown, or there is none of a kind."""
     hardware: dict[str, str | None] = dict.fromkeys(HARDWARE)
     for name, read in HARDWARE.items():
         with suppress(Incomplete, NotApplicable):
@@ -145,7 +145,7 @@ HARDWARE: Mapping[str, Callable[[Node], list[str]]] = {
 
 
 def _usual_mtus(node: Node) -> Mapping[str, int]:
-    """The MTU of most interfaces of each driver that are up; none where no MTU has a majority."""
+    """The MTU of most interfaces of each driver that are up; none if no MTU has a majority."""
     sizes: dict[str, Counter[int]] = defaultdict(Counter)
     for interface in node.interfaces:
         reading, _ = readings(interface, "mtu", "link", "driver")
@@ -157,7 +157,7 @@ def _usual_mtus(node: Node) -> Mapping[str, int]:
 
 
 def _is_usual_mtu(node: Node, interface: Interface) -> bool:
-    """Whether most nodes of the group, and other ones among them, have this interface at its MTU: for storage, say."""
+    """Whether most nodes of the group, including others than this, have this interface at this MTU, as for storage."""
     usual = usual_of(node, MTUS, _mtus, _mtu_of(interface.label), None)
     return usual is not None and usual.value == str(interface.mtu)
 
@@ -188,6 +188,6 @@ def _speeds(node: Node) -> Values:
 
 
 def _speed(interface: Interface) -> str | None:
-    """`100 Gbit/s`; None where its driver reports no speed."""
+    """`100 Gbit/s`; None if the driver reports no speed."""
     mbit_s = readings(interface, "speed_mbit_s")[0].get("speed_mbit_s")
     return f"{mbit_s / GBIT:g} Gbit/s" if mbit_s else None

@@ -32,7 +32,7 @@ def test_efa_driver_errors(node: Node) -> None:
 
 
 def _is_without_efa(node: Node) -> bool:
-    """Whether it has no EFA device and should have none; where that is unknown, the log may still name one."""
+    """Whether it has no EFA device and should have none; if that is unknown, the log may still name one."""
     try:
         return not node.efa_devices and not node.expected("efa")
     except Incomplete:

@@ -37,7 +37,7 @@ def test_nameservers(node: Node) -> None:
 
 
 def _answers(server: Nameserver) -> bool:
-    """Whether it answers, or may: what is unknown is a finding of its own."""
+    """Whether the server answers, or may; an unknown answer is reported separately."""
     return known(lambda: server.answers, True)
 
 

@@ -54,7 +54,7 @@ def _warning(log: NcclLog) -> str:
 
 
 def used(logs: Iterable[NcclLog], what: str) -> list[Any]:
-    """What NCCL logged of the `networks`, the `providers` or the `nics` that it used."""
+    """The `networks`, `providers` or `nics` that NCCL logged as used."""
     logged: list[Any] = []
     for log in logs:
         with part:
@@ -63,7 +63,7 @@ def used(logs: Iterable[NcclLog], what: str) -> list[Any]:
 
 
 def others_than_efa(networks: Iterable[str], providers: Iterable[str]) -> list[str]:
-    """What other than EFA moved data: `network Socket`, `provider tcp;ofi_rxm`."""
+    """Networks and providers other than EFA that moved data: `network Socket`, `provider tcp;ofi_rxm`."""
     others = [f"network {name}" for name in networks if not _is_libfabric(name)]
     others += [f"provider {name}" for name in providers if "efa" not in name.split(";")]
     return list(dict.fromkeys(others))
@@ -74,7 +74,7 @@ def _is_libfabric(name: str) -> bool:
 
 
 def require_rdma(node: Node, networks: list[str]) -> None:
-    """Evaluate a node without EFA: TCP is wrong only where there is a faster network."""
+    """Evaluate a node without EFA: TCP is wrong only if there is a faster network."""
     if SOCKET in networks and node.ib_devices:
         concern(f"NCCL used the network {SOCKET}; expected InfiniBand or RoCE, which this node has")
     not_applicable(f"{node.type_name or 'this node'} has no EFA")
@@ -111,7 +111,7 @@ def test_nccl_correct(node: Node) -> None:
 
 
 def all_right(log: NcclLog) -> None:
-    """Fail where values are wrong, or where a run to the end says that it failed."""
+    """Fail if values are wrong, or a complete run reports that it failed."""
     with part:
         wrong = [f"{row.wrong} wrong values at {row.label}" for row in log.rows if row.wrong]
         more = f", and at {len(wrong) - MAX_SIZES} more sizes" if len(wrong) > MAX_SIZES else ""
@@ -123,7 +123,7 @@ def all_right(log: NcclLog) -> None:
 
 
 def whole(log: NcclLog) -> None:
-    """Raise Incomplete where the log, or the run, ended too early."""
+    """Raise Incomplete if the log, or the run, ended too early."""
     if log.out_of_bounds is None:
         rows = readings(log, "rows")[0].get("rows")
         last = f" after {rows[-1].label}" if rows else ""
@@ -133,13 +133,13 @@ def whole(log: NcclLog) -> None:
 
 
 def why(log: NcclLog) -> str:
-    """The first error in a log, as the end of a sentence; empty where there is none."""
+    """The first error in a log, as the end of a sentence; empty if there is none."""
     problems = known(lambda: log.problems, ())
     return f": {problems[0]}" if problems else ""
 
 
 def all_checked(log: NcclLog) -> None:
-    """Raise Incomplete where sizes are missing, or were not checked."""
+    """Raise Incomplete if sizes are missing, or were not checked."""
     if not log.rows:
         name = known(lambda: log.collective, "")
         incomplete(f"{name or 'nccl-tests'} measured nothing{why(log)}; expected a row for each size")

@@ -72,7 +72,7 @@ def test_roce_settings(node: Node) -> None:
 
 
 def unprotected(port: RocePort) -> str:
-    """How a port is set so that a full network loses its RoCE packets; empty where it is not. Raises Incomplete."""
+    """The settings with which a port loses RoCE packets on a full network; empty if it does not. Raises Incomplete."""
     pfc, priority = port.pfc or "", port.priority
     if priority is None or pfc[priority : priority + 1] != "0":
         return ""
@@ -86,9 +86,9 @@ def unprotected(port: RocePort) -> str:
 
 
 def unrouted_rails(node: Node, ports: Sequence[RocePort]) -> list[str]:
-    """The fastest RoCE ports where none of them has a routable GID; nothing if unknown.
+    """The fastest RoCE ports if none of them has a routable GID; empty if unknown.
 
-    Nothing either beside EFA or active InfiniBand, or where virtual functions have the addresses on all nodes.
+    Also empty next to EFA or active InfiniBand, or if virtual functions have the addresses on all nodes.
     """
     with suppress(Incomplete, NotApplicable):
         if node.efa_devices or INFINIBAND in node.active_link_layers:
@@ -118,13 +118,13 @@ def has_virtual_functions(node: Node) -> bool:
 
 
 def gbps(rate: str) -> float:
-    """The number of a rate, `400 Gb/sec (4X NDR)`; 0 where there is none."""
+    """The number in a rate such as `400 Gb/sec (4X NDR)`; 0 if there is none."""
     number = rate.partition(" ")[0]
     return float(number) if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", number) else 0.0
 
 
 def odd_ports(node: Node, ports: Iterable[RocePort], what: str) -> list[str]:
-    """Say which ports have another setting than most of their kind here: `traffic class of mlx5_0 port 1`."""
+    """Report the ports whose setting differs from most of their kind here: `traffic class of mlx5_0 port 1`."""
     kinds: dict[tuple[str, str], dict[str, str]] = {}
     for port in ports:
         with part:
@@ -145,18 +145,18 @@ def odd_ports(node: Node, ports: Iterable[RocePort], what: str) -> list[str]:
 
 
 def is_usual_in_group(node: Node, name: str, value: str) -> bool:
-    """Whether most nodes of the group, and other ones among them, have this port set so: one for another purpose."""
+    """Whether most nodes of the group, including others than this, have this setting on this port."""
     usual = usual_of(node, IN_GROUP, of_ports, name, None)
     return usual is not None and usual.value == value
 
 
 def active_ports(node: Node) -> list[RocePort]:
-    """The RoCE ports that are active, or may be: of one whose state is unknown that part of a check is incomplete."""
+    """The RoCE ports that are active, or may be; an unknown state makes that part of a check incomplete."""
     return [port for port in node.roce_ports if known(lambda: port.state, ACTIVE).endswith(ACTIVE)]  # noqa: B023 - at once
 
 
 def of_ports(node: Node) -> Values:
-    """Each setting of each port; None where it is unknown."""
+    """Each setting of each port; None if it is unknown."""
     return {
         f"{what} of {label}": value or UNSET
         for what, read in SETTINGS.items()

@@ -76,20 +76,20 @@ def _nics(node: Node) -> list[PciDevice]:
 
 
 def _is_meant(node: Node, nic: PciDevice) -> bool:
-    """Whether a link that could be better is nobody's fault: it is as on most nodes, asleep, or an emulated port's."""
+    """Whether a link that could be better is no fault: it is as on most nodes, suspended, or an emulated port's."""
     usual = usual_of(node, LINKS, _links, f"PCIe link of {nic.address}")
     is_emulated = (readings(nic, "port_width_max")[0].get("port_width_max") or 0) > MAX_LANES
     return nic.is_asleep or is_emulated or (usual is not None and usual.value == str(nic.link))
 
 
 def _is_alone_without(node: Node, nic: PciDevice) -> bool:
-    """Whether it reports no link where others of its model do; a virtual function and one that is asleep have none."""
+    """Whether it reports no link while others of its model do; virtual functions and suspended devices have none."""
     is_virtual = bool(readings(nic, "function_of")[0].get("function_of"))
     return not (is_virtual or nic.is_asleep) and any(other.link for other in _nics(node) if other.model == nic.model)
 
 
 def _majority(node: Node, nic: PciDevice) -> PciLink | None:
-    """The link of most devices of its model here; None where no link has a majority, or its own is unknown."""
+    """The link of most devices of its model here; None if no link has a majority, or its own is unknown."""
     if not nic.link:
         return None
     links = Counter(link for other in _nics(node) if other.model == nic.model and (link := other.link))
@@ -106,6 +106,6 @@ def _links(node: Node) -> Values:
 
 
 def _numa(node: Node) -> Values:
-    """By address; None where it is unknown."""
+    """By address; None if it is unknown."""
     reported = [(nic.address, readings(nic, "numa")[0]) for nic in node.pci_devices if nic.is_nic]
     return {f"NUMA node of {address}": str(read["numa"]) if read else None for address, read in reported}

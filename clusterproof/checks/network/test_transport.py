@@ -64,7 +64,7 @@ OF_A_NODE = ("_IFNAME", "_HCA", "_FILE")  # variables that end so name what is c
 
 
 def _set_for_jobs(node: Node) -> Values:
-    """The value of each variable that is set in every case, by its name; None where it is on a condition."""
+    """The value of each variable that is always set, by name; None for one that is set under a condition."""
     return {
         variable.name: None if variable.conditional else variable.value[:80] or "empty"
         for variable in each(node.environment, _whole)
@@ -73,7 +73,7 @@ def _set_for_jobs(node: Node) -> Values:
 
 
 def _as_far_as_known(node: Node) -> Values:
-    """The same; None too where a file is unread that may set what others have."""
+    """The same, but also None if an unread file may set variables that others have."""
     if readings(node, "environment_unread")[0].get("environment_unread") == ():
         return _set_for_jobs(node)
     values = node.group.values("variables that are read", _set_for_jobs).values()
@@ -81,13 +81,13 @@ def _as_far_as_known(node: Node) -> Values:
 
 
 def _whole(variable: Variable) -> Variable:
-    """A variable of which all is known that is compared. Raises Incomplete."""
+    """A variable of which everything to compare is known. Raises Incomplete."""
     variable.name, variable.value, variable.conditional  # noqa: B018
     return variable
 
 
 def evaluate_interfaces(variable: Variable, node: Node) -> None:
-    """A concern where NCCL_SOCKET_IFNAME chooses no interface, or none by which another node is reached."""
+    """A concern if NCCL_SOCKET_IFNAME chooses no interface, or none that reaches another node."""
     if not variable.value:
         return
     names = node.interface_names
@@ -100,7 +100,7 @@ def evaluate_interfaces(variable: Variable, node: Node) -> None:
 
 
 def evaluate_adapters(variable: Variable, node: Node) -> None:
-    """A concern where NCCL_IB_HCA chooses no InfiniBand or RoCE device of the node."""
+    """A concern if NCCL_IB_HCA chooses no InfiniBand or RoCE device of the node."""
     names = [] if node.efa_devices else [device.name for device in node.ib_devices]
     chosen = chosen_adapters(variable.value, names)
     expected = f"expected one of {', '.join(names[:8])}"
@@ -108,7 +108,7 @@ def evaluate_adapters(variable: Variable, node: Node) -> None:
 
 
 def evaluate_visible(variable: Variable, node: Node) -> None:
-    """A concern where CUDA_VISIBLE_DEVICES hides GPUs from every job."""
+    """A concern if CUDA_VISIBLE_DEVICES hides GPUs from every job."""
     count, there = len([word for word in variable.value.split(",") if word.strip() not in NO_GPU]), node.gpus_on_bus
     seen = f"{_setting(variable)} hides all but {count} of {len(there)} GPUs from every program"
     concern_if(count < len(there), f"{seen}; expected it unset, except by a scheduler for each job")
@@ -123,7 +123,7 @@ CHOICES: Mapping[str, Callable[[Variable, Node], None]] = {
 
 
 def _is_overridden(variable: Variable, others: tuple[Variable, ...]) -> bool:
-    """Whether the same file is known to set it again further down, whatever happens."""
+    """Whether the same file is known to set it again further down, without a condition."""
     of_it = _location(variable)
     if of_it is None:
         return False
@@ -132,13 +132,13 @@ def _is_overridden(variable: Variable, others: tuple[Variable, ...]) -> bool:
 
 
 def _location(variable: Variable) -> tuple[str, str, int] | None:
-    """Its file, name and line; None where they are not known."""
+    """Its file, name and line; None if they are not known."""
     reported, unread = readings(variable, "file", "name", "line")
     return None if unread else (reported["file"], reported["name"], reported["line"])
 
 
 def _applies(rule: EnvironmentRule, node: Node) -> bool:
-    """Whether a rule applies to this node. Raises Incomplete where that is unknown."""
+    """Whether a rule applies to this node. Raises Incomplete if that is unknown."""
     if rule.where == "always":
         return True
     if rule.where in ("nvlink", "no-nvlink"):
@@ -198,7 +198,7 @@ def test_memlock(node: Node) -> None:
 
 
 def _uses_rdma(node: Node) -> bool:
-    """Whether it has a device that pins memory, or should have one. Raises Incomplete where that is unknown."""
+    """Whether it has a device that pins memory, or should have one. Raises Incomplete if that is unknown."""
     devices, unread = readings(node, "rdma_devices")
     if devices.get("rdma_devices") or node.expected("efa") > 0:
         return True
@@ -207,5 +207,5 @@ def _uses_rdma(node: Node) -> bool:
 
 
 def size_in_words(size: int) -> str:
-    """Bytes in KiB, or in MiB from one on."""
+    """A number of bytes in KiB, or from 1 MiB on in MiB."""
     return f"{size // 2**20} MiB" if size >= 2**20 else f"{size // 2**10} KiB"

@@ -50,7 +50,7 @@ def test_device_count(node: Node) -> None:
 
 
 def evaluate_alike(node: Node) -> None:
-    """Fail for each device with fewer cores than another; a concern where models differ, or a serial is shared."""
+    """Fail for each device with fewer cores than another; a concern if models differ, or a serial is shared."""
     devices = readings(node, "neuron_devices")[0].get("neuron_devices", ())
     known_of = [readings(device, "index", "cores", "model", "serial")[0] for device in devices]
     for device in devices:
@@ -186,7 +186,7 @@ def test_connected(neuron_device: NeuronDevice, node: Node) -> None:
 
 
 def linked_with(device: NeuronDevice, otherwise: int) -> tuple[int, ...]:
-    """The devices that one is linked with; where that was not reported, the one that asks."""
+    """The devices to which one is linked; if that was not reported, the one that asks."""
     return tuple(readings(device, "connected")[0].get("connected", (otherwise,)))
 
 
@@ -205,7 +205,7 @@ def test_no_leftover_processes(node: Node) -> None:
 
 
 def devices_due(node: Node) -> str:
-    """How many devices there are, in words; raises Incomplete where it is unknown whether there are any."""
+    """How many devices there are, as text; raises Incomplete if it is unknown whether there are any."""
     try:
         return f"{len(node.neuron_devices)} devices"
     except Incomplete:

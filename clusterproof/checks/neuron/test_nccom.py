@@ -46,7 +46,7 @@ def test_nccom(node: Node) -> None:
 
 
 def require_end(log: NccomLog) -> None:
-    """Raise Incomplete where a log without an error proves nothing."""
+    """Raise Incomplete if a log without an error proves nothing."""
     if readings(log, "problems")[0].get("problems"):
         return
     if not log.rows:
@@ -63,7 +63,7 @@ def require_end(log: NccomLog) -> None:
 
 
 def busbw(node: Node) -> Mapping[str, float]:
-    """The bandwidth of the largest message, run by run. A log that does not say what was run is left out."""
+    """The bandwidth of the largest message, run by run. A log that does not show what was run is left out."""
     largest = [(log.command, max(log.rows, key=lambda row: row.size_bytes)) for log in node.nccom.logs if log.rows]
     return {
         f"{command}, {row.size_bytes} bytes": row.busbw_gb_per_s

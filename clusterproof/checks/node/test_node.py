@@ -31,7 +31,7 @@ OF_SSH = {"config": "-F ", "identity_file": "-i ", "known_hosts": "-o UserKnownH
 
 
 def the_same_way(node: Node) -> str:
-    """The command that reaches this node the way the suite did."""
+    """A command that reaches this node in the same way as the suite did."""
     unreached = node.evidence.unreached
     if not unreached:
         return ""
@@ -54,7 +54,7 @@ def the_same_way(node: Node) -> str:
 
 
 def remedy_by_cause(node: Node) -> str:
-    """What to do about the reason why this node was not reached."""
+    """What to do about the reason for which this node was not reached."""
     unreached = node.evidence.unreached
     return unreached_rows()[unreached.value].remedy.replace("NODE", node.name) if unreached else ""
 

@@ -91,7 +91,7 @@ def test_cpu_exact(node: Node) -> None:
 
 
 def say_wrong(unit: str, kind: TypeProducts) -> None:
-    """Fail where products of a type were wrong, with the place of the first."""
+    """Fail if products of a type were wrong, with the location of the first."""
     if kind.why or kind.has_none:
         return
     described = known(lambda: kind.wrong, ())
@@ -102,7 +102,7 @@ def say_wrong(unit: str, kind: TypeProducts) -> None:
 
 
 def say_wrong_everywhere(everywhere: Mapping[str, list[WrongResult]], units: str) -> None:
-    """A concern where a library multiplies wrong, which no hardware is to be replaced for."""
+    """A concern if a library multiplies wrong: no hardware needs to be replaced for that."""
     for name, found in everywhere.items():
         first = f"{units} (first {found[0].description})"
         concern_if(
@@ -111,7 +111,7 @@ def say_wrong_everywhere(everywhere: Mapping[str, list[WrongResult]], units: str
 
 
 def say_untested(untested: Mapping[tuple[str, str], list[int]], unit: str) -> None:
-    """Which types no product was made of, by the reason and the units that have it."""
+    """Report the types of which no product was made, by reason and by unit."""
     types = by_why(((why, tuple(numbers)), kind) for (why, kind), numbers in untested.items())
     for (why, numbers), kinds in types.items():
         on = f" on {unit} {listed(map(str, numbers))}" if numbers else ""
@@ -120,7 +120,7 @@ def say_untested(untested: Mapping[tuple[str, str], list[int]], unit: str) -> No
 
 
 def by_why(reasons: Iterable[tuple[Why, Thing]]) -> dict[Why, list[Thing]]:
-    """What has one reason, together."""
+    """Group what has the same reason."""
     by_reason: dict[Why, list[Thing]] = {}
     for why, thing in reasons:
         by_reason.setdefault(why, []).append(thing)
@@ -210,12 +210,12 @@ def test_exact_step(node: Node) -> None:
 
 
 def votes_of_node(node: Node) -> Mapping[str, str | None]:
-    """What a node's GPUs count for in its group."""
+    """A node's votes on its GPUs within its group."""
     return votes_of(node.exact_step)
 
 
 def say_differs(steps: Steps, others: Ballot) -> None:
-    """Fail where a GPU differs from all others, or from itself where they do not."""
+    """Fail if a GPU differs from all others, or from itself while they do not."""
     unsteady = others.is_unsteady_alone(steps)
     fail_if(unsteady, f"GPU {steps.gpu}, {steps.type}: other results when it repeats its steps; expected the same bits")
     if others.of(steps) is Opinion.WRONG and (steps.is_steady or unsteady):
@@ -225,7 +225,7 @@ def say_differs(steps: Steps, others: Ballot) -> None:
 
 
 def say_software(steps: list[Steps], others: Ballot) -> None:
-    """A concern where results differ in a way that no single GPU explains."""
+    """A concern if results differ in a way that no single GPU explains."""
     differing: dict[str, list[int]] = {}
     for gpu_steps in steps:
         alike, count = others.count(gpu_steps)
@@ -246,7 +246,7 @@ def say_software(steps: list[Steps], others: Ballot) -> None:
 
 
 def say_unknown(steps: list[Steps], others: Ballot) -> None:
-    """Incomplete where there is nobody to compare with."""
+    """Incomplete if there are no other GPUs to compare with."""
     alone: dict[str, list[int]] = {}
     for gpu_steps in steps:
         if others.of(gpu_steps) is Opinion.UNKNOWN:

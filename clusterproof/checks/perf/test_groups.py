@@ -18,7 +18,7 @@ pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 
 
 def of_group(node: Node) -> str:
-    """The command of the largest group that the node was in; empty where it was in none."""
+    """The command of the largest group with this node; empty if it was in none."""
     read, _ = readings(node, "pairwise")
     pairs: PairsOfNode | None = read["pairwise"] if read else None
     groups = pairs.in_groups if pairs else ()
@@ -48,7 +48,7 @@ def test_pairwise_groups(node: Node) -> None:
 
 
 def say_of_group(node: Node, measured: MeasuredGroup) -> None:
-    """Say what one group of the node's shows."""
+    """Report the findings on one of the node's groups."""
     nodes = f"{len(measured.group.nodes)} nodes ({measured.group})"
     is_wrong = any(reading.is_correct is False for reading in measured.readings)
     concern_if(is_wrong, f"wrong results on {nodes}; expected correct ones")
@@ -66,7 +66,7 @@ def say_of_group(node: Node, measured: MeasuredGroup) -> None:
 
 
 def say_failed(node: str, failed: Sequence[Reading], nodes: str, is_always: bool) -> None:
-    """Say why measurements of a group failed: all of them, or some."""
+    """Report why measurements of a group failed: all of them, or some."""
     named = [reading for reading in failed if reading.culprit == node]
     why = (named or failed)[-1].problem or "nothing says why"
     message = f"failed on {nodes}: {as_observed(why)}"
@@ -77,7 +77,7 @@ def say_failed(node: str, failed: Sequence[Reading], nodes: str, is_always: bool
 
 
 def say_slow(node: Node, measured: MeasuredGroup, nodes: str, best: float) -> None:
-    """Say by what a group is slow: its like, the smallest groups, pairs, and what is known of so many nodes."""
+    """Report what a group is slow compared with: similar groups, the smallest groups, pairs, and known figures."""
     shares = (node.threshold(f"pairwise.{name}") for name in ("slower", "least_share", "least_of_pairs"))
     slower, least_share, least_of_pairs = shares
     size, others, floor = len(measured.group.nodes), measured.others_gb_per_s or 0.0, measured.floor_gb_per_s or 0.0

@@ -27,19 +27,19 @@ def of_node(node: Node) -> str:
 
 
 def of_network(node: Node) -> str:
-    """That of a measurement over another network than EFA, if there is one."""
+    """The command of a measurement over another network than EFA, if there is one."""
     command = _of_first(node, lambda measurement: measurement.reading.network.startswith("efa"))
     return f"{command} | grep -E 'Selected provider|Using network'" if command else ""
 
 
 def of_result(node: Node) -> str:
-    """That of a measurement with a wrong result, if there is one."""
+    """The command of a measurement with a wrong result, if there is one."""
     command = _of_first(node, lambda measurement: measurement.reading.is_correct is not False)
     return f"{command} | grep -E 'wrong|Out of bounds'" if command else ""
 
 
 def _of_first(node: Node, order: Callable[[Measurement], float]) -> str:
-    """The command of a node's first measurement in this order; where none is known, how its meter is used."""
+    """The command of a node's first measurement in this order; if none is known, how to use its meter."""
     read, _ = readings(node, "pairwise")
     if not read:
         return ""
@@ -49,7 +49,7 @@ def _of_first(node: Node, order: Callable[[Measurement], float]) -> str:
 
 
 def of_pair(pair: MeasuredPair | NoPairs) -> str:
-    """The command of a pair's first measurement; where none is known, how its meter is used."""
+    """The command of a pair's first measurement; if none is known, how to use its meter."""
     if not isinstance(pair, MeasuredPair):
         return ""
     commands = (measurement.reading.command for measurement in pair.measurements)
@@ -78,7 +78,7 @@ def test_not_a_straggler(node: Node) -> None:
 
 
 def say_finding(finding: PairFault) -> NoReturn:
-    """End with what the analysis says of the node by itself."""
+    """End with the analysis's finding on the node itself."""
     if finding.kind is Kind.INCONCLUSIVE:
         incomplete(f"{slowdown_text(finding)}; this is not certain: {finding.words}")
     if finding.kind is Kind.INTERMITTENT:
@@ -98,7 +98,7 @@ def _slowness(finding: PairFault) -> str:
 
 
 def require_measured(pairs: PairsOfNode) -> None:
-    """Raise Incomplete where too little was measured to prove anything."""
+    """Raise Incomplete if too little was measured to prove anything."""
     if pairs.estimate is None:
         problems = (measurement.reading.problem for measurement in pairs.measurements)
         why = next(filter(None, problems), "nothing says why")
@@ -140,7 +140,7 @@ def test_pairwise_busbw(pair: MeasuredPair) -> None:
 
 
 def require_normal(pair: MeasuredPair, measured: str) -> None:
-    """What is left: pairs that something else explains, or that were slow once."""
+    """Report what is left: pairs that something else explains, or that were slow once."""
     if pair.is_slow and pair.explained:
         concern(f"{measured}: {attribution(pair.explained)}; expected what is usual")
     if not pair.shares:

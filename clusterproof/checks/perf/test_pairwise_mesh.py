@@ -21,7 +21,7 @@ SHARED = (MeshKind.RAIL, MeshKind.SWITCH, MeshKind.ALL)
 
 
 def of_devices(node: Node) -> str:
-    """What a person types for one device, with the node and a partner where they are known."""
+    """The command for one device, with the node and a partner if they are known."""
     read, _ = readings(node, "pairwise")
     if not read:
         return ""
@@ -107,7 +107,7 @@ def is_named(node: str, measurement: Measurement) -> bool:
 
 
 def say_finding(finding: MeshFinding) -> None:
-    """Say one finding that names the node, or what it shares with others."""
+    """Report a finding that names the node, or something it shares with others."""
     kind, message = finding.kind, finding.words
     concern_if(kind is MeshKind.NODE, f"{message}; expected bytes to come back to each")
     concern_if(kind is MeshKind.DEVICE, f"{message}; expected bytes to come back, as to its other devices")

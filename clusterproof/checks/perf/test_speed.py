@@ -80,7 +80,7 @@ def test_gpu_gemm(node: Node) -> None:
 
 
 def products(node: Node) -> Mapping[str, Speeds]:
-    """What test_gpu_gemm compares."""
+    """The values that test_gpu_gemm compares."""
     return node.gpu_gemm.speeds
 
 
@@ -121,7 +121,7 @@ def test_node_busbw(node: Node) -> None:
 
 
 def busbw(node: Node, models: list[str]) -> Mapping[str, float]:
-    """What nodes with GPUs of these models are compared by: the bandwidth of the largest message."""
+    """The value by which nodes with GPUs of these models are compared: the bandwidth of the largest message."""
     own = measured_models(node)
     if own and models and own != models:
         return {}
@@ -130,13 +130,13 @@ def busbw(node: Node, models: list[str]) -> Mapping[str, float]:
 
 
 def measured_models(node: Node) -> list[str]:
-    """The models of the GPUs of its all-reduce; empty where one is unknown."""
+    """The models of the GPUs in its all-reduce; empty if one is unknown."""
     given = readings(node.node_busbw, "given")[0].get("given")
     return sorted({*models_of(node, given or 0)})
 
 
 def require_measured(log: NcclLog) -> Row:
-    """The row of the largest message. Raises Incomplete where it has no bandwidth."""
+    """The row of the largest message. Raises Incomplete if it has no bandwidth."""
     if not log.rows:
         why = f": {log.problems[0]}" if log.problems else ""
         incomplete(f"all_reduce_perf measured nothing (exit status {log.exit}){why}; expected a row for each size")
@@ -147,7 +147,7 @@ def require_measured(log: NcclLog) -> Row:
 
 
 def require_end(log: NcclLog) -> None:
-    """Raise Incomplete where the run did not end well, or did not check its results."""
+    """Raise Incomplete if the run did not end well, or did not check its results."""
     size = require_measured(log).gib
     if log.exit != 0 or log.out_of_bounds is None:
         why = f": {log.problems[0]}" if log.problems else ""
@@ -234,7 +234,7 @@ def test_fs_bandwidth(node: Node) -> None:
 
 
 def speeds(node: Node) -> Mapping[str, float]:
-    """What the node's group is compared by."""
+    """The values by which the node's group is compared."""
     return {
         f"{direction} in {node.fs_bandwidth.folder}": speed for direction, speed in node.fs_bandwidth.gb_per_s.items()
     }

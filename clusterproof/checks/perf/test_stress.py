@@ -42,7 +42,7 @@ def test_stress_ng(node: Node) -> None:
 
 
 def say_hardware_errors(node: Node, ran: StressNg) -> None:
-    """Say what the kernel logged of memory and CPUs under load; a concern where users may have written it."""
+    """Report the kernel's errors of memory and CPUs under load; a concern if users may have written them."""
     errors = [error for error in ran.hardware_errors if not error.is_of_previous_boot]
     lost = listed(error.words for error in errors if not error.is_corrected)
     if lost:
@@ -55,7 +55,7 @@ def say_hardware_errors(node: Node, ran: StressNg) -> None:
 
 
 def require_kernel_log(ran: StressNg) -> None:
-    """Say where errors may have been logged that nobody read."""
+    """Report if errors may have been logged that were not read."""
     with part:
         if ran.kernel_unread:
             incomplete(
@@ -66,7 +66,7 @@ def require_kernel_log(ran: StressNg) -> None:
 
 
 def require_end(ran: StressNg) -> None:
-    """Say why it did not verify both stressors for the whole time."""
+    """Report why it did not verify both stressors for the whole time."""
     with part:
         if ran.exit is None:
             incomplete(

@@ -73,7 +73,7 @@ def test_batch_size(run: TrainingRun) -> None:
 
 
 def hardly_used(run: TrainingRun, unused: Sequence[UnderusedGpu]) -> None:
-    """Say of which GPUs little is used, unless they wait for something else."""
+    """Report GPUs that are little used, unless they wait for something else."""
     if unused and not gpus_wait(run) and not waits_for_data(run):
         first, more = unused[0], f", and {len(unused) - 1} GPUs like it" if len(unused) > 1 else ""
         concern(
@@ -83,7 +83,7 @@ def hardly_used(run: TrainingRun, unused: Sequence[UnderusedGpu]) -> None:
 
 
 def waits_for_data(run: TrainingRun) -> bool:
-    """Whether any rank waits for data for too much of its steps; where that is unknown, none does."""
+    """Whether any rank waits for data in too much of its steps; if that is unknown, False."""
     try:
         return 100 * run.share(DATA, is_steady=True).share > run.threshold("run.data_wait_percent")
     except Incomplete:
@@ -91,7 +91,7 @@ def waits_for_data(run: TrainingRun) -> bool:
 
 
 def gpus_wait(run: TrainingRun) -> bool:
-    """Whether the GPUs wait for CPUs or storage; where that is unknown, they do not."""
+    """Whether the GPUs wait for CPUs or storage; if that is unknown, False."""
     waits = run.threshold("run.gpu_waits_percent")
     for metrics in (
         {CPU: run.threshold("run.cpu_busy_percent"), CPU_PRESSURE: run.threshold("run.cpu_pressure_percent")},
@@ -143,7 +143,7 @@ def in_words(slow: list[SlowClock], below: float) -> str:
 
 
 def each_in_words(slow: list[SlowClock], below: float) -> str:
-    """The same without what is expected."""
+    """The same without the expected value."""
     seen = []
     for gpu in slow[:MAX_GPUS]:
         by = "slowed by hardware" if gpu.slowed_percent else "held by the power cap"
@@ -198,7 +198,7 @@ def lost_in_words(run: TrainingRun, lost: Sequence[GpuLost]) -> str:
 
 
 def since(run: TrainingRun, gpu: GpuLost) -> str:
-    """`from 2025-07-21 15:15:00 on`, or until when, where it has values again."""
+    """`from 2025-07-21 15:15:00 on`, or until when, if it has values again."""
     back = back_s(run.data.samples, gpu)
     first, last = moment(gpu.time_s), moment(gpu.last_s)
     if back is None:
@@ -208,7 +208,7 @@ def since(run: TrainingRun, gpu: GpuLost) -> str:
 
 
 def moment(time_s: float) -> str:
-    """The date and time of a file's own clock; of one without dates the minutes."""
+    """The date and time by a file's own clock; minutes if the file has no dates."""
     if time_s < DAYS_S:
         return f"minute {time_s / 60:.0f}"
     return strftime("%Y-%m-%d %H:%M:%S", gmtime(time_s))

@@ -93,7 +93,7 @@ def test_collectives_match(run: TrainingRun) -> None:
 
 
 def last_lines(run: TrainingRun, numbers: Sequence[int]) -> str:
-    """What each of them called last, where its dump has the line of its program."""
+    """The last call of each of them, if its dump has the line of its program."""
     calls = ((rank, last_call(run.dumps[rank])) for rank in numbers[:MAX_RANKS] if rank in run.dumps)
     return "".join(f"; rank {rank} last called {last.name} at {last.where}" for rank, last in calls if last)
 
@@ -104,13 +104,13 @@ def judge_processes(run: TrainingRun, seen: AwaitedRanks) -> None:
 
 
 def activities(run: TrainingRun, numbers: Sequence[int]) -> str:
-    """What the processes of ranks did at last, where they were watched: whether one is stuck, or computes."""
+    """The last activities of ranks' processes, if they were watched: whether one is stuck, or computes."""
     seen = run.data.processes.latest
     return "".join(f"; rank {rank} {doing(seen[rank])}" for rank in numbers[:MAX_RANKS] if rank in seen)
 
 
 def on_nodes(run: TrainingRun, numbers: Sequence[int]) -> str:
-    """Which nodes they are on, as far as that is known."""
+    """The nodes on which they are, as far as that is known."""
     return "".join(run.where(rank) for rank in numbers[:MAX_RANKS])
 
 

@@ -79,7 +79,7 @@ def test_loss_spikes(run: TrainingRun) -> None:
 
 
 def alike(series_by_name: Iterable[tuple[str, LossSeries]], describe: Callable[[LossSeries], str]) -> list[str]:
-    """A line for all of whom the same is to be said: `rank 0 and 7 more: the loss is nan …`."""
+    """One line for all with the same message: `rank 0 and 7 more: the loss is nan …`."""
     names: dict[str, list[str]] = {}
     for name, series in series_by_name:
         names.setdefault(describe(series), []).append(name)
@@ -102,7 +102,7 @@ def skipping(steps: LossSeries) -> str:
 
 
 def unclear(loss: LossSeries) -> str:
-    """What the last lines have instead of a loss, and what would tell it."""
+    """What the last lines have instead of a loss, and what would show the loss."""
     if loss.missing_at_end:
         seen = f"the last {loss.missing_at_end} of its lines have no loss, which Megatron-LM leaves out if it is nan"
         return f"{seen}, and pandas leaves empty; expected one in each"
@@ -111,7 +111,7 @@ def unclear(loss: LossSeries) -> str:
 
 
 def too_high(seen: Leap | None, most: float, times: str) -> str:
-    """`is 30 at step 200, 15 times the largest …; expected less than 10 times`; empty where it is not."""
+    """`is 30 at step 200, 15 times the largest …; expected less than 10 times`; empty if it is not too high."""
     if seen is None or seen.times < most:
         return ""
     shown, limit = format_pair(seen.times, most, 1)

@@ -67,7 +67,7 @@ def test_slow_rank(rank: RankOfRun) -> None:
 
 
 def require_certainty(pace: RankPace, most: float, errors: float) -> None:
-    """Raise Incomplete where a rank that fails could look the same as one that does not look slow."""
+    """Raise Incomplete if a failing rank could look the same as one that does not look slow."""
     if pace.excludes(most, errors):
         return
     if pace.ratio >= most:
@@ -147,9 +147,9 @@ def test_work_uneven(run: TrainingRun) -> None:
 
 
 def fast_ranks(run: TrainingRun) -> list[RankPace]:
-    """The ranks of a stage that compute far less than most of it, where these are too many to be named as slow.
+    """The ranks of a stage that compute far less than most of it, if these are too many to be called slow.
 
-    Where work swings from step to step, nothing is certain.
+    If work varies from step to step, nothing is certain.
     """
     most, errors = run.threshold("run.slow_rank_fail"), run.threshold("run.certain_errors")
     if run.usual_swing >= run.threshold("run.work_swing_strict"):
@@ -173,7 +173,7 @@ def busy_replicas(run: TrainingRun, least: float) -> list[tuple[int, float]]:
 
 
 def why_uneven(run: TrainingRun) -> str:
-    """What may make their compute swing, as far as the run tells it."""
+    """Why their compute may vary, as far as the run shows it."""
     common, pressure = common_to_stages(run.computed), cpu_pressure(run.data.samples)
     if common is not None:
         seen = f"{100 * max(0.0, common):.0f} % of it is common to ranks that share their work"

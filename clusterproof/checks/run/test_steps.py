@@ -76,7 +76,7 @@ def test_step_outliers(run: TrainingRun) -> None:
 
 
 def held_up_by(run: TrainingRun, slow: Outliers) -> str:
-    """`; rank 3 computes longest in 58 of them, …`, where one rank does; empty where none does, or that is unknown."""
+    """`; rank 3 computes longest in 58 of them, …`, if one rank does; empty if none does, or that is unknown."""
     try:
         computed = run.computed
     except (Incomplete, NotApplicable):
@@ -201,7 +201,7 @@ def test_init_time(run: TrainingRun) -> None:
 
 
 def begun_late(run: TrainingRun, seconds: float, whole: float) -> None:
-    """Say whether it took too long until the first step, by when its nodes were sampled first."""
+    """Report if the time until the first step was too long, from the first sample of its nodes on."""
     longest, most = run.threshold("run.init_s"), run.threshold("run.init_percent")
     share, (shown, limit) = 100 * seconds / whole, format_pair(100 * seconds / whole, most, 1)
     concern_if(seconds > longest, f"{seconds:.0f} s to the first step; expected at most {longest:.0f} s")

@@ -53,12 +53,12 @@ class LostTime:
 
     @property
     def slowdown(self) -> float:
-        """How many times as long the steps take as without it."""
+        """How many times as long the steps take as without the loss."""
         return self.whole / (self.whole - self.seconds) if self.whole > self.seconds else 1.0
 
 
 def lost(run: TrainingRun) -> LostTime:
-    """What the stage loses that loses most. Raises Incomplete, NotApplicable."""
+    """The loss of the stage that loses most. Raises Incomplete, NotApplicable."""
     stages: dict[int, dict[Position, Computed]] = {}
     for rank in run.ranks:
         stages.setdefault(rank.position.stage, {})[rank.position] = run.computed[rank.position]

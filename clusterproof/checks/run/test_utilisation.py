@@ -49,7 +49,7 @@ def test_gpu_busy(run: TrainingRun) -> None:
 
 
 def kernels_busy(run: TrainingRun, ranks: Sequence[TimeShare]) -> None:
-    """Say whether kernels ran for too little of the steps that were traced; `ranks` has the idlest first."""
+    """Report if kernels ran in too little of the traced steps; `ranks` has the idlest first."""
     least, steps = run.threshold("run.gpu_busy_percent"), int(run.threshold("run.traced_steps"))
     busy, idlest = 100 * sum(rank.share for rank in ranks) / len(ranks), ranks[0]
     shown, limit = format_pair(busy, least)

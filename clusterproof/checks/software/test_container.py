@@ -89,7 +89,7 @@ def evaluate_imex_channel(node: Node, *, has_gpus: bool) -> None:
 
 
 def accelerators(node: Node, name: str, files: re.Pattern[str], *, are_due: bool) -> None:
-    """Fail where the job does not get the GPUs that it is due, or what CUDA opens before them."""
+    """Fail if the job does not get the GPUs that it asked for, or the device files that CUDA opens first."""
     inside, wanted = container.of(node), None
     opened, refused = inside.opened(files)
     if not are_due and not opened and not refused:
@@ -112,7 +112,7 @@ def accelerators(node: Node, name: str, files: re.Pattern[str], *, are_due: bool
 
 
 def hidden_from_cuda(node: Node, opened: int) -> None:
-    """Fail where the job's environment lets CUDA see none of the GPUs that open: it numbers them from 0."""
+    """Fail if the job's environment hides from CUDA all GPUs that open: CUDA numbers them from 0."""
     first = known(lambda: container.of(node).cuda_begins_with, None)  # which older probes did not report
     if first is None or not opened or shares_gpus(node):
         return
@@ -124,12 +124,12 @@ def hidden_from_cuda(node: Node, opened: int) -> None:
 
 
 def shares_gpus(node: Node) -> bool:
-    """Whether a GPU is partitioned, so that a job gets several devices by one file."""
+    """Whether a GPU is partitioned, so that one device file gives a job several devices."""
     return any(readings(gpu, "mig_mode")[0].get("mig_mode") for gpu in readings(node, "gpus")[0].get("gpus", ()))
 
 
 def network_devices(node: Node, accelerators_on_node: int | None) -> None:
-    """Fail where no network device of the kernel's can be opened, or one refuses to be."""
+    """Fail if none of the kernel's network devices can be opened, or one refuses."""
     inside = container.of(node)
     opened, refused = inside.opened(VERBS)
     require_opened(refused)
@@ -147,12 +147,12 @@ def network_devices(node: Node, accelerators_on_node: int | None) -> None:
 
 
 def is_container(node: Node) -> bool:
-    """Whether this is a container, whose runtime puts only files there that may be opened; a step of Slurm is none."""
+    """Whether this is a container, whose runtime puts in only files that may be opened; a step of Slurm is not."""
     return bool(known(lambda: node.software.container, ""))
 
 
 def require_opened(refused: Mapping[str, DeviceFile]) -> None:
-    """Fail for device files that are there and cannot be opened, by whose fault that is."""
+    """Fail for device files that exist but cannot be opened, with the side that is at fault."""
     why = {path: readings(device, "refused")[0].get("refused", "") for path, device in refused.items()}
     others = {path: errno for path, errno in why.items() if errno not in (CGROUP, MODE, *BUSY)}
     by_cgroup = some(path for path, errno in why.items() if errno == CGROUP)
@@ -179,12 +179,12 @@ def require_opened(refused: Mapping[str, DeviceFile]) -> None:
 
 
 def numbers(version: str) -> list[int]:
-    """A version's numbers, to be compared."""
+    """A version's numbers, for comparison."""
     return [int(number) for number in version.split(".") if number.isdecimal()]
 
 
 def some(paths: Iterable[str], most: int = 3) -> str:
-    """Some of these paths: `/dev/nvidia0, /dev/nvidia1 and 6 more`."""
+    """The first of these paths: `/dev/nvidia0, /dev/nvidia1 and 6 more`."""
     paths = list(paths)
     return ", ".join(paths[:most]) + (f" and {len(paths) - most} more" if len(paths) > most else "")
 
@@ -231,7 +231,7 @@ def test_container_libraries(node: Node) -> None:
 
 
 def evaluate_loading(name: str, library: LoadedLibrary) -> None:
-    """Fail where a library is there and does not load. Raises Incomplete."""
+    """Fail if a library exists but does not load. Raises Incomplete."""
     message = " ".join(library.text.split())[:300]
     is_there = bool(library.path) or library.is_there
     if message and is_there:
@@ -246,7 +246,7 @@ def is_missing(library: LoadedLibrary) -> bool:
 
 
 def evaluate_version(name: str, library: LoadedLibrary, loaded: str) -> None:
-    """Fail where a library of the driver is of another version than the kernel's part. Raises Incomplete."""
+    """Fail if a library of the driver has another version than the kernel module. Raises Incomplete."""
     is_newer = numbers(library.version) > numbers(loaded)
     if library.version not in ("", loaded) and not (is_newer and COMPATIBLE.search(library.path)):
         seen = f"{library.whose}: {name} is of driver {library.version} ({library.path})"

@@ -66,7 +66,7 @@ def has_gpus(node: Node) -> bool:
 
 
 def broken(name: str, files: tuple[Library, ...]) -> str:
-    """What is wrong with a library that is there under its name; empty where one of its files is whole or unread."""
+    """What is wrong with the files of a library; empty if one of them is whole or unread."""
     empty = [library.label for library in files if not library.dangles and is_empty(library)]
     dangling = [library.label for library in files if library.dangles]
     if not files or len(empty) + len(dangling) < len(files):
@@ -76,7 +76,7 @@ def broken(name: str, files: tuple[Library, ...]) -> str:
 
 
 def is_empty(library: Library) -> bool:
-    """Whether a file is empty; one of unknown size is not."""
+    """Whether a file is empty; False if its size is unknown."""
     try:
         return library.bytes == 0
     except Incomplete:
@@ -84,7 +84,7 @@ def is_empty(library: Library) -> bool:
 
 
 def is_whole(library: Library) -> bool:
-    """Whether a file is there and not empty."""
+    """Whether a file exists and is not empty."""
     try:
         return library.bytes > 0
     except Incomplete:
@@ -115,23 +115,25 @@ def test_image_clean(node: Node) -> None:
 
 
 def initialised(image: Image, _: float) -> str:
-    """What cloud-init could not do."""
+    """The errors of cloud-init."""
     return ", ".join(f"cloud-init: {text}" for text in image.cloud_init or ())
 
 
 def left_behind(image: Image, _: float) -> str:
-    """The files that are there and not empty."""
+    """The files that exist and are not empty."""
     left = [file.label for file in image.left if looked_at(file, "bytes") is not None]
     return f"left behind: {', '.join(left)}" if left else ""
 
 
 def under_way(image: Image, _: float) -> str:
-    """The signs of a package manager that has not ended."""
+    """The signs of a package manager that has not finished."""
     return f"not ended: {', '.join(image.under_way)}" if image.under_way else ""
 
 
 def baked_in(image: Image, window_s: float) -> str:
-    """The files that must be each machine's own but came with the image; none where the first boot is unknown."""
+    """The files that must be unique to each machine but came with the image; none if the first boot's time is
+    unknown.
+    """
     first_boot = known(lambda: image.first_boot, None)
     if first_boot is None:
         return ""
@@ -141,7 +143,7 @@ def baked_in(image: Image, window_s: float) -> str:
 
 
 def looked_at(file: LeftFile | OwnFile, what: str) -> int | None:
-    """A size or a time of a file; None where this user may not look at it, which is a finding."""
+    """A size or a time of a file; None if this user has no access, which is reported separately."""
     reading, unread = readings(file, what)
     with part:
         if unread:
@@ -150,7 +152,7 @@ def looked_at(file: LeftFile | OwnFile, what: str) -> int | None:
 
 
 def strangers(image: Image, _: float) -> str:
-    """Who may log in that cloud-init did not let in."""
+    """The accounts that can log in without cloud-init having allowed it."""
     odd = []
     for user, login in image.keys.items():
         with part:
@@ -189,7 +191,7 @@ def test_container_runtime(node: Node) -> None:
 
 
 def toolkit_missing(node: Node) -> list[str]:
-    """What is missing of NVIDIA's container toolkit; nothing on a node without GPUs."""
+    """The missing parts of NVIDIA's container toolkit; empty on a node without GPUs."""
     if not has_gpus(node):
         return []
     missing = [name for name in TOOLKIT_PROGRAMS if name not in node.image.programs]

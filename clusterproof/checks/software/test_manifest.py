@@ -135,7 +135,7 @@ def compare(node: Node, rows: Mapping[str, str], table: str, deviation: Callable
 
 
 def of_version(node: Node, name: str, rule: str) -> str:
-    """How a component deviates, in words; empty where it does not. Raises Incomplete, NotApplicable."""
+    """How a component deviates, as text; empty if it does not. Raises Incomplete, NotApplicable."""
     try:
         if rule != ABSENT:
             version.rules(rule)
@@ -152,7 +152,7 @@ def of_version(node: Node, name: str, rule: str) -> str:
 
 
 def of_module(node: Node, name: str, rule: str) -> str:
-    """How a kernel module deviates, in words; empty where it does not. Raises Incomplete, NotApplicable."""
+    """How a kernel module deviates, as text; empty if it does not. Raises Incomplete, NotApplicable."""
     state = state_of_module(node, name)
     kept = {LOADED: (LOADED,), INSTALLED: (LOADED, INSTALLED), NOT_LOADED: (INSTALLED, ABSENT), ABSENT: (ABSENT,)}
     if state in kept[rule]:
@@ -163,13 +163,13 @@ def of_module(node: Node, name: str, rule: str) -> str:
 
 
 def of_library(node: Node, name: str, rule: str) -> str:
-    """How a library deviates, in words; empty where it does not. Raises Incomplete."""
+    """How a library deviates, as text; empty if it does not. Raises Incomplete."""
     state = state_of_library(node, name)
     return "" if state == rule else f"library {name}: {state}; expected {rule}"
 
 
 def of_service(node: Node, name: str, rule: str) -> str:
-    """How a service deviates, in words; empty where it does not. Raises Incomplete, NotApplicable."""
+    """How a service deviates, as text; empty if it does not. Raises Incomplete, NotApplicable."""
     states = states_of_service(node, name)
     lacking = [word for word in listed(rule) if word not in (*states, *([] if ABSENT in states else [INSTALLED]))]
     if lacking == [ACTIVE] and ABSENT not in states:
@@ -178,7 +178,7 @@ def of_service(node: Node, name: str, rule: str) -> str:
 
 
 def of_size(node: Node, name: str, rule: str) -> str:
-    """How a size deviates, in words; empty where it does not. Raises Incomplete."""
+    """How a size deviates, as text; empty if it does not. Raises Incomplete."""
     size = size_of(node, name)
     condition = version.broken(str(size), rule)
     return f"{name} {size}; expected {name} {condition}" if condition else ""

@@ -54,7 +54,7 @@ def test_version_drift(node: Node) -> None:
 
 
 def versions(node: Node, container: str) -> Values:
-    """Every component's version; None where it could not be read. Raises Incomplete for a node of another kind."""
+    """Every component's version; None if it could not be read. Raises Incomplete for a node of another kind."""
     software = node.software
     if software.container != container:
         raise Incomplete("these are the versions of another kind of node")
@@ -72,7 +72,7 @@ def versions(node: Node, container: str) -> Values:
 
 
 def _made_from(node: Node) -> Values:
-    """The distribution, of containers apart from hosts, and the AMI; None where it is unknown."""
+    """The distribution, for containers apart from hosts, and the AMI; None if it is unknown."""
     container = _known(lambda: node.software.container)
     os, ami = _known(lambda: node.boot.os), _known(lambda: node.metadata.identity.image_id)
     return {f"OS of {container}" if container else "OS": os, "AMI": ami}
@@ -108,7 +108,7 @@ def test_version_compat(node: Node) -> None:
 
 
 def here(node: Node, component: str) -> str:
-    """A component's version. Raises NotApplicable where the node does not have it, Incomplete where it is unread."""
+    """A component's version. Raises NotApplicable if the node does not have it, Incomplete if it is unread."""
     installed = node.software.version(component)
     if installed is None:
         not_applicable("neither NVIDIA's driver nor EFA's software is here")
@@ -116,7 +116,7 @@ def here(node: Node, component: str) -> str:
 
 
 def older(release: str, least: str) -> bool:
-    """Whether a version is older than another. Raises Incomplete where it is no version."""
+    """Whether a version is older than another. Raises Incomplete if it is not a version."""
     try:
         return version.is_older(release, least)
     except ValueError as problem:
@@ -124,7 +124,7 @@ def older(release: str, least: str) -> bool:
 
 
 def numbers(release: str) -> tuple[int, ...]:
-    """A version's numbers. Raises Incomplete where it is no version."""
+    """A version's numbers. Raises Incomplete if it is not a version."""
     try:
         return version.parse(release).numbers
     except ValueError as problem:
@@ -132,14 +132,14 @@ def numbers(release: str) -> tuple[int, ...]:
 
 
 def driver_and_libcuda(node: Node) -> None:
-    """The kernel's part of the driver and that of programs."""
+    """Compare the driver in the kernel with the one that programs load."""
     driver, library = here(node, "driver"), here(node, "libcuda")
     differ = numbers(driver) != numbers(library) and COMPAT_FOLDER not in node.software.source("libcuda")
     assert not differ, f"the driver in the kernel is {driver} and libcuda is {library}; expected one version"
 
 
 def driver_and_cuda(node: Node) -> None:
-    """The CUDA toolkit that is in use."""
+    """Compare the driver with the CUDA toolkit in use."""
     driver, cuda = here(node, "driver"), here(node, "cuda")
     least, own = compatibility.oldest_driver(numbers(cuda)[:1]), compatibility.own_driver(numbers(cuda)[:2])
     seen = f"CUDA {cuda} with driver {driver}"
@@ -152,7 +152,7 @@ def driver_and_cuda(node: Node) -> None:
 
 
 def driver_and_toolkits(node: Node) -> None:
-    """The other CUDA toolkits, which somebody may choose."""
+    """Compare the driver with the other CUDA toolkits, which users may choose."""
     driver = here(node, "driver")
     for cuda in node.software.toolkits:
         with part:
@@ -162,7 +162,7 @@ def driver_and_toolkits(node: Node) -> None:
 
 
 def installer_and_plugin(node: Node) -> None:
-    """EFA's installer and NCCL's plug-in for it."""
+    """Compare EFA's installer with NCCL's plug-in for it."""
     installer, plugin = here(node, "efa_installer"), here(node, "aws_ofi_nccl")
     least = compatibility.oldest_plugin(numbers(installer))
     seen = f"EFA installer {installer} with aws-ofi-nccl {plugin}"
@@ -170,7 +170,7 @@ def installer_and_plugin(node: Node) -> None:
 
 
 def kernel_module(node: Node) -> None:
-    """The open or the closed kernel module."""
+    """Compare the GPU model with the kernel module: open or proprietary."""
     model, driver = gpu_model(node), known(lambda: f" {here(node, 'driver')}", "")
     if not compatibility.kernel_module_needed(model):
         not_applicable(f"{model or 'this'} GPUs work with either kernel module")
@@ -181,7 +181,7 @@ def kernel_module(node: Node) -> None:
 
 
 def driver_and_fabric_manager(node: Node) -> None:
-    """Fabric manager, where nothing but the kernel names the driver."""
+    """Compare fabric manager with the driver, if only the kernel reports the driver."""
     manager = "" if _known(lambda: node.nvml.driver) else _known(lambda: fabric_manager(node) or "")
     if not manager:
         not_applicable("fabric manager is not known, or compared with the driver that NVML names")
@@ -192,7 +192,10 @@ def driver_and_fabric_manager(node: Node) -> None:
 
 
 def gpu_model(node: Node) -> str:
-    """The model of its GPUs: of its type, else as the driver names the first. Raises Incomplete, NotApplicable."""
+    """The model of its GPUs: from its type, otherwise the driver's name for the first.
+
+    Raises Incomplete, NotApplicable.
+    """
     try:
         return node.type.gpu_model or ""
     except Incomplete:

@@ -45,7 +45,7 @@ def test_nvme_scratch(node: Node) -> None:
 
 
 def local_disks_due(node: Node) -> int:
-    """How many its type has; none are due where nobody says how many a node of its kind has. Raises Incomplete."""
+    """How many disks its type has; none if the number is unknown for a node of its kind. Raises Incomplete."""
     try:
         return int(node.of_type("nvme"))
     except NotApplicable:

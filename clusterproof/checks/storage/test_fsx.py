@@ -123,7 +123,7 @@ def _throughput(file_system: FileSystem, period: Period) -> str:
 
 
 def _percentages(file_system: FileSystem) -> list[Metric]:
-    """Every percentage of a limit that CloudWatch has of a file system."""
+    """All percentages of a limit that CloudWatch has for a file system."""
     kind = file_system.kind
     metrics: list[Metric] = []
     for metric in fsx_metrics().values():
@@ -136,9 +136,9 @@ def _percentages(file_system: FileSystem) -> list[Metric]:
 
 
 def _loads(metrics: Sequence[Metric], limit: float, catalog: Catalog) -> tuple[list[tuple[str, Period]], list[Metric]]:
-    """What is sustained above a limit: of each metric the worst server or target, and how many more; worst first.
+    """The loads that stay above a limit: for each metric the worst server or target, and how many more; worst first.
 
-    And the metrics of which nothing is.
+    And the metrics without such a load.
     """
     loads: list[tuple[str, Period]] = []
     rest: list[Metric] = []
@@ -164,7 +164,7 @@ def _utilization(file_system: FileSystem, loads: Sequence[tuple[str, Period]]) -
 
 
 def _cause(file_system: FileSystem, period: Period) -> str:
-    """Whether capacity or pattern is the cause, by the throughput of the same minutes; empty where it is unknown."""
+    """Whether capacity or pattern is the cause, by the throughput in the same minutes; empty if it is unknown."""
     try:
         throughput = period.mean_of(file_system.throughput_percent)
     except Incomplete:
@@ -183,7 +183,7 @@ def _when(file_system: FileSystem, period: Period) -> str:
 
 
 def _name(series: Series) -> str:
-    """A percentage in words: `disk IOPS of OST0002`; that of a metadata target is of metadata."""
+    """A percentage as text: `disk IOPS of OST0002`; for a metadata target, metadata IOPS."""
     percentage = fsx_metrics()[series.metric].words
     percentage = percentage.replace("disk", "metadata") if series.target.startswith("MDT") else percentage
     return f"{percentage} of {series.component}" if series.component else percentage

@@ -56,7 +56,7 @@ def test_disk_errors(node: Node) -> None:
 
 
 def evaluate_reports(node: Node) -> None:
-    """What disks and arrays say of themselves, each by itself."""
+    """The disks' and arrays' own reports, each evaluated separately."""
     from clusterproof.plugins.evidence.storage.facts_disks import disk_arrays, disk_health  # for captures alone
 
     for disk in known(lambda: disk_health.of(node), ()):
@@ -68,7 +68,7 @@ def evaluate_reports(node: Node) -> None:
 
 
 def evaluate_disk(disk: DiskHealth, most_percent: float) -> None:
-    """Fail where a disk says that it fails; a concern where it has errors, or is worn."""
+    """Fail if a disk reports that it fails; a concern if it has errors, or is worn."""
     faults, worn = ", ".join(disk.faults), ", ".join(disk.worn(most_percent))
     fail_if(faults, f"{disk.label}: {faults}; expected a disk whose SMART status is healthy")
     concern_if(worn, f"{disk.label}: {worn}; expected no media error, and less than {most_percent:g} % used")

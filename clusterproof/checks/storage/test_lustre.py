@@ -66,7 +66,7 @@ def test_lustre_ost_fill(ost: LustreTarget, node: Node) -> None:
 
 
 def require_answer(target: LustreTarget) -> None:
-    """Fail where this node cannot use a target; a concern where the server has found a fault of it."""
+    """Fail if this node cannot use a target; a concern if its server reports a fault."""
     assert known(lambda: target.active, True), "inactive on this node; expected active"
     says = known(lambda: target.says, None)
     assert not says, f"lfs df reports {says}; expected its free space"
@@ -155,7 +155,7 @@ Clients = Sequence[tuple[str, LustreClient]]  # each with its kind
 
 
 def _kept_too_long(node: Node, clients: Clients) -> Sequence[tuple[str, str]]:
-    """How long locks are kept by a client with much memory, where that is too long, and how long they should be."""
+    """For how long a client with much memory keeps locks, if that is too long, and the advised time."""
     if node.boot.memory_kib <= node.threshold("lustre.much_memory_gib") * KIB_IN_GIB:
         return ()
     of_servers = [client for kind, client in clients if kind in ("osc", "mdc")]
@@ -165,7 +165,7 @@ def _kept_too_long(node: Node, clients: Clients) -> Sequence[tuple[str, str]]:
 
 
 def _too_low(node: Node, clients: Clients) -> Iterator[tuple[str, str]]:
-    """Values lower than advised for many vCPUs, as `osc_max_dirty_mb 32`: the one that most connections have."""
+    """Values below those advised for many vCPUs, as `osc_max_dirty_mb 32`: the value of most connections."""
     if known(lambda: node.boot.cpus, 0) <= node.threshold("lustre.many_vcpus"):
         return
     for threshold, (kind, name) in LOW.items():

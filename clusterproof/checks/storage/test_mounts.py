@@ -106,7 +106,7 @@ def test_mounts_expected(node: Node) -> None:
 
 
 def _if_absent(entry: FstabEntry) -> FstabEntry | None:
-    """A line of fstab that is to be mounted at boot and is not."""
+    """A line of fstab that is mounted at boot, but is not mounted."""
     return entry if not entry.mounted and entry.is_due else None
 
 
@@ -134,7 +134,7 @@ def test_mount_options(mount: Mount, node: Node) -> None:
 
 
 def _wrong_of(mount: Mount, node: Node) -> Iterator[tuple[str, str]]:
-    """What is wrong with the options, and what is right."""
+    """What is wrong with the options, and what would be right."""
     options = options_of(mount)
     if mount.type == "lustre":
         yield from ((f"no {name}", name) for name in ("noatime", "flock") if name not in options)
@@ -238,12 +238,12 @@ def test_space(node: Node) -> None:
 
 
 def _is_own(mount: Mount) -> bool:
-    """Whether it is the node's; of unknown type it may be others'."""
+    """Whether it is the node's own; one of unknown type may be shared."""
     return not known(lambda: is_network(mount.type), True)
 
 
 def _used(mount: Mount) -> Iterator[tuple[str, float]]:
-    """How much of its space and of its inodes is in use, in words and in percent."""
+    """How much of its space and of its inodes is in use, as text and in percent."""
     of = mount.path
     with suppress(Incomplete):  # df alone does not name its type
         of += f" ({mount.type})"

@@ -115,7 +115,7 @@ def findings_in(results: Iterable[Result], evidence: NodeEvidence) -> list[Check
 
 
 def owners_in(evidence: NodeEvidence) -> Mapping[str, tuple[LeftoverOwner, ...]]:
-    """Whose all is that jobs have left, by the check that reports it."""
+    """The owners of what jobs have left, by the check that reports it."""
     from clusterproof.plugins.evidence.fact import answer_of
     from clusterproof.plugins.evidence.host.facts_node import Jobs
 
@@ -132,7 +132,7 @@ def owners_in(evidence: NodeEvidence) -> Mapping[str, tuple[LeftoverOwner, ...]]
 
 
 def _owners(things: Callable[[], Iterable[T]], owner_of: Callable[[T], LeftoverOwner]) -> tuple[LeftoverOwner, ...]:
-    """Each of them once; what cannot be read has none."""
+    """Each owner once; findings that cannot be read have none."""
     from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 
     owners: dict[LeftoverOwner, None] = {}

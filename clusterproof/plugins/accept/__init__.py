@@ -63,8 +63,8 @@ class NodeRun:
     machine: NodeIdentity  # NOBODY if not reported
     kind: str
     speeds: Sequence[UnitSpeed] = ()
-    type: str = ""  # empty where it is unknown
-    levels: Mapping[str, str] = field(default_factory=dict)  # what it shares with a part of the nodes, by what that is
+    type: str = ""  # empty if unknown
+    levels: Mapping[str, str] = field(default_factory=dict)  # what it has in common with some nodes, by kind
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -80,7 +80,7 @@ class NodeRun:
     def besides_speed(self, result: Result, decides: Callable[[UnitSpeed], bool]) -> Result:
         """A check's findings other than this node's speed relative to others, which populations decide.
 
-        If no population does, devices slower than others of their own node count as the check says.
+        If no population does, devices slower than others of their own node keep the check's verdict.
         """
         own = [speed for speed in self.speeds if acceptance.measures()[speed.measurement].check == result.check]
 
@@ -147,7 +147,7 @@ def _kind(node: Node) -> str:
 
 
 def _levels(node: Node) -> Mapping[str, str]:
-    """The NVLink domain that it is in, and the versions of its firmware, of which nodes may have come in batches."""
+    """The NVLink domain, and the firmware versions, of which nodes may have come in batches."""
     read, gpus = readings(node, "platform")[0], readings(node, "gpus")[0].get("gpus", ())
     vbios = [reading["vbios"] for gpu in gpus if (reading := readings(gpu, "vbios")[0])]
     bios = readings(read["platform"], "bios")[0].get("bios") if read else None
@@ -230,5 +230,5 @@ class OtherResult:
     result: Result
 
     def speaks_of(self, node: str) -> bool:
-        """Whether it is of a pair that the node is one of."""
+        """Whether it is about a pair with this node."""
         return self.result.is_of_pair and node in self.result.node.split("~")

@@ -32,7 +32,7 @@ RECORD, PAGE, NAMESPACE = "acceptance.json", "acceptance.html", "clusterproof-ac
 
 
 def accept(arguments: Sequence[str]) -> tuple[int, str]:
-    """The exit code and what to print. Raises SystemExit where argparse does."""
+    """The exit code and what to print. Raises SystemExit as argparse does."""
     option = parser().parse_args(arguments)
     try:
         return _accept(option)

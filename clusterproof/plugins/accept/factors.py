@@ -23,18 +23,19 @@ REFITS = 2
 class Shift:
     """Nodes that are all slower or faster than the others, by a difference of logarithms; slower is negative."""
 
-    levels: tuple[str, ...]  # whose nodes are exactly these
+    levels: tuple[str, ...]  # levels with exactly these nodes
     nodes: int
     by: float
-    chance: float  # at most, that nodes without anything in common show as much, in any of their levels
+    chance: float  # at most, that nodes without anything in common differ as much, in any level
 
 
 def shifts_of(
     middles: Mapping[str, float], levels: Mapping[str, Sequence[str]], by_chance: float, least: float
 ) -> tuple[Shift, ...]:
-    """Which levels differ by `least` or more, the clearest first; each beside those before it.
+    """Which levels differ by `least` or more, the clearest first; each is compared without the nodes of those before
+    it.
 
-    `middles` has the value of each node. What most nodes have is usual; of two halves the faster one.
+    `middles` has the value of each node. What most nodes have is usual; of two equal halves, the faster one.
     """
     remaining, candidates, found = dict(middles), _candidates(middles, levels), dict[frozenset[str], Shift]()
     count = len(candidates)
@@ -54,12 +55,13 @@ def shifts_of(
 
 
 def of_node(levels: Sequence[str], shifts: Sequence[Shift]) -> Iterator[Shift]:
-    """Those of a node that has these levels."""
+    """The shifts of a node with these levels."""
     return (shift for shift in shifts if shift.levels[0] in levels)
 
 
 def drift_of(common: Sequence[float], error: float, by_chance: float, least: float) -> float | None:
-    """How much faster all became from the first third of runs to the last; None where it is little, or may be chance.
+    """How much faster all units became from the first third of runs to the last; None if it is little, or may be
+    chance.
 
     `common` is what all units of each run had in common, in the order of the runs; `error` the standard error of one.
     """
@@ -71,7 +73,7 @@ def drift_of(common: Sequence[float], error: float, by_chance: float, least: flo
 
 
 def _candidates(middles: Mapping[str, float], levels: Mapping[str, Sequence[str]]) -> dict[frozenset[str], list[str]]:
-    """The levels of no more than half of the nodes; those of the same nodes are one."""
+    """The levels with at most half of the nodes; levels with the same nodes count as one."""
     nodes_of: dict[str, set[str]] = defaultdict(set)
     for node in middles:
         for level in levels.get(node, ()):
@@ -84,7 +86,7 @@ def _candidates(middles: Mapping[str, float], levels: Mapping[str, Sequence[str]
 
 
 def _clearest(values: Mapping[str, float], candidates: Iterable[frozenset[str]]) -> tuple[frozenset[str], float]:
-    """The nodes that differ most clearly from the others, and how often chance shows that of these, at most."""
+    """The nodes that differ most clearly from the others, and an upper bound of how often that happens by chance."""
     ranks, of_all = _ranks(values), len(values)
     shown = {nodes: sum(ranks[node] for node in nodes) / len(nodes) for nodes in candidates}
     clear = {nodes: abs(_deviation(rank, len(nodes), of_all)) for nodes, rank in shown.items()}
@@ -99,7 +101,7 @@ def _difference(values: Mapping[str, float], nodes: Collection[str]) -> float:
 
 
 def _ranks(values: Mapping[str, float]) -> dict[str, float]:
-    """By node its rank as a share of all; of equal values the middle one."""
+    """Each node's rank as a share of all; equal values share the middle rank."""
     ordered = sorted(values.values())
     return {node: (bisect_left(ordered, x) + bisect_right(ordered, x)) / 2 / len(ordered) for node, x in values.items()}
 
@@ -110,10 +112,10 @@ def _deviation(rank: float, count: int, of_all: int) -> float:
 
 
 def _chance(rank: float, count: int, of_all: int) -> float:
-    """How often by chance, at most, the mean rank is as far from the middle, whatever noise is behind the values.
+    """An upper bound of the chance that the mean rank is as far from the middle, whatever the noise of the values.
 
-    The normal approximation, which far out says too much; or Chernoff's bound for the mean of uniform values, which
-    holds for ranks too (Hoeffding 1963, theorem 4) and says less for few nodes.
+    The normal approximation, which is too large far from the middle; or Chernoff's bound for the mean of uniform
+    values, which holds for ranks too (Hoeffding 1963, theorem 4) and is smaller for few nodes.
     """
     low = min(rank, 1 - rank)
     bound = exp(count * min(rate * low + log((1 - exp(-rate)) / rate) for rate in _RATES))

@@ -157,7 +157,7 @@ def _populations(report: Report) -> Iterator[str]:
 
 
 def _in_common(row: Report) -> str:
-    """What racks, batches and all nodes have in common; ticks below are beside it."""
+    """What racks, batches and all nodes have in common; the ticks below are relative to that."""
     lines = [
         f"{', '.join(of['levels'])}: {of['nodes']} nodes at {of['share']:.1%} of what is usual elsewhere"
         for of in row["in_common"]

@@ -1,4 +1,4 @@
-"""The reference of a population of alike hardware, and likelihood ratios of one unit's values: good or bad.
+"""The reference of a population of like hardware, and likelihood ratios of one unit's values: good or bad.
 
 A unit is a node, or a device of one. It is bad if it is slower than its population by the declared effect, always or in
 the declared share of runs. Values are logarithms, and more is better.
@@ -25,22 +25,22 @@ MIN_OF_A_RUN = 8  # units, to know what all of a run had in common
 POLISHES = 3  # of runs against units, until neither changes
 JITTERS = (2.5, 5.0)  # times the usual noise, that of a unit with a noise of its own
 USUAL = 3.0  # standard deviations between good units, within which none is bad for that alone
-OF_THE_WAY = 0.6  # to the effect, at most, that good units may differ by
-FASTER = 2.0  # standard deviations above the usual: whatever is faster is as good as that
-APART = 0.1  # of good units, beforehand, those that differ by so much to either side
+OF_THE_WAY = 0.6  # share of the effect by which good units may differ at most
+FASTER = 2.0  # standard deviations above the usual: anything faster counts as this
+APART = 0.1  # prior shares of good units that differ by so much to either side
 NO_LEVELS: Levels = {}
-_MEDIAN = 1.2533  # its standard error on normal noise, times that of the mean
-_MAD = 1.17  # the relative standard error of a spread by the MAD, times the square root of how many values there are
+_MEDIAN = 1.2533  # the median's standard error for normal noise, relative to the mean's
+_MAD = 1.17  # the relative standard error of a spread by the MAD, times the square root of the number of values
 
 
 @record
 class Errors:
     """The two error rates and the effect size of a plan: shares between 0 and 1."""
 
-    good_rejected: float  # of good nodes
-    bad_accepted: float  # of bad nodes
-    slower: float  # a bad one is slower by that much, or more,
-    shows_in: float  # in all runs, or in that share of them
+    good_rejected: float  # share of good nodes
+    bad_accepted: float  # share of bad nodes
+    slower: float  # a bad one is slower by at least this,
+    shows_in: float  # in all runs, or in this share of them
 
     @property
     def effect(self) -> float:
@@ -58,14 +58,14 @@ class Reference:
     """Centre and spread of a population, in logarithms."""
 
     centre: float
-    sigma: float  # of one unit, from run to run
-    between: float  # of good units, in addition
+    sigma: float  # noise of one unit, from run to run
+    between: float  # spread of good units, in addition
     error: float  # standard error of the centre
     tails: Tails
     runs: Mapping[int, float]  # what all units of a run had in common
     middles: Mapping[Unit, float]
     nodes: int
-    shifts: tuple[Shift, ...] = ()  # of racks and batches, from the centre
+    shifts: tuple[Shift, ...] = ()  # shifts of racks and batches, from the centre
 
     @property
     def tolerance(self) -> float:
@@ -73,13 +73,13 @@ class Reference:
         return USUAL * self.between + self.error
 
     def error_in_common(self, nodes: int) -> float:
-        """The standard error of what so many nodes of a run have in common."""
+        """The standard error of what this many nodes of a run have in common."""
         return _MEDIAN * self.sigma / sqrt(nodes)
 
     def reference_for(self, levels: Sequence[str], floor: float | None, effect: float) -> Reference:
         """What a node of these levels is held to: what is usual in its rack and batch, and no less than is due.
 
-        Where that is so slow that it is bad, what is usual everywhere: a rack that is bad does not excuse its nodes.
+        If that is so slow that it is bad, the usual speed of all: a bad rack does not excuse its nodes.
         """
         own = [*of_node(levels, self.shifts)]
         by = sum(shift.by for shift in own)
@@ -100,10 +100,10 @@ def reference_of(
     levels: Levels = NO_LEVELS,
     by_chance: float = 0.0,
 ) -> Reference | None:
-    """What is usual, where enough nodes show it; `floor`, a logarithm, is what is due at least.
+    """What is usual, if enough nodes show it; `floor`, a logarithm, is what is due at least.
 
-    With a floor fewer nodes suffice: what is due is then known. What the nodes of a rack or batch, in `levels`, have in
-    common is no difference between good nodes; `by_chance` is how often chance may show it.
+    With a floor fewer nodes suffice, as what is due is known. What the nodes of a rack or batch in `levels` have in
+    common does not count as a difference between good nodes; `by_chance` is how often chance may show it.
     """
     of_unit = by_unit(runs)
     nodes = {node for node, _ in of_unit}
@@ -127,7 +127,7 @@ def reference_of(
 
 
 def of_nodes(middles: Mapping[Unit, float]) -> dict[str, float]:
-    """The middle of the units of each node."""
+    """The median of the units of each node."""
     of_node: dict[str, list[float]] = {}
     for (node, _), x in middles.items():
         of_node.setdefault(node, []).append(x)
@@ -153,9 +153,9 @@ def _in_common(runs: Mapping[int, Values], of_unit: Mapping[Unit, Mapping[int, f
 
 
 def in_common(values: Values, middles: Mapping[Unit, float]) -> float:
-    """What all units of a run had in common, relative to the usual; nothing if they are few, or of few nodes.
+    """What all units of a run had in common, relative to the usual; empty if there are too few units or nodes.
 
-    Otherwise a node that is slow as a whole at times would look usual when it was measured alone.
+    Otherwise a node that is slow as a whole at times would look usual if it was measured alone.
     """
     known = {unit: x - middles[unit] for unit, x in values.items() if unit in middles}
     return median(known.values()) if is_wide(known) else 0.0
@@ -177,12 +177,13 @@ def _steps(own: Mapping[int, float], common: Mapping[int, float]) -> Iterator[fl
 
 
 def _about(own: Mapping[int, float], middle: float, common: Mapping[int, float]) -> list[float]:
-    """How far a unit's values are from its median, except for the nearest one."""
+    """How far a unit's values are from its median, without the nearest one."""
     return sorted((x - common[run] - middle for run, x in own.items()), key=abs)[1:]
 
 
 def is_bad(xs: Sequence[float], reference: Reference, errors: Errors, tries: int) -> bool:
-    """Whether a unit's values are such evidence of a fault as a good unit shows no more often than declared.
+    """Whether a unit's values are such strong evidence of a fault that a good unit shows it no more often than
+    declared.
 
     The values are relative to the usual and to what their runs had in common. The lowest is ignored, as it may be an
     outlier. `tries` is how many units a node has, in all measurements: one bad unit suffices to reject the node.
@@ -198,10 +199,10 @@ def is_bad(xs: Sequence[float], reference: Reference, errors: Errors, tries: int
 
 
 def is_good(xs: Sequence[float], reference: Reference, errors: Errors) -> bool:
-    """The converse: such evidence of being good as a bad unit shows no more often than declared."""
+    """The opposite: such strong evidence of being good that a bad unit shows it no more often than declared."""
     if len(xs) < errors.least_runs:
         return False
-    fastest = FASTER * reference.sigma  # otherwise an outlier, which is evidence for neither
+    fastest = FASTER * reference.sigma  # otherwise it is an outlier, which is evidence for neither
     xs = [min(x, fastest) for x in xs]
     weigh = _Weighed(xs, reference, errors.shows_in)
     within = min(reference.tolerance, OF_THE_WAY * errors.effect)
@@ -212,7 +213,7 @@ def is_good(xs: Sequence[float], reference: Reference, errors: Errors) -> bool:
 
 
 def _slow(xs: Sequence[float], effect: float) -> set[float]:
-    """How slow it may be: by the effect, and by values that its own suggest."""
+    """Slownesses to try: the effect, and values that the unit's own suggest."""
     return {-effect, *(x for x in (*xs, median(xs)) if x < -effect)}
 
 

@@ -87,10 +87,10 @@ class Populations:
                 population.forget(node, {*devices, ""})
 
     def of_node(self, node: str, kind: str) -> Iterator[tuple[Key, Population, Sequence[JudgedUnit]]]:
-        """The decisions on a node's units, for what most nodes of its kind were measured by, and itself.
+        """The decisions on a node's units: for the measurements that most nodes of its kind have, and for the node
+        itself.
 
-        An undecidable unit counts only if a GPU has nothing else that most were measured by, or the node has nothing
-        that most were measured by.
+        An undecidable unit counts only if its GPU, or the node, has no other measurement that most have.
         """
         of_kind = [whole for whole in self._apart if whole[0] == kind]
         common = {whole for whole in of_kind if 2 * len(self._nodes[whole]) > len(self._nodes[whole[:2]])}
@@ -128,7 +128,7 @@ class Populations:
         return {judged.decision for population in self.by_key.values() for judged in population.of_node(node)}
 
     def slow(self) -> Mapping[str, list[tuple[str, str]]]:
-        """By node, the checks that measured slow devices, and how slow they are, in words."""
+        """By node, the checks that measured slow devices, and how slow they are, as text."""
         found: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for (_, name, what), population in self.by_key.items():
             for (node, device), judged in population.judged.items():
@@ -144,7 +144,7 @@ class Populations:
         return found
 
     def in_common(self) -> Iterator[Result]:
-        """What racks, batches and all nodes have in common, each as a finding; a rack that is bad has failed."""
+        """What racks, batches and all nodes have in common, each as a finding; a bad rack is a failure."""
         for (_, name, what), population in self.by_key.items():
             row, title = acceptance.measures()[name], f"{acceptance.measures()[name].title}, {what}"
             due = f"expected less than {acceptance.common().least:.1%}: {LOOK_AT}"

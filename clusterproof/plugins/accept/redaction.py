@@ -98,7 +98,7 @@ class _Words:
         return self._serials.setdefault(serial, f"serial-{len(self._serials) + 1}") if serial else ""
 
     def _line(self, line: str) -> str:
-        """A reason: unchanged if accept worded it, else only the check."""
+        """A reason: unchanged if accept wrote it, otherwise only the check."""
         if line.startswith(self._own):
             return self._without_paths(_LEVELS.sub(r"\1", line))
         match = _REASON.fullmatch(line)
@@ -111,7 +111,7 @@ class _Words:
 
 
 def _own_words() -> tuple[str, ...]:
-    """Prefixes of reasons that accept words itself, which contain only numbers and titles."""
+    """Beginnings of reasons that accept itself writes, which contain only numbers and titles."""
     measures = acceptance.measures().values()
     stages = [f"{row.title}: " for row in acceptance.stages().values()]
     return (*stages, *(f"{row.check}: {row.title}: " for row in measures), *(f"{row.title}, " for row in measures))

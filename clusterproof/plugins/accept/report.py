@@ -31,7 +31,7 @@ from clusterproof.plugins.core.verdict import Verdict
 SCHEMA = 1
 WIDTH = 100
 MAX_OTHERS = 200
-MAX_LINES = 20  # on a screen, for pairs and the cluster, and for concerns
+MAX_LINES = 20  # characters on a screen, for pairs and the cluster, and for concerns
 NOT_SAID = "not said"
 INVENTORY = "inventory"
 COUNTED_BY = {  # the check that compares a node with its expectations
@@ -42,7 +42,7 @@ COUNTED_BY = {  # the check that compares a node with its expectations
     "ib": "network.ib_count",
     "trays": "gpu.rack_trays",
 }
-FEWER_ARE_A_CONCERN = ("trays",)  # only a concern to their check, because one may be away for repair
+FEWER_ARE_A_CONCERN = ("trays",)  # only a concern of their check, because a node may be away for repair
 Report = dict[str, Any]
 
 

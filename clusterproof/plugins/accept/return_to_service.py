@@ -73,7 +73,7 @@ class Returning:
 
 
 def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tuple[int, str]:
-    """The exit code and what to print. Raises SystemExit where argparse does."""
+    """The exit code and what to print. Raises SystemExit as argparse does."""
     option, more = parser().parse_known_args(arguments)
     try:
         cluster = resolve(option.cluster)

@@ -48,7 +48,7 @@ class Decision(str, Enum):
 class JudgedUnit:
     """One unit: its decision, its share of the usual value (0.93 is 7 % slower), and its number of runs.
 
-    `share` is relative to its rack and batch, where these differ from others; `of_all` to all units.
+    `share` is relative to its rack and batch, if these differ from others; `of_all` to all units.
     """
 
     decision: Decision
@@ -70,9 +70,9 @@ class Population:
         self.levels = levels
         self.runs: dict[int, dict[Unit, float]] = {}
         self.nodes: dict[str, set[str]] = {}  # their measured devices
-        self.in_doubt: set[Unit] = set()  # they may be slow by design, and are not bad for that
+        self.in_doubt: set[Unit] = set()  # these may be slow by design, and are not bad for that
         self.reference: Reference | None = None
-        self.is_learned = False  # enough was measured to find out what is usual, if it can be found out
+        self.is_learned = False  # whether enough was measured to find out what is usual, as far as that is possible
         self.judged: dict[Unit, JudgedUnit] = {}
         self._values: dict[Unit, list[float]] = {}  # beside the usual
         self._common: dict[int, float] = {}  # of the runs that began when it was known
@@ -95,7 +95,7 @@ class Population:
 
     @property
     def may_learn(self) -> bool:
-        """Whether enough was measured to determine what is usual, and this was not done yet."""
+        """Whether enough was measured to determine what is usual, but that was not done yet."""
         most = max(map(len, by_unit(self.runs).values()), default=0)
         return self.reference is None and most >= self.errors.least_runs
 
@@ -141,12 +141,12 @@ class Population:
 
     @property
     def shifts(self) -> Sequence[Shift]:
-        """What racks and batches have in common."""
+        """What racks and batches have in common, relative to the usual."""
         return self.reference.shifts if self.reference and self.nodes else ()
 
     @property
     def drift(self) -> float | None:
-        """By how much all units became faster from the first runs to the last; None where chance may show as much."""
+        """By how much all units became faster from the first runs to the last; None if that may be chance."""
         wide = [run for run, values in self.runs.items() if is_wide(values)]
         if not self.reference or not wide:
             return None
@@ -166,7 +166,7 @@ class Population:
             self.nodes.setdefault(node, set()).add(device)
 
     def _in_common(self, reference: Reference, values: Values) -> float:
-        """Only from good units: open ones were unlucky earlier, and will be less so now."""
+        """Only from good units: open ones had bad luck before, and will have less now."""
         good = {unit: x for unit, x in values.items() if self._is(unit, Decision.GOOD)}
         return in_common(good, reference.middles) or in_common(values, reference.middles)
 

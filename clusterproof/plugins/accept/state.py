@@ -52,7 +52,7 @@ class AcceptanceState:
         self.results: dict[str, dict[tuple[str, str], list[OwnResult]]] = defaultdict(lambda: defaultdict(list))
         self.of_others: list[OtherResult] = []
         self.populations = Populations(plan)
-        self.changes: Counter[str] = Counter()  # to another machine, since a replacement was declared
+        self.changes: Counter[str] = Counter()  # changes to another machine since a declared replacement
         self.unsettled: set[str] = set()
         self.spent_s = 0.0
         self._round: tuple[str, ...] = ()  # the nodes that remain in the current round of SPEED
@@ -89,7 +89,7 @@ class AcceptanceState:
         of_step = frozenset(step.nodes)
         present = of_step & set(self.nodes)
         for node in step.nodes:
-            is_alone = step.stage.scope != "nodes" and not present - {node}  # its partners left
+            is_alone = step.stage.scope != "nodes" and not present - {node}  # its partners have left the cluster
             self.runs[step.stage.name][node] += not is_alone
             seen = ran.seen.get(node)
             if seen:
@@ -112,13 +112,13 @@ class AcceptanceState:
         self._take_out(step, folder)
 
     def _levels(self, node: str) -> list[str]:
-        """What the node shares with a part of the others, in words: its group in the inventory, its firmware."""
+        """What the node has in common with some others, as text: its group in the inventory, its firmware."""
         group = {"group": self.places[node]} if self.places[node] else {}
         return [f"{what} {level}" for what, level in {**group, **self.seen[node].levels}.items()]
 
     @property
     def others(self) -> list[OtherResult]:
-        """What was found of pairs and of the cluster, and what racks, batches and all nodes have in common."""
+        """Findings about pairs and the cluster, and what racks, batches and all nodes have in common."""
         found = self.populations.in_common()
         folder, measured = f"runs/*-{SPEED}", frozenset(self._speed_in)
         return [*self.of_others, *(OtherResult(SPEED, measured, folder, result) for result in found)]
@@ -254,7 +254,7 @@ class AcceptanceState:
         least = self.plan.errors.least_runs
         decisions = {node: decision_of(of) for node, of in known.items() if of or runs[node] < least}
         due = to_measure(decisions, runs, self.plan.most_runs, self.plan.errors)
-        if self.plan.at_once(len(due)) < len(due):  # else what a run has in common would look like a part of the nodes
+        if self.plan.at_once(len(due)) < len(due):  # else what a run has in common would look like its nodes' own
             Random(self.numbers[SPEED]).shuffle(due)  # noqa: S311 - no secret
         return tuple(due)
 

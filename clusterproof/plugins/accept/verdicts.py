@@ -68,7 +68,7 @@ def of_nodes(state: AcceptanceState) -> list[NodeOutcome]:
 def outcome(
     state: AcceptanceState, outcomes: Sequence[NodeOutcome], is_as_bought: bool | None, stopped: str
 ) -> ClusterVerdict:
-    """The cluster's verdict: anything failed, missing or undecided keeps it from being accepted."""
+    """The cluster's verdict: any failure, missing evidence or open decision keeps it from being accepted."""
     of_nodes, of_others = (
         {node_outcome.said for node_outcome in outcomes},
         {other.result.verdict for other in state.others},

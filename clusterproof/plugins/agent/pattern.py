@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

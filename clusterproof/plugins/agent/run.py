@@ -14,7 +14,7 @@ from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.running import Running, SharedProcess
 from clusterproof.plugins.agent.sending import WIDE_BYTES, room_bytes, send
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import TypedDict
 

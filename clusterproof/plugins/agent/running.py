@@ -13,7 +13,7 @@ from mmap import mmap
 from clusterproof.plugins.agent.process_group import detach, is_starved, living
 from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node, TimedOut
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import Any
 

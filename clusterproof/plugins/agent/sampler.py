@@ -19,7 +19,7 @@ from binascii import a2b_base64
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.source import Source
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import Protocol
 

@@ -10,7 +10,7 @@ from binascii import b2a_base64
 
 from clusterproof.plugins.agent.pattern import Pattern
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import Any
 

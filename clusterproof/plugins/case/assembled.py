@@ -67,7 +67,7 @@ class CaseBuilder:
 
     @property
     def job(self) -> Job:
-        """What its records, or else its pods, say about it."""
+        """What its records, or else its pods, report about it."""
         job = _merged(self.jobs or (self.objects.values() if len(self.objects) == 1 else ()))
         return replace(job, nodes=job.nodes or tuple(filter(None, self.nodes_of_pods)))
 

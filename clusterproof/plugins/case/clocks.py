@@ -127,7 +127,7 @@ def by_asking(began: float, seconds: float, asked: float, answered: float) -> Of
 def by_steps(steps: Iterable[tuple[str, Times]]) -> dict[str, Offset]:
     """From the steps of nodes' ranks: all end a step at once, because each waits for all others.
 
-    Of two nodes nobody can tell which is right: then neither is corrected, and they differ by that much.
+    With two nodes it cannot be told which is right: then neither is corrected, and they differ by that much.
     """
     times_by_node: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for node, times in steps:
@@ -177,16 +177,16 @@ MINUTE_S = 60.0
 
 _SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S{1,255}) (?=kernel: )")
 _CTIME = re.compile(r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] ")
-_TALOS = re.compile(  # talosctl dmesg: what the kernel said, as no program can write there as `kern`
+_TALOS = re.compile(  # talosctl dmesg: the kernel's lines, as no program can write there as `kern`
     r"(?:[\w.:-]{1,255}: )?(kern|user|daemon|syslog|auth\w{0,4}|local\d):\s{1,8}\w{1,8}: "
     r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})\d{0,3}Z\]: "
 )
-_MINUTE = re.compile(r"\[([A-Z][a-z]{2}) {0,2}(\d{1,2}) (\d\d:\d\d)\] ")  # dmesg -H, where a minute begins
-_SINCE = re.compile(r"\[ {0,12}\+ {0,12}(\d{1,6}\.\d{6})\] ")  # and how long behind the line above it any other is
+_MINUTE = re.compile(r"\[([A-Z][a-z]{2}) {0,2}(\d{1,2}) (\d\d:\d\d)\] ")  # dmesg -H: a line that begins a minute
+_SINCE = re.compile(r"\[ {0,12}\+ {0,12}(\d{1,6}\.\d{6})\] ")  # and the time of another line after the one above it
 
 
 def of_kernel(text: str) -> str:
-    """The kernel's lines of what `talosctl dmesg` wrote, as dmesg writes them; any other log as it is."""
+    """The kernel's lines of `talosctl dmesg` in the format of dmesg; any other log unchanged."""
     if not any(map(_TALOS.match, text[:20_000].splitlines()[:50])):
         return text
     return "\n".join(
@@ -197,17 +197,17 @@ def of_kernel(text: str) -> str:
 
 
 def dated(text: str, clock: Clock) -> str:
-    """The lines with a whole date by UTC: syslog leaves out the year, dmesg -T the zone, and dmesg -H the second."""
+    """The lines with complete dates in UTC: syslog leaves out the year, dmesg -T the zone, and dmesg -H the second."""
     return "\n".join(_of_minutes((_with_date(line, clock) for line in text.splitlines()), clock))
 
 
 def has_minutes(text: str) -> bool:
-    """Whether its lines tell only the minute in which they were logged, as those of dmesg -H."""
+    """Whether its lines show only the minute in which they were logged, as those of dmesg -H."""
     return any(map(_MINUTE.match, text.splitlines()))
 
 
 def of_minute(when: Span) -> Span:
-    """All that a time may be that is known by its minute: not before what was counted, and within it."""
+    """The span of a time that is known by its minute: not before the seconds already counted, and within the minute."""
     if when.begins is None:
         return when
     return Span(when.begins, when.begins // MINUTE_S * MINUTE_S + MINUTE_S)

@@ -34,7 +34,7 @@ _OFFSET = re.compile(r"([+-])(\d\d):?([0-5]\d)", re.ASCII)
 
 
 def case(arguments: Sequence[str]) -> tuple[int, str]:
-    """The exit code and what to print. Raises SystemExit where argparse does."""
+    """The exit code and what to print. Raises SystemExit as argparse does."""
     option = parser().parse_args(list(_with_zone(arguments)))
     try:
         if option.since is not None:

@@ -66,27 +66,28 @@ class Exceptions:
 
 
 class Messages:
-    """The lines behind the name of an exception: they may say the cause where its first does not.
+    """The lines after the name of an exception: they may contain the cause if its first line does not.
 
-    So NCCL's `Last error:` stands below PyTorch's DistBackendError: a first line with a sign gives way to that alone.
+    For example, NCCL's `Last error:` stands below PyTorch's DistBackendError: only such a line replaces the first
+    line's sign.
     """
 
     def __init__(self) -> None:
-        self.open: dict[int | None, tuple[Key, int, bool]] = {}  # for how many lines more; whether NCCL's error is next
+        self.open: dict[int | None, tuple[Key, int, bool]] = {}  # for how many more lines; whether NCCL's error is next
 
     def begin(self, line: str, key: Key) -> None:
-        """Take the event that the first line of an exception is, if it is one."""
+        """Take the event of an exception's first line, if it is one."""
         self.open.pop(key[1], None)
         if signs()[key[0]].role == SUSPICION and NAME_OF_EXCEPTION.search(rest_of(line)):
             self.open[key[1]] = key, MESSAGE, False
 
     def first_of(self, line: str, rank: int | None, sign: Sign | None) -> Key | None:
-        """The event of the first line, where this one of the same message says more than it."""
+        """The event of the first line, if this line of the same message is more specific."""
         key, left, is_next = self.open.pop(rank, (None, 0, False))
         rest = rest_of(line)
         if key is None or rest.startswith(LAUNCHER_PREFIXES) or rest[:1].isspace() or HEADERS[CUT] in rest:
             return None
-        is_untold = signs()[key[0]].unexplained and rank is not None  # a file of all has those of others between
+        is_untold = signs()[key[0]].unexplained and rank is not None  # a file of all ranks has others' lines between
         says_more = sign and (sign.role == CAUSE or (is_untold and sign.role == SUSPICION and not sign.unexplained))
         if says_more and (is_next or is_untold):
             return key
@@ -102,7 +103,7 @@ def rest_of(line: str) -> str:
 
 
 _FIELD = re.compile(r"(time|host|rank|exitcode)\s{0,9}: {1,3}(\S{1,253})(?: \(pid: (\d{1,10})\))?")
-NOT_A_NAME = "localhost"  # the name of a machine without any other
+NOT_A_NAME = "localhost"  # a machine's name alone
 _BEGINS = "time"
 
 

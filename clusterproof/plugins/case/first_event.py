@@ -40,8 +40,8 @@ def candidates(case: Collected) -> tuple[Candidate, ...]:
 def long_before_the_end(case: Collected) -> frozenset[Event]:
     """Events that look like a cause, but after which the job continued: it failed much later.
 
-    A stop before the job began is of an earlier run, whose output is in the same file. A job that hangs may wait: for
-    as long as ranks report, plus `before_s`. If steps are known, some must follow the event; if not, a limit or an
+    A stop before the job began belongs to an earlier run, whose output is in the same file. A job that hangs may wait:
+    for as long as ranks report, plus `before_s`. If steps are known, some must follow the event; if not, a limit or an
     operator may have ended what had hung.
     """
     cascades = _Cascades(event for event in case.events if event.is_cascade)

@@ -69,7 +69,7 @@ def read(lines: Iterable[str], source: OutputSource, clock: Clock) -> Output:
 
 
 def _waited_s(line: str) -> float:
-    """How long a rank says that it waited; None if no timeout is so long."""
+    """How long a rank reports that it waited; None if no timeout is so long."""
     match = _WAITED.search(line)
     seconds = int(match[1]) / 1000 if match else 0.0
     return seconds if seconds <= limits().longest_wait_s else 0.0
@@ -91,10 +91,10 @@ class _Reader:
         self.exceptions = Exceptions()
         self.messages = Messages()
         self.survived = TracebackReader()
-        self.untold: dict[int | None, Key] = {}  # of each rank, in what was found
+        self.untold: dict[int | None, Key] = {}  # for each rank, among the findings
         self.stamp = Span()
         self.is_stamped = False  # whether the current line has a time
-        self.wrote: dict[int | None, float] = {}  # when each rank last did
+        self.wrote: dict[int | None, float] = {}  # time of each rank's last line
         self.progress: float | None = None
         self.lagging: dict[int, str] = {}
         self.timed_out: set[int] = set()
@@ -135,7 +135,7 @@ class _Reader:
         self._take_exception(number, line, rank, node, sign)
 
     def _take_message(self, line: str, rank: int | None, sign: Sign | None, has_own_time: bool) -> None:
-        """A line of an exception's message that says more than the name of it stands in its place."""
+        """Replace the event of an exception by that of a line in its message that is more specific."""
         if not has_own_time and (first := self.messages.first_of(line, rank, sign)):
             self._forget(first)
 

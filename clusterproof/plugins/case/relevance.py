@@ -20,7 +20,7 @@ MEMORY_SIGN = "ecc"  # the sign of a memory error, as CUDA tells it
 
 
 def window(case: Collected) -> Span:
-    """From `before_s` before the first sign on, without what the job had waited; to `lag_s` after that sign.
+    """From `before_s` before the first sign on, not counting the job's own wait; to `lag_s` after that sign.
 
     Evidence followed by further steps did not end the job. Without a sign, the job's end counts.
     """

@@ -64,7 +64,7 @@ class _Stops:
         )
 
     def _is_behind_line(self, event: Event, order: _Order | None) -> bool:
-        """Whether its line is behind that of a stop of its own file."""
+        """Whether its line comes after that of a stop in its own file."""
         line, when = position(event)[1], event.when
         if order is None or line is None or event.waited_s:
             return False
@@ -91,7 +91,7 @@ _Order = tuple[str, "int | None"]  # a file, and the rank whose lines in it are 
 
 
 def _order(event: Event, is_by_scheduler: bool) -> _Order | None:
-    """What a rank is told may come of the end of another, whose words are written later; None without a line."""
+    """A sort key: a rank may be told to end because of another's end, whose message comes later. None: no line."""
     file, line = position(event)
     if line is None:
         return None
@@ -118,6 +118,6 @@ def may_be_of_a_stop(events: Collection[Event], stops: Iterable[Event]) -> bool:
 
 
 def position(event: Event) -> tuple[str, int | None]:
-    """The file that an event is from, and its line; None of what has no lines."""
+    """The file that an event is from, and its line; None for sources without lines."""
     file, _, line = event.source.rpartition(":")
     return (file, int(line)) if line.isdecimal() else (event.source, None)

@@ -74,7 +74,7 @@ class TracebackReader:
         return self._ends(line, rank, known) if known.row.ends else self._goes_on(line, rank, known)
 
     def _ends(self, line: str, rank: int | None, known: _Open) -> TracebackLine:
-        """A traceback that is only told by its exception too: until that comes, it may be any."""
+        """The end of a traceback that only its exception identifies: until that comes, it may be of any kind."""
         if _is_of_frames(rest_of(line)) or not NAME_OF_EXCEPTION.search(rest_of(line)):
             return TracebackLine()
         del self.of_ranks[rank]
@@ -83,7 +83,7 @@ class TracebackReader:
         return TracebackLine(is_left_out=is_known and sign is None, is_end=is_known, sign=sign if is_known else None)
 
     def _goes_on(self, line: str, rank: int | None, known: _Open) -> TracebackLine:
-        """A block to its exception; what another process writes between is left in, and a further traceback ends it."""
+        """Read on to the block's exception; lines of other processes may come between; another traceback ends it."""
         rest = rest_of(line)
         is_frame, is_header = bool(_FRAME.search(rest)), _HEADER in rest
         is_chain = any(text in rest for text in _CHAINS)
@@ -107,7 +107,7 @@ class TracebackReader:
 
 @record
 class _Open:
-    """A traceback that is being read: its first line, the number of its kind, and of how many the rest is still `due`.
+    """A traceback that is being read: its first line, and how many tracebacks of its chain are still `due`.
 
     `is_next`: its exception may be next; `is_cut`: it contained an unrelated line.
     """
@@ -136,7 +136,7 @@ def _is_of_frames(rest: str) -> bool:
     return rest[:1].isspace() or _HEADER in rest or rest.rstrip().endswith(_MARKS)
 
 
-STEPS_AFTER = 3  # so many different steps after an apparently fatal line, it was not fatal
+STEPS_AFTER = 3  # so many different steps after an apparently fatal line show that it was not fatal
 TIMES_OF_STEPS = 64  # stored per rank
 MAX_STEPPERS = 512  # ranks whose steps are tracked: more are not needed to see that the job continues
 WHILE_IT_RUNS = ("not_a_number",)  # signs within lines about steps

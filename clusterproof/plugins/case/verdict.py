@@ -68,7 +68,7 @@ def _outlived(case: Collected) -> Iterator[str]:
 
 
 def _by_evidence(case: Collected) -> CaseVerdict | None:
-    """By what the nodes' own logs say of the time in which the job ended; None where they say nothing of it."""
+    """By the nodes' own logs from the time in which the job ended; None if they show nothing."""
     facts = [fact for fact in relevant(dated(case), case) if fact.cause != NETWORK or not _is_explained(case)]
     if not facts:
         return _by_undated(case)
@@ -94,7 +94,7 @@ def _by_evidence(case: Collected) -> CaseVerdict | None:
 
 
 def _is_explained(case: Collected) -> bool:
-    """Whether a rank failed by itself, for what no network does, and nothing that anybody says is of the network."""
+    """Whether a rank failed by itself, with an error that no network causes, and no message is about the network."""
     own = [candidate for candidate in candidates(case) if not candidate.is_echo]
     is_own = any(one.event.row.role == CAUSE and one.event.row.cause in (CODE, RESOURCES) for one in own)
     return is_own and all(event.row.cause != NETWORK for event in case.events)

@@ -37,7 +37,7 @@ Examined: TypeAlias = tuple[list[Finding], float]  # a check's findings on its s
 
 
 def verdict_on(policy: Policy, check: Check, owner: CheckOwner, examined: Examined | None = None) -> Result:
-    """What a check says of a node, as the site's policy reads it; `examined` where it already was."""
+    """A check's verdict on a node, after the site's policy; `examined` if the check was called already."""
     rule = policy.disables(check.route.check, owner.name)
     if rule:
         return not_run(check, owner, disabled_reason(rule, policy.source))
@@ -45,7 +45,7 @@ def verdict_on(policy: Policy, check: Check, owner: CheckOwner, examined: Examin
 
 
 def verdicts_on(policy: Policy, check: Check, owner: CheckOwner) -> list[Result]:
-    """The same, device by device: a result for each that is not well or not evaluated, else one for all of them."""
+    """The same by device: one result for each that is not well or not evaluated, and one for all others together."""
     rule = policy.disables(check.route.check, owner.name)
     if rule:
         return [not_run(check, owner, disabled_reason(rule, policy.source))]
@@ -60,12 +60,12 @@ def verdicts_on(policy: Policy, check: Check, owner: CheckOwner) -> list[Result]
 
 
 def evaluate(check: Check, owner: CheckOwner, examined: Examined | None = None) -> Result:
-    """Run a check on a node, a pair of them, or the cluster: one result, as bad as the worst of its devices."""
+    """Run a check on a node, a pair of nodes, or the cluster: one result, as bad as that of the worst device."""
     return _result(check.route, check.subject, owner, *(examined or examine(check, owner)))
 
 
 def examine(check: Check, owner: CheckOwner) -> Examined:
-    """Call a check for each of its subjects. Where all of them pass that is ALL_PASSED, however many there are."""
+    """Call a check for each of its subjects. Returns ALL_PASSED if all of them pass, however many there are."""
     started = time.perf_counter()
     findings = _findings(check, owner)
     is_well = 0 < len(findings) == findings.count(_PASSED)
@@ -73,7 +73,7 @@ def examine(check: Check, owner: CheckOwner) -> Examined:
 
 
 def not_run(check: Check, owner: CheckOwner, why: str) -> Result:
-    """The result of a check that is not to be run: not applicable, and why."""
+    """The result of a check that is not to be run: not applicable, with the reason."""
     return _result(check.route, check.subject, owner, [Finding(Verdict.NOT_APPLICABLE, why)], 0.0)
 
 
@@ -112,7 +112,7 @@ def _without_devices(subject: str, owner: CheckOwner) -> Finding:
     try:
         expected = owner.expected(COUNTED[subject]) if isinstance(owner, Node) and subject in COUNTED else 0
     except Incomplete:
-        expected = 0  # unknown: then it is not applicable, and the check that counts devices is incomplete itself
+        expected = 0  # unknown: then not applicable; the check that counts devices is itself incomplete
     if expected:
         message = f"no {DEVICES[subject]} answers; expected {expected}"
         return Finding(Verdict.INCOMPLETE, message, cause=f"no {DEVICES[subject]} answers")

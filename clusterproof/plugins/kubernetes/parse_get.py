@@ -53,7 +53,7 @@ def listed_in(text: str) -> dict[str, str]:
 
 
 def is_table(text: str) -> bool:
-    """Whether it is the table of `kubectl get nodes`, with or without -o wide."""
+    """Whether this is the table of `kubectl get nodes`, with or without -o wide."""
     return bool(TABLE.match(text) and _ROW.search(text))
 
 
@@ -74,7 +74,7 @@ def _of_row(name: str, status: str, cordon: str, version: str) -> dict[str, Any]
 
 
 def is_json(text: str) -> bool:
-    """Whether it is `kubectl get nodes -o json`, for one or several nodes."""
+    """Whether this is the output of `kubectl get nodes -o json`, for one or several nodes."""
     return bool(_JSON.match(text)) and '"Node"' in text
 
 
@@ -103,7 +103,7 @@ def _resources(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def is_yaml(text: str) -> bool:
-    """Whether it is `kubectl get nodes -o yaml`, for one or several nodes."""
+    """Whether this is the output of `kubectl get nodes -o yaml`, for one or several nodes."""
     return bool(_YAML.match(text))
 
 
@@ -134,7 +134,7 @@ def _says_ill(row: Mapping[str, Any]) -> bool:
 
 
 def is_events(text: str) -> bool:
-    """Whether it is `kubectl get events`."""
+    """Whether this is the output of `kubectl get events`."""
     return bool(_EVENTS.match(text))
 
 

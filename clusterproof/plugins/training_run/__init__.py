@@ -104,7 +104,7 @@ class StepLoop:
 
 @record
 class CpuCount:
-    """How many CPUs a node has, by its samples."""
+    """How many CPUs a node has, from its samples."""
 
     node: str
     count: int
@@ -222,11 +222,11 @@ class Dump:
 
     rank: int
     members: Mapping[str, tuple[int, ...]]  # of each group: its ranks
-    purposes: Mapping[str, str]  # of each group: what it is for, `TENSOR_MODEL_PARALLEL_GROUP`
+    purposes: Mapping[str, str]  # purpose of each group, `TENSOR_MODEL_PARALLEL_GROUP`
     pending: Mapping[str, PendingCollective]
-    enqueued: Mapping[str, int]  # of those of which the ring has an operation
-    local: Mapping[str, str]  # of each group: the number by which this rank alone knows it
+    enqueued: Mapping[str, int]  # for groups with an operation in the ring
+    local: Mapping[str, str]  # for each group: the number by which only this rank knows it
     status: Mapping[str, GroupProgress]  # by that number
-    exchanges: tuple[PendingExchange, ...] = ()  # one for each rank that it waits to send to, or to receive from
+    exchanges: tuple[PendingExchange, ...] = ()  # one for each rank to which it sends, or from which it receives
     called: Mapping[str, Mapping[int, CollectiveArguments]] = field(default_factory=dict)  # some of each group
-    with_sends: frozenset[str] = frozenset()  # groups in which it sends or receives, too
+    with_sends: frozenset[str] = frozenset()  # also groups in which it only sends or receives

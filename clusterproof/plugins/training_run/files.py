@@ -52,7 +52,7 @@ def stem_of(path: Path) -> str:
 
 
 def folders_of(paths: Sequence[Path]) -> dict[Path, str]:
-    """For files with equal names without numbers, the folders that distinguish them: `n1/smi.csv`, `n2/smi.csv`."""
+    """For files whose names differ in no number, the folders that distinguish them: `n1/smi.csv`, `n2/smi.csv`."""
     alike: dict[str, list[Path]] = {}
     for path in paths:
         stem = stem_of(path)

@@ -42,7 +42,7 @@ class Loss:
     was_nan: bool = False  # whether the loss of some of its steps was invalid
     is_again: bool = False  # whether it repeats an earlier line of its step
     may_grow: bool = False  # whether it is from reinforcement learning: near 0, and no measure of progress
-    printed_by: str = ""  # who, if not known by rank: `task 1, local rank 5`
+    printed_by: str = ""  # the printer, if the rank is unknown: `task 1, local rank 5`
     time: str = ""  # `2025-07-21 15:15:00`, if in its line
 
     @property

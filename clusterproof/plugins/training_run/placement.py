@@ -55,8 +55,9 @@ def placements(
 ) -> Mapping[int, Placement]:
     """By rank, as far as known: the run's own data takes precedence over its layout.
 
-    A hostfile, and the nodes of a cluster with their GPUs, count only where they have room for these ranks and no more:
-    a job on some of the nodes would be placed wrongly. On nodes that a rank has `left`, order tells no GPU's number.
+    A hostfile, or a cluster's nodes with their GPUs, counts only if it has exactly as many places as there are ranks: a
+    job on some of the nodes would be placed wrongly. On nodes that a rank has `left`, the order does not give GPU
+    numbers.
     """
     ranks = list(ranks)
     world = max(ranks, default=-1) + 1
@@ -70,7 +71,7 @@ def placements(
 
 
 def on_nodes(placed: Mapping[int, Placement], pods: Mapping[str, str]) -> Mapping[int, Placement]:
-    """The same with nodes in place of pods, where ranks are known to be in these."""
+    """The same with nodes in place of pods, if it is known in which pods ranks ran."""
     return {
         rank: Placement(rank, pods.get(placement.node) or placement.node, placement.gpu, placement.by)
         for rank, placement in placed.items()
@@ -86,7 +87,7 @@ def _in_order(slots: Iterable[Slots], by: str) -> Iterable[Placement]:
 
 
 def _numbered(placement: Placement, recorded: Mapping[int, Placement]) -> Placement:
-    """With the GPU, if the ranks of its node are consecutive: the first has the first."""
+    """With GPU numbers, if the ranks of a node are consecutive: the first rank has the first GPU."""
     of_node = sorted(other.rank for other in recorded.values() if other.node == placement.node)
     follow = of_node == list(range(of_node[0], of_node[0] + len(of_node)))
     return Placement(placement.rank, placement.node, placement.rank - of_node[0]) if follow else placement

@@ -86,7 +86,7 @@ class RankProcesses:
     """
 
     jobs: dict[str, dict[int, Activity]] = field(default_factory=dict)
-    once: dict[tuple[str, int], Activity] = field(default_factory=dict)  # seen at the last look, and not before
+    once: dict[tuple[str, int], Activity] = field(default_factory=dict)  # seen at the last look, but not before
     sizes: dict[str, int] = field(default_factory=dict)
 
     def add(self, seen: RankSeen) -> None:

@@ -45,23 +45,23 @@ _EXPECTED = "expected a log, trace, table, dump or samples of a training run (do
 
 @record
 class _Unread:
-    """Files that are no data of the run: their names, and the message about them."""
+    """Files without data of the run: their names, and the message about them."""
 
     unknown: list[str] = field(default_factory=list)
     others: dict[str, str] = field(default_factory=dict)  # by description: the first file's name
     links: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)  # the file, the line and why
-    failed: dict[str, Path] = field(default_factory=dict)  # by what it says of the job's end: the first log
+    failed: dict[str, Path] = field(default_factory=dict)  # by message about the job's end: the first log
 
 
 class _RefusedError(RunError):
-    """What is wrong with a file itself, whatever the others hold."""
+    """A fault of a file itself, whatever the others contain."""
 
 
 def read_run(paths: Sequence[str]) -> TrainingRun:
     """The run that these files and folders describe together.
 
-    Raises RunError, of a file that has something wrong in it only where no other is read whole.
+    Raises RunError for a faulty file only if no other file was read completely.
     """
     recorded = RunData()
     unread = _Unread()
@@ -86,7 +86,10 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
 
 
 def _take(file: RunFile, recorded: RunData, unread: _Unread) -> bool:
-    """Read a file, or note what it is; whether all of it is understood. Raises RunError of one that was named."""
+    """Read a file, or note what it is; returns whether all of it is understood.
+
+    Raises RunError for a faulty named file.
+    """
     path, below = file.path, file.below
     if known := format_of(file):
         is_whole = _read(file, known, recorded, unread)
@@ -148,7 +151,10 @@ def _not_known(file: RunFile) -> str:
 
 
 def _read(file: RunFile, file_format: Format, recorded: RunData, unread: _Unread) -> bool:
-    """Take in a file of this format; whether to its end. Raises RunError where others contradict it."""
+    """Read a file of this format; returns whether it was read to its end.
+
+    Raises RunError if other files contradict it.
+    """
     try:
         recorded.add(_facts(file, file_format), str(file))
     except _RefusedError as wrong:
@@ -158,12 +164,12 @@ def _read(file: RunFile, file_format: Format, recorded: RunData, unread: _Unread
 
 
 def _facts(file: RunFile, file_format: Format) -> Iterator[Fact]:
-    """What it holds. Raises _RefusedError, whatever its reader breaks of."""
+    """The contents of a file. Raises _RefusedError for any exception of its reader."""
     try:
         yield from file_format.read(file)
     except RunError as wrong:
         raise _RefusedError(str(wrong)) from None
-    except Exception as wrong:  # what others have written may be anything
+    except Exception as wrong:  # third-party files may contain anything
         raise _RefusedError(f"{file}: {type(wrong).__name__}: {wrong!s:.100}; expected {file_format.name}") from None
 
 

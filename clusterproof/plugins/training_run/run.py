@@ -63,7 +63,7 @@ class TrainingRun:
 
     @property
     def unread(self) -> str:
-        """What of its files could not be read; empty where all could."""
+        """The files that could not be read; empty if all were read."""
         refused = self.data.refused
         more = f", and so in {len(refused) - 1} more" if len(refused) > 1 else ""
         return f"{refused[0]}; nothing behind it was read of this file{more}" if refused else ""
@@ -163,7 +163,7 @@ class TrainingRun:
 
     @cached_property
     def silent(self) -> Mapping[int, str]:
-        """The ranks that stop logging, or never log, while most do; each in words."""
+        """The ranks that stop logging, or never log, while most do; each as text."""
         return silent_ranks(self.data)
 
     @property
@@ -194,12 +194,12 @@ class TrainingRun:
 
     @cached_property
     def awaited(self) -> AwaitedRanks | None:
-        """The ranks whose processes differ from most, which wait; None if nobody waits. Raises Incomplete."""
+        """The ranks whose processes differ from most, which wait; None if none waits. Raises Incomplete."""
         return awaited(self.data.processes, self.threshold("run.hung_s"), gpus_wait_s=self._gpus_wait_s())
 
     @cached_property
     def spin(self) -> BusyWait | None:
-        """The longest time in which all GPUs in use only waited; None where there was none. Raises Incomplete."""
+        """The longest time in which all GPUs in use only waited; None if there was none. Raises Incomplete."""
         bounds = Bounds(self.threshold("run.hung_power_percent"), self.threshold("run.hung_traffic_mb_s"))
         return self.sampled.hang_evidence.spin(bounds)
 
@@ -207,11 +207,11 @@ class TrainingRun:
         try:
             return self.spin.seconds if self.spin else 0.0
         except (Incomplete, NotApplicable):
-            return 0.0  # that is unknown
+            return 0.0  # this is unknown
 
     @cached_property
     def missing(self) -> Missing:
-        """Which ranks the others wait for. Raises Incomplete."""
+        """The ranks for which the others wait. Raises Incomplete."""
         return missing(self.dumps)
 
     @cached_property

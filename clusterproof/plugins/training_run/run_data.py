@@ -68,9 +68,9 @@ class RunData:
 
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)  # of files that are read up to a line: the file, the line and why
-    cut: list[str] = field(default_factory=list)  # files that end in the middle of something
-    no_durations: Counter[str] = field(default_factory=Counter)  # by file: steps that last no time
+    refused: list[str] = field(default_factory=list)  # only read up to a line: the file, the line and why
+    cut: list[str] = field(default_factory=list)  # files that break off
+    no_durations: Counter[str] = field(default_factory=Counter)  # by file: steps without duration
     empty: list[str] = field(default_factory=list)  # files without any data of the run
     positions: dict[int, Position] = field(default_factory=dict)
     compute: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and operation
@@ -80,7 +80,7 @@ class RunData:
     saves: dict[int, int] = field(default_factory=dict)  # by rank: checkpoints, if a line may stand for several
     work: dict[int, str] = field(default_factory=dict)  # by step: the size of its work, if that may change
     unnamed: set[int] = field(default_factory=set)  # ranks that the files do not name
-    unranked: list[str] = field(default_factory=list)  # files that do not say their rank
+    unranked: list[str] = field(default_factory=list)  # files that do not name their rank
     dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
     samples: Samples = field(default_factory=Samples)
     kinds: dict[tuple[int, str], float] = field(default_factory=dict)  # seconds by rank and kind of operation or part

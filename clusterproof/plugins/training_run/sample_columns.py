@@ -185,7 +185,7 @@ class SamplesFile:
         self.flush()
 
     def ranks(self, time_s: float, looks: Sequence[RankLook]) -> None:
-        """Write what ranks' processes did at a time. Raises OSError."""
+        """Write the state of ranks' processes at a time. Raises OSError."""
         rows = [look.to_json() for look in looks]
         event = {"time": round(time_s, 2), "source": SOURCE, "text": "", "ranks": rows}
         self._lines.append(_line({"event": event}))
@@ -207,7 +207,7 @@ class SamplesFile:
         self._lines.clear()
 
     def forget(self) -> int:
-        """Discard what could not be written; returns the number of lines."""
+        """Discard lines that could not be written; returns their number."""
         count = len(self._lines)
         self._lines.clear()
         return count

@@ -60,7 +60,7 @@ class SampledGpus:
         return sampled
 
     def require_all(self) -> None:
-        """Raise Incomplete if one was not sampled often enough; called last, so that it hides no finding."""
+        """Raise Incomplete if a GPU was not sampled often enough; called last, so that it hides no finding."""
         _ = self.gpus
         gone = {gpu.name for gpu in ceased(self.samples)}  # reported by run.gpu_lost
         short = [gpu for gpu in gpus(self.samples) if _is_short(gpu) and gpu.name not in gone]
@@ -117,7 +117,7 @@ class SampledGpus:
         return used
 
     def unused(self, below: float) -> list[UnderusedGpu] | None:
-        """The GPUs of which less than so many percent are used; None where that is not known. Raises as `gpus`."""
+        """The GPUs of which less than so many percent are used; None if that is unknown. Raises as `gpus`."""
         _ = self.gpus
         return unused_gpus(self.samples, below)
 

@@ -103,7 +103,7 @@ class States:
         return {key: state.result for key, state in self._of.get(node, {}).items() if state.is_open}
 
     def has_any(self, node: str) -> bool:
-        """Whether there is anything of a node that is open, may open or was open lately; from any thread."""
+        """Whether a node has any state that is open, may open or was open lately; from any thread."""
         return bool(self._of.get(node))
 
     @property

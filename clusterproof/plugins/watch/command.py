@@ -188,7 +188,7 @@ def remind_s(option: argparse.Namespace) -> float | None:
 
 
 def _complete(option: argparse.Namespace) -> None:
-    """Fill in the cluster and the folder of what is watched. Raises Refused where options contradict each other."""
+    """Fill in the cluster and the folder for a job. Raises Refused if options contradict each other."""
     if option.x and option.cluster:
         raise Refused(f"both {option.x:.80} and --cluster {option.cluster:.80} are given; expected one of them")
     option.cluster = option.x or option.cluster
@@ -204,7 +204,7 @@ def _complete(option: argparse.Namespace) -> None:
 
 
 def watch(arguments: Sequence[str]) -> tuple[int, str]:
-    """Returns the exit code and the command line's error. Raises SystemExit where argparse does."""
+    """Returns the exit code and the command line's error. Raises SystemExit as argparse does."""
     option = parser().parse_args(arguments)
     try:
         _complete(option)

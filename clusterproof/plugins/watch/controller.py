@@ -30,13 +30,13 @@ from clusterproof.plugins.watch.watch import Watch
 FULL_VISIT_S = 3600.0  # between full visits of all nodes
 DUE_S = 10.0  # maximum delay between checks for nodes that need an earlier visit
 END_S = 5.0  # for nodes to end their samplers
-WAIT_S = 0.5  # at most, for a sample of which nothing can come: some are taken together
+WAIT_S = 0.5  # maximum delay for a sample without news: several are taken together
 
 Show = Callable[[Sequence[Change]], object]
 
 
 class Events(SimpleQueue[SessionEvent | Visited | None]):
-    """What came in, in its order; it wakes whoever waits, unless it may wait to be taken with what comes next."""
+    """The received events, in order; wakes the waiting loop, unless the event may wait for the next one."""
 
     def __init__(self, may_wait: Callable[[SessionEvent], bool]) -> None:
         super().__init__()

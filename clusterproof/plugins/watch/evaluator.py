@@ -220,7 +220,7 @@ def _line_results(node: Node, result: Result) -> RuleResults:
 def _over_by_line(node: Node) -> frozenset[str]:
     """The checks whose findings end with a later line: they do not stay open because the log lost its beginning."""
     try:
-        node.kernel_events  # noqa: B018 - raises Incomplete where it could not be read
+        node.kernel_events  # noqa: B018 - raises Incomplete if it could not be read
     except Incomplete:
         return frozenset()
     return evaluated_by_line()

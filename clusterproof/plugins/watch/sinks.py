@@ -147,7 +147,7 @@ class Sinks:
                 self._page.changed()
 
     def measured(self) -> Callable[[], Snapshot]:
-        """What metrics are made from, of what nodes report from now on: kept only where somebody asks for it."""
+        """The data for metrics, from what nodes report from now on: kept only if metrics are requested."""
         self._is_measured = True
         return self.snapshot
 

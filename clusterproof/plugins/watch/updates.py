@@ -28,7 +28,7 @@ MAX_SECONDS = 1e11
 
 
 class NotUnderstood(ClusterproofError, ValueError):  # noqa: N818 - an outcome of one connection
-    """Output that is no sampler's; the message has what was seen."""
+    """Output that is not a sampler's; the message has what was seen."""
 
 
 class LinesLost(NotUnderstood):
@@ -47,14 +47,14 @@ class Hello:
 
 @record
 class Tick:
-    """The samples of one moment. `gpus` is there where the GPU source has started again."""
+    """The samples of one moment. `gpus` is set if the GPU source has started again."""
 
     now: float
     up: float
     gpu: tuple[tuple[float | None, ...], ...]
     host: tuple[float | None, ...]
     gpus: tuple[SampledGpu, ...] | None = None
-    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # by GPU index, as `nvml` reports them
+    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # by GPU index, in the form of `nvml`
     late: Mapping[str, tuple[float, str]] = field(default_factory=dict)  # sources: for how long (s), and why
     reported: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by collector, as in a visit
     ranks: tuple[RankLook, ...] = ()
@@ -62,7 +62,7 @@ class Tick:
 
 @record
 class LogLine:
-    """A relevant line of the kernel log, how many like it were left out before it, and an error's level."""
+    """A relevant line of the kernel log, how many similar ones were left out before it, and an error's level."""
 
     sequence: int
     seconds: float  # since boot
@@ -91,7 +91,7 @@ class UpdateStream:
         self._missing = f"{nonce}:no-python:".encode()
         self._rest = b""
         self._number = -1  # of the last line received
-        self.noise = ""  # its last line: why a host refuses
+        self.noise = ""  # its last line: the reason if a host refuses
 
     def updates(self, piece: bytes) -> Iterator[Update]:
         """The updates completed by a piece of output. Raises NotUnderstood, LinesLost."""
@@ -183,7 +183,7 @@ def _require_numbers(rows: Sequence[Any], counts: Iterable[int]) -> None:
         if len(row) != count:
             raise ValueError(f"{len(row)} values; expected {count}")
     values = list(chain.from_iterable(rows))
-    # all of a tick at once, for that they are numbers is so nearly always
+    # all of a tick at once, as nearly always all are numbers
     if not _OF_VALUES.issuperset(map(type, values)) or not sum(map(abs, filter(None, values))) < MAX_SECONDS:
         for value in values:
             _number(value)

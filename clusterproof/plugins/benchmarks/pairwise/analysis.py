@@ -89,7 +89,9 @@ def _nothing(measurements: Sequence[Measurement]) -> PairFault:
 
 
 def _too_few(screened: Suspicion, floor_gb_per_s: float | None, settings: AnalysisSettings) -> tuple[PairFault, ...]:
-    """That so few cannot be distinguished: two have no third to compare with, and each of three is in most pairs."""
+    """A finding that so few nodes cannot be distinguished: two have no third to compare with; of three, each is in
+    most pairs.
+    """
     nodes = tuple(sorted(screened.of_node))
     if len(nodes) < TOO_FEW and floor_gb_per_s is None:
         message = "two nodes have nobody to be compared with: measure them with a third, or give --baseline"

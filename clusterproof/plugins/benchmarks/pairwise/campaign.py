@@ -115,8 +115,8 @@ def next_round(plan: PairPlan, measurements: Sequence[Measurement]) -> tuple[int
 def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) -> Round:
     """A round of suspects with good partners, suspect pairs, and good pairs; at most half as many at once.
 
-    A node that is surely slow is measured no more. Further rounds only measure undecided nodes, unless the noise would
-    hide any node.
+    A node that is certainly slow is no longer measured. Further rounds only measure undecided nodes, unless the noise
+    would hide any slow node.
     """
     if plan.mesh:
         present = [node for node in plan.nodes if node not in plan.absent]
@@ -199,7 +199,7 @@ class _Draw:
                 self._take(link)
 
     def _by_turns(self, links: Sequence[Pair]) -> list[Pair]:
-        """Without half of those that were repeatedly slow together, drawn anew each time: they may share a path."""
+        """Leave out half of those that were repeatedly slow together, drawn anew each time: they may share a path."""
         taken: set[Pair] = set()
         for link in self.random.sample(links, len(links)):
             often = slow_together(link, self.of_pair, self.settings).keys() & links

@@ -214,7 +214,7 @@ def _may_be_slow(xs: Sequence[float], reference: Normal | None, settings: Analys
 
 
 def too_noisy(screened: Suspicion, settings: AnalysisSettings) -> tuple[PairFault, ...]:
-    """That among so many nodes, with this noise, a node far slower than matters might well not be named."""
+    """A finding that among so many nodes, with this noise, a node far slower than matters might well not be named."""
     reference, nodes = screened.reference, tuple(sorted(screened.of_node))
     if reference is None or len(nodes) < MIN_OF_ALL:
         return ()

@@ -251,7 +251,7 @@ def _device(rail: Rail, node: str) -> RailFinding:
 
 
 def _folded(findings: Iterable[RailFinding]) -> Iterator[MeshFinding]:
-    """What is alike on several rails as one finding."""
+    """Findings that are alike on several rails, as one finding."""
     alike: dict[tuple[MeshKind, tuple[str, ...], str], list[RailFinding]] = defaultdict(list)
     for finding in findings:
         alike[finding.kind, finding.nodes, finding.message].append(finding)

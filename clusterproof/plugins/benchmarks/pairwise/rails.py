@@ -30,7 +30,7 @@ class Link:
 
     @property
     def has_failed(self) -> bool:
-        """Whether they failed to at least once."""
+        """Whether no bytes came back at least once."""
         return any(self.problems)
 
 
@@ -71,7 +71,7 @@ class Rail:
         return {pair: link for pair, link in self.links.items() if not link.has_arrived}
 
     def failed_of(self, nodes: Collection[str]) -> list[Link]:
-        """Those with these nodes."""
+        """The links that never worked and involve these nodes."""
         return [link for pair, link in self.failed.items() if pair.a in nodes or pair.b in nodes]
 
     def device(self, node: str) -> str:

@@ -63,7 +63,7 @@ def estimates_of(screened: Suspicion, nodes: int) -> dict[str, Estimate]:
 
 
 def _estimate(node: str, screened: Suspicion, nodes: int) -> Estimate:
-    """How slow it is, and how sure that is: the chance that none of so many healthy nodes looks so."""
+    """How slow it is, and how sure that is: the chance that none of so many healthy nodes looks like this."""
     assert screened.reference is not None
     own = screened.own_values(node)
     xs = [value.x for value in own]
@@ -77,13 +77,13 @@ def _estimate(node: str, screened: Suspicion, nodes: int) -> Estimate:
 
 
 def decided(screened: Suspicion, nodes: int, settings: AnalysisSettings) -> set[str]:
-    """The suspects that are confidence slow, among so many nodes: nothing more is to be measured of them."""
+    """The suspects that are certainly slow, among so many nodes: they need no further measurement."""
     findings = (suspected(node, screened, _estimate(node, screened, nodes), settings) for node in screened.slow)
     return {finding.nodes[0] for finding in findings if finding and finding.kind is Kind.SLOW_NODE}
 
 
 def undecided(screened: Suspicion, nodes: int, settings: AnalysisSettings) -> set[str]:
-    """The suspects that are not confidence slow, and not confidence well."""
+    """The suspects that are neither certainly slow nor certainly well."""
     assert screened.reference is not None
     left = set()
     for node in screened.slow.keys() - decided(screened, nodes, settings):

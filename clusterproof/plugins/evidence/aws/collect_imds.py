@@ -19,7 +19,7 @@ from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.agent.reading import Absent, Node, error
 from clusterproof.plugins.evidence.software.collect_assignments import plain
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     Error = dict[str, str]
     Answer = tuple[int, str] | Error

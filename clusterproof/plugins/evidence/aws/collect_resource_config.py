@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from clusterproof.plugins.agent.reading import Broke, Node
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import Any
 

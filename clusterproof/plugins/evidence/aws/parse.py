@@ -35,7 +35,7 @@ def read_identity(text: str) -> Mapping[str, object]:
 
 
 def is_metadata(text: str) -> bool:
-    """Whether it is ec2-metadata's, with the instance type."""
+    """Whether this is the output of ec2-metadata, with the instance type."""
     return bool(_TYPE.search(text))
 
 

@@ -130,9 +130,9 @@ class GpuExact(Reported):
 
 
 def wrong_everywhere(gpus: Iterable[ExactGpu]) -> Mapping[str, list[WrongResult]]:
-    """By type what is wrong on each of several GPUs, each time: no two GPUs break in the same way, a library does."""
+    """By type, what is wrong on each of several GPUs, each time: a library's fault, as no two GPUs break alike."""
     by_type: dict[str, list[tuple[WrongResult, ...]]] = {}
-    with Recording():  # what cannot be read of it, the check says
+    with Recording():  # the check reports what cannot be read of it
         for kind in (kind for gpu in gpus for kind in known(lambda: gpu.types, ())):  # noqa: B023
             with part:
                 if kind.products or kind.wrong:
@@ -163,7 +163,7 @@ class CoreResults(Reported):
 
     @property
     def wrong_everywhere(self) -> Mapping[str, list[WrongResult]]:
-        """By type what is wrong on each of several cores, each time, as of GPUs."""
+        """By type, what is wrong on each of several cores, each time, as for GPUs."""
         found: dict[str, list[WrongResult]] = {}
         with Recording(), part:
             for kind in self.types:
@@ -186,6 +186,6 @@ class CpuExact(Reported):
 
     @property
     def found(self) -> CoreResults:
-        """What they answered, by PyTorch or without it. Raises Incomplete."""
+        """The answers of the cores, by PyTorch or without it. Raises Incomplete."""
         printed: Mapping[str, Any] = document(ProgramRun(self.data)) if "output" in self.data else self.data
         return CoreResults(printed)

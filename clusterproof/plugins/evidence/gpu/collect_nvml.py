@@ -18,7 +18,7 @@ from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, field
 from clusterproof.plugins.evidence.gpu.collect_nvml_gpu import gpu
 from clusterproof.plugins.evidence.host.collect_owner import daemon_users
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import Any
 

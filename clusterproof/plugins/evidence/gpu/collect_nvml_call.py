@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import pynvml
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import Any
 

@@ -125,7 +125,7 @@ fabric = newest(
     _fabric("nvmlDeviceGetGpuFabricInfoV", 0x02000024),
     _fabric("nvmlDeviceGetGpuFabricInfo", 0),
 )
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import Any
 

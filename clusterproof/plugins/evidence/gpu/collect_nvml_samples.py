@@ -13,7 +13,7 @@ from clusterproof.plugins.evidence.gpu.collect_nvml import BY_HARDWARE, load, sl
 from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, call, fields
 from clusterproof.plugins.evidence.gpu.collect_nvml_gpu import ASKED
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import Any
 

@@ -118,7 +118,7 @@ def _of_table(text: str) -> ImexDomain:
 
 
 def is_imex(text: str) -> bool:
-    """Whether it is `nvidia-imex-ctl -N`, with or without -j."""
+    """Whether this is the output of `nvidia-imex-ctl -N`, with or without -j."""
     return bool(_NODE.search(text) and _STATE.search(text)) or _is_json(text)
 
 

@@ -10,7 +10,7 @@ from clusterproof.plugins.agent.reading import Node, error
 from clusterproof.plugins.evidence.host.collect_owner import ROOT, daemon_users, in_turn, is_daemon, owner
 from clusterproof.plugins.evidence.storage.collect_mounts import unmounted
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import Any
 

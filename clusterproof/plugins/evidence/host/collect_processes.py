@@ -9,7 +9,7 @@ from clusterproof.plugins.agent.process_group import functions, stat_fields
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.host.collect_owner import in_turn, owner
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import Any
 

@@ -8,7 +8,7 @@ import time
 from clusterproof.plugins.agent.process_group import stat_fields
 from clusterproof.plugins.agent.reading import Node
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

@@ -18,7 +18,7 @@ _NUMA = re.compile(r"NUMA node(\d{1,4}) CPU\(s\)")
 
 
 def is_lscpu(text: str) -> bool:
-    """Whether it is lscpu."""
+    """Whether this is the output of lscpu."""
     return bool(re.search(r"^[ \t]{0,8}On-line CPU\(s\) list:[ \t]{1,80}\d", text, re.MULTILINE))
 
 
@@ -67,7 +67,7 @@ def _count(ranges: str) -> int:
 
 
 def is_cpuinfo(text: str) -> bool:
-    """Whether it is /proc/cpuinfo."""
+    """Whether this is the content of /proc/cpuinfo."""
     return bool(re.search(r"^processor[ \t]{0,4}: \d{1,5}$", text, re.MULTILINE))
 
 
@@ -98,7 +98,7 @@ _GOVERNOR = re.compile(r'The governor "([a-z]{1,30})"')
 
 
 def is_cpupower(text: str) -> bool:
-    """Whether it is `cpupower frequency-info`."""
+    """Whether this is the output of `cpupower frequency-info`."""
     return bool(_GOVERNOR.search(text) and (_ANALYZED.search(text) or _DRIVER.search(text)))
 
 
@@ -131,7 +131,7 @@ _SYSFS = re.compile(
 
 
 def is_sysfs(text: str) -> bool:
-    """Whether it is `grep . /sys/devices/system/cpu/cpu*/cpufreq/*`."""
+    """Whether this is the output of `grep . /sys/devices/system/cpu/cpu*/cpufreq/*`."""
     return bool(_SYSFS.search(text))
 
 
@@ -166,7 +166,7 @@ _MEMINFO = re.compile(r"^([A-Z][\w()]{2,30}):\s{1,30}(\d{1,15})(?: kB)?[ \t]*$",
 
 
 def is_meminfo(text: str) -> bool:
-    """Whether it is /proc/meminfo, or its first lines."""
+    """Whether this is the content of /proc/meminfo, or its first lines."""
     return bool(re.search(r"^MemTotal:\s{1,30}\d{1,15} kB", text, re.MULTILINE))
 
 
@@ -186,7 +186,7 @@ _TRANSPARENT = re.compile(r"^(?:always|\[always\]) (?:madvise|\[madvise\]) (?:ne
 
 
 def is_transparent(text: str) -> bool:
-    """Whether it is /sys/kernel/mm/transparent_hugepage/enabled."""
+    """Whether this is the content of /sys/kernel/mm/transparent_hugepage/enabled."""
     return bool(_TRANSPARENT.search(text))
 
 
@@ -207,7 +207,7 @@ _EDAC_KEYS = {"ce_count": "corrected", "ue_count": "uncorrected", "seconds_since
 
 
 def is_edac(text: str) -> bool:
-    """Whether it is `grep . /sys/devices/system/edac/mc/mc*/*`."""
+    """Whether this is the output of `grep . /sys/devices/system/edac/mc/mc*/*`."""
     return bool(_EDAC.search(text))
 
 

@@ -22,7 +22,7 @@ _ROW = re.compile(r"^(Mem|Swap):((?:\s{1,20}\S{1,20}){2,6})[ \t]*$", re.MULTILIN
 
 
 def is_free(text: str) -> bool:
-    """Whether it is the table of free."""
+    """Whether this is the table of free."""
     return bool(_HEADER.search(text) and _ROW.search(text))
 
 
@@ -74,7 +74,7 @@ _SWAP = re.compile(
 
 
 def is_swapon(text: str) -> bool:
-    """Whether it is `swapon --show`, or /proc/swaps."""
+    """Whether this is the output of `swapon --show`, or /proc/swaps."""
     return bool(_SWAPS.search(text) and _SWAP.search(text))
 
 
@@ -94,7 +94,7 @@ _NUMA = re.compile(r"^node (\d{1,4}) (cpus|size): ?([\d ]{0,40000})(?: MB)?$", r
 
 
 def is_numactl(text: str) -> bool:
-    """Whether it is `numactl --hardware`."""
+    """Whether this is the output of `numactl --hardware`."""
     return "node 0 size:" in text and bool(_NUMA.search(text))
 
 
@@ -126,7 +126,7 @@ _COUNT = re.compile(r"(\d{1,18}) (total|in 24h)")
 
 
 def is_mcelog(text: str) -> bool:
-    """Whether it is `mcelog --client`."""
+    """Whether this is the output of `mcelog --client`."""
     return text.lstrip().startswith("Memory errors") or bool(_DIMM.search(text) and _KIND.search(text))
 
 
@@ -172,7 +172,7 @@ CORRECTED = "Corrected"
 
 
 def is_ras(text: str) -> bool:
-    """Whether it is `ras-mc-ctl --summary` or `--errors`."""
+    """Whether this is the output of `ras-mc-ctl --summary` or `--errors`."""
     forms = (_NONE, _CHECKS, _DEVICES, _EVENT)
     return _SUMMARISED in text or any(form.search(text) for form in forms) or any(map(_OTHER.match, _rows(text)))
 

@@ -28,7 +28,7 @@ _HEADER = re.compile(r"^\s{0,4}UNIT\s{1,80}LOAD\s{1,20}ACTIVE\s{1,20}SUB\b", re.
 
 
 def is_status(text: str) -> bool:
-    """Whether it is `systemctl status` of some services."""
+    """Whether this is the output of `systemctl status` of some services."""
     return bool(_STATUS.search(text) and _LOADED.search(text) and _ACTIVE.search(text))
 
 
@@ -50,7 +50,7 @@ def _of_status(name: str, text: str) -> tuple[str, dict[str, str]]:
 
 
 def is_list(text: str) -> bool:
-    """Whether it is `systemctl --failed` or list-units."""
+    """Whether this is the output of `systemctl --failed` or list-units."""
     counted = _COUNTED.search(text)
     return bool(counted and (counted[1] == "0" or _HEADER.search(text)))
 
@@ -88,7 +88,7 @@ DAEMONS = {"what starts jobs": {name: {"error": UNCAPTURED, "text": "no file has
 
 
 def is_ulimit(text: str) -> bool:
-    """Whether it is `ulimit -a`."""
+    """Whether this is the output of `ulimit -a`."""
     return any(row[1] in _ULIMITS for row in _ULIMIT.finditer(text))
 
 
@@ -102,7 +102,7 @@ def read_ulimit(text: str) -> Mapping[str, object]:
 
 
 def is_proc_limits(text: str) -> bool:
-    """Whether it is /proc/PID/limits."""
+    """Whether this is the content of /proc/PID/limits."""
     return bool(_LIMITS_ROW.search(text))
 
 
@@ -122,7 +122,7 @@ _PS = re.compile(r"^[ \t]{0,20}[A-Z%][A-Z%a-z_]{0,12}(?:[ \t]{1,60}[A-Z%][A-Z%a-
 
 
 def is_ps(text: str) -> bool:
-    """Whether it is a table of ps with the states of all processes, the first of them included."""
+    """Whether this is a table of ps with the states of all processes, the first of them included."""
     return bool(_rows_of_ps(text))
 
 
@@ -153,7 +153,7 @@ _TRACKING = re.compile(r"^(Leap status|Root delay|Root dispersion|System time)\s
 
 
 def is_timedatectl(text: str) -> bool:
-    """Whether it is `timedatectl`."""
+    """Whether this is the output of `timedatectl`."""
     return bool(_SYNCHRONISED.search(text))
 
 
@@ -166,7 +166,7 @@ def read_timedatectl(text: str) -> Mapping[str, object]:
 
 
 def is_chronyc(text: str) -> bool:
-    """Whether it is `chronyc tracking`."""
+    """Whether this is the output of `chronyc tracking`."""
     return "Leap status" in text and "Root dispersion" in text
 
 
@@ -191,7 +191,7 @@ _SELECTED = re.compile(r"^[\^=#]\* \S", re.MULTILINE)
 
 
 def is_sources(text: str) -> bool:
-    """Whether it is `chronyc sources`."""
+    """Whether this is the output of `chronyc sources`."""
     return bool(_SOURCES.search(text))
 
 
@@ -229,7 +229,7 @@ _UNCAPTURED = {"error": UNCAPTURED, "text": "sysctl does not show it"}
 
 
 def is_sysctl(text: str) -> bool:
-    """Whether it is sysctl, with one of the settings that are looked at."""
+    """Whether this is the output of sysctl, with one of the settings that are looked at."""
     return bool(_SYSCTL.search(text))
 
 

@@ -11,7 +11,7 @@ from clusterproof.plugins.agent.reading import NO_CURSOR, Absent, Broke, Denied,
 from clusterproof.plugins.agent.tools import Tool
 from clusterproof.plugins.evidence.kernel_log.collect_lines import BOOT_S, UNKNOWN, Kept
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     Line = tuple[float, bytes, int]  # seconds since boot, the text, its level
 
@@ -22,9 +22,9 @@ RECORD = re.compile(rb"(\d+),(\d+),(\d+),[^;]*;(.*)")  # priority and facility, 
 PRINTED = re.compile(rb"\[ *(\d+\.\d+)\] (.*)")  # as dmesg prints a line
 JOURNALED = re.compile(rb"\[ *(\d+\.\d+)\] \S+ kernel: (.*)")
 ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
-JOURNAL_SHARE = 0.6  # of the collector's time, at most, for what the journal has to add, or a tool to print
-READING_SHARE = 0.8  # of the collector's time: then what was read is sent, and the rest of the log is not known
-KERNEL_FACILITY = 8  # priorities from here on are of programs that wrote to the log
+JOURNAL_SHARE = 0.6  # part of the collector's time for the journal's additions, or for a tool to print
+READING_SHARE = 0.8  # part of the collector's time, after which the lines read so far are sent
+KERNEL_FACILITY = 8  # priorities from here on belong to programs that wrote to the log
 
 
 def read(node: Node) -> object:
@@ -51,7 +51,7 @@ def read(node: Node) -> object:
         else:
             if read["read"] or kept.has_cursor:
                 return {"source": source, **read, "cursor": [boot_id, kept.sequence, kept.seconds]}
-            empty.append(f"{source} holds nothing")  # where a container has put something else in its place
+            empty.append(f"{source} holds nothing")  # a container may have put another file in its place
     if late:
         raise TimedOut("; ".join(late + refused + empty))
     if refused:
@@ -80,7 +80,7 @@ def _in_time(lines: Iterator[Line], kept: Kept, node: Node, until: float) -> Ite
 
 
 def _kmsg(node: Node, kept: Kept) -> Iterator[Line]:
-    """The kernel's ring buffer, and what it no longer holds of this boot from the journal."""
+    """The kernel's ring buffer, and from the journal what it no longer holds of this boot."""
     records = _of_kernel(node, kept)
     for first in records:
         if kept.is_lost or (first[0] >= BOOT_S and not kept.has_cursor):
@@ -135,8 +135,8 @@ def _records(node: Node, kept: Kept) -> Iterator[bytes]:
         try:
             record = os.read(log, BLOCK_BYTES)
         except BlockingIOError:
-            break  # the end, for now
-        except BrokenPipeError:  # records were overwritten before we came to them
+            break  # the end for now
+        except BrokenPipeError:  # records were overwritten before they were read
             kept.is_lost = True
             continue
         except PermissionError as problem:
@@ -152,7 +152,7 @@ def _journal(node: Node, _kept: Kept) -> Iterator[Line]:
 
 
 def _after(lines: Iterable[Line], kept: Kept) -> Iterator[Line]:
-    """Those later than the cursor, by time; some are lost if the log begins later than it."""
+    """The lines later than the cursor, by time; some are lost if the log begins later than it."""
     begins_s, is_known = kept.seconds, not kept.has_cursor
     for line in lines:
         if line[0] <= begins_s:
@@ -177,7 +177,7 @@ def _printed(node: Node, form: re.Pattern[bytes], *command: str) -> Iterator[Lin
         if printed:
             seen = True
             if form is PRINTED and printed[1] == stamp and float(stamp) >= BOOT_S and not head.startswith(b"NVRM:"):
-                continue  # of the same record, where syslog(2) stamps each line: anybody can have a newline logged
+                continue  # of the same record, as syslog(2) stamps each line: anybody can have a newline logged
             stamp, head = printed[1], printed[2]
             yield float(stamp), head, UNKNOWN
         else:
@@ -187,7 +187,7 @@ def _printed(node: Node, form: re.Pattern[bytes], *command: str) -> Iterator[Lin
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Whole lines out of chunks that may end anywhere."""
+    """Whole lines from chunks that may end anywhere."""
     begun = b""
     for chunk in chunks:
         *lines, begun = (begun + chunk).split(b"\n")

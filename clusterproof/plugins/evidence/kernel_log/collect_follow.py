@@ -10,16 +10,16 @@ from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.kernel_log.collect import BLOCK_BYTES, ESCAPED, KERNEL_FACILITY, KMSG, RECORD
 from clusterproof.plugins.evidence.kernel_log.collect_lines import MAX_CHARACTERS, Kinds, Paired, further, topic_of
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.kernel_log.collect_lines import Entry
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-MAX_RECORDS = 2000  # that are read at once: who floods the log does not keep the sampler from its other work
-EACH = 8  # of lines alike, in a window
+MAX_RECORDS = 2000  # records read at once, so that a flood of them does not keep the sampler from its other work
+EACH = 8  # similar lines in a window
 WINDOW_S = 60.0
-TORN = b""  # in the place of records that were overwritten before we came to them
-MAX_KINDS = 100  # … of lines that begin alike
+TORN = b""  # in place of records that were overwritten before they were read
+MAX_KINDS = 100  # … lines with the same beginning
 
 
 class Follower:
@@ -31,8 +31,8 @@ class Follower:
         self.file = -1
         self.boot_id = str(node.text(BOOT_ID, absent=""))
         self._sequence = cursor[1] if cursor[0] == self.boot_id else -1
-        self.lost = 0  # records that were overwritten before they were read; whoever has told of them sets it to 0
-        self._is_torn = self._sequence >= 0  # before the next record some may be missing
+        self.lost = 0  # records that were overwritten before they were read; the reader of this number sets it to 0
+        self._is_torn = self._sequence >= 0  # whether some may be missing before the next record
         self._rest = b""
         self._calm = _Calm()
         self._paired = Paired()
@@ -70,7 +70,7 @@ class Follower:
         return rows + self._calm.due()
 
     def _records(self) -> list[bytes]:
-        """The records that are there now; of a device one comes at a time."""
+        """The records that are there now; the device gives one at a time."""
         records: list[bytes] = []
         while len(records) < MAX_RECORDS:
             try:
@@ -108,7 +108,7 @@ class _Calm:
         return []
 
     def due(self) -> list[list[object]]:
-        """What was left out, when its minute is over."""
+        """The lines that were left out, when their minute is over."""
         if time.monotonic() - self._began < WINDOW_S:
             return []
         rest = [
@@ -121,6 +121,6 @@ class _Calm:
 
 
 def _sent(entry: Entry, left_out: int) -> list[list[object]]:
-    """Its lines, the last with how many were left out before it; an error has its level as well."""
+    """The lines to send, the last with how many were left out before it; an error also has its level."""
     left_out_before = [0] * (len(entry) - 1) + [left_out]
     return [[*line[:3], *(further(before, line[3]) or [0])] for line, before in zip(entry, left_out_before)]

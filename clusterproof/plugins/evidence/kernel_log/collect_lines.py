@@ -8,14 +8,14 @@ from collections.abc import Iterable
 
 from clusterproof.plugins.agent.pattern import Pattern
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     Read = tuple[float, bytes, int]  # seconds since boot, the text, its level
     Line = tuple[int, float, str, int]  # its number, seconds since boot, the text, its level
-    Entry = tuple[Line, ...]  # lines that say one thing together
+    Entry = tuple[Line, ...]  # lines that belong together
 
 # Relevant beginnings of messages, in lower case: they contain no text of users, and others are rejected quickly.
-DEVICE = rb"[\w.-]+ [0-9a-f:.]+(?: ?[\w.-]+)?: "  # a driver, and the address and name of what it speaks of
+DEVICE = rb"[\w.-]+ [0-9a-f:.]+(?: ?[\w.-]+)?: "  # a driver, and the address and name of its device
 MATTERS = Pattern(
     rb"nvrm|nvidia|neuron|efa[ :]|infiniband|lustre|lnet|nfs|libc|beegfs: m|mlx4|linux version \d"
     rb"|(?:amdgpu|\[drm).*(?:hardware e|poison|gpu reset|nvidia|\*error\* ring)"
@@ -39,32 +39,32 @@ MATTERS = Pattern(
     rb"|ata\d.*(?:emask|giving|failed c)|md.*(?:fail|kick|recovery d)|device-mapper: (?:mul|thin)"
     rb"|ext4-fs |jbd2: |aborting j|xfs[ :]|btrfs.*(?:err|forc|crit)"
 )
-ERROR, UNKNOWN = 3, 7  # the kernel's levels: of errors, below which all are worse; and where a source shows none
+ERROR, UNKNOWN = 3, 7  # the kernel's levels of errors, below which all are worse; and the value if a source shows none
 OURS = Pattern(
     rb"amdgpu|bnxt|efa|ena |i40e|ice |infiniband|irdma|mlx5|nvidia|nvme|nvrm|neuron"
-)  # so begin our devices'
+)  # beginnings of our devices' names
 BOOT_S = 1.0  # a log that begins later has lost its beginning
-EACH = 16  # of lines alike: so many first, and so many last
+EACH = 16  # similar lines to keep: the first ones, and the last ones
 MAX_CHARACTERS = 1000  # of one line
 MAX_TOTAL_CHARACTERS = 1_500_000  # of all lines
-MAX_USERS_CHARACTERS = 300_000  # of those in which users' words may stand
-FILTERED = Pattern(rb".{0,140}IN=\S* OUT=\S* ", re.DOTALL)  # netfilter's: who made the rule chose how it begins
+MAX_USERS_CHARACTERS = 300_000  # of lines that may contain users' text
+FILTERED = Pattern(rb".{0,140}IN=\S* OUT=\S* ", re.DOTALL)  # netfilter's: the author of the rule chose its beginning
 
 
 class Kept:
     """The lines to send, and how many were read and omitted."""
 
     def __init__(self, sequence: int = -1, seconds: float = -1.0) -> None:
-        self.has_cursor = seconds >= 0  # what came until then was looked at before
+        self.has_cursor = seconds >= 0  # seconds up to which lines were seen in an earlier read
         self.is_at_cursor = True
-        self.sequence = sequence  # of the last record read
+        self.sequence = sequence  # of the last record that was read
         self.seconds = seconds  # since boot, of the last line read
         self._kinds = Kinds(MAX_KINDS)
         self._alike: dict[str, _Alike] = {}  # by their kind
         self.truncated = False  # whether records of this boot are lost
-        self.is_lost = False  # whether some are lost before the next that comes
+        self.is_lost = False  # whether some are lost before the next record
         self.is_unfinished = False  # whether there was no time for the rest
-        self._whole_from = 0.0  # seconds since boot from which on none is lost
+        self._whole_from = 0.0  # seconds since boot from which on no record is lost
 
     def of(self, lines: Iterable[Read]) -> dict[str, object]:
         """Read a log to its end."""
@@ -98,7 +98,7 @@ class Kept:
             self._alike.setdefault(self._kinds.of(entry, topic), _Alike()).add(entry)
 
     def _folded(self) -> dict[str, int]:
-        """How many lines with varying text of users were omitted, by class."""
+        """How many lines with varying users' text were omitted, by class."""
         folded: dict[str, int] = {}
         for kind, name in self._kinds.folded.items():
             folded[name] = folded.get(name, 0) + self._alike[kind].left_out
@@ -107,7 +107,7 @@ class Kept:
     def _lines(self) -> list[list[object]]:
         """The kept lines in order; fewer of each kind if there are too many.
 
-        The first line after omitted ones of its kind says how many they were; an error also has its level.
+        The first line after omitted ones of its kind has their number; an error also has its level.
         """
         own: dict[str, _Alike] = {}
         of_users: dict[str, _Alike] = {}
@@ -151,7 +151,7 @@ class _Alike:
 
 
 def _bounded(alike: dict[str, _Alike], most: int, uncountable: set[str]) -> list[tuple[int, float, str, int, int]]:
-    """The lines of these kinds, limited to so many characters but at least one first and one last of each."""
+    """The lines of these kinds, limited to so many characters, but at least one first and one last line of each."""
     each = EACH
     while True:
         kept = [line for kind, lines in alike.items() for line in lines.lines(each, kind not in uncountable)]
@@ -173,12 +173,12 @@ def further(left_out: int, level: int) -> list[int]:
     return [left_out, level] if level <= ERROR else [left_out] if left_out else []
 
 
-MAX_KINDS = 1000  # of lines that begin alike
-MAX_KINDS_OF_USERS = 64  # of lines of one class of those below
-MAX_KIND = 120  # characters in which lines alike are alike
-MAX_COARSE_KIND = 60  # and in a log of ever different lines
-BEGINNING = 4  # letters in which lines begin alike
-KILLS_AT = "oom-kill:constraint="  # so begins a line about the limit for which the next line kills a process
+MAX_KINDS = 1000  # kinds of lines with the same beginning
+MAX_KINDS_OF_USERS = 64  # kinds of lines of one of the classes below
+MAX_KIND = 120  # characters that must be equal in similar lines
+MAX_COARSE_KIND = 60  # the same in a log of ever varying lines
+BEGINNING = 4  # letters that must be equal at the beginning
+KILLS_AT = "oom-kill:constraint="  # beginning of a line with the limit for which the next line kills a process
 # Variable parts: addresses, Lustre targets, file servers, devices, and numbers that express severity make lines
 # different. Other numbers, and memory addresses, do not.
 NAMES_OR_NUMBERS = Pattern(
@@ -202,16 +202,16 @@ OF_USERS = Pattern(
 
 
 class Kinds:
-    """The known kinds of lines: by their words; by fewer of these in a log of varying lines."""
+    """The known kinds of lines: by their text; by less of it in a log of varying lines."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._known: dict[str, set[str]] = {}  # kinds by how their lines begin
-        self.folded: dict[str, str] = {}  # kinds of lines of ever different users' words, by their class
-        self.mixed: set[str] = set()  # kinds of lines that only begin alike
+        self._known: dict[str, set[str]] = {}  # kinds by the beginning of their lines
+        self.folded: dict[str, str] = {}  # kinds of lines with ever varying users' text, by their class
+        self.mixed: set[str] = set()  # kinds of lines that have only the beginning in common
 
     def of(self, entry: Entry, topic: str) -> str:
-        """What similar lines have in common; `topic` is how they begin."""
+        """What similar lines have in common; `topic` is their beginning."""
         text = entry[-1][2]
         xid, of_users = XID.match(text), OF_USERS.match(text)
         why = entry[0][2][len(KILLS_AT) :].split(",")[0] + " " if len(entry) > 1 else ""
@@ -232,7 +232,7 @@ class Kinds:
         return kind
 
     def _is_known(self, begins: str, kind: str, most: int) -> bool:
-        """Whether it is one of the kinds of lines that begin so, which it becomes where there is room."""
+        """Whether it is one of the kinds with this beginning; a new one is added if there is room."""
         known = self._known.setdefault(begins, set())
         if kind not in known and len(known) < most:
             known.add(kind)
@@ -240,7 +240,7 @@ class Kinds:
 
 
 class Paired:
-    """Puts the line that names a limit before that of the resulting kill: neither is meaningful alone."""
+    """Puts the line with a limit before that of the resulting kill: neither is meaningful alone."""
 
     def __init__(self) -> None:
         self._limit: Entry = ()
@@ -254,7 +254,7 @@ class Paired:
         return ((line,),)
 
     def rest(self) -> tuple[Entry, ...]:
-        """A limit for which nothing was killed."""
+        """A line with a limit, for which nothing was killed."""
         limit, self._limit = self._limit, ()
         return (limit,) if limit else ()
 

@@ -33,7 +33,7 @@ def conditions(events: Iterable[Event], check: str, too_many: Callable[[str, int
     `too_many` says whether so many lines are more than a rate allows.
     """
     of: dict[tuple[str, str], _Lines] = {}
-    seen: list[Logged] = []  # of forms without which others do not count
+    seen: list[Logged] = []  # forms that must be there for others to count
     for event in events:
         clearing, names = _over(event)
         for (name, _), lines in of.items():
@@ -62,7 +62,7 @@ def _current(form: LogForm, lines: _Lines, too_many: Callable[[str, int], bool])
 
 
 def _counts(form: LogForm, event: Logged, seen: Iterable[Logged]) -> bool:
-    """Whether a line counts: what it needs before it was logged of the same device."""
+    """Whether a line counts: whether the form that it requires was logged before for the same device."""
     return not form.after or any(
         earlier.form in form.after and _is_same(event.names, earlier.names) for earlier in seen
     )

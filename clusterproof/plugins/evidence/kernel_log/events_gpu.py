@@ -11,23 +11,23 @@ from clusterproof.plugins.core.typed import TypeAlias
 from clusterproof.plugins.evidence.kernel_log.line import IGNORING_CASE, pci_address
 
 LONGEST_TEXT = 300
-EVERY_GPU = ""  # the address of a mark that holds for the whole node
+EVERY_GPU = ""  # the address in a line that is about all GPUs
 REBOOT, RELOAD = "a reboot", "a reload of the driver"
 EVERYTHING_CLEARED = {"booted": REBOOT, "switches_probed": "a reset of all GPUs and NVSwitches"}
-PROBE_FAILED = ("probe_failed", "none_initialized", "gpu_probe_failed", "gpu_probe_failed_named")  # forms that say so
+PROBE_FAILED = ("probe_failed", "none_initialized", "gpu_probe_failed", "gpu_probe_failed_named")  # forms for this
 CHANNEL_REMOVED = 45
-NETIR = 149  # of the part of an NVLink that trains it and watches its signal
-SENTENCE_S = 5.0  # at most, from the first of its lines to the last
+NETIR = 149  # the part of an NVLink that trains it and watches its signal
+SENTENCE_S = 5.0  # most time from the first to the last of its lines
 
 
 @record
 class XidEvent:
     """One Xid line.
 
-    `pci` is the GPU as sysfs writes it (`0000:c5:00.0`): lines leave out the function, which is 0 on every
-    NVIDIA GPU; it is empty where the line hides it. `time` is in seconds on the log's own clock: since boot where the
-    probe read it. `severity` is the line's own word: `fatal`, `nonfatal` or empty. `lines` is how many lines of the log
-    it stands for.
+    `pci` is the GPU as sysfs writes it (`0000:c5:00.0`): lines leave out the function, which is 0 on every NVIDIA GPU;
+    it is empty if the line hides it. `time` is in seconds on the log's own clock: since boot if the probe read it.
+    `severity` is the word in the line: `fatal`, `nonfatal` or empty. `lines` is how many lines of the log it stands
+    for.
     """
 
     code: int
@@ -42,22 +42,22 @@ class XidEvent:
 
     @property
     def unit(self) -> str:
-        """The part of the NVLink hardware that an Xid 144 to 150 names (`RLW_REMAP`), else empty."""
+        """The part of the NVLink hardware that an Xid 144 to 150 names (`RLW_REMAP`), or empty."""
         named = _UNIT.match(self.text)
         return named[1] if named else ""
 
     @property
     def link_down(self) -> int | None:
-        """Why an NVLink went down, as NVIDIA numbers it: bits 25 to 20 of the first word of an Xid 149 that says so."""
+        """Why an NVLink went down, by NVIDIA's number: bits 25 to 20 of the first word of its Xid 149."""
         match = _LINK_DOWN.match(self.text) if self.code == NETIR else None
         return int(match[1], 16) >> 20 & 0x3F if match else None
 
     @property
     def recovery_action(self) -> str:
-        """The action that the line names as now due, in the words of Xid 154 (`GPU Reset Required`), else empty.
+        """The recovery action that the line names as due, in the words of Xid 154 (`GPU Reset Required`), or empty.
 
-        An Xid 154 names it, or `None`; so does an error that was contained or not (`RST: Yes, D-RST: No`), and a fatal
-        error of the GPU's own processor, after which the driver marks the GPU for a reset.
+        An Xid 154 names it, or `None`. It also follows from an error that was or was not contained (`RST: Yes, D-RST:
+        No`), and from a fatal error of the GPU's own processor, after which the driver marks the GPU for a reset.
         """
         if named := _RECOVERY.search(self.text):
             return str(named[1]).strip()
@@ -74,7 +74,7 @@ class XidEvent:
 
     @property
     def cause(self) -> int | None:
-        """The Xid that an Xid 45 names as the one that it follows from."""
+        """The Xid that an Xid 45 names as its cause."""
         named = _CAUSE.search(self.text) if self.code == CHANNEL_REMOVED else None
         return int(named[1]) if named else None
 
@@ -115,7 +115,7 @@ class InitFailed:
 class Cleared:
     """Ends everything logged before it for the GPU at `pci`, or EVERY_GPU; `by` says what happened.
 
-    `form` is the line's. It `is_partial` where the driver was loaded, but could not start some of its GPUs.
+    `form` is the line's form. `is_partial`: the driver was loaded, but could not start some of its GPUs.
     """
 
     pci: str
@@ -152,18 +152,18 @@ class Driver:
     """Parses the driver's lines in order, because some only make sense together."""
 
     def __init__(self) -> None:
-        self._begun: list[tuple[str, float | None]] = []  # GPUs of sentences over three lines, and when they began
-        self._removed: set[str] = set()  # GPUs taken from the bus: when they are back they were reset
-        self._started: set[str] | None = None  # GPUs that were started since the driver was loaded, once it was
-        self._failed = False  # a probe has, since the driver was loaded
+        self._begun: list[tuple[str, float | None]] = []  # GPUs of messages over three lines, and when these began
+        self._removed: set[str] = set()  # GPUs removed from the bus: when they return, they were reset
+        self._started: set[str] | None = None  # GPUs that were started since the driver was loaded
+        self._failed = False  # whether a probe has failed since the driver was loaded
 
     def unknown(self) -> None:
-        """A line of its own that no form knows: it ends a sentence otherwise. Lines of others may stand between."""
+        """An unknown line of the driver, which ends a message of several lines. Lines of others may stand between."""
         self._begun.clear()
 
     def event(self, form: LogForm, match: re.Match[str], time: float | None) -> GpuEvent | None:
-        """What a line is, if it is an event of a GPU's or a switch's."""
-        # A load line that comes after a probe that failed is of the same load, and no restart.
+        """The event of a line, if it is about a GPU or a switch."""
+        # A load line after a failed probe belongs to the same load, and is no restart.
         self._failed = self._failed or form.name in PROBE_FAILED
         if form.event == "lost_begins":
             self._begun.append((pci_address(match["pci"]), time))
@@ -179,7 +179,7 @@ class Driver:
         return _of_one_line(form, match, time)
 
     def _last_begun(self, time: float | None) -> str:
-        """The GPU of the last sentence that began and may end now; two can be logged at once."""
+        """The GPU of the last message that began and may end now; two can be logged at once."""
         while self._begun:
             pci, began = self._begun.pop()
             if time is None or began is None or time - began <= SENTENCE_S:
@@ -238,7 +238,7 @@ def _sxid(time: float | None, match: re.Match[str]) -> SXidEvent | None:
 
 
 def _severity(text: str) -> str:
-    severities = _SEVERITY.findall(text)  # the last, as what stands before may still be of the process's name
+    severities = _SEVERITY.findall(text)  # the last match, as text before it may belong to the process's name
     return "" if not severities else "nonfatal" if severities[-1] else "fatal"
 
 
@@ -248,6 +248,6 @@ def _link(text: str) -> int | None:
 
 
 def _of_gpu_id(number: str) -> str:
-    """The address of the driver's GPU ID: domain, bus and device in one number (`0000cc00`)."""
+    """The address in the driver's GPU ID: domain, bus and device in one number (`0000cc00`)."""
     bits = int(number, 16)
     return f"{bits >> 16:04x}:{bits >> 8 & 0xFF:02x}:{bits & 0xFF:02x}.0"

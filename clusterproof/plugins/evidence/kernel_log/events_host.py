@@ -18,8 +18,9 @@ BOUND = "the NUMA nodes that it is bound to"
 class Logged:
     """A line with the meaning of its `form` in the catalogue; `device` is empty if it is about the whole node.
 
-    `names` are all by which it calls what it is about: a line that ends another has one of them, or neither has any.
-    Here and in all events `lines` is how many lines of the log it stands for: the probe leaves out some of many alike.
+    `names` are all names in the line for its subject: a line that ends another has one of them in common, or neither
+    has any. Here and in all events `lines` is how many lines of the log it stands for: the probe leaves out similar
+    ones.
     """
 
     form: str
@@ -42,10 +43,10 @@ class NotKnown:
 
 @record
 class OomKill:
-    """A process killed for lack of memory; `group` is whose limit it was, `?` if unknown.
+    """A process killed for lack of memory; `group` is the one whose limit it was, `?` if unknown.
 
-    That is a control group, or BOUND: the process may use some NUMA nodes only, and they are full.
-    Empty: it was the whole node's memory.
+    That is a control group, or BOUND: the process may use only some NUMA nodes, and they are full.
+    Empty: the whole node's memory was full.
     """
 
     process: str
@@ -59,7 +60,7 @@ class OomKill:
 class AllocationFailure:
     """The kernel could not allocate memory, or a cgroup reached its limit of processes.
 
-    `order` is of a page allocation: 2^order pages together; None where it is the limit of a control group.
+    `order` is that of a page allocation: 2^order pages together; None for the limit of a control group.
     """
 
     what: str
@@ -72,8 +73,8 @@ class AllocationFailure:
 class HardwareError:
     """An error that memory, CPU or firmware reported; several `source`s (edac, mce, apei) may log the same one.
 
-    `place` is the memory controller and module, where they are known. `severity` is the firmware's word, `report` its
-    number; what it calls recoverable has been dealt with, unless it was main memory's.
+    `place` is the memory controller and module, if they are known. `severity` is the firmware's word, `report` its
+    number; an error that it calls recoverable has been dealt with, unless it was in main memory.
     """
 
     source: str
@@ -104,7 +105,7 @@ class ReportedSection:
 class PcieError:
     """An error that PCIe's advanced error reporting logged for `device`; `severity`: fatal, nonfatal, corrected.
 
-    `layer` is empty where the port above reports it.
+    `layer` is empty if the port above reports it.
     """
 
     device: str
@@ -116,7 +117,7 @@ class PcieError:
 
 @record
 class Segfault:
-    """A process that crashed, in `library` where the kernel names one."""
+    """A process that crashed, in `library` if the kernel names one."""
 
     process: str
     pid: int
@@ -130,10 +131,10 @@ HostEvent: TypeAlias = (
 )
 
 
-LONGEST_WORDS = 120  # characters of a line that a finding repeats
-UNCORRECTED = 1 << 61  # of the status of a machine check bank
-DEVICE = ("name", "again", "pci")  # groups of a form that name the device, the first that a line has
-NAMES = (*DEVICE, "whole", "prefix")  # and all by which a line calls what it is about
+LONGEST_WORDS = 120  # characters of a line that a finding quotes
+UNCORRECTED = 1 << 61  # bits of the status of a machine check bank
+DEVICE = ("name", "again", "pci")  # groups of a form that name the device; the first one in a line counts
+NAMES = (*DEVICE, "whole", "prefix")  # and all groups with names of a line's subject
 ADDRESSES = ("pci", "again")
 
 Match: TypeAlias = re.Match[str]
@@ -148,7 +149,7 @@ def made(form: LogForm, match: Match, time: float | None) -> HostEvent | None:
 
 
 def logged(form: LogForm, match: Match, time: float | None) -> Logged:
-    """What the form says of the device that the line names."""
+    """The form's meaning for the device that the line names."""
     groups = {name: text.strip() for name, text in match.groupdict().items() if text}
     groups |= {name: pci_address(groups[name]) or groups[name] for name in ADDRESSES if name in groups}
     names = tuple(groups[name] for name in NAMES if name in groups)
@@ -158,7 +159,7 @@ def logged(form: LogForm, match: Match, time: float | None) -> Logged:
 
 
 class _Named(dict[str, str]):
-    """Named groups of a line's match; `?` where the line lacks one."""
+    """Named groups of a line's match; `?` for one that the line lacks."""
 
     def __missing__(self, _: str) -> str:
         return "?"
@@ -168,10 +169,10 @@ class MemoryGroups:
     """Finds the cgroup of an out-of-memory kill: the kernel logs it on an earlier line."""
 
     def __init__(self) -> None:
-        self._limits: dict[tuple[bool, str], tuple[str, str]] = {}  # by whether it is a group's, and the process
+        self._limits: dict[tuple[bool, str], tuple[str, str]] = {}  # by whether it is a group's limit, and by process
 
     def named(self, form: LogForm, match: Match, event: HostEvent | None) -> HostEvent | None:
-        """The event; a kill with the group whose limit it was, where that was logged of the same process."""
+        """The event; a kill with the group whose limit it was, if that was logged for the same process."""
         if isinstance(event, OomKill):
             of_group, pid = bool(event.group), str(event.pid)
             cut = ("", "") if of_group else self._limits.pop((False, ""), ("", ""))
@@ -186,9 +187,9 @@ class MemoryGroups:
         return event
 
 
-# The process's name and those of its control groups stand between, and are its user's to choose.
+# Between these are the names of the process and of its control groups, which users may choose.
 _OOM_GROUP = Pattern(r"oom-kill:constraint=CONSTRAINT_MEMCG,.{0,400}?,oom_memcg=([^,]{1,200}),", IGNORING_CASE)
-_OOM_PID = Pattern(r",pid=(\d{1,10}),uid=\d{1,10}\s*\Z", IGNORING_CASE)  # not there in a line that was cut
+_OOM_PID = Pattern(r",pid=(\d{1,10}),uid=\d{1,10}\s*\Z", IGNORING_CASE)  # missing in a line that was cut
 _BOUND = ("CPUSET", "MEMORY_POLICY")
 
 
@@ -231,7 +232,7 @@ def _apei(match: Match, time: float | None) -> HardwareError | None:
     severity = match["kind"].lower()
     if severity == "info":
         return None
-    # The kernel numbers what it reports as it happens. What it finds at boot, left by the boot before, has no number.
+    # The kernel numbers reports as they occur. What it finds at boot, from the boot before, has no number.
     error = _hardware("apei", severity == "corrected", match, time)
     report = match["number"] or ""
     return replace(error, is_of_previous_boot=not report, severity=severity, report=report)

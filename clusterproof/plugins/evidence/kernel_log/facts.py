@@ -73,7 +73,7 @@ __all__ = [
 
 LONGEST_LINE = 2048
 OF_GPUS = ("gpu", "nvswitch")  # scopes
-OF_ALL_PROGRAMS = "all programs"  # the source of a log that a journal or a syslog has among others
+OF_ALL_PROGRAMS = "all programs"  # the source of a log that came from a journal or a syslog of all programs
 
 Event: TypeAlias = GpuEvent | HostEvent
 Events: TypeAlias = tuple[Event, ...]
@@ -94,20 +94,20 @@ def _line(entry: list[object]) -> Line:
 
 
 def _further(left_out: int = 0, level: int = UNKNOWN) -> tuple[int, int]:
-    """What may stand behind a line: how many like it were left out before it, and its level."""
+    """The further values of a line: how many similar ones were left out before it, and its level."""
     return left_out, level
 
 
 def parse(lines: Iterable[Line]) -> Events:
     """The events of a kernel log, in its order.
 
-    A line is its seconds (None: not known), its text, how many lines like it were left out before it, and its level.
+    A line is its seconds (None: unknown), its text, how many similar lines were left out before it, and its level.
     """
     return with_sections(_events(_messages(lines)))
 
 
 def of_no_gpu(events: Events) -> Events:
-    """Those that are not of a GPU or an NVSwitch."""
+    """The events that are not about a GPU or an NVSwitch."""
     return tuple(
         event
         for event in events
@@ -117,13 +117,13 @@ def of_no_gpu(events: Events) -> Events:
 
 
 def of_this_boot(events: Events) -> Events:
-    """Those after the last start of the machine: a log of several boots may be one after the other."""
+    """The events after the machine's last start: logs of several boots may follow each other."""
     starts = [at for at, event in enumerate(events) if isinstance(event, Cleared) and event.by == REBOOT]
     return events[starts[-1] :] if starts else events
 
 
 def within(events: Events, begins: float, booted: float) -> Events:
-    """Those since a moment (seconds since boot), those of unknown time, and what ended others before it."""
+    """The events since a moment (seconds since boot), those of unknown time, and those that ended others before it."""
 
     def counts(event: Event) -> bool:
         time = None if isinstance(event, GpuNamed) else event.time
@@ -157,7 +157,7 @@ def _events(messages: Iterable[Message]) -> Iterator[Event]:
 
 
 def _messages(lines: Iterable[Line]) -> Iterator[Message]:
-    """The kernel's own words of each line, with the time given, else the one in the line itself."""
+    """The kernel's own text of each line, with the time given, else the one in the line itself."""
     for time, line, *more in lines:
         left_out, level = _further(*more)
         head, *others = line[:LONGEST_LINE].splitlines() or [""]
@@ -165,7 +165,7 @@ def _messages(lines: Iterable[Line]) -> Iterator[Message]:
         when = stamp if time is None else time
         when = when if when is not None and math.isfinite(when) else None
         yield when, message, left_out, level
-        if _is_of_driver(message):  # so its further lines may be too; a process's name can hold the end of a line
+        if _is_of_driver(message):  # so its further lines may be too; a process's name can contain the end of a line
             further = (text for _, text in map(unwrap, others) if _is_of_driver(text))
             yield from ((when, text, 0, UNKNOWN) for text in further)
 
@@ -174,12 +174,12 @@ def _is_of_driver(message: str) -> bool:
     return message[:5].upper() == "NVRM:"
 
 
-OF_NEURON = Pattern(r"neuron", IGNORING_CASE)  # so begin the lines of its driver
+OF_NEURON = Pattern(r"neuron", IGNORING_CASE)  # beginning of its driver's lines
 
 
 @collected_by("kernel_log")
 def kernel_events(node: Node, log: CollectorData) -> Events:
-    """What the kernel log says of GPUs and of the host: of this boot, and within the window that counts."""
+    """The kernel log's events about GPUs and the host, of this boot and within the window that counts."""
     events = of_this_boot(parse(log.get("lines", lines)))
     if _may_be_neurons(node, log):
         events = of_no_gpu(events)
@@ -188,14 +188,14 @@ def kernel_events(node: Node, log: CollectorData) -> Events:
 
 @collected_by("kernel_log")
 def users_write_the_log(node: Node, log: CollectorData) -> bool:
-    """Whether users can have whole records written: those of Neuron devices can (NEURON_IOCTL_PRINTK), and all can
-    write into what was saved as the log of all programs.
+    """Whether users can have whole records written: into those of Neuron devices (NEURON_IOCTL_PRINTK), and into a
+    saved log of all programs.
     """
     return log.get("source", optional(text)) == OF_ALL_PROGRAMS or _may_be_neurons(node, log)
 
 
 def _may_be_neurons(node: Node, log: CollectorData) -> bool:
-    """Whether it is, as far as is known, the log of a node with Neuron devices."""
+    """Whether this may be the log of a node with Neuron devices, as far as is known."""
     try:
         return bool(node.neuron.on_bus or node.neuron.devices)
     except Absent:
@@ -221,7 +221,7 @@ def kernel_log_is_unfinished(node: Node, log: CollectorData) -> bool:
 
 @collected_by("kernel_log")
 def kernel_lines_cut(node: Node, log: CollectorData) -> Mapping[str, int]:
-    """How many lines that may count were cut from the node's log, by their class: `file_servers`, `others`, …"""
+    """How many lines that may count were removed from the node's answer, by class: `file_servers`, `others`, …"""
     cut = {name: read(row, values, name) for name, row in (log.get("cut", optional(table)) or {}).items()}
     begins = -math.inf if node.since.is_boot else node.window_begins
     return {
@@ -239,13 +239,13 @@ def kernel_lines_uncounted(node: Node, log: CollectorData) -> int:
 
 @collected_by("kernel_log")
 def kernel_lines_folded(node: Node, log: CollectorData) -> Mapping[str, int]:
-    """How many lines with ever different words of users were left out, by their class: `segf`, `INFO: task`, …"""
+    """How many lines with ever varying users' text were left out, by class: `segf`, `INFO: task`, …"""
     folded = log.get("folded", optional(table)) or {}
     return {name: read(count, integer, name) for name, count in folded.items()}
 
 
 def counting(node: Node, logged: list[Line]) -> list[Line]:
-    """Those lines of the kernel log that may be within the window. Raises Incomplete."""
+    """The lines of the kernel log that may be within the window. Raises Incomplete."""
     if node.since.is_boot:
         return logged
     begins, booted = node.window_begins, node.boot.booted
@@ -254,5 +254,5 @@ def counting(node: Node, logged: list[Line]) -> list[Line]:
 
 @collected_by()
 def window_begins(node: Node) -> float:
-    """When what counts of the kernel log begins, in seconds since boot. Raises Incomplete."""
+    """When the window begins, in seconds since boot. Raises Incomplete."""
     return node.since.begins(node.boot.uptime_s, node.boot.booted)

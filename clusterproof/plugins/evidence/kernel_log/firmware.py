@@ -18,9 +18,9 @@ OF_PCIE = {"recoverable": "nonfatal"}  # PCIe's own words for severities
 
 
 def with_sections(events: Iterable[GpuEvent | HostEvent]) -> tuple[GpuEvent | HostEvent, ...]:
-    """The events, with those of reports as what they are: of a PCI device, of main memory, or of something else.
+    """The events, with firmware reports replaced by their subject: a PCI device, main memory, or something else.
 
-    A report without a section stays what its severity says.
+    A report without a section stays as its severity says.
     """
     merged: list[GpuEvent | HostEvent] = []
     reports: dict[str, tuple[int, HardwareError]] = {}  # by its number, with where it stands; a boot begins anew
@@ -39,7 +39,7 @@ def with_sections(events: Iterable[GpuEvent | HostEvent]) -> tuple[GpuEvent | Ho
 
 
 def _about(before: GpuEvent | HostEvent, error: HardwareError, section: ReportedSection) -> list[GpuEvent | HostEvent]:
-    """What stood for a report until now, by one more line of it; and one more event where it is about two things."""
+    """Replace a report's event by what one more of its lines says; add another event if it is about two things."""
     if section.device:
         is_unnamed = isinstance(before, PcieError) and not before.device
         return [replace(before, device=section.device)] if is_unnamed else [before]

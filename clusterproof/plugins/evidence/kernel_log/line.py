@@ -9,15 +9,15 @@ from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.catalog.log_forms import LogForm, log_forms, patterns
 from clusterproof.plugins.core.typed import TypeAlias
 
-# What a kernel says first, and what journalctl puts between two boots; longer than the name of a process can be.
+# The kernel's first line, and journalctl's between two boots; longer than a process's name can be.
 BOOTED = r"Linux version \d{1,3}\.\d|-- (?:Re)?boot(?: [0-9a-f]{32})? --\s*\Z"
 IGNORING_CASE = re.IGNORECASE | re.ASCII  # ASCII: a digit of another script is not a number of the kernel's
 
-ADDRESSES = 4_096  # that are cached, of those that nodes report: most are the same on all
-MESSAGES = 2_048  # likewise of the kernel's words, which most nodes' logs have in common: those of the start
+ADDRESSES = 4_096  # cached lines of nodes' answers: most are the same on all
+MESSAGES = 2_048  # the same for the kernel's own text, which most nodes' logs have in common: that of the start
 ADDRESS = r"(?:[0-9a-f]{1,8}:)?[0-9a-f]{1,2}:[0-9a-f]{1,2}(?:\.[0-7])?"
 
-# Of a day or a month, as the language of whoever printed the log has it: `Mär`, `févr.`, `11月`.
+# A day or a month in the language of the log: `Mär`, `févr.`, `11月`.
 WORD = r"[^\s\[\]:]{1,8}"
 SYSLOG_TIME = rf"{WORD} {{1,2}}\d{{1,2}} \d\d:\d\d:\d\d(?:\.\d{{1,9}})?"
 ISO_DAY = r"\d{4}-\d\d-\d\d"
@@ -43,7 +43,7 @@ _PREFIX = Pattern(
 )
 _ADDRESS = Pattern(ADDRESS, IGNORING_CASE)
 
-# Of what the kernel says of a process, these records begin with the name that the process has given itself, of up to
+# These records about a process begin with the name that the process has given itself, of up to
 # 15 bytes (Linux, TASK_COMM_LEN): arch/x86/mm/fault.c, arch/*/kernel/traps.c and signal.c, mm/page_alloc.c,
 # mm/oom_kill.c, mm/vmalloc.c, fs/drop_caches.c, fs/hugetlbfs/inode.c.
 _NAME_OF_PROCESS = Pattern(
@@ -53,24 +53,24 @@ _NAME_OF_PROCESS = Pattern(
 _KERNEL = Pattern(r"kernel:(?=\s)", IGNORING_CASE)  # with a number it is a user's: `logger -t kernel`
 _HOST_KERNEL = Pattern(r"\S{1,255} kernel:(?=\s)", IGNORING_CASE)
 NAMED = "a process's name"
-OF_PROCESS = ("(?P<process>", "(?:traps: )?(?P<process>")  # so begin forms of records that begin with a process's name
-BEGINNING = 4  # letters by which forms are found that begin with plain words
+OF_PROCESS = ("(?P<process>", "(?:traps: )?(?P<process>")  # beginnings of forms that begin with a process's name
+BEGINNING = 4  # letters by which forms that begin with plain text are found
 _BEGINS = Pattern(rf"([A-Za-z][\w :/-]{{{BEGINNING - 1}}})(?![?*+{{])")
 
-Try: TypeAlias = tuple[str, str, Pattern]  # words that a line must hold, in small letters; a form's name, and itself
+Try: TypeAlias = tuple[str, str, Pattern]  # text that a line must contain, in small letters; a form's name; the form
 
-_NOT_PLAIN = (  # what of a pattern stands for no text of its own, from the inside out
+_NOT_PLAIN = (  # parts of a pattern that stand for no fixed text, from the inside out
     Pattern(r"\\."),
     Pattern(r"\[\^?\]?[^\]]*\]"),
     Pattern(r"\([^()]*\)"),
     Pattern(r".(?:[?*]|\{[^{}]*\})|[.+^$]", re.DOTALL),
 )
-_END = "\n"  # of plain words
+_END = "\n"  # plain text
 
 
 @lru_cache(MESSAGES)
 def unwrap(line: str) -> tuple[float | None, str]:
-    """The time of a line, in seconds on its log's own clock, and the kernel's message in it."""
+    """A line's time, in seconds on its log's own clock, and the kernel's message in it."""
     time: float | None = None
     at = 0
     stamped = False
@@ -89,13 +89,13 @@ def unwrap(line: str) -> tuple[float | None, str]:
 
 @lru_cache(MESSAGES)
 def begins_with_a_name(message: str) -> bool:
-    """Whether the record begins with a process's name, which is its user's to choose: `EDAC MC0: 1 UE[7]: segfault`."""
+    """Whether the record begins with a process's name, which its user may choose: `EDAC MC0: 1 UE[7]: segfault`."""
     return bool(_NAME_OF_PROCESS.match(message))
 
 
 @lru_cache(ADDRESSES)
 def pci_address(address: str) -> str:
-    """A PCI address in any form that driver and NVML write, as sysfs writes it; empty where it is none."""
+    """A PCI address in any notation of driver and NVML, as sysfs writes it; empty if it is none."""
     if not _ADDRESS.fullmatch(address.replace("0x", "")):
         return ""
     prefix, _, function = address.lower().partition(".")
@@ -129,7 +129,7 @@ def _epoch(date: str, zone: str) -> float | None:
 
 @lru_cache(MESSAGES)
 def form_of(message: str) -> tuple[LogForm, re.Match[str]] | None:
-    """The first form that the kernel's message fits, and how; a process's name is not the kernel's own text."""
+    """The first form that matches the kernel's message, and the match; a process's name does not count as such."""
     small = message.lower()
     for part, name, pattern in _tries(NAMED if begins_with_a_name(message) else small[:BEGINNING]):
         if part in small and (match := pattern.match(message)):
@@ -139,7 +139,7 @@ def form_of(message: str) -> tuple[LogForm, re.Match[str]] | None:
 
 @lru_cache(MESSAGES)
 def _tries(beginning: str) -> list[Try]:
-    """The forms, in their order, that a line with this beginning may fit."""
+    """The forms that a line with this beginning may match, in their order."""
     if beginning == NAMED:
         return [_try(name) for name, text in patterns().items() if text.startswith(OF_PROCESS)]
     return [_try(name) for name, letters in _beginnings().items() if letters in ("", beginning)]
@@ -147,7 +147,7 @@ def _tries(beginning: str) -> list[Try]:
 
 @cache
 def _beginnings() -> dict[str, str]:
-    """The first letters of what fits each form, in small letters; empty where they are not plain."""
+    """The first letters of a match of each form, in small letters; empty if they are not plain text."""
     begins = {name: _BEGINS.match(text) for name, text in patterns().items()}
     return {name: match[1].lower() if match else "" for name, match in begins.items()}
 
@@ -159,7 +159,7 @@ def _try(name: str) -> Try:
 
 
 def _plain(pattern: str) -> str:
-    """The plain words of a pattern, in small letters, with an end wherever they do not go on."""
+    """The plain text in a pattern, in small letters, with a separator wherever it is interrupted."""
     text = pattern.lower()
     for what in _NOT_PLAIN:
         while (shorter := what.sub(_END, text)) != text:

@@ -15,10 +15,10 @@ from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
 LONGEST_LINE = 2048
-FURTHER = " " * 13  # at least, before the further lines of a message: journalctl and dmesg put them below its words
+FURTHER = " " * 13  # at least, before the further lines of a message: journalctl and dmesg put them below its text
 LOOKED_AT = 400  # lines in which the form is recognised
-MAX_BOOT_LINES = 200  # in which the kernel names the machine
-SHARE = 0.5  # of these that have the form
+MAX_BOOT_LINES = 200  # lines in which the kernel names the machine
+SHARE = 0.5  # share of these that must have the form
 NO_TIME = math.nan  # a line does not have one
 LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
 
@@ -32,14 +32,14 @@ _STAMPED = re.compile(
     r"|\[ {0,12}\d{1,12}\.\d{6} < {0,12}\d{1,12}\.\d{6}>\]"  # dmesg -d
     r"|(?P<by>\S.{0,300}? kernel: )"  # syslog, journalctl; the kernel has no pid
 )
-# When a line of a journal or a syslog was logged: journalctl's -o short, short-iso, short-full and short-unix.
-_DATE = rf"(?:(?!\d+ ){WORD} )?{ISO_DAY}"  # a number before it counts errors
+# A line's time in a journal or a syslog: journalctl's -o short, short-iso, short-full and short-unix.
+_DATE = rf"(?:(?!\d+ ){WORD} )?{ISO_DAY}"  # the number before it counts errors
 _TIME = rf"(?:{SYSLOG_TIME}|{_DATE}[T ]\d\d:\d\d:\d\d[^\s,]{{0,20}}(?: (?:{ZONE}))?|\d{{9,11}}\.\d{{6}})"
-_OF_SYSLOG = re.compile(rf"{_TIME} \S")  # a program's, if no head
-_BY = rf"{_TIME} (?:\S{{0,254}}[^\s:] )?"  # and on which host
+_OF_SYSLOG = re.compile(rf"{_TIME} \S")  # a program's line, if there is no head
+_BY = rf"{_TIME} (?:\S{{0,254}}[^\s:] )?"  # and its host
 _OF_KERNEL = re.compile(rf"^{_BY}kernel: ", re.MULTILINE)
-_LOGGED = re.compile(rf"{_TIME} \S{{1,255}} [^\s:\[]{{1,128}}(?:\[\d{{1,10}}\])?: ")  # of a program, on a host
-# What else is in journalctl -k: what systemd logs before the journal is there, and the journal into the kernel's log.
+_LOGGED = re.compile(rf"{_TIME} \S{{1,255}} [^\s:\[]{{1,128}}(?:\[\d{{1,10}}\])?: ")  # of a program, and its host
+# Other lines in journalctl -k: those that systemd and the journal write into the kernel's log at the start.
 _KERNELS = r"kernel|systemd-(?:journald|shutdown)\[\d{1,10}\]"
 _AT_BOOT = r"(?:systemd|(?:systemd|dracut)-[a-z-]{1,40})\[\d{1,10}\]"
 _OF_PROGRAM = re.compile(rf"^(?!{_BY}(?:{_KERNELS}): ){_TIME} \S", re.MULTILINE)
@@ -48,13 +48,13 @@ _FROM_BOOT = re.compile(rf"(?:-- .{{0,200}}\n)?{_BY}kernel: (?:\[\s{{0,12}}\d{{1
 _SINCE_BOOT = re.compile(r"^\[ {0,12}\d{1,12}\.\d{6}\] (?=(\S{1,255}) )", re.MULTILINE)  # -o short-monotonic
 _KERNEL_SINCE_BOOT = re.compile(r"^\[ {0,12}\d{1,12}\.\d{6}\] (\S{1,255}) kernel: ", re.MULTILINE)
 _ANY_DATE = "Jan  1 00:00:00 "
-_JOURNALS = re.compile(r"-- (?:Logs begin|Journal begins|No entries)\b")  # what journalctl says of itself
-_HEADING = re.compile(r"[A-Z][\w ./-]{0,60}:")  # a person's: `From dmesg:`
+_JOURNALS = re.compile(r"-- (?:Logs begin|Journal begins|No entries)\b")  # journalctl's own messages
+_HEADING = re.compile(r"[A-Z][\w ./-]{0,60}:")  # a person's heading: `From dmesg:`
 _BOOT_LINE = re.compile(r"-- (?:Re)?boot\b", re.IGNORECASE)  # journalctl's own
-# A stamp of the kernel's clock with the message behind it. Where dmesg, klogd or busybox has it from syslog(2), each
+# A stamp of the kernel's clock and the message after it. If dmesg, klogd or busybox has it from syslog(2), each
 # line of one record has the same.
 _KERNELS_STAMP = re.compile(r"[^\[]{0,300}\[\s{0,12}\d{1,12}\.\d{3,9}\] (?!\S{1,255} kernel: )")
-_OF_DRIVER = "NVRM:"  # whose records of several lines are the driver's to their end
+_OF_DRIVER = "NVRM:"  # whose records of several lines are the driver's up to their end
 DRIVERS = re.compile(r"(?:kernel: )?(?:NVRM: |nvidia-nvswitch\d{0,3}: |nvidia-peermem )")
 _BOOTED = re.compile(BOOTED, re.IGNORECASE)
 _DMI = re.compile(r"DMI: (Amazon EC2) ([a-z0-9-]{1,30}\.[a-z0-9-]{1,30})/")
@@ -65,9 +65,9 @@ _PRIORITY = re.compile(r"(\d{1,3}),\d{1,12},\d{1,18},")
 
 
 def is_kernel_log(text: str) -> bool:
-    """Whether most lines begin as the kernel's do, or all that matter are the NVIDIA driver's.
+    """Whether most lines begin as the kernel's do, or all relevant ones are the NVIDIA driver's.
 
-    Further lines of a record are indented, and show nothing.
+    Further lines of a record are indented, and do not count.
     """
     lines = [line for line in _first_lines(text) if not line[0].isspace() or _STAMPED.match(line)]
     stamped = sum(1 for line in lines if _STAMPED.match(line))
@@ -75,9 +75,9 @@ def is_kernel_log(text: str) -> bool:
 
 
 def without_logged(text: str) -> str:
-    """The lines that are of no log: what a program or the kernel logged is no output of another command.
+    """The lines that belong to no log: logged lines are not the output of another command.
 
-    Nor are the further lines of what was logged, among which blank ones may have lost their indentation.
+    Further lines of a logged record are left out too, among which blank ones may have lost their indentation.
     """
     text = shown(text)
     is_stamped = _STAMPED.match if is_kernel_log(text) else _LOGGED.match
@@ -91,17 +91,17 @@ def without_logged(text: str) -> str:
 
 
 def is_logged(line: str) -> bool:
-    """Whether a line is the first of what a program or the kernel had logged."""
+    """Whether a line is the first one of a record logged by a program or the kernel."""
     return bool(_LOGGED.match(line) or _STAMPED.match(line))
 
 
 def is_of_kernel_alone(text: str) -> bool:
-    """Whether it is a kernel log into which no program writes by itself."""
+    """Whether this is a kernel log into which programs do not write by themselves."""
     return is_kernel_log(text) and not _has_programs(text)
 
 
 def is_of_all_programs(text: str) -> bool:
-    """Whether it is a journal or a syslog in which the kernel's lines are some of many."""
+    """Whether this is a journal or a syslog of all programs, with the kernel's lines among others."""
     dated = _dated(text)
     lines = _first_lines(dated)
     is_dated = sum(1 for line in lines if _OF_SYSLOG.match(line)) > len(lines) * SHARE
@@ -109,7 +109,7 @@ def is_of_all_programs(text: str) -> bool:
 
 
 def _has_programs(text: str) -> bool:
-    """Whether any line is a program's: then any user may have written those that have the kernel's name."""
+    """Whether any line is a program's: then any user may have written those with the kernel's name."""
     if is_of_all(text):
         return True
     text = _dated(text)
@@ -117,7 +117,7 @@ def _has_programs(text: str) -> bool:
 
 
 def _dated(text: str) -> str:
-    """The text; a journal that shows seconds since boot with dates, by which it is told from the kernel's own log."""
+    """The text, with dates in a journal that shows seconds since boot, to tell it from the kernel's own log."""
     text = shown(text)
     match = _KERNEL_SINCE_BOOT.search(text)
     first = "\n".join(_first_lines(text)) if match else ""
@@ -131,7 +131,7 @@ def _first_lines(text: str) -> list[str]:
 
 
 def read(text: str) -> Mapping[str, object]:
-    """The collector `kernel_log`: of the last boot in it, the lines that matter. Raises CaptureError."""
+    """The collector `kernel_log`: the relevant lines of the last boot in the text. Raises CaptureError."""
     hold_to_one_node(text)
     if _has_programs(text):
         return read_of_all_programs(text)
@@ -140,7 +140,7 @@ def read(text: str) -> Mapping[str, object]:
 
 
 def since_last_boot(lines: list[tuple[float, str, int]], *, is_cut: bool = False) -> Mapping[str, object]:
-    """The same of lines, each with its own time, of whatever clock, and its level. Raises CaptureError."""
+    """The same from lines, each with its own time (of any clock) and its level. Raises CaptureError."""
     boots = [number for number, (_, message, _) in enumerate(lines) if _BOOTED.match(message)]
     lines = lines[boots[-1] if boots else 0 :]
     begins = lines[0][0] if lines else NO_TIME
@@ -152,16 +152,16 @@ def since_last_boot(lines: list[tuple[float, str, int]], *, is_cut: bool = False
 
 
 def read_of_kernel_alone(text: str) -> Mapping[str, object]:
-    """The same where programs do not turn up behind what the form is recognised by. Raises CaptureError."""
+    """The same if no program's lines follow those by which the form is recognised. Raises CaptureError."""
     if _has_programs(text):
         raise CaptureError("programs have lines far down in it; expected dmesg or journalctl -k")
     return read(text)
 
 
 def read_of_all_programs(text: str) -> Mapping[str, object]:
-    """The same of the kernel's lines among those of programs, whose tag any user may write: it fails no node.
+    """The same from the kernel's lines among those of programs, whose tag any user may write, so that it fails no node.
 
-    Nor does finding nothing prove anything; and whoever writes there of a boot hides nothing that was before it.
+    Finding nothing proves nothing either; and a boot that somebody writes there hides nothing before it.
     Raises CaptureError.
     """
     hold_to_one_node(text)
@@ -169,12 +169,12 @@ def read_of_all_programs(text: str) -> Mapping[str, object]:
 
 
 def of_all_programs(lines: list[tuple[float, str, int]]) -> Mapping[str, object]:
-    """The collector `kernel_log` of lines that any user may have written. Raises CaptureError."""
+    """The collector `kernel_log` from lines that any user may have written. Raises CaptureError."""
     return {"kernel_log": {**_kept(lines), "source": OF_ALL_PROGRAMS, "truncated": True, "whole_from": None}}
 
 
 def _kept(lines: list[tuple[float, str, int]]) -> dict[str, Any]:
-    """Of the lines those that matter, as the probe's collector keeps them. Raises CaptureError."""
+    """The relevant lines, selected as by the probe's collector. Raises CaptureError."""
     if not lines:
         raise CaptureError("the kernel log has no line")
     log: dict[str, Any] = Kept().of((time, line.encode("utf-8", "replace"), level) for time, line, level in lines)
@@ -182,7 +182,7 @@ def _kept(lines: list[tuple[float, str, int]]) -> dict[str, Any]:
 
 
 def _of_kernel(text: str) -> list[str]:
-    """The kernel's lines, each with the further lines of its record, since the last boot of which journalctl tells."""
+    """The kernel's lines, each with the further lines of its record, since the last boot that journalctl shows."""
     kernels: list[str] = []
     is_kernels = False
     for line in text.split("\n"):
@@ -197,7 +197,7 @@ def _of_kernel(text: str) -> list[str]:
 
 
 def _machine(lines: list[tuple[float, str, int]]) -> dict[str, object]:
-    """What a boot says of the machine: its firmware's names, and the kernel."""
+    """The lines of a boot that describe the machine: the firmware's names, and the kernel."""
     collected: dict[str, object] = {}
     for _, message, _ in lines[:MAX_BOOT_LINES]:
         if match := _DMI.match(message):
@@ -212,11 +212,12 @@ def _timed(records: Iterable[tuple[float | None, str, int]]) -> list[tuple[float
 
 
 def _records(text: str) -> Iterator[tuple[float | None, str, int]]:
-    """Each record's time, words and level. Only its head speaks for the kernel, as any user can have a newline logged.
+    """Each record's time, text and level. Only its first line counts as the kernel's, as any user can have a newline
+    logged.
 
-    Where lines have stamps a record begins with one; and not with that of the line before it, where each line has one.
-    Without stamps it is unknown where one begins: only what is the driver's from the first line to the last is read.
-    Raises CaptureError.
+    If lines have stamps, a record begins with one; if each line has one, with one that differs from that of the line
+    before. Without stamps it is unknown where a record begins: only a text that is the driver's from the first line to
+    the last is read. Raises CaptureError.
     """
     every = (line[:LONGEST_LINE] for line in text.split("\n") if line.strip())
     lines = [line for line in every if not _is_of_program(line) and not _JOURNALS.match(line)]
@@ -233,7 +234,7 @@ def _records(text: str) -> Iterator[tuple[float | None, str, int]]:
 
 
 def _stamped(lines: Iterable[str]) -> Iterator[tuple[float | None, str, int]]:
-    """The records of lines with stamps. Of a line of which it is not known where its words begin, there are none."""
+    """The records of lines with stamps; none of a line in which the beginning of the text is unknown."""
     record: tuple[float | None, list[str], int] | None = None
     for line in lines:
         time, message = (None, "") if is_unclear(line) else unwrap(line)
@@ -249,7 +250,7 @@ def _stamped(lines: Iterable[str]) -> Iterator[tuple[float | None, str, int]]:
 
 
 def _level(line: str) -> int:
-    """The level of a record, where its line shows it."""
+    """The level of a record, if its line shows it."""
     match = _LEVEL.match(line)
     if not match:
         return UNKNOWN
@@ -257,7 +258,7 @@ def _level(line: str) -> int:
 
 
 def _is_stamped(lines: list[str]) -> bool:
-    """Whether the lines of a log begin with a stamp: its first one does, or most do, but for headings."""
+    """Whether the lines of a log begin with a stamp: the first one does, or most do, apart from headings."""
     lines = [line for line in lines if not _HEADING.fullmatch(line)]
     first = next((line for line in lines if not line[0].isspace()), "")
     return bool(_is_head(first)) or sum(map(_is_head, lines)) > len(lines) * SHARE
@@ -268,18 +269,18 @@ def _is_head(line: str) -> bool:
 
 
 def is_unclear(line: str) -> bool:
-    """Whether a line is the kernel's by its name alone, and what is before it is not known: it would mean nothing."""
+    """Whether a line is the kernel's only by its name, after an unknown prefix: then it is not used."""
     stamp = _STAMPED.match(line) if " kernel: " in line else None
     return bool(stamp and stamp["by"] and unwrap(line)[1] == line)
 
 
 def _goes_on(line: str, time: float | None, before: float | None) -> bool:
-    """Whether a line with a stamp of the kernel's belongs to the record before it. In its first second nobody logs."""
+    """Whether a line with a kernel stamp belongs to the record before it. In the first second nobody else logs."""
     return time is not None and time == before and time >= BOOT_S and bool(_KERNELS_STAMP.match(line))
 
 
 def _is_of_program(line: str) -> bool:
-    """Whether a program wrote this into /dev/kmsg: it is not the kernel's word."""
+    """Whether a program wrote this into /dev/kmsg, so that it is not the kernel's own text."""
     match = _PRIORITY.match(line)
     return bool(match and int(match[1]) >= _WRITTEN_BY_PROGRAMS)
 

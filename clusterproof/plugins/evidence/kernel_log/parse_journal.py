@@ -1,6 +1,6 @@
 """The journal with its fields: `journalctl -o json`, `-o json-pretty` and `-o export`.
 
-Fields that begin with `_` are journald's own words: `_TRANSPORT=kernel` is of /dev/kmsg, into which no user writes.
+Only journald writes fields that begin with `_`: `_TRANSPORT=kernel` marks records from /dev/kmsg that no user wrote.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN
 from clusterproof.plugins.evidence.kernel_log.parse import NO_TIME, of_all_programs, since_last_boot
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
-EXPORTED = "__CURSOR="  # how each entry of -o export begins
+EXPORTED = "__CURSOR="  # beginning of each entry of -o export
 LOOKED_AT = 20_000  # characters in which the form is recognised
 MAX_FIELDS = 400  # lines of one entry
 KERNEL = "kernel"
@@ -27,13 +27,13 @@ Line = tuple[float, str, int]
 
 
 def is_json(text: str) -> bool:
-    """Whether it is what `journalctl -o json` or `-o json-pretty` prints."""
+    """Whether this is the output of `journalctl -o json` or `-o json-pretty`."""
     head = "\n" + text[:LOOKED_AT]
     return "\n{" in head and '"MESSAGE"' in head and any(field in head for field in _OF_JOURNALD)
 
 
 def is_exported(text: str) -> bool:
-    """Whether it is what `journalctl -o export` prints."""
+    """Whether this is the output of `journalctl -o export`."""
     return text.lstrip("\n").startswith(EXPORTED)
 
 
@@ -44,7 +44,7 @@ def read_json(text: str) -> Mapping[str, object]:
 
 
 def read_exported(text: str) -> Mapping[str, object]:
-    """The same. What is of several lines stands there as it is, and anyone may write what looks like another entry.
+    """The same. Messages of several lines stand there unquoted, so users may write text that looks like another entry.
 
     Raises CaptureError.
     """
@@ -56,7 +56,7 @@ def read_exported(text: str) -> Mapping[str, object]:
 
 
 def _read(entries: Sequence[Entry], *, is_cut: bool) -> Mapping[str, object]:
-    """What the kernel logged; without journald's word for it, what calls itself so. Raises CaptureError."""
+    """The kernel's entries; if journald's fields are missing, those that name the kernel. Raises CaptureError."""
     kernels = [entry for entry in entries if _is_kernels(entry)]
     if kernels:
         if len({entry.get("_MACHINE_ID") for entry in kernels}) > 1:
@@ -70,14 +70,14 @@ def _read(entries: Sequence[Entry], *, is_cut: bool) -> Mapping[str, object]:
 
 
 def _is_kernels(entry: Entry) -> bool:
-    """Whether the kernel itself wrote it, and no program that may write into the kernel's log."""
+    """Whether the kernel itself wrote the entry, and not a program into the kernel's log."""
     return (entry.get("_TRANSPORT"), entry.get("SYSLOG_IDENTIFIER", KERNEL)) == (KERNEL, KERNEL) and (
         entry.get("SYSLOG_FACILITY", "0") == "0"
     )
 
 
 def _lines(entries: list[Entry]) -> list[Line]:
-    """Each entry's time, words and level, in the order of their times: seconds since boot where all have them."""
+    """Each entry's time, text and level, in the order of their times: seconds since boot if all have them."""
     since_boot = "_SOURCE_MONOTONIC_TIMESTAMP"
     clock = since_boot if all(since_boot in entry for entry in entries) else "__REALTIME_TIMESTAMP"
     lines = [
@@ -88,7 +88,7 @@ def _lines(entries: list[Entry]) -> list[Line]:
 
 
 def _message(entry: Entry) -> str:
-    """Its message; one that is no UTF-8 is printed as the numbers of its bytes."""
+    """An entry's message; one that is not UTF-8 is printed as a list of byte values."""
     message = entry.get("MESSAGE")
     if isinstance(message, list) and all(isinstance(byte, int) and 0 <= byte <= 255 for byte in message):
         return bytes(message).decode("utf-8", "replace")
@@ -106,7 +106,7 @@ def _level(entry: Entry) -> int:
 
 
 def _objects(text: str) -> Iterator[Entry]:
-    """Each entry; an empty one in the place of what is cut or damaged."""
+    """Each entry; an empty one in place of a cut or damaged one."""
     begun: list[str] = []
     for line in text.split("\n"):
         if line == "{" or begun:

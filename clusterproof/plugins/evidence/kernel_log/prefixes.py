@@ -7,17 +7,17 @@ import re
 from clusterproof.plugins.evidence.kernel_log.line import ISO_DAY, SYSLOG_TIME, WORD
 from clusterproof.plugins.evidence.parsing import CaptureError
 
-LOOKED_AT = 400  # lines in which it is seen
-SHARE = 0.5  # of these that have a place
+LOOKED_AT = 400  # lines in which a prefix is looked for
+SHARE = 0.5  # share of these that must have one
 SHOWN = 3  # names of files
-BETWEEN = "--"  # what grep writes between lines that do not follow each other
+BETWEEN = "--"  # grep's line between lines that do not follow each other
 
 _STAMP = (
     r"(?:<\d{1,3}>)?(?:\[[^\[\]]{0,20}\d[.:]\d[^\[\]]{0,40}\]"
     r"|\d{1,3},\d{1,12},\d{1,18},[^;\s]{1,80};"
     rf"|(?:{WORD} )?(?:{SYSLOG_TIME}|{ISO_DAY}[T ]\d\d:\d\d:\d\d)|\d{{9,11}}\.\d{{6}} |kern\s{{0,4}}:)"
 )
-# `/var/log/syslog.1:`, `1023:`, `syslog:12:`, and cat -n; around what was found `-` stands for each colon.
+# `/var/log/syslog.1:`, `1023:`, `syslog:12:`, and cat -n; next to a match, grep writes `-` in place of the colons.
 _PLACE = re.compile(
     r"(?:(?P<file>(?!\d{1,9}[:-])(?:\(standard input\)|[^\s:\[<][^\s:]{0,254}?))(?P<end>[:-])(?:\d{1,9}(?P=end))?"
     rf"| {{0,8}}\d{{1,9}}[:\t-])(?={_STAMP})"
@@ -36,7 +36,7 @@ _NO_BLANK = re.compile(
 
 
 def shown(text: str) -> str:
-    """The lines as their log has them, in the order in which its files were written."""
+    """The lines as in their log, in the order in which its files were written."""
     if _names_facilities(text):
         text = _BUSYBOX.sub(r"\1", _LOGREAD.sub(r"\1 logread ", text))
     if "kernel:[" in text:
@@ -47,7 +47,7 @@ def shown(text: str) -> str:
     for name, rest in map(_parted, filter(BETWEEN.__ne__, text.split("\n"))):
         by_file.setdefault(name, []).append(rest)
     files = sorted(by_file, key=_age)
-    seen: dict[str, str] = {}  # that rsyslog writes into kern.log and syslog, it has written once
+    seen: dict[str, str] = {}  # rsyslog writes them into both kern.log and syslog: they count once
     return "\n".join(
         line
         for name in files
@@ -57,14 +57,14 @@ def shown(text: str) -> str:
 
 
 def is_of_all(text: str) -> bool:
-    """Whether what stands before the lines shows that they are of a log into which programs write, as kernel or not."""
+    """Whether the prefixes show that the lines are from a log of all programs."""
     if _names_facilities(text):
         return True
     return _is_found(text) and any(_stem(name).startswith(_OF_ALL) for name in _files(text))
 
 
 def hold_to_one_node(text: str) -> None:
-    """Raises CaptureError where the lines are of files that may be of several nodes."""
+    """Raises CaptureError if the lines are from files that may belong to several nodes."""
     files = sorted(_files(text)) if _is_found(text) else []
     logs = [_LOG.fullmatch(name) for name in files]
     folders = {log["folder"] if log else None for log in logs}
@@ -89,7 +89,7 @@ def _files(text: str) -> set[str]:
 
 
 def _parted(line: str) -> tuple[str, str]:
-    """The file's name before a line, empty where there is none, and the line."""
+    """The file name before a line, empty if there is none, and the line."""
     match = _PLACE.match(line)
     return (match["file"] or "", line[match.end() :]) if match else ("", line)
 

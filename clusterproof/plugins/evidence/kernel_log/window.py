@@ -33,7 +33,7 @@ class Window:
         return f"in the last {self.words}" if self.last_s is not None else f"since {self.words}"
 
     def begins(self, uptime_s: float, booted: float) -> float:
-        """When it begins on a node, in seconds since its boot; `booted` is by the node's own clock, as the log is."""
+        """When it begins on a node, in seconds since its boot; `booted` is by the node's own clock, like the log."""
         if self.last_s is not None:
             return uptime_s - self.last_s
         return 0.0 if self.moment is None else self.moment - booted
@@ -43,13 +43,13 @@ BOOT = Window()
 
 
 def window(since: str) -> Window:
-    """The window that `--since` asks for. Raises ValueError, whose message says what was expected."""
+    """The window that `--since` asks for. Raises ValueError with what was expected."""
     if since == BOOT.words:
         return BOOT
     span = _SPAN.fullmatch(since)
     if span and float(span[1]) > 0:
         return Window(last_s=float(span[1]) * SECONDS[span[2]], words=since)
-    from datetime import datetime, timezone  # few runs ask for a moment
+    from datetime import datetime, timezone  # imported here, as few runs ask for a moment
 
     try:
         moment = datetime.fromisoformat(re.sub(r"[zZ]\Z", "+00:00", since))
@@ -60,5 +60,5 @@ def window(since: str) -> Window:
 
 
 def since_boot(seconds: float, booted: float) -> float:
-    """A time of a log, of either clock, in seconds since boot."""
+    """A log's time, by either clock, in seconds since boot."""
     return seconds - booted if seconds >= CALENDAR_S else seconds

@@ -1,4 +1,4 @@
-"""What the checks of the kernel log have in common: which lines still hold, how often and when, and lost lines."""
+"""What the checks of the kernel log have in common: current lines, how often and when they occurred, and lost lines."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from clusterproof.plugins.evidence.network.facts import OFF
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
-FILE_SERVERS, PROCESSES = "file_servers", "processes"  # classes of lines that are cut from an answer
-RECORDS_LOST = "part of the kernel log was overwritten"  # the cause of what it leaves incomplete
-MOUNTED, SWITCHED_ON = "mounted", "switched on"  # what a form needs
-ON_THE_BUS = ("gpu", "pcie")  # scopes whose devices are called by their address
+FILE_SERVERS, PROCESSES = "file_servers", "processes"  # classes of lines that are removed from an answer
+RECORDS_LOST = "part of the kernel log was overwritten"  # the cause of what is incomplete then
+MOUNTED, SWITCHED_ON = "mounted", "switched on"  # what a form requires
+ON_THE_BUS = ("gpu", "pcie")  # scopes whose devices are named by address
 DAY_S = 86_400
-MAX_NAMED = 6  # things of one kind in a message; the others are counted
+MAX_NAMED = 6  # things of one kind in a message; the others are only counted
 
 
 class LoggedEvent(Protocol):
@@ -55,7 +55,7 @@ class NamedGpu:
 
 @record
 class LineFinding:
-    """The finding of lines of one form about a device; `words` with how often and when."""
+    """A finding from lines of one form about a device; `words` with how often and when."""
 
     device: str
     form: LogForm
@@ -69,10 +69,10 @@ class LineFinding:
 
 
 def require_whole_log(node: Node, of: str = "") -> None:
-    """Say that finding nothing proves nothing where records that count are lost. Raises Incomplete.
+    """Report that finding nothing proves nothing if relevant records are lost. Raises Incomplete.
 
-    Lines of file servers, and those of processes, were cut from an answer apart from all others. No user can have the
-    kernel's own lines left out: those of users' have room of their own.
+    Lines of file servers, and those of processes, are removed from an answer apart from all others. No user can have
+    the kernel's own lines left out: those with users' text have room of their own.
     """
     due = "of this boot" if node.since.is_boot else node.since.description
     separate = {FILE_SERVERS, PROCESSES} - {of}
@@ -98,7 +98,7 @@ def require_whole_log(node: Node, of: str = "") -> None:
 def line_findings(node: Node, check: str) -> tuple[tuple[LineFinding, ...], list[Incomplete | NotApplicable]]:
     """What the log shows of what a check evaluates, of each form and device; and why some could not be evaluated.
 
-    Lines that hold only when they are often are counted by the day, for which the uptime must be known. Raises
+    Lines that only count if they are frequent are counted per day, for which the uptime must be known. Raises
     Incomplete.
     """
     unread: list[Incomplete | NotApplicable] = []
@@ -152,7 +152,7 @@ def report(node: Node, check: str, expected: str) -> None:
 
 
 def fail_by_log(node: Node, seen: object, message: str, action: str = "") -> None:
-    """A fail where something was seen; a concern where users can write into the log whatever they like."""
+    """A fail if something was found; a concern if users can write anything into the log."""
     if node.users_write_the_log:
         concern_if(seen, message)
     else:
@@ -165,7 +165,7 @@ def logged_days(node: Node) -> float:
 
 
 def mounted(node: Node) -> set[str]:
-    """The kernel's names of the devices that are mounted, as far as their mounts show them."""
+    """The kernel's names of mounted devices, as far as the mounts show them."""
     try:
         every = [readings(mount, "source")[0] for mount in node.mounts]
     except Incomplete:
@@ -179,7 +179,7 @@ def total(events: Iterable[LoggedEvent]) -> int:
 
 
 def how_often(events: Iterable[LoggedEvent], node: Node) -> str:
-    """`3 times, last at 2026-03-01 08:00:00 UTC`; `at …` where it was once."""
+    """`3 times, last at 2026-03-01 08:00:00 UTC`; `at …` if it was only once."""
     events = tuple(events)
     count = total(events)
     last = max((event.time for event in events if event.time is not None), default=None)
@@ -190,8 +190,8 @@ def how_often(events: Iterable[LoggedEvent], node: Node) -> str:
 
 
 def when(seconds: float, node: Node) -> str:
-    """A moment of the kernel log by the log's or the node's own clock, else by its distance from boot."""
-    from datetime import datetime, timezone  # most logs have nothing to tell
+    """A moment of the kernel log by the log's or the node's own clock; otherwise its distance from boot."""
+    from datetime import datetime, timezone  # imported here, as most logs have no findings
 
     is_dated = seconds >= CALENDAR_S
     try:
@@ -224,7 +224,7 @@ def joined(texts: Iterable[str]) -> str:
 
 
 def gpus_by_address(node: Node) -> Mapping[str, NamedGpu]:
-    """The GPUs whose PCI address is known, by it."""
+    """The GPUs whose PCI address is known, by address."""
     try:
         gpus = node.gpus
     except (Incomplete, NotApplicable):

@@ -33,8 +33,8 @@ WORST_FIRST: tuple[Severity, ...] = ("fail", "concern", "none")
 FALLEN_OFF_THE_BUS = 79
 INIT_FAILED = 143
 RECOVERY_ACTION_CHANGED = 154
-LOST = (FALLEN_OFF_THE_BUS, INIT_FAILED)  # a GPU that is not there: that the driver was loaded brings it not back
-BUT_LOST = 0  # in place of a code: every other code
+LOST = (FALLEN_OFF_THE_BUS, INIT_FAILED)  # a GPU that is gone: loading the driver does not bring it back
+BUT_LOST = 0  # stands for all other codes
 NAMED_PARTS, NAMED_LINKS = 4, 18
 
 _Line = TypeVar("_Line", XidEvent, SXidEvent)
@@ -44,7 +44,7 @@ _Line = TypeVar("_Line", XidEvent, SXidEvent)
 class XidFinding:
     """The evaluation of all lines of one code on one GPU or NVSwitch.
 
-    Where some were cleared and some came after, the finding is of those after. `cleared_by` is empty unless
+    If some were cleared and some came after, the finding is about those after. `cleared_by` is empty unless
     all were cleared, and then the severity is none. `count` is of lines, `occurrences` of bursts of them.
     `part` is the part of the NVLink hardware and the links that the lines name. Times are in seconds on the log's own
     clock.
@@ -76,12 +76,12 @@ def evaluate(
     remap_due: Collection[str] = (),
     uuids: Mapping[str, str] | None = None,
 ) -> tuple[XidFinding, ...]:
-    """Evaluate the Xids of one boot, worst first, those that mean nothing included.
+    """Evaluate the Xids of one boot, worst first, including those without significance.
 
-    `remap_due` holds the PCI addresses of GPUs whose row remapping is pending or has failed; `uuids` gives
-    GPU UUIDs by PCI address, of GPUs that answer (the log has those of others). A GPU that fell off the bus, or did not
-    start, without an Xid is evaluated as the Xid for that; so is an Xid of which the log has only the Xid 45 that
-    followed from it.
+    `remap_due` holds the PCI addresses of GPUs whose row remapping is pending or has failed; `uuids` gives GPU UUIDs by
+    PCI address, for GPUs that answer (the log has those of others). A GPU that fell off the bus, or did not start,
+    without an Xid is evaluated as the Xid for that; so is an Xid of which the log has only the Xid 45 that followed
+    from it.
     """
     events = [*_with_causes([_as_xid(event) for event in events])]
     due = {pci_address(pci) for pci in remap_due}
@@ -109,7 +109,7 @@ def _as_xid(event: Event) -> Event:
 
 
 def _with_causes(events: Sequence[Event]) -> Iterator[Event]:
-    """The events, and before an Xid 45 its cause where the log has lost the line of that."""
+    """The events, with its cause before an Xid 45 if the log has lost the line of that."""
     logged = {(event.pci, event.code) for event in events if isinstance(event, XidEvent)}
     for event in events:
         if isinstance(event, XidEvent) and event.cause and (event.pci, event.cause) not in logged:
@@ -120,9 +120,9 @@ def _with_causes(events: Sequence[Event]) -> Iterator[Event]:
 def _grouped(
     events: Sequence[Event], kind: type[_Line], answering: frozenset[str] = frozenset()
 ) -> dict[tuple[str, int], list[tuple[_Line, str]]]:
-    """The lines of one kind by address and code, in the log's order, each with what cleared it or empty."""
+    """The lines of one kind by address and code, in the log's order, each with what cleared it, or empty."""
     groups: dict[tuple[str, int], list[tuple[_Line, str]]] = {}
-    cleared: dict[tuple[str, int | None], str] = {}  # by address and code; None is every code
+    cleared: dict[tuple[str, int | None], str] = {}  # by address and code; None stands for every code
     for event in reversed(events):
         if isinstance(event, kind):
             others = EVERY_GPU, event.code if event.code in LOST else BUT_LOST
@@ -136,7 +136,7 @@ def _grouped(
 
 
 def _clears(event: Event, answering: frozenset[str]) -> dict[tuple[str, int | None], str]:
-    """What an event says is over, and in which words."""
+    """What an event ends, and in which words."""
     if isinstance(event, Cleared) and event.by == RELOAD and event.pci == EVERY_GPU:
         over: dict[tuple[str, int | None], str] = {(pci, None): event.by for pci in answering}
         return over if event.is_partial else {**over, (EVERY_GPU, BUT_LOST): event.by}
@@ -158,7 +158,7 @@ def _of_gpu(
     uncleared, cleared_by = _uncleared(lines)
     begun = _begun(uncleared, catalog)
     last = uncleared[-1]
-    is_repeated_on_it = bool(pci) and is_repeated(begun, catalog)  # lines that name no GPU may be of several
+    is_repeated_on_it = bool(pci) and is_repeated(begun, catalog)  # lines that name no GPU may be about several
     severity: Severity = "none" if cleared_by else RULES[row.verdict](uncleared, remap_due, is_repeated_on_it)
     recovery = DUE[row.verdict](uncleared) if row.verdict in DUE else None
     with_process = next((line for line in reversed(uncleared) if line.process or line.pid is not None), last)
@@ -184,7 +184,7 @@ def _of_gpu(
 
 
 def _action(action: str, look: str, severity: Severity) -> str:
-    """What is to be done, and where to look; that alone where the GPU needs nothing."""
+    """What to do, and where to look; only where to look if the GPU itself needs nothing."""
     return "; ".join(filter(None, (action if severity == "fail" or not look else "", look)))
 
 
@@ -193,7 +193,7 @@ def _begun(lines: Sequence[XidEvent | SXidEvent], catalog: Catalog) -> tuple[flo
 
 
 def _part(lines: Sequence[XidEvent]) -> str:
-    """Which parts of the NVLink hardware and which links lines name: `RLW_REMAP, link 4 10`."""
+    """The parts of the NVLink hardware and the links that lines name: `RLW_REMAP, link 4 10`."""
     units = list(dict.fromkeys(line.unit for line in lines if line.unit))
     links = sorted({line.link for line in lines if line.link is not None})
     named = [*units[:NAMED_PARTS], *(["link " + " ".join(map(str, links[:NAMED_LINKS]))] if links else [])]
@@ -226,7 +226,7 @@ def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]], catalog:
 
 
 def _uncleared(lines: list[tuple[_Line, str]]) -> tuple[list[_Line], str]:
-    """The lines that nothing cleared; or, where all were, all of them and what cleared the last."""
+    """The lines that nothing cleared; or, if all were cleared, all of them and what cleared the last."""
     left = [line for line, by in lines if not by]
     return (left, "") if left else ([line for line, _ in lines], lines[-1][1])
 

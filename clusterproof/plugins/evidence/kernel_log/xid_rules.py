@@ -13,12 +13,12 @@ Severity: TypeAlias = Literal["none", "concern", "fail"]
 
 
 def _recovery(lines: Sequence[XidEvent]) -> RecoveryAction | None:
-    """The recovery action that the last line names, if it is known."""
+    """The recovery action in the last line, if it is known."""
     return recovery_action_in_log(lines[-1].recovery_action)
 
 
 def _reset_due(lines: Sequence[XidEvent]) -> RecoveryAction | None:
-    """The last recovery action that any of the lines says is due."""
+    """The last recovery action that any of the lines names as due."""
     named = (recovery_action_in_log(line.recovery_action) for line in reversed(lines))
     return next((action for action in named if action and action.value), None)
 
@@ -29,13 +29,13 @@ def _by_severity(lines: Sequence[XidEvent]) -> Severity:
 
 
 def _is_ignored(line: XidEvent) -> bool:
-    """Whether it is an NVLink's loss of which NVIDIA says that the GPU needs nothing."""
+    """Whether it is the loss of an NVLink for which, according to NVIDIA, the GPU needs nothing."""
     row = link_down(line.link_down)
     return row is not None and row.verdict != "fail"
 
 
 def where_to_look(lines: Sequence[XidEvent]) -> str:
-    """Where the causes lead that the lines give for the loss of NVLinks: link, cable, switch or host; else empty."""
+    """Where to look for the loss of NVLinks, by the causes in the lines: link, cable, switch or host; or empty."""
     rows = (link_down(line.link_down) for line in lines)
     return "; ".join(dict.fromkeys(row.look for row in rows if row))
 
@@ -61,7 +61,7 @@ RULES: Mapping[str, Callable[[Sequence[XidEvent], bool, bool], Severity]] = {  #
     "by-reset": lambda lines, *_: "fail" if _reset_due(lines) else "none",
     "unless-no-reset": lambda lines, *_: _unless_no_reset(lines),
 }
-DUE: Mapping[str, Callable[[Sequence[XidEvent]], RecoveryAction | None]] = {  # what the lines ask for, by their rule
+DUE: Mapping[str, Callable[[Sequence[XidEvent]], RecoveryAction | None]] = {  # what the lines ask for, by rule
     "by-text": _recovery,
     "by-reset": _reset_due,
     "unless-no-reset": _reset_due,
@@ -71,10 +71,10 @@ DUE: Mapping[str, Callable[[Sequence[XidEvent]], RecoveryAction | None]] = {  # 
 def occurrences(times: Sequence[float | None], catalog: Catalog, lines: Sequence[int] = ()) -> tuple[float | None, ...]:
     """When each occurrence began: lines at most three minutes apart are one burst, and one occurrence.
 
-    One fault writes many lines: of every channel that it ended, of every rank that used the GPU. A burst that
-    goes on for an hour begins a new occurrence, so that a fault which never pauses does repeat. Lines without
+    One fault writes many lines: for every channel that it ended, for every rank that used the GPU. A burst that
+    goes on for an hour begins a new occurrence, so that a fault without pauses counts as repeated. Lines without
     a time belong to the burst before them: nothing proves that they are another. `lines` is how many lines each time
-    stands for: those that were left out before it lie evenly in the gap.
+    stands for: those that were left out before it are spread evenly over the gap.
     """
     gap_s, longest_s = catalog.threshold("xid.burst_gap_s"), catalog.threshold("xid.burst_max_s")
     begun: list[float | None] = []
@@ -93,7 +93,7 @@ def occurrences(times: Sequence[float | None], catalog: Catalog, lines: Sequence
 
 
 def is_repeated(begun: Iterable[float | None], catalog: Catalog) -> bool:
-    """Whether two occurrences of one code on one GPU, or more, began within 24 hours."""
+    """Whether two or more occurrences of one code on one GPU began within 24 hours."""
     needed, window_s = int(catalog.threshold("xid.repeat_count")), catalog.threshold("xid.repeat_window_s")
     times = sorted(time for time in begun if time is not None)
     return any(end - start <= window_s for start, end in zip(times, times[needed - 1 :], strict=False))

@@ -11,7 +11,7 @@ from clusterproof.plugins.agent.process_group import stat_fields
 from clusterproof.plugins.agent.reading import Absent, Broke, Node
 from clusterproof.plugins.evidence.host.collect_owner import OF_THE_HOST, program
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import Any
 
@@ -24,13 +24,13 @@ FLAGS = {
 STATES = {"cpuManagerPolicy": "cpu_manager_state", "memoryManagerPolicy": "memory_manager_state"}
 KIND = "KubeletConfiguration"
 YAML = re.compile(r"^(\w+):[ \t]+[\"']?([\w-]+)", re.MULTILINE)
-PROGRAM = re.compile(r"kube|hyperkube")  # one program may be all of Kubernetes
+PROGRAM = re.compile(r"kube|hyperkube")  # one program may contain all of Kubernetes
 SERVICE = re.compile(r":/[\w.-]+\.slice/[\w.@-]*kubelet[\w.@-]*\.service$", re.MULTILINE)
-STARTED = 21  # of the fields of /proc/PID/stat: ticks since boot
+STARTED = 21  # index in the fields of /proc/PID/stat: start time in ticks since boot
 
 
 def read(node: Node) -> object:
-    """The policies of the kubelet that root runs on the host. Raises Absent where none does, OSError."""
+    """The policies of the kubelet that root runs on the host. Raises Absent if none runs, and OSError."""
     for pid in sorted((name for name in node.names("/proc") if name.isdecimal()), key=int):
         try:
             is_kubelet = node.read(f"/proc/{pid}/comm").strip() == "kubelet"
@@ -44,13 +44,16 @@ def read(node: Node) -> object:
 
 
 def _is_believed(node: Node, pid: str) -> bool:
-    """Whether the kernel says so: by the program, else by a service's control group, which no user enters."""
+    """Whether it is a kubelet, by its program or else by its service's control group, which no user can enter."""
     runs = program(node, pid)
     return bool(PROGRAM.match(runs)) if runs else bool(SERVICE.search(node.read(f"/proc/{pid}/cgroup")))
 
 
 def of_process(node: Node, pid: str) -> object:
-    """What is configured, the files of it that are newer than the process, and what is in force. Raises OSError."""
+    """The configured policies, the configuration files that are newer than the process, and the policies in force.
+
+    Raises OSError.
+    """
     flags = _flags(node.read(f"/proc/{pid}/cmdline").split("\0")[1:])
     ticks = int(stat_fields(node.read(f"/proc/{pid}/stat"))[STARTED])
     started = time.time() - float(node.read("/proc/uptime").split()[0]) + ticks / os.sysconf("SC_CLK_TCK")
@@ -84,7 +87,7 @@ def _flags(argv: list[str]) -> dict[str, str]:
 
 
 def _settings(text: str, path: str) -> dict[str, str]:
-    """The policies that a file names, JSON or YAML. Raises Broke where it is no kubelet's configuration."""
+    """The policies set in a configuration file, JSON or YAML. Raises Broke if it is no kubelet configuration."""
     try:
         settings = json.loads(text)
     except ValueError:

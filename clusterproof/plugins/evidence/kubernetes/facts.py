@@ -25,7 +25,7 @@ NODES, PODS, SLICES, QUEUES = "k8s_nodes", "k8s_pods", "k8s_resource_slices", "k
 STORAGE = "k8s_storage"
 COLLECTORS = frozenset({NODES, PODS, SLICES, QUEUES, STORAGE})
 HOUR_S, MINUTE_S = 3600, 60
-# What the kubelet does where nobody configures it: kubelet.config.k8s.io/v1beta1, as of Kubernetes 1.34.
+# The kubelet's defaults: kubelet.config.k8s.io/v1beta1, as of Kubernetes 1.34.
 DEFAULTS = {
     "cpuManagerPolicy": "none",
     "memoryManagerPolicy": "None",
@@ -44,7 +44,7 @@ class Condition(Reported):
     reason = Field(text)
     message = Field(text)
     since = Field(text)
-    heard = Field(text)  # empty where its writer reports no heartbeat
+    heard = Field(text)  # empty if its writer reports no heartbeat
 
 
 @record
@@ -67,7 +67,10 @@ class Resources(Reported):
     """The amount of each resource that a node has or offers; a missing one is 0."""
 
     def of(self, name: str) -> int:
-        """Devices or bytes, by the suite's name of a resource (`gpu`, `efa`, `hugepages_2mi`). Raises Incomplete."""
+        """The number of devices or bytes of a resource, under the suite's name (`gpu`, `efa`, `hugepages_2mi`).
+
+        Raises Incomplete.
+        """
         amount = self.data.get(name)
         return 0 if amount is None else read(amount, integer, name)
 
@@ -87,12 +90,12 @@ def _taints(data: object) -> tuple[Taint, ...]:
 
 @record
 class KubernetesNode(Reported):
-    """A node from the API server; `labels` are those in use, under the suite's own names."""
+    """A node from the API server; `labels` holds the labels that the suite uses, under the suite's own names."""
 
     asked_at: float  # seconds since 1970
 
     name = Field(text)
-    instance = Field(text, "instance_id")  # EC2's id of it
+    instance = Field(text, "instance_id")  # EC2's instance id
     group = Field(text)
     instance_type = Field(text)
     zone = Field(text)
@@ -106,36 +109,36 @@ class KubernetesNode(Reported):
     info = Field(table)  # kubelet, runtime, os, kernel, architecture
     labels = Field(table)
     layers = Field(texts)  # network nodes above it, the topmost first
-    ultraserver = Field(text)  # or another domain of NVLink
+    ultraserver = Field(text)  # or of another NVLink domain
 
     def condition(self, kind: str) -> Condition | None:
-        """The condition of that name. Raises Incomplete."""
+        """The condition with that name. Raises Incomplete."""
         return next((condition for condition in self.conditions if condition.kind == kind), None)
 
     def label(self, name: str) -> str:
-        """A label by the suite's name of it; empty where the node has none. Raises Incomplete."""
+        """A label under the suite's name; empty if the node does not have it. Raises Incomplete."""
         value = self.labels.get(name)
         return "" if value is None else read(value, text, f"label {name}")
 
     @property
     def has_divided_gpus(self) -> bool:
-        """Whether its GPUs are given in parts, by MIG: then `gpu` does not count GPUs. Raises Incomplete."""
+        """Whether its GPUs are offered as MIG devices: then `gpu` does not count GPUs. Raises Incomplete."""
         is_single = self.label("mig_strategy") == "single" and "MIG" in self.label("gpu_product")
         return bool(self.capacity.mig) or is_single
 
     @property
     def replicas(self) -> int:
-        """To how many pods each GPU is given, where they are shared in time. Raises Incomplete."""
+        """How many pods share each GPU by time-slicing. Raises Incomplete."""
         count = self.label("gpu_replicas")
         return int(count) if count.isdecimal() and len(count) < 5 and int(count) else 1
 
     @property
     def is_of_hyperpod(self) -> bool:
-        """Whether it is a node of SageMaker HyperPod. Raises Incomplete."""
+        """Whether this is a node of SageMaker HyperPod. Raises Incomplete."""
         return self.name.startswith("hyperpod-") or bool(self.label("hyperpod_health"))
 
     def age_s(self, time: str) -> float:
-        """How long ago a time was, as Kubernetes writes it. Raises Incomplete."""
+        """The seconds since a timestamp of Kubernetes. Raises Incomplete."""
         return age_s(time, self.asked_at)
 
     def describe(self, condition: Condition) -> str:
@@ -146,8 +149,8 @@ class KubernetesNode(Reported):
 
 
 def age_s(time: str, now: float) -> float:
-    """The seconds from `2026-11-23T01:02:03Z` until now (since 1970). Raises Incomplete."""
-    from datetime import datetime, timezone  # a prolog reads no times
+    """The seconds from `2026-11-23T01:02:03Z` until now (seconds since 1970). Raises Incomplete."""
+    from datetime import datetime, timezone  # imported here, as a prolog reads no times
 
     try:
         at = datetime.strptime(time[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
@@ -164,13 +167,13 @@ def duration_text(seconds: float) -> str:
 
 
 def asked_at(record: Mapping[str, Any], where: str) -> float:
-    """When a collector asked, in seconds since 1970. Raises Incomplete."""
+    """When the collector asked, in seconds since 1970. Raises Incomplete."""
     return read(record.get("asked_at"), number, f"{where}: asked_at")
 
 
 @record
 class UnlabelledLevel(Reported):
-    """A topology level whose label is missing on some of a flavor's nodes; `nodes` are the first of these."""
+    """A topology level whose label is missing on some of a flavor's nodes; `nodes` holds the first of these."""
 
     level = Field(text)
     nodes = Field(texts)
@@ -198,7 +201,7 @@ class Kubelet(Reported):
     """A kubelet's policies: as configured, and for some as in force according to its state files."""
 
     configured = Field(table)
-    changed = Field(texts)  # files that are newer than the process, which has not read them so
+    changed = Field(texts)  # configuration files that are newer than the process, which has not read this version
     in_force = Field(table)
 
     def policy(self, key: str) -> str:
@@ -206,7 +209,7 @@ class Kubelet(Reported):
         return self.kept(key) or self._read_at_start(key)
 
     def kept(self, key: str) -> str:
-        """The policy in the kubelet's own state; empty where it keeps none, or it may not be read."""
+        """The policy in the kubelet's own state; empty if it keeps none, or the state could not be read."""
         policy = self.in_force.get(key)
         return policy if isinstance(policy, str) else ""
 
@@ -217,7 +220,7 @@ class Kubelet(Reported):
 
     @property
     def overtaken(self) -> Iterator[tuple[str, str, str]]:
-        """The policies that are configured otherwise than they are in force: key, in force, configured."""
+        """The policies in force that differ from the configured ones: key, in force, configured."""
         for key in DEFAULTS:
             if self.kept(key) not in ("", self.setting(key)):
                 yield key, self.kept(key), self.setting(key)

@@ -1,4 +1,4 @@
-"""What Kubernetes reports about a node, for the cluster's operator: pods, devices, location."""
+"""What Kubernetes reports about a node's pods, devices and location."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class NodeOfCluster:
 
     @property
     def name(self) -> str:
-        """Its name in the inventory."""
+        """The node's name in the inventory."""
         return self.node.name
 
     @property
     def type_name(self) -> str:
-        """Its instance type, else empty."""
+        """The instance type, or empty."""
         return self.node.type_name
 
     @property
@@ -39,17 +39,17 @@ class NodeOfCluster:
 
     @property
     def member(self) -> MemberNode:
-        """What both know of it. Raises Incomplete, NotApplicable."""
+        """The inventory's and Kubernetes's description of the node together. Raises Incomplete, NotApplicable."""
         return self.cluster.kubernetes_members[self.node.name]
 
 
 def pods_on(cluster: ClusterFacts, node: KubernetesNode) -> list[KubernetesPod]:
-    """The pods of a node. Raises Incomplete."""
+    """The pods on a node. Raises Incomplete."""
     return cluster.pods_by_node.get(node.name, [])
 
 
 def slices_of(cluster: ClusterFacts, node: KubernetesNode, word: str) -> list[ResourceSlice]:
-    """What drivers of DRA with a word in their name offer on a node, as of their last generation. Raises Incomplete."""
+    """The latest resource slices of a node from DRA drivers whose name contains a word. Raises Incomplete."""
     offered = [offer for offer in cluster.kubernetes_slices if offer.node == node.name and word in offer.driver]
     newest: dict[str, int] = {}
     for offer in offered:
@@ -58,19 +58,19 @@ def slices_of(cluster: ClusterFacts, node: KubernetesNode, word: str) -> list[Re
 
 
 def zones(cluster: ClusterFacts) -> dict[str, str | None]:
-    """The availability zone of each node. Raises Incomplete, and NotApplicable where no label shows any."""
+    """The availability zone of each node. Raises Incomplete, and NotApplicable if no label shows one."""
     zone_of = {name: node.zone or None for name, node in _listed(cluster).items()}
     return _some(zone_of, "no node has a label of its zone")
 
 
 def network_layers(cluster: ClusterFacts) -> dict[str, tuple[str, ...]]:
-    """The network nodes above each node, the topmost first. Raises Incomplete, and NotApplicable where none has any."""
+    """The network nodes above each node, the topmost first. Raises Incomplete, and NotApplicable if no node has any."""
     layers = {name: node.layers for name, node in _listed(cluster).items() if node.layers}
     return _some(layers, "no node has labels of the network above it")
 
 
 def ultraservers(cluster: ClusterFacts) -> dict[str, str | None]:
-    """The domain of NVLink of each node that is in one. Raises Incomplete, and NotApplicable where none is."""
+    """The NVLink domain of each node that is in one. Raises Incomplete, and NotApplicable if no node is."""
     domains = {name: node.ultraserver or None for name, node in _listed(cluster).items()}
     return _some(domains, "no node has a label of an UltraServer")
 

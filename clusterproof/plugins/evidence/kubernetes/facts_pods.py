@@ -21,7 +21,7 @@ from clusterproof.plugins.evidence.field import (
 )
 from clusterproof.plugins.evidence.kubernetes.facts import age_s
 
-STUCK = (  # for which a container waits that does not start by itself
+STUCK = (  # reasons for which a container waits that will not start by itself
     "CrashLoopBackOff",
     "ImagePullBackOff",
     "ErrImagePull",
@@ -32,12 +32,12 @@ STUCK = (  # for which a container waits that does not start by itself
     "RunContainerError",
 )
 BOUND, LOST = "Bound", "Lost"
-BY_HAND = "kubernetes.io/no-provisioner"  # the provisioner of a class whose volumes somebody makes
+BY_HAND = "kubernetes.io/no-provisioner"  # the provisioner of a class whose volumes are created by hand
 
 
 @record
 class WaitingContainer(Reported):
-    """A container of a pod that is not ready: its reason and message, empty where it runs."""
+    """A container of a pod that is not ready, with its reason and message; both empty if it runs."""
 
     name = Field(text, "container")
     reason = Field(text)
@@ -65,10 +65,10 @@ class KubernetesPod(Reported):
     namespace = Field(text)
     pod = Field(text, "name")
     uid = Field(text)
-    node = Field(text)  # empty where it waits for one
+    node = Field(text)  # empty if it waits for a node
     phase = Field(text)
     owner = Field(text)  # `DaemonSet/kube-proxy`
-    role = Field(text)  # the row of its daemon set in the catalogue; empty where it is of none that matters
+    role = Field(text)  # the row of its daemon set in the catalogue; empty if it belongs to none that is listed there
     created = Field(text)
     deleted = Field(text)  # when its time to end is over; empty where it is not being deleted
     is_ready = Field(boolean, "ready")
@@ -89,27 +89,27 @@ class KubernetesPod(Reported):
 
     @property
     def daemon_set(self) -> str:
-        """The daemon set that it is of; empty where it is of none. Raises Incomplete."""
+        """The daemon set that it belongs to; empty if none. Raises Incomplete."""
         kind, _, name = self.owner.partition("/")
         return name if kind == "DaemonSet" else ""
 
     @property
     def age_s(self) -> float:
-        """How long it has been there. Raises Incomplete."""
+        """How long the pod has existed. Raises Incomplete."""
         return age_s(self.created, self.asked_at)
 
     @property
     def overdue_s(self) -> float:
-        """For how long it should have been gone; negative while it has time. Raises Incomplete.
+        """How long ago the pod should have been gone; negative during its grace period. Raises Incomplete.
 
-        Kubernetes writes into `deletionTimestamp` when its time is over, not when that began.
+        Kubernetes writes the end of the grace period into `deletionTimestamp`, not its beginning.
         """
         return age_s(self.deleted, self.asked_at)
 
 
 @record
 class ResourceSlice(Reported):
-    """Devices that a DRA driver offers on a node; `kinds` counts them by the attribute `type`, if any."""
+    """Devices that a DRA driver offers on a node; `kinds` counts them by their attribute `type`, if they have one."""
 
     driver = Field(text)
     node = Field(text)
@@ -169,7 +169,7 @@ class KubernetesStorage:
         return age_s(claim.created, now) if claim else inf
 
     def why_unbound(self, name: str) -> str:
-        """Why a claim has no volume; empty where it has one, or none is due before its pod has a node.
+        """Why a claim has no volume; empty if it has one, or gets one only when its pod has a node.
 
         Raises Incomplete.
         """

@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.node import Node
 
 @record
 class MemberNode:
-    """A checked node; `others` are those of its group, from Kubernetes."""
+    """A checked node; `others` are the other nodes of its group, from Kubernetes."""
 
     node: Node
     known: KubernetesNode | None
@@ -25,14 +25,14 @@ class MemberNode:
 
     @property
     def listed(self) -> KubernetesNode:
-        """What Kubernetes has of it. Raises Incomplete."""
+        """The node as Kubernetes lists it. Raises Incomplete."""
         if self.known is None:
             raise Incomplete("Kubernetes lists no such node any more", cause="Kubernetes lists no such node")
         return self.known
 
 
 def member_nodes(known: Iterable[KubernetesNode], nodes: Mapping[str, Node]) -> tuple[MemberNode, ...]:
-    """Each node of a cluster, with what Kubernetes has of it."""
+    """Each node of a cluster, with what Kubernetes reports about it."""
     known = tuple(known)
     by_name = {listed.name: listed for listed in known}
     by_instance = {listed.instance: listed for listed in known if listed.instance}
@@ -52,6 +52,6 @@ def member_nodes(known: Iterable[KubernetesNode], nodes: Mapping[str, Node]) -> 
 
 
 def _instance(node: Node) -> str:
-    """EC2's id of a node that HyperPod's other inventories call by its host; empty where its address has none."""
+    """The EC2 instance id of a HyperPod node, from its address, as other inventories list it by host name; or empty."""
     address = node.target.address
     return f"i-{address.rpartition('i-')[2]}" if "i-" in address else ""

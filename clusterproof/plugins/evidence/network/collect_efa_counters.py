@@ -1,4 +1,4 @@
-"""EFA's hardware counters, twice: /sys/class/infiniband/*/hw_counters and ports/1/hw_counters."""
+"""EFA's hardware counters, read twice: /sys/class/infiniband/*/hw_counters and ports/1/hw_counters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from clusterproof.plugins.agent.reading import Absent, Node
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import Any
 
@@ -26,7 +26,7 @@ OF_A_DEVICE = ("no_completion_cmds",)
 
 
 def read(node: Node) -> object:
-    """Each counter of each EFA device at both looks, and the seconds between them. Raises Absent."""
+    """The counters of each EFA device, read twice, and the seconds between the two reads. Raises Absent."""
     devices = [name for name in node.names(FOLDER) if _is_efa(node, name)]
     if not devices:
         raise Absent(f"no EFA device in {FOLDER}")
@@ -34,9 +34,9 @@ def read(node: Node) -> object:
 
 
 def twice(node: Node, key: str, names: list[str], look: Callable[[str], dict[str, object]]) -> dict[str, object]:
-    """Under `key` the counters of each at both looks, and the `seconds` between.
+    """The counters of each named device from two reads, as a list under `key`, and the `seconds` between the reads.
 
-    Where one hangs, the first look is what is known of those behind it, and the only one where it hangs at that.
+    If a read hangs, the devices that were not read again keep their first values only.
     """
 
     def at_first(name: str) -> dict[str, Any]:

@@ -24,12 +24,12 @@ SIOCETHTOOL = 0x8946
 SET_INFO, STRINGS, STATISTICS = 0x37, 0x1B, 0x1D  # linux/ethtool.h: ETHTOOL_GSSET_INFO, _GSTRINGS, _GSTATS
 SET_OF_STATISTICS = 1  # ETH_SS_STATS
 NAME_BYTES, VALUE_BYTES = 32, 8
-MAX_STATISTICS = 16_384  # a driver counts some dozens of each queue
+MAX_STATISTICS = 16_384  # a driver has some dozens of counters for each queue
 IFREQ = struct.Struct("16sP16x")
 
 
 def read(node: Node) -> object:
-    """Each of these counters of each interface of ENA at both looks, and the seconds between. Raises Absent, Denied."""
+    """Each ENA interface's counters of these, read twice, and the seconds between the reads. Raises Absent, Denied."""
     names = [name for name in node.names(FOLDER) if node.linked(f"{FOLDER}/{name}/device/driver") == DRIVER]
     if not names:
         raise Absent(f"no interface of ENA in {FOLDER}")
@@ -39,7 +39,7 @@ def read(node: Node) -> object:
 
 
 def statistics(interface: str) -> dict[str, int]:
-    """What the driver of an interface counts, as `ethtool -S` shows it. Raises OSError."""
+    """The counters of an interface's driver, as `ethtool -S` shows them. Raises OSError."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         answer = _ask(asking, interface, struct.pack("=IIQI", SET_INFO, 0, 1 << SET_OF_STATISTICS, 0))
         _, _, sets, count = struct.unpack_from("=IIQI", answer)
@@ -50,13 +50,13 @@ def statistics(interface: str) -> dict[str, int]:
         names = _ask(asking, interface, struct.pack("=III", STRINGS, SET_OF_STATISTICS, count), NAME_BYTES)
         values = _ask(asking, interface, struct.pack("=II", STATISTICS, count), VALUE_BYTES)
     if struct.unpack_from("=I", names, 8) != (count,) or struct.unpack_from("=I", values, 4) != (count,):
-        raise OSError(errno.EAGAIN, "", interface)  # its queues were set up anew meanwhile
+        raise OSError(errno.EAGAIN, "", interface)  # the number of queues changed between the calls
     parts = (struct.unpack_from(f"={NAME_BYTES}s", names, 12 + NAME_BYTES * place)[0] for place in range(count))
     return dict(zip((_text(word) for word in parts), struct.unpack_from(f"={count}Q", values, 8)))
 
 
 def _ask(asking: socket.socket, interface: str, question: bytes, each_bytes: int = 0) -> bytes:
-    """The answer, which the kernel writes over the question: room for more than it was said to have is no harm."""
+    """The kernel's answer, which it writes over the question; a buffer larger than the answer does no harm."""
     room = array.array("B", question + bytes(each_bytes * MAX_STATISTICS))
     fcntl.ioctl(asking, SIOCETHTOOL, IFREQ.pack(interface.encode()[:15], room.buffer_info()[0]))
     return room.tobytes()
@@ -67,7 +67,7 @@ def _text(word: bytes) -> str:
 
 
 def _allowances(node: Node, name: str) -> dict[str, object]:
-    """The counters that this driver has, or an error in the place of each."""
+    """The allowance counters that this driver has; an error in place of each if they cannot be read."""
     node.at(f"ethtool -S {name}")
     try:
         counters = statistics(name)

@@ -8,7 +8,7 @@ FOLDER = "/sys/class/net"
 
 
 def read(node: Node) -> object:
-    """The names of all interfaces, and what those are like that have a device of their own."""
+    """The names of all interfaces, and the state of those that have a device of their own."""
     names = [name for name in node.names(FOLDER) if node.exists(f"{FOLDER}/{name}/mtu")]
     physical = [name for name in names if node.exists(f"{FOLDER}/{name}/device")]
     return node.each("physical", physical, lambda name: _interface(node, name), {"names": names})
@@ -17,7 +17,7 @@ def read(node: Node) -> object:
 def _interface(node: Node, name: str) -> dict[str, object]:
     here = f"{FOLDER}/{name}"
     node.at(here)
-    speed = str(node.text(f"{here}/speed"))  # an error while it has no link, -1 of drivers that know none
+    speed = str(node.text(f"{here}/speed"))  # an error while there is no link; -1 from drivers that do not know it
     return {
         "name": name,
         "driver": node.linked(f"{here}/device/driver"),
@@ -30,7 +30,7 @@ def _interface(node: Node, name: str) -> dict[str, object]:
 
 
 def _number(text: object, base: int = 10) -> object:
-    """The number that a file holds; what is none is an error in its place."""
+    """The number in a file; an error in its place if the file holds anything else."""
     if not isinstance(text, str):
         return text
     try:
@@ -40,7 +40,7 @@ def _number(text: object, base: int = 10) -> object:
 
 
 def _carrier(text: object) -> object:
-    """Whether there is a link; null while the interface is administratively down, when the kernel reports none."""
+    """Whether there is a link; null while the interface is administratively down, as the kernel reports none then."""
     if isinstance(text, dict):
         return None if text["error"] == "EINVAL" else text
     return {"0": False, "1": True}.get(str(text), {"error": "EINVAL", "text": f"carrier: {str(text)[:40]!r}"})

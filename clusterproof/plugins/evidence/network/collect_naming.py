@@ -1,4 +1,4 @@
-"""What the node is called, which addresses it has, and whether its name servers answer."""
+"""The node's name and addresses, and whether its name servers answer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import time
 from clusterproof.plugins.agent.reading import Denied, Node
 
 HOSTS, RESOLV = "/etc/hosts", "/etc/resolv.conf"
-BEHIND_STUB = "/run/systemd/resolve/resolv.conf"  # whom systemd-resolved asks
+BEHIND_STUB = "/run/systemd/resolve/resolv.conf"  # the servers that systemd-resolved asks
 STUB = "127.0.0.53"
-MAX_SERVERS = 3  # glibc asks no more (resolv.h, MAXNS)
+MAX_SERVERS = 3  # glibc asks at most this many (resolv.h, MAXNS)
 TRIES = 2
-SHARE = 0.2  # of the collector's time for the answers of one try, of all servers together
+SHARE = 0.2  # part of the collector's time in which all servers together may answer one try
 DNS = 53
-ADDRESS, NAMESERVERS = 1, 2  # what can be asked for: an A record, and NS of the root
+ADDRESS, NAMESERVERS = 1, 2  # record types to ask for: A of the node's name, NS of the root
 INTERFACES = "/sys/class/net"
 MAX_INTERFACES = 128
 MAX_HOSTS = 32
@@ -28,7 +28,7 @@ DUPLICATE = 0x08  # linux/if_addr.h, IFA_F_DADFAILED
 
 
 def read(node: Node) -> object:
-    """Its own entries of /etc/hosts, its addresses, and each nameserver with whether it answers."""
+    """The node's own entries in /etc/hosts, its addresses, and whether each name server answers."""
     _require_network(node)
     hostname = str(node.text("/proc/sys/kernel/hostname"))
     return {
@@ -41,7 +41,7 @@ def read(node: Node) -> object:
 
 
 def _require_network(node: Node) -> None:
-    """Raise Denied where what this process can reach is not what the node can."""
+    """Raise Denied if this process is in another network namespace than the node."""
     own = node.linked("/proc/1/ns/net") if node.root else ""
     if node.root and not own:
         raise Denied("/proc/1/ns/net may not be looked at")
@@ -50,7 +50,7 @@ def _require_network(node: Node) -> None:
 
 
 def _hosts(node: Node, hostname: str) -> object:
-    """The addresses that /etc/hosts gives the node's own name, each with whether the node has it."""
+    """The addresses that /etc/hosts gives the node's own name, and whether each belongs to the node."""
     text = node.text(HOSTS, absent="")
     if isinstance(text, dict):
         return text
@@ -66,7 +66,7 @@ def _family(address: str) -> int:
 
 
 def _is_own(address: str) -> bool | None:
-    """Whether something can listen there; None where it is no address."""
+    """Whether the address belongs to this node; None if it is not a valid address."""
     try:
         socket.inet_pton(_family(address), address)
         with socket.socket(_family(address), socket.SOCK_DGRAM) as trial:
@@ -74,12 +74,12 @@ def _is_own(address: str) -> bool | None:
     except ValueError:
         return None
     except OSError as problem:
-        return False if problem.errno else None  # inet_pton gives no number
+        return False if problem.errno else None  # inet_pton raises an OSError without errno
     return True
 
 
 def _nameservers(node: Node) -> list[str]:
-    """Those that resolv.conf names, and those that systemd's own resolver asks in its turn."""
+    """The servers in resolv.conf, and those that systemd-resolved forwards to."""
     named = _named_in(node, RESOLV)
     return named + (_named_in(node, BEHIND_STUB) if STUB in named else [])
 
@@ -91,7 +91,7 @@ def _named_in(node: Node, path: str) -> list[str]:
 
 
 def _asked(node: Node, servers: list[str], hostname: str) -> list[dict[str, object]]:
-    """Each server with whether it gave any answer: about the node's own name, or the root."""
+    """Each server, and whether it answered a question about the node's own name or about the root."""
     open_ones: dict[socket.socket, str] = {}
     answered: set[str] = set()
     token = os.urandom(2)
@@ -102,7 +102,7 @@ def _asked(node: Node, servers: list[str], hostname: str) -> list[dict[str, obje
             asking.setblocking(False)
             asking.connect(at)
         except (OSError, ValueError):
-            continue  # no address, or no way to it
+            continue  # not an address, or no route to it
         open_ones[asking] = server
     questions = [_question(token, hostname, ADDRESS), _question(token, "", NAMESERVERS)]
     for _ in range(TRIES):
@@ -125,7 +125,7 @@ def _question(token: bytes, name: str, kind: int) -> bytes:
 
 
 def _send(asking: socket.socket, question: bytes) -> None:
-    with contextlib.suppress(OSError):  # refused before: it may answer the next
+    with contextlib.suppress(OSError):  # refused by an earlier packet; the server may answer the next
         asking.send(question)
 
 
@@ -137,7 +137,7 @@ def _has_answer(asking: socket.socket, token: bytes) -> bool:
 
 
 def _addresses(node: Node) -> list[dict[str, object]]:
-    """Of each interface that has a device of its own or bundles some: its driver, MAC and IPv4 address."""
+    """The driver, MAC and IPv4 address of each interface that has a device of its own or is a bond."""
     rows: list[dict[str, object]] = []
     for name in node.names(INTERFACES):
         at = f"{INTERFACES}/{name}"
@@ -157,7 +157,7 @@ def _ipv4(name: str) -> str:
 
 
 def _duplicates(node: Node) -> list[str]:
-    """The IPv6 addresses that another host was found to have."""
+    """The IPv6 addresses that another host was found to use too."""
     text = node.text("/proc/1/net/if_inet6" if node.root else "/proc/self/net/if_inet6", absent="")
     rows = [line.split() for line in text.splitlines()] if isinstance(text, str) else []
     twice = [row for row in rows if len(row) == 6 and int(row[4], 16) & DUPLICATE]

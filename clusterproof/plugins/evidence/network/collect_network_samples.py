@@ -1,4 +1,4 @@
-"""Samples the network while a job runs: bytes and errors, and changed links."""
+"""Samples the network while a job runs: bytes, errors, and links that changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.network.collect_interfaces import read as read_interfaces
 from clusterproof.plugins.evidence.network.collect_rdma import read as read_rdma
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import Any
 
@@ -18,12 +18,12 @@ MAX_DEVICES = 128
 MB = 1e6
 RECEIVED = ("rx_bytes", "rdma_read_bytes", "rdma_write_recv_bytes")  # EFA's, under hw_counters
 SENT = ("tx_bytes", "rdma_read_resp_bytes", "rdma_write_bytes")
-ERRORS = (  # under a port: EFA's, then InfiniBand's
+ERRORS = (  # under a port: first EFA's, then InfiniBand's
     "hw_counters/rx_drops", "hw_counters/retrans_timeout_events", "hw_counters/rdma_read_wr_err",
     "hw_counters/rdma_write_wr_err", "hw_counters/unresponsive_remote_events",
     "counters/symbol_error", "counters/link_downed", "counters/link_error_recovery", "counters/port_rcv_errors",
 )  # fmt: skip
-WORDS_BYTES = 4  # InfiniBand counts words
+WORDS_BYTES = 4  # InfiniBand counts 4-byte words
 
 
 class Sampler:
@@ -39,14 +39,14 @@ class Sampler:
         self._errors: dict[str, int] = {}
         self._turn = 0
         self._before: dict[str, tuple[float, int]] = {}
-        self._links: dict[str, object] = {}  # as they were sent
+        self._links: dict[str, object] = {}  # the links as last sent
 
     def fixed(self) -> object:
-        """Nothing."""
+        """Nothing: all values are sampled."""
         return None
 
     def sample(self, node: Node) -> dict[str, object]:
-        """The values that COLUMNS name. Errors of RDMA are read of one device a time: each asks the hardware."""
+        """The values named by COLUMNS. RDMA errors of one device per sample, as each read queries the hardware."""
         rx, tx = ([(f"{folder}/{way}_bytes", 1) for folder in self._interfaces] for way in ("rx", "tx"))
         bad = [(f"{folder}/{way}_errors", 1) for folder in self._interfaces for way in ("rx", "tx")]
         if self._ports:
@@ -66,7 +66,7 @@ class Sampler:
         }
 
     def _changed(self, node: Node) -> dict[str, object]:
-        """What the collectors `interfaces` and `rdma` report, each where a link of its own has changed."""
+        """What the collectors `interfaces` and `rdma` report, each only if one of its links has changed."""
         facts: dict[str, object] = {}
         interfaces: Any = read_interfaces(node)
         for name, links in {"interfaces": interfaces["physical"], "rdma": _ports(node)}.items():
@@ -80,7 +80,7 @@ class Sampler:
         return [(path, size) for path, size in every if node.exists(path)]
 
     def _rate(self, node: Node, name: str, files: list[tuple[str, int]]) -> float | None:
-        """Megabytes a second since the sample before; None the first time, and where a counter began anew."""
+        """Megabytes a second since the previous sample; None for the first one, and after a counter was reset."""
         total, now = _total(node, files), time.monotonic()
         if total is None:
             return None
@@ -97,7 +97,7 @@ def _ports(node: Node) -> dict[str, object]:
 
 
 def _total(node: Node, files: list[tuple[str, int]]) -> int | None:
-    """The sum of counters; None where none can be read."""
+    """The sum of the counters; None if none can be read."""
     texts = [(node.text(path, absent=""), size) for path, size in files]
     numbers = [int(text) * size for text, size in texts if isinstance(text, str) and text.isdecimal()]
     return sum(numbers) if numbers else None

@@ -67,7 +67,7 @@ def _if_there(node: Node, path: str) -> object:
 
 
 def _counted(node: Node, path: str) -> object:
-    """A counter; null where this port has none ("N/A (no PMA)")."""
+    """A counter's value; null if this port has none ("N/A (no PMA)")."""
     text = _if_there(node, path)
     if not isinstance(text, str) or text.startswith("N/A"):
         return None if isinstance(text, str) else text
@@ -75,6 +75,6 @@ def _counted(node: Node, path: str) -> object:
 
 
 def _hex(node: Node, path: str) -> object:
-    """A vendor or device number without its 0x; empty where the device is of software, and has no place on the bus."""
+    """A vendor or device number without its 0x; empty for a software device, which is not on the PCI bus."""
     text = node.text(path, absent="")
     return text[2:] if isinstance(text, str) and text.startswith("0x") else text

@@ -1,6 +1,6 @@
-"""RoCE settings of network ports: GIDs, ECN, traffic class, PFC, and the priority of a DSCP.
+"""RoCE settings of network ports: GIDs, ECN, traffic class, PFC, and the priority of each DSCP.
 
-From /sys/class/infiniband and net; the last two from the kernel, as mlnx_qos and dcb ask it by netlink.
+From /sys/class/infiniband and /sys/class/net; PFC and DSCP from the kernel by netlink, as mlnx_qos and dcb do.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Iterator
 from clusterproof.plugins.agent.reading import Node, error
 
 FOLDER = "/sys/class/infiniband"
-MAX_GIDS = 16  # of a port: what NCCL and perftest choose from are among the first
+MAX_GIDS = 16  # entries per port; NCCL and perftest choose from the first ones
 PRIORITIES = range(8)
 DSCPS = range(64)
 RTM_GETDCB, NLM_F_REQUEST, NLMSG_ERROR, IEEE_GET = 78, 1, 2, 21  # of linux/netlink.h, rtnetlink.h and dcbnl.h
-IFNAME, IEEE, PFC, APPS, BY_DSCP = 1, 13, 2, 3, 5  # its attributes, and what selects entries of the last by DSCP
+IFNAME, IEEE, PFC, APPS, BY_DSCP = 1, 13, 2, 3, 5  # its attributes; the selector of the APP entries that are by DSCP
 ANSWER_S, MAX_ANSWER = 1.0, 32 * 1024
 WITHOUT = (errno.EOPNOTSUPP, errno.ENODEV, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
 
 
 def read(node: Node) -> object:
-    """Every port of hardware whose link layer is Ethernet."""
+    """Every hardware port whose link layer is Ethernet."""
     rows: dict[tuple[str, str], dict[str, object]] = {}
     for name in node.names(FOLDER):
         vendor, device = (str(node.text(f"{FOLDER}/{name}/device/{file}", absent="")) for file in ("vendor", "device"))
@@ -50,7 +50,7 @@ def _port(node: Node, name: str, port: str) -> dict[str, object]:
 
 
 def _gid(node: Node, at: str, index: int) -> dict[str, object] | None:
-    """An entry of the table that is in use: its index and type, and of which kind its address is."""
+    """An entry of the GID table that is in use: its index, its type, and the kind of its address."""
     address = node.text(f"{at}/gids/{index}", absent="")
     if not isinstance(address, str) or not address.replace(":", "").strip("0"):
         return None
@@ -60,13 +60,13 @@ def _gid(node: Node, at: str, index: int) -> dict[str, object] | None:
 
 
 def _switches(node: Node, folder: str) -> str:
-    """One digit for each priority: whether congestion control is on; empty where the driver has no such files."""
+    """One digit for each priority, 1 if congestion control is on; empty if the driver has no such files."""
     bits = [str(node.text(f"{folder}/{priority}", absent="")) for priority in PRIORITIES]
     return "".join(bits) if all(word in ("0", "1") for word in bits) else ""
 
 
 def read_priorities(node: Node, interface: str) -> dict[str, object]:
-    """A digit for each priority, whether PFC is on; and the priority of each DSCP. Empty where the driver has none."""
+    """Whether PFC is on, one digit for each priority; and the priority of each DSCP. Empty if the driver has none."""
     try:
         return priorities(_asked(interface) if interface and not node.root else b"")
     except OSError as problem:
@@ -77,7 +77,7 @@ def read_priorities(node: Node, interface: str) -> dict[str, object]:
 
 
 def _asked(interface: str) -> bytes:
-    """The attributes that the kernel answers with. Raises OSError."""
+    """The attributes in the kernel's answer. Raises OSError."""
     name = interface.encode()[:15] + b"\0"
     attribute = struct.pack("=HH", 4 + len(name), IFNAME) + name + bytes(-len(name) % 4)
     head = struct.pack("=IHHII", 20 + len(attribute), RTM_GETDCB, NLM_F_REQUEST, 1, 0)
@@ -85,7 +85,7 @@ def _asked(interface: str) -> bytes:
         kernel.settimeout(ANSWER_S)
         kernel.send(head + struct.pack("=BBH", 0, IEEE_GET, 0) + attribute)
         answer, (sender, _) = kernel.recvfrom(MAX_ANSWER)
-    if sender or len(answer) < 20:  # else it is not the kernel's
+    if sender or len(answer) < 20:  # not sent by the kernel
         raise OSError(errno.EIO, "")
     length, kind = struct.unpack_from("=IH", answer)
     if kind == NLMSG_ERROR:
@@ -94,7 +94,7 @@ def _asked(interface: str) -> bytes:
 
 
 def priorities(data: bytes) -> dict[str, object]:
-    """The same from these attributes."""
+    """PFC and the priorities by DSCP, decoded from these attributes."""
     ieee = dict(_attributes(dict(_attributes(data)).get(IEEE, b"")))
     pfc, by_dscp = ieee.get(PFC, b""), {}
     for _, entry in _attributes(ieee.get(APPS, b"")):

@@ -26,9 +26,9 @@ from clusterproof.plugins.evidence.field import (
 )
 
 LONGEST_LINE = 300
-DIFFERENT = 64  # outputs that are remembered: nodes of one kind print the same
+DIFFERENT = 64  # outputs to keep parsed: nodes of one kind print the same
 
-_RANK = Pattern(r"\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\d{1,6}: ")  # of mpirun, of srun --label
+_RANK = Pattern(r"\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\d{1,6}: ")  # prefix of mpirun, of srun --label
 _KEY = Pattern(r"\s*(provider|domain|type):\s*(\S{1,100})\s*\Z")
 _ERROR = Pattern(r"fi_getinfo(?:\(\))?:?.{0,200}|fi_info: .{0,200}")
 
@@ -46,7 +46,7 @@ def domains(output: str) -> tuple[str, ...]:
 
 @lru_cache(DIFFERENT)
 def error(output: str) -> str:
-    """libfabric's own error line, as printed (`fi_getinfo: -61`: no provider answers), else empty."""
+    """libfabric's own error line, as printed (`fi_getinfo: -61`: no provider answers), or empty."""
     for line in output.splitlines():
         match = _ERROR.match(_without_rank(line)[1].strip())
         if match:
@@ -55,7 +55,7 @@ def error(output: str) -> str:
 
 
 def _entries(output: str) -> Iterator[Mapping[str, str]]:
-    """One mapping per `provider:` and the indented lines after it, of each rank where ranks are mixed."""
+    """One mapping per `provider:` and the indented lines after it, told apart by rank where ranks are mixed."""
     open_entries: dict[str, dict[str, str]] = {}
     for line in output.splitlines():
         rank, rest = _without_rank(line)
@@ -80,29 +80,29 @@ def _is_efa(entry: Mapping[str, str]) -> bool:
 
 
 def _is_rdm(entry: Mapping[str, str]) -> bool:
-    """Whether it is a reliable datagram endpoint; where the type was not reported, the domain's name says so."""
+    """Whether this is a reliable datagram endpoint; if the type was not reported, the name of the domain tells."""
     if "type" in entry:
         return entry["type"] == "FI_EP_RDM"
     return entry.get("domain", "").endswith("-rdm")
 
 
 AMAZON = "1d0f"
-EFA_NAMES = ("rdmap", "efa_")  # as udev and its driver call its devices
+EFA_NAMES = ("rdmap", "efa_")  # names that udev and the EFA driver give to devices
 IFF_UP = 0x1  # linux/if.h: the interface is switched on
-UP, DOWN, OFF = "up", "down", "off"  # what a link can be
+UP, DOWN, OFF = "up", "down", "off"  # states of a link
 
 _RATE = Pattern(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/sec")
-OF_OTHER_MACHINES = ("cdc_", "rndis")  # drivers of interfaces to the board's own controller: alike on every machine
+OF_OTHER_MACHINES = ("cdc_", "rndis")  # interfaces to the board's own controller: same addresses on every machine
 NO_MAC = "00:00:00:00:00:00"
 LINK_LOCAL = "169.254."
 
 
-ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"  # as sysfs calls the link layer of a port
+ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"  # sysfs's names of a port's link layer
 
 
 @record
 class Port(Reported):
-    """One port of an RDMA device; `state` and `physical_state` as sysfs words them: `4: ACTIVE`."""
+    """One port of an RDMA device; `state` and `physical_state` are in sysfs's words: `4: ACTIVE`."""
 
     number = Field(integer, "port")
     state = Field(text)
@@ -114,13 +114,13 @@ class Port(Reported):
 
     @property
     def label(self) -> str:
-        """`port 1`; without its number where that is unknown."""
+        """`port 1`; without the number if that is unknown."""
         reading, _ = readings(self, "number")
         return f"port {reading['number']}" if reading else "a port"
 
     @property
     def gbps(self) -> float:
-        """Its rate: `400 Gb/sec (4X NDR)`. Raises Incomplete."""
+        """The rate, from `400 Gb/sec (4X NDR)`. Raises Incomplete."""
         rate = _RATE.match(self.rate)
         if not rate:
             raise Incomplete(f"{self.label} has the rate {self.rate!r}, which is not a number")
@@ -128,17 +128,17 @@ class Port(Reported):
 
     @property
     def is_active(self) -> bool:
-        """Whether its state is `4: ACTIVE`. Raises Incomplete."""
+        """Whether the state is `4: ACTIVE`. Raises Incomplete."""
         return self.state.endswith("ACTIVE")
 
     @property
     def is_linked(self) -> bool:
-        """Whether its physical state is `5: LinkUp`. Raises Incomplete."""
+        """Whether the physical state is `5: LinkUp`. Raises Incomplete."""
         return self.physical_state.endswith("LinkUp")
 
     @property
     def is_disabled(self) -> bool:
-        """Whether somebody switched it off. Raises Incomplete."""
+        """Whether the port was switched off by an administrator. Raises Incomplete."""
         return self.physical_state.endswith("Disabled")
 
 
@@ -147,7 +147,7 @@ class RdmaDevice(Reported):
     """One entry of /sys/class/infiniband; not every one is an EFA device."""
 
     name = Field(text)
-    vendor = Field(text)  # empty where it is made of software, as soft RoCE and soft iWARP are
+    vendor = Field(text)  # empty for software devices, such as soft RoCE and soft iWARP
     device = Field(text)
     firmware = Field(text)  # empty where its driver does not report it, as EFA's
     p2p = Field(optional(text))  # EFA: the provider of GPU memory; None where its driver has no such file
@@ -157,24 +157,24 @@ class RdmaDevice(Reported):
 
     @property
     def label(self) -> str:
-        """Its kernel name."""
+        """The kernel's name of the device."""
         return self.name
 
     @property
     def model(self) -> str:
-        """Its PCI vendor and device id: `15b3:1021`. Raises Incomplete."""
+        """The PCI vendor and device id: `15b3:1021`. Raises Incomplete."""
         return f"{self.vendor}:{self.device}"
 
     @property
     def has_peer_memory(self) -> bool:
-        """Whether EFA's driver says that it can reach a GPU's memory. Raises Incomplete."""
+        """Whether EFA's driver reports that it can reach GPU memory. Raises Incomplete."""
         return bool(self.p2p) or self.gdr == "1"
 
     @property
     def is_efa(self) -> bool:
-        """Whether it is an EFA device, by PCI vendor and device id (reference: EKS node monitoring agent).
+        """Whether this is an EFA device, by PCI vendor and device id (reference: EKS node monitoring agent).
 
-        Where one of them is unread by the other, where both are by its name. Raises Incomplete.
+        If one of the two could not be read, the other decides; if neither could, the name does. Raises Incomplete.
         """
         ids, unread = readings(self, "vendor", "device")
         if not ids and not readings(self, "name")[0].get("name", "").startswith(EFA_NAMES):
@@ -184,7 +184,7 @@ class RdmaDevice(Reported):
 
 @record
 class Interface(Reported):
-    """A network interface with a device of its own, unlike virtual ones."""
+    """A network interface with a device of its own, so not a virtual one."""
 
     name = Field(text)
     driver = Field(text)
@@ -196,13 +196,13 @@ class Interface(Reported):
 
     @property
     def label(self) -> str:
-        """Its name; words for one whose name is unknown."""
+        """The name; a phrase for an interface whose name is unknown."""
         return str(readings(self, "name")[0].get("name", "an interface without a name"))
 
     @property
     def link(self) -> str:
-        """UP, DOWN where it is switched on and has no link, or OFF. Raises Incomplete."""
-        flags = readings(self, "flags")[0].get("flags", IFF_UP)  # what reports a link is switched on
+        """UP; DOWN if it is switched on but has no link; or OFF. Raises Incomplete."""
+        flags = readings(self, "flags")[0].get("flags", IFF_UP)  # an interface that reports a link is switched on
         if not flags & IFF_UP:
             return OFF
         if self.carrier is None:
@@ -212,13 +212,13 @@ class Interface(Reported):
 
 @record
 class Counters(Reported):
-    """A device's or an interface's counters at two times, by name, as far as its driver has them."""
+    """A device's or an interface's counters by name, read at two times; only those that its driver has."""
 
     name = Field(text)
     counters = Field(table)
 
     def counted(self, counter: str) -> int | None:
-        """How far a counter went between the looks; None where the driver lacks it. Raises Incomplete."""
+        """How much a counter rose between the two reads; None if the driver does not have it. Raises Incomplete."""
         if counter not in self.counters:
             return None
         first, *rest = (read(value, integer, counter) for value in self._looks(counter))
@@ -272,7 +272,7 @@ class InterfaceAddress(Reported):
 
     @property
     def unique(self) -> tuple[str, ...]:
-        """What no other node may have, as far as it is known."""
+        """The addresses that no other node may have, as far as they are known."""
         known, _ = readings(self, "driver", "mac", "ipv4")
         if known.get("driver", "").startswith(OF_OTHER_MACHINES):
             return ()

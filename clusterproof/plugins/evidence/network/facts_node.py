@@ -61,13 +61,13 @@ def efa_devices(node: Node) -> tuple[RdmaDevice, ...]:
 
 @collected_by("rdma")
 def efa_driver(_node: Node, rdma: CollectorData) -> str:
-    """The version of EFA's driver; empty where it reports none, as that of Linux itself, or nobody asked."""
+    """The version of EFA's driver; empty if it reports none (the driver in Linux itself) or was not asked."""
     return rdma.get("efa_version", optional(text)) or ""
 
 
 @collected_by()
 def efa_seen(node: Node) -> int:
-    """How many EFA devices the driver or the PCI bus shows, whichever shows more; none only by the bus's word.
+    """How many EFA devices the driver or the PCI bus shows, whichever is more; 0 only if the PCI bus was read.
 
     Raises Incomplete.
     """
@@ -85,20 +85,20 @@ def efa_seen(node: Node) -> int:
 
 @collected_by()
 def efa_usual(node: Node) -> int | None:
-    """How many EFA devices most nodes of its group have; None where no number has a majority."""
+    """How many EFA devices most nodes of the group have; None if no number has a majority."""
     counts = node.group.most("EFA devices", lambda other: [str(other.efa_seen)])
     return int(next(iter(counts))) if counts else None
 
 
 @collected_by()
 def efa_attached(node: Node) -> int:
-    """How many EFA devices are attached: as AWS says; else those it shows, or as many as most of its group have.
+    """How many EFA devices are attached: as AWS reports; otherwise the number seen, or that of most nodes in the group.
 
-    Raises Incomplete where that is unknown.
+    Raises Incomplete if that is unknown.
     """
     if node.target.efa_attached is not None:
         return node.target.efa_attached
-    with suppress(Incomplete):  # what it shows counts wherever it is
+    with suppress(Incomplete):  # the devices seen count even if the place of the node is unknown
         if node.is_outside_ec2:
             return 0
     try:
@@ -117,7 +117,7 @@ def ib_devices(node: Node) -> tuple[RdmaDevice, ...]:
 
 @collected_by()
 def active_link_layers(node: Node) -> frozenset[str]:
-    """What the active ports of its InfiniBand and RoCE devices are. Raises Incomplete where no port says it."""
+    """The link layers of the active ports of InfiniBand and RoCE devices. Raises Incomplete if no port reports one."""
     layers, unread = set(), []
     for device in node.ib_devices:
         reading, why = readings(device, "ports")
@@ -133,19 +133,19 @@ def active_link_layers(node: Node) -> frozenset[str]:
 
 @collected_by("rdma")
 def modules(node: Node, rdma: CollectorData) -> tuple[str, ...]:
-    """Which of the kernel modules that matter here are loaded."""
+    """Which of the relevant kernel modules are loaded."""
     return rdma.get("modules", texts)
 
 
 @collected_by("rdma")
 def uverbs(node: Node, rdma: CollectorData) -> tuple[str, ...]:
-    """The device files under /dev/infiniband."""
+    """The device files in /dev/infiniband."""
     return rdma.get("uverbs", texts)
 
 
 @collected_by("rdma")
 def nvidia_taint(node: Node, rdma: CollectorData) -> str:
-    """How the NVIDIA module taints the kernel: with a P if it is not the open one; empty if none is loaded."""
+    """How the NVIDIA module taints the kernel: with a P if it is not the open one; empty if no module is loaded."""
     return rdma.get("nvidia_taint", text)
 
 
@@ -154,7 +154,7 @@ efa_counters = list_collected_as("efa_counters", "devices", Counters, NICS)
 
 @collected_by()
 def efa_counters_by_name(node: Node) -> Mapping[str, Counters]:
-    """The same by the device's name, of those that report one. Raises Incomplete."""
+    """EFA's counters by device name, for the devices that report a name. Raises Incomplete."""
     return {
         reading["name"]: counters
         for counters in reversed(node.efa_counters)
@@ -164,7 +164,7 @@ def efa_counters_by_name(node: Node) -> Mapping[str, Counters]:
 
 @collected_by("efa_counters")
 def efa_counted_s(node: Node, counters: CollectorData) -> float:
-    """The seconds between the two looks at EFA's counters."""
+    """The seconds between the two reads of EFA's counters."""
     return _between(counters, "EFA's counters were")
 
 
@@ -173,7 +173,7 @@ ena_counters = list_collected_as("ena_counters", "interfaces", Counters, INTERFA
 
 @collected_by("ena_counters")
 def ena_counted_s(node: Node, counters: CollectorData) -> float:
-    """The seconds between the two looks at what ENA's driver counts."""
+    """The seconds between the two reads of the ENA driver's counters."""
     return _between(counters, "what ENA's driver counts was")
 
 
@@ -192,7 +192,7 @@ environment = list_collected_as("environment", "variables", Variable)
 
 @collected_by("environment")
 def environment_unread(node: Node, environment: CollectorData) -> tuple[str, ...]:
-    """The files that set variables for jobs and could not be read."""
+    """The files that set variables for jobs but could not be read."""
     return tuple(environment.get("unread", table))
 
 
@@ -216,7 +216,7 @@ class Gid(Reported):
 
     index = Field(integer)
     type = Field(text)  # IB/RoCE v1, or RoCE v2
-    kind = Field(text)  # of address: ipv4, ipv6 or link
+    kind = Field(text)  # kind of address: ipv4, ipv6 or link
 
 
 @record
@@ -232,8 +232,8 @@ class RocePort(Reported):
     notifies = Field(text)  # ECN as the receiver, a digit for each priority; empty where the driver does not show it
     reacts = Field(text)  # ECN as the sender
     traffic_class = Field(text)
-    pfc = Field(optional(text))  # a digit for each priority; empty where the driver has none, None in older recordings
-    dscp = Field(optional(text))  # the priority of each DSCP; empty where packets have that of their VLAN tag (PCP)
+    pfc = Field(optional(text))  # one digit for each priority; empty if the driver has none, None in older recordings
+    dscp = Field(optional(text))  # the priority of each DSCP; empty if the VLAN tag (PCP) gives the priority
 
     @property
     def label(self) -> str:
@@ -243,16 +243,16 @@ class RocePort(Reported):
 
     @property
     def gid_v2(self) -> str:
-        """The index of its first RoCE v2 GID of an address that is routed, IPv4 first; `none`. Raises Incomplete."""
+        """The index of the first RoCE v2 GID with a routable address, IPv4 preferred; or `none`. Raises Incomplete."""
         routed = [gid for gid in self.gids if gid.type == ROCE_V2 and gid.kind != "link"]
         best = sorted(routed, key=lambda gid: (gid.kind != "ipv4", gid.index))
         return str(best[0].index) if best else "none"
 
     @property
     def priority(self) -> int | None:
-        """That of all its RoCE packets, by the traffic class that it gives them: 106, or `Global tclass=106`.
+        """The priority of all RoCE packets, set by the port's traffic class: 106, or `Global tclass=106`.
 
-        None where programs or VLAN tags choose it, or the driver does not show it. Raises Incomplete.
+        None if programs or VLAN tags choose it, or the driver does not show it. Raises Incomplete.
         """
         given = _TRAFFIC_CLASS.search(self.traffic_class)
         dscp = int(given[0]) >> 2 if given else 0
@@ -261,9 +261,9 @@ class RocePort(Reported):
 
     @property
     def trust(self) -> str:
-        """What gives packets their priority: `PCP`, or `DSCP`, with these where they are not the usual ones.
+        """What gives packets their priority: `PCP` or `DSCP`, with the priority of each DSCP if it is not the default.
 
-        Empty where the driver does not show it. Raises Incomplete.
+        Empty if the driver does not show it. Raises Incomplete.
         """
         if not self.dscp:
             return "PCP" if self.pfc else ""

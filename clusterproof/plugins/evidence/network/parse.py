@@ -1,4 +1,4 @@
-"""What RDMA needs, by lsmod, ls and `fi_info`; ports and interfaces in a line or a few each, by ibstatus and others."""
+"""Parses lsmod, ls and `fi_info` (what RDMA needs), and short lists of ports and interfaces: ibstatus and others."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PROVIDER = re.compile(
 
 
 def is_fi_info(text: str) -> bool:
-    """Whether it lists providers as fi_info does, or says that there is none."""
+    """Whether the text lists providers as fi_info does, or says that there is none."""
     return (bool(_PROVIDER.search(text)) and "fabric" in text) or bool(error(text[:MAX_OUTPUT]))
 
 
 def read_fi_info(text: str) -> Mapping[str, object]:
-    """The collector `libfabric`; its exit status is not known. Raises CaptureError where it is too long."""
+    """The collector `libfabric`; the exit status is unknown. Raises CaptureError if the output is too long."""
     if len(text) > MAX_OUTPUT:
         raise CaptureError(f"fi_info's output has {len(text)} characters; expected at most {MAX_OUTPUT}")
     return {"libfabric": {"command": "fi_info", "output": text}}
@@ -34,12 +34,12 @@ _DOMAIN = re.compile(r"^[ \t]{0,8}domain: (\S{1,100})$", re.MULTILINE)
 
 
 def is_domains(text: str) -> bool:
-    """Whether it is what `grep domain` leaves of fi_info below its command."""
+    """Whether the text is the output of fi_info piped to `grep domain`, with the command above it."""
     return bool(_OF_EFA.search(typed_above(text)) and _DOMAIN.search(text)) and not is_fi_info(text)
 
 
 def read_domains(text: str) -> Mapping[str, object]:
-    """The collector `libfabric`: the domains, of the provider and the endpoint that were asked for."""
+    """The collector `libfabric`: the domains, with the provider and the endpoint type that the command asked for."""
     domains = _DOMAIN.findall(text)[:MAX_FILES]
     output = "".join(f"provider: efa\n    domain: {domain}\n    type: FI_EP_RDM\n" for domain in domains)
     return {"libfabric": {"command": "fi_info", "output": output}}
@@ -54,7 +54,7 @@ _FILE = re.compile(
 
 
 def is_lsmod(text: str) -> bool:
-    """Whether it is lsmod's."""
+    """Whether this is the output of lsmod."""
     return bool(_LSMOD.search(text))
 
 
@@ -65,7 +65,7 @@ def read_lsmod(text: str) -> Mapping[str, object]:
 
 
 def is_device_files(text: str) -> bool:
-    """Whether it is `ls /dev/infiniband`, in one line or several."""
+    """Whether the text is the output of `ls /dev/infiniband`, in one line or several."""
     names = list(_files(text))
     return bool(names) and all(_FILE.fullmatch(name) for name in names) and any("uverbs" in name for name in names)
 
@@ -77,7 +77,7 @@ def read_device_files(text: str) -> Mapping[str, object]:
 
 
 def _files(text: str) -> Iterator[str]:
-    """The names in `ls`, with -l the last word of each line."""
+    """The names that `ls` lists; with -l the last word of each line."""
     for line in text[:100_000].split("\n"):
         cells = line.split()
         if len(cells) > 6 and cells[0][:1] in "cdlb-":
@@ -94,12 +94,12 @@ _KEYS = {"phys state": "physical_state"}
 
 
 def is_ibstatus(text: str) -> bool:
-    """Whether it is ibstatus's."""
+    """Whether this is the output of ibstatus."""
     return bool(_PORT.search(text))
 
 
 def read_ibstatus(text: str) -> Mapping[str, object]:
-    """The devices of the collector `rdma`: ibstatus prints what sysfs has."""
+    """The devices of the collector `rdma`: ibstatus prints the values of sysfs."""
     devices: dict[str, dict[str, Any]] = {}
     for head, rest in sections(_PORT, text, MAX_DEVICES):
         rows = {_KEYS.get(key, key): short(value.strip()) for key, value in _ROW.findall(rest)}
@@ -109,7 +109,7 @@ def read_ibstatus(text: str) -> Mapping[str, object]:
     return {"rdma": {"devices": list(devices.values())}}
 
 
-# ibdev2netdev, also in columns: with -v the state of the port stands before the arrow, behind it its interface's
+# ibdev2netdev, also in columns: with -v the port's state stands before the arrow, the interface's after it
 
 _PAIR = re.compile(
     r"^(?:[0-9a-f:.]{7,12} {1,8})?([\w.-]{1,64}) {1,60}(?:\([^()\n]{1,80}\)[^\n]{0,200}? )?port {1,8}(\d{1,3}) {1,8}"
@@ -119,12 +119,12 @@ _PAIR = re.compile(
 
 
 def is_ibdev2netdev(text: str) -> bool:
-    """Whether it is ibdev2netdev's, with or without -v."""
+    """Whether the text is the output of ibdev2netdev, with or without -v."""
     return bool(_PAIR.search(text))
 
 
 def read_ibdev2netdev(text: str) -> Mapping[str, object]:
-    """The devices of the collector `rdma`, without states unless -v was given; which network interfaces are up."""
+    """The devices of the collector `rdma`, with states only if -v was given; and which network interfaces are up."""
     devices: dict[str, dict[str, Any]] = {}
     interfaces: list[dict[str, object]] = []
     for name, port, state, interface, is_up in _PAIR.findall(text)[:MAX_DEVICES]:
@@ -142,16 +142,16 @@ _LINK = re.compile(
     r"[0-9a-f:]{2,60}[ \t]{1,8}<([A-Z0-9_,-]{1,200})>[ \t]*$",
     re.MULTILINE,
 )
-_PHYSICAL = re.compile(r"(?:en|eth|ib)\w{1,14}")  # as systemd and kernels name what has a device of its own
+_PHYSICAL = re.compile(r"(?:en|eth|ib)\w{1,14}")  # names of interfaces with a device of their own
 
 
 def is_links(text: str) -> bool:
-    """Whether it is `ip -br link`."""
+    """Whether this is the output of `ip -br link`."""
     return bool(_LINK.search(text))
 
 
 def read_links(text: str) -> Mapping[str, object]:
-    """The collector `interfaces`; which have a device of their own, their names say."""
+    """The collector `interfaces`; names tell which interfaces have a device of their own."""
     rows = _LINK.findall(text)[:MAX_INTERFACES]
     physical = [_interface(name, state, flags.split(",")) for name, state, flags in rows if _PHYSICAL.fullmatch(name)]
     return {"interfaces": {"names": [name.partition("@")[0] for name, _, _ in rows], "physical": physical}}
@@ -167,32 +167,32 @@ _NONE = re.compile(r"^(No IB devices found|Failed to get IB devices)(?: list: .{
 
 
 def is_none(text: str) -> bool:
-    """Whether it is what ibv_devinfo says where verbs find no device."""
+    """Whether the text is what ibv_devinfo prints if verbs find no device."""
     return bool(_NONE.search(text))
 
 
 def read_none(text: str) -> Mapping[str, object]:
-    """The collector `rdma`, whose devices verbs did not show: that there are none is not said by it."""
+    """The collector `rdma`, with an error: that verbs show no device does not prove that there is none."""
     match = _NONE.search(text)
     return {"rdma": {"devices": {"error": f"ibv_devinfo: {match[1] if match else ''}"}}}
 
 
-# mlxlink, which does not say of which device it is: its command does
+# mlxlink, whose output does not name the device: the command above it does
 
 _LINK_ROW = re.compile(r"^(State|Physical state) {1,40}: (\S.{0,60}?)[ \t]*$", re.MULTILINE)
 _DEVICE_OPTION = re.compile(r"\s(?:-d|--device)[ =]?(mlx5_\d{1,4})(?!\w)")
 _PORT_OPTION = re.compile(r"\s(?:-p|--port)[ =]?(\d{1,3})\b")
-_UP, _OFF = "Active", "Disable"  # mlxlink's words; any other is a link that is not up
+_UP, _OFF = "Active", "Disable"  # mlxlink's words; any other means that the link is not up
 _LINKS = frozenset({"linkup", "polling", "disabled", "sleep"})  # physical states that sysfs has too
 
 
 def is_mlxlink(text: str) -> bool:
-    """Whether it is mlxlink's."""
+    """Whether this is the output of mlxlink."""
     return "Operational Info" in text and bool(_LINK_ROW.search(text))
 
 
 def read_mlxlink(text: str) -> Mapping[str, object]:
-    """The port of the collector `rdma`, without its rate. Raises CaptureError."""
+    """The port for the collector `rdma`, without its rate. Raises CaptureError."""
     typed, rows = typed_above(text), dict(_LINK_ROW.findall(text))
     device, port = _DEVICE_OPTION.search(typed), _PORT_OPTION.search(typed)
     if not device:

@@ -23,19 +23,19 @@ PHYSICAL = {
     "phytest": "7: Phy Test",
 }
 MELLANOX = "15b3"
-MELLANOX_OUI = "02c9"  # what verbs call the vendor of a Mellanox device, in place of its PCI number
+MELLANOX_OUI = "02c9"  # what verbs print as the vendor of a Mellanox device, in place of its PCI number
 
 _NAME = r"([\w.-]{1,64})"
 _OF_MELLANOX = re.compile(r"mlx\d_\d{1,4}")
-_OF_EFA = re.compile(r"rdmap\d{1,5}s\d{1,5}|efa_\d{1,4}")  # rdma-core calls what is no InfiniBand, RoCE or iWARP rdma
+_OF_EFA = re.compile(r"rdmap\d{1,5}s\d{1,5}|efa_\d{1,4}")  # rdma-core's `rdmap`: neither InfiniBand, RoCE nor iWARP
 
 _OF_OTHERS = re.compile(r"netdev|Link layer: (?!Un)")
 
 
 def named(name: str, link: str = "netdev") -> dict[str, Any]:
-    """A device of which the vendor is not printed: Mellanox's are known by their name.
+    """A device whose vendor is not printed: Mellanox devices are recognised by their name.
 
-    EFA's by what is printed of the link: they have no network interface, and are neither InfiniBand nor Ethernet.
+    EFA devices also by their link: no network interface, and a link layer that is neither InfiniBand nor Ethernet.
     """
     if _OF_EFA.fullmatch(name) and not _OF_OTHERS.search(link):
         return {"name": name, "vendor": AMAZON, "device": "efa"}
@@ -43,7 +43,7 @@ def named(name: str, link: str = "netdev") -> dict[str, Any]:
 
 
 def as_in_sysfs(table: Mapping[str, str], state: str) -> str:
-    """The kernel's wording of a state: `Active`, `LINK_UP` and `4: ACTIVE` become what sysfs has."""
+    """A state in the words of sysfs: `Active` and `LINK_UP` become `4: ACTIVE` and `5: LinkUp`."""
     plain = state.strip().lower()
     return table.get(plain) or table.get(plain.replace("_", "").replace(" ", "")) or short(state.strip())
 
@@ -57,12 +57,12 @@ _PANIC = re.compile(rf"^ibpanic: .{{0,200}}?'{_NAME}'(?: failed: )?(.{{0,120}})"
 
 
 def is_ibstat(text: str) -> bool:
-    """Whether it is ibstat's."""
+    """Whether this is the output of ibstat."""
     return bool(_CA.search(text) or _PANIC.search(text))
 
 
 def read_ibstat(text: str) -> Mapping[str, object]:
-    """The devices of the collector `rdma`. Where ibstat stopped at a device, its ports could not be read."""
+    """The devices of the collector `rdma`. If ibstat stopped at a device, its ports count as unread."""
     devices = [
         {**_ca(head[1], rest), **({"alone": True} if head[0].startswith("CA:") else {})}
         for head, rest in sections(_CA, text, MAX_DEVICES)
@@ -73,7 +73,7 @@ def read_ibstat(text: str) -> Mapping[str, object]:
 
 
 def _ca(name: str, text: str) -> dict[str, object]:
-    """One device; with -s its ports are only counted, and with -l not even that."""
+    """One device; with -s only the number of its ports is known, and with -l not even that."""
     device: dict[str, Any] = named(name, text)
     for line in text.split("\n"):
         port, row = _PORT.match(line), _ROW.match(line)
@@ -110,12 +110,12 @@ _LANES, _GBPS = re.compile(r"(\d{1,2})X"), re.compile(r"(\d{1,4}(?:\.\d{1,2})?) 
 
 
 def is_ibv_devinfo(text: str) -> bool:
-    """Whether it is ibv_devinfo's, with or without -v."""
+    """Whether this is the output of ibv_devinfo, with or without -v."""
     return bool(_HCA.search(text))
 
 
 def read_ibv_devinfo(text: str) -> Mapping[str, object]:
-    """The devices of the collector `rdma`; physical state and rate only where -v was given."""
+    """The devices of the collector `rdma`; physical state and rate only if -v was given."""
     return {"rdma": {"devices": [_hca(head[1], rest) for head, rest in sections(_HCA, text, MAX_DEVICES)]}}
 
 
@@ -155,7 +155,7 @@ def _add_hca_row(device: dict[str, Any], key: str, value: str) -> None:
 
 
 def is_ibv_devices(text: str) -> bool:
-    """Whether it is the table of ibv_devices."""
+    """Whether this is the table of ibv_devices."""
     return bool(_DEVICES.search(text))
 
 
@@ -178,12 +178,12 @@ _DEV = re.compile(rf"^\d{{1,4}}: {_NAME}: node_type \w{{1,20}} (.{{0,300}})", re
 
 
 def is_rdma_tool(text: str) -> bool:
-    """Whether it is `rdma link` or `rdma dev`."""
+    """Whether this is the output of `rdma link` or `rdma dev`."""
     return bool(_LINK.search(text) or _DEV.search(text))
 
 
 def read_rdma_tool(text: str) -> Mapping[str, object]:
-    """The devices of the collector `rdma`; the tool shows no rate, and the vendor by the name alone."""
+    """The devices of the collector `rdma`; the tool shows no rate, and only the name tells the vendor."""
     devices: dict[str, dict[str, Any]] = {}
     for name, rest in _DEV.findall(text)[:MAX_DEVICES]:
         firmware = re.search(r"\bfw (\S{1,40})", rest)
@@ -214,7 +214,7 @@ _KEYS = {"fw_ver": "firmware", "device/vendor": "vendor", "device/device": "devi
 
 
 def is_sysfs(text: str) -> bool:
-    """Whether it is `grep -r . /sys/class/infiniband`."""
+    """Whether this is the output of `grep -r . /sys/class/infiniband`."""
     return bool(_SYSFS.search(text))
 
 

@@ -1,4 +1,4 @@
-"""PFC and trust of one interface, by `mlnx_qos -i`, `dcb pfc show` and `dcb app show`: their commands say of which."""
+"""Parses `mlnx_qos -i`, `dcb pfc show` and `dcb app show`: PFC and trust of the interface that the command names."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _INTERFACE = r"([\w.@-]{1,15})(?![\w.@-])"
 
 
 def _port(interfaces: list[str], expected: str, pfc: object, dscp: object) -> Mapping[str, object]:
-    """One port of the collector `roce`, called as its interface. Raises CaptureError."""
+    """One port of the collector `roce`, named after its interface. Raises CaptureError."""
     if len(interfaces) != 1:
         raise CaptureError(f"it does not say of which interface; expected its command above it, with one {expected}")
     return {"roce": {"ports": [{"name": interfaces[0], "device": interfaces[0], "pfc": pfc, "dscp": dscp}]}}
 
 
 def _digits(switches: list[str]) -> str:
-    """Whether PFC is on, a digit for each priority. Raises CaptureError."""
+    """Whether PFC is on, one digit for each priority. Raises CaptureError."""
     if not switches:
         raise CaptureError("it has no line on PFC; expected 8 priorities")
     return "".join(switches)
 
 
 def _by_dscp(pairs: Iterable[tuple[int, str]]) -> str:
-    """The priority of each DSCP."""
+    """The priority of each DSCP, one character each."""
     priorities = dict(pairs)
     return "".join(priorities.get(dscp, "-") for dscp in DSCPS)
 
@@ -46,12 +46,12 @@ _MAPPED = re.compile(r"^[ \t]{1,12}prio:([0-7]) dscp:((?:\d{1,2},){1,64})[ \t]*$
 
 
 def is_mlnx_qos(text: str) -> bool:
-    """Whether it is mlnx_qos's."""
+    """Whether this is the output of mlnx_qos."""
     return bool(_TRUST.search(text))
 
 
 def read_mlnx_qos(text: str) -> Mapping[str, object]:
-    """Its interface's priorities. Raises CaptureError."""
+    """The priorities of the interface. Raises CaptureError."""
     trust = _TRUST.findall(text)[0]
     pairs = [(int(dscp), row[0]) for row in _MAPPED.findall(text) for dscp in row[1].split(",") if dscp]
     trusts_dscp = trust == "dscp" and pairs
@@ -74,24 +74,24 @@ _NAMES |= {str(dscp): dscp for dscp in DSCPS}
 
 
 def is_dcb_pfc(text: str) -> bool:
-    """Whether it is that of `dcb pfc show`."""
+    """Whether the text is the output of `dcb pfc show`."""
     return bool(_PFC.search(text))
 
 
 def read_dcb_pfc(text: str) -> Mapping[str, object]:
-    """Its interface's PFC. Raises CaptureError."""
+    """The PFC settings of the interface. Raises CaptureError."""
     row = _PFC_ROW.search(text)
     switches = ["1" if word == "on" else "0" for word in row.groups()] if row else []
     return _port(_PFC_OF.findall(typed_above(text)), "dev eth1", _digits(switches), _ELSEWHERE)
 
 
 def is_dcb_app(text: str) -> bool:
-    """Whether it is that of `dcb app show`."""
+    """Whether the text is the output of `dcb app show`."""
     return bool(_APP.search(text))
 
 
 def read_dcb_app(text: str) -> Mapping[str, object]:
-    """Which DSCP its interface gives which priority; that it has none is said where all was asked for."""
+    """The priority of each DSCP at the interface; that there are none is only known if all entries were asked for."""
     typed, row = typed_above(text), _DSCP.search(text)
     pairs = [word.split(":") for word in row[1].split()] if row else []
     unknown = [name for name, _ in pairs if name not in _NAMES]

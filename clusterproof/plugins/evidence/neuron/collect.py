@@ -17,7 +17,7 @@ MAX_CONNECTED = 128
 
 
 def read(node: Node) -> object:
-    """The driver's version, every device with its counters, and how many devices the bus shows. Raises Absent."""
+    """The driver's version, every device with its counters, and the number of devices on the bus. Raises Absent."""
     names = {int(match[1]): name for name in node.names(FOLDER) for match in [NAME.fullmatch(name)] if match}
     on_bus = sum(1 for address in node.names(BUS) if _is_neuron(node, f"{BUS}/{address}"))
     if not (names or on_bus or node.exists(MODULE)):
@@ -49,7 +49,7 @@ def _device(node: Node, index: int, name: str) -> dict[str, object]:
 
 
 def _counter(node: Node, path: str) -> object:
-    """A counter is a file, or a folder with its total."""
+    """A counter's value: it is a file, or a folder with a total."""
     return _number(node, path) if not node.exists(f"{path}/total") else _number(node, f"{path}/total")
 
 

@@ -7,5 +7,5 @@ from clusterproof.plugins.agent.tools import command
 
 
 def read(node: Node) -> object:
-    """What neuron-ls prints; it opens every device."""
+    """The output of neuron-ls, which opens every device."""
     return command(node, "neuron-ls", "--json-output")

@@ -75,7 +75,7 @@ class Listed:
 
 @record
 class HardwareError:
-    """A hardware error that the Neuron runtime made the kernel log; `device` and `action` are empty where unknown."""
+    """A hardware error that the Neuron runtime had the kernel log; `device` and `action` are empty if unknown."""
 
     kind: str
     device: str
@@ -89,13 +89,13 @@ class HardwareError:
 
 
 def parse_neuron_ls(output: str) -> tuple[Listed, ...] | None:
-    """The devices of `neuron-ls --json-output`; None where it is no such list."""
+    """The devices in `neuron-ls --json-output`; None if it is no such list."""
     entries = entries_of(output)
     return None if entries is None else tuple(_listed(entry) for entry in entries)
 
 
 def entries_of(output: str) -> list[dict[str, Any]] | None:
-    """The same as they are printed: each has its number under `neuron_device`."""
+    """The entries as printed: each has its number under `neuron_device`."""
     begin = min((at for at in (output.find("["), output.find("{")) if at >= 0), default=-1)
     if begin < 0:
         return None
@@ -139,7 +139,7 @@ _ACTION = Pattern(r"\baction=([A-Z0-9_]{1,60})")
 
 
 def hardware_errors(log: Iterable[str]) -> tuple[HardwareError, ...]:
-    """The hardware errors of the last boot in a log; those that a new start of the driver repairs end with it."""
+    """The hardware errors since the last boot in a log; a restart of the driver ends those that it repairs."""
     errors: list[HardwareError] = []
     lines = list(log)
     if not any(_MARK in line for line in lines):
@@ -147,7 +147,7 @@ def hardware_errors(log: Iterable[str]) -> tuple[HardwareError, ...]:
     for line in lines:
         message = unwrap(line[:LONGEST_LINE])[1]
         if begins_with_a_name(message):
-            continue  # which is its user's to choose
+            continue  # a name that the user may choose
         if _BOOTED.match(message):
             errors = []
         elif _STARTED.match(message):
@@ -163,7 +163,7 @@ neuron = collected_as("neuron", Neuron)
 
 @collected_by()
 def neuron_devices_due(node: Node) -> int:
-    """How many Neuron devices its type has; where the type is not known, how many the PCI bus shows."""
+    """How many Neuron devices its type has; if the type is unknown, how many the PCI bus shows."""
     try:
         return node.type.neuron_devices or 0
     except Incomplete:
@@ -179,7 +179,7 @@ def _neuron_devices_on_bus(node: Node) -> int:
 
 @collected_by()
 def neuron_devices(node: Node) -> tuple[NeuronDevice, ...]:
-    """The Neuron devices that the driver runs, at least one. Raises NotApplicable where there should be none."""
+    """The Neuron devices with a driver, at least one. Raises NotApplicable if there should be none."""
     due = node.neuron_devices_due
     try:
         devices = node.neuron.devices
@@ -197,12 +197,12 @@ neuron_ls = collected_as("neuron_ls", Command)
 
 @collected_by()
 def neuron_ls_hangs(node: Node) -> str:
-    """What neuron-ls was doing when it did not answer by its deadline, else empty. Raises Incomplete."""
+    """What neuron-ls was doing when it missed its deadline, or empty. Raises Incomplete."""
     collector = node.collector("neuron_ls")
     return collector.detail or "neuron-ls" if collector.status in (Status.TIMED_OUT, Status.STUCK) else ""
 
 
 @collected_by("kernel_log")
 def neuron_hardware_errors(node: Node, log: CollectorData) -> tuple[HardwareError, ...]:
-    """The hardware errors of Neuron devices since boot: what broke then is broken still."""
+    """The hardware errors of Neuron devices since boot: what failed since then is still broken."""
     return hardware_errors(line[1] for line in node.counting(log.get("lines", kernel_log.lines)))

@@ -18,7 +18,7 @@ _ROW = re.compile(r"^\|\s{1,10}(\d{1,4})\s{1,10}\|\s{1,10}(\d{1,4})\s{1,10}\|.{0
 
 
 def is_json(text: str) -> bool:
-    """Whether it is `neuron-ls --json-output`."""
+    """Whether this is the output of `neuron-ls --json-output`."""
     return '"neuron_device"' in text[:20_000]
 
 
@@ -33,7 +33,7 @@ def read_json(text: str) -> Mapping[str, object]:
 
 
 def _device(entry: Mapping[str, Any]) -> dict[str, object]:
-    """A device; one that is alone on its node has null in place of its links."""
+    """A device; if it is the only one of its node, it has null in place of its links."""
     cores, links = entry.get("nc_count"), entry.get("connected_to")
     return {
         "index": entry["neuron_device"],
@@ -43,31 +43,31 @@ def _device(entry: Mapping[str, Any]) -> dict[str, object]:
 
 
 def is_table(text: str) -> bool:
-    """Whether it is the table of neuron-ls."""
+    """Whether this is the table of neuron-ls."""
     return bool(_HEADER.search(text) and _TITLES.search(text))
 
 
 def read_table(text: str) -> Mapping[str, object]:
-    """The devices of the collector `neuron`: who uses them the table does not say. Raises CaptureError."""
+    """The devices of the collector `neuron`, without the processes that use them. Raises CaptureError."""
     devices = [{"index": int(device), "cores": int(cores)} for device, cores in _ROW.findall(text)]
     if not devices:
         raise CaptureError("neuron-ls lists no device")
     return {"neuron": {"devices": devices[:MAX_DEVICES]}}
 
 
-# A job that logs as neuron-ls does has other words.
+# Other messages come from jobs that log in neuron-ls's format.
 _FATAL = r"(?:FATA\[\d{4}\] |time=\S{1,60} level=fatal msg=\"?)"
 _OWN = r"(?:Failed to discover neuron device|No neuron device|[^\n]{0,200}?Unable to read device information)"
 _FAILED = re.compile(rf"\A\s{{0,80}}{_FATAL}[^\n]{{0,200}}?\bneuron\b|^[`*_\"']{{0,4}}{_FATAL}{_OWN}", re.MULTILINE)
 
 
 def is_failure(text: str) -> bool:
-    """Whether it is what neuron-ls says in place of its list."""
+    """Whether the text is an error of neuron-ls in place of its list."""
     return bool(_FAILED.search(text))
 
 
 def read_failure(text: str) -> Mapping[str, object]:
-    """The collector `neuron_ls`: it ended without a list."""
+    """The collector `neuron_ls`, which ended without a list."""
     return {"neuron_ls": {"command": "neuron-ls", "exit": 1, "output": text[:MAX_OUTPUT]}}
 
 

@@ -8,8 +8,8 @@ from clusterproof.plugins.agent.reading import Node
 
 FOLDER = "/sys/bus/pci/devices"
 NVIDIA, MELLANOX = "0x10de", "0x15b3"
-CLASSES = ("0x0108", "0x02")  # of NVMe controllers and of network adapters, whoever made them
-TOTALS = {  # of PCIe's advanced error reporting, by the file that has it
+CLASSES = ("0x0108", "0x02")  # classes of NVMe controllers and of network adapters, of any vendor
+TOTALS = {  # files of PCIe's advanced error reporting, and the total in each
     "correctable": "TOTAL_ERR_COR",
     "nonfatal": "TOTAL_ERR_NONFATAL",
     "fatal": "TOTAL_ERR_FATAL",
@@ -32,7 +32,7 @@ def read(node: Node) -> object:
                 "function_of": node.linked(f"{FOLDER}/{address}/physfn"),
                 "numa": _numa(node, f"{FOLDER}/{address}/numa_node"),
             }
-            above.update(path[-2:0:-2])  # the ports by which switches hang on what is above them
+            above.update(path[-2:0:-2])  # the upstream ports of switches
     switches = {"switches": [], "all_switches": [{"address": address} for address in sorted(above)]}
     devices = node.each("devices", rows, lambda address: _device(node, address, rows[address]), switches)["devices"]
     return {"devices": devices, "switches": [_switch(node, address) for address in sorted(above)]}
@@ -56,12 +56,12 @@ def _switch(node: Node, address: str) -> dict[str, object]:
 
 
 def path_of(node: Node, address: str) -> list[str]:
-    """What leads to a device: its host bridge, then the bridges from the top down."""
+    """The path to a device: its host bridge, then the bridges from the top down."""
     try:
         folders = os.readlink(f"{node.root}{FOLDER}/{address}").split("/")[:-1]
     except OSError:
         return []
-    tops = [place for place, name in enumerate(folders) if name.startswith("pci")]  # pci0000:44; two where one is a VMD
+    tops = [place for place, name in enumerate(folders) if name.startswith("pci")]  # pci0000:44; two below a VMD
     return folders[tops[-1] :] if tops else []
 
 
@@ -71,14 +71,14 @@ def _link(node: Node, at: str) -> dict[str, object]:
         "width_max": _width(node, f"{at}/max_link_width"),
         "speed": node.text(f"{at}/current_link_speed", absent=""),
         "speed_max": node.text(f"{at}/max_link_speed", absent=""),
-        "port_width_max": _width(node, f"{at}/../max_link_width"),  # of the port that it hangs on
+        "port_width_max": _width(node, f"{at}/../max_link_width"),  # of the port that the device is attached to
         "port_speed_max": node.text(f"{at}/../max_link_speed", absent=""),
         "power": node.text(f"{at}/power/runtime_status", absent=""),
     }
 
 
 def _numa(node: Node, path: str) -> object:
-    """The device's NUMA node; -1 where the firmware names none."""
+    """The device's NUMA node; -1 if the firmware names none."""
     text = node.text(path, absent="-1")
     return int(text) if isinstance(text, str) and text.lstrip("-").isdecimal() else text
 
@@ -91,7 +91,7 @@ def _width(node: Node, path: str) -> object:
 
 
 def _total(node: Node, path: str, name: str) -> object:
-    """The total that a file of error counters ends with; null where there is no such file."""
+    """The total at the end of a file of error counters; null if there is no such file."""
     text = node.text(path, absent="")
     if not isinstance(text, str) or not text:
         return text or None

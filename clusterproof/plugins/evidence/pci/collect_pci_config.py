@@ -11,9 +11,9 @@ from clusterproof.plugins.evidence.pci.collect import FOLDER, MELLANOX, NVIDIA, 
 GPUS = ("0x0302", "0x0300")  # classes: 3D and display controllers
 AMAZON, EFA, NETWORK = "0x1d0f", "0xefa", "0x02"
 CAPABILITIES, EXPRESS, ACS = 0x34, 0x10, 0x0D  # where their list begins; ids of PCI Express and access control services
-EXTENDED, WHOLE = 0x100, 4096  # where extended capabilities begin, and the size of a function that can have some
+EXTENDED, WHOLE = 0x100, 4096  # where extended capabilities begin, and the size of a function with some
 FIRST_PROCESSOR = 8192  # bytes of /proc/cpuinfo
-MOST = 64  # capabilities of one function, for lists that go round
+MOST = 64  # capabilities of one function, in case their list is a loop
 
 
 def read(node: Node) -> object:
@@ -37,7 +37,7 @@ def _kind(node: Node, address: str) -> str:
 
 
 def _is_virtual(node: Node) -> bool:
-    """Whether the flags of the first processor of x86 say that a hypervisor is below."""
+    """Whether the first CPU's flags show a hypervisor (x86)."""
     try:
         with open(node.path("/proc/cpuinfo"), "rb") as file:
             return b" hypervisor" in file.read(FIRST_PROCESSOR)
@@ -46,7 +46,7 @@ def _is_virtual(node: Node) -> bool:
 
 
 def _known(node: Node, address: str, kind: str) -> dict[str, object]:
-    """What the kernel says of a function without asking it."""
+    """What the kernel knows about a function without reading its configuration space."""
     at = f"{FOLDER}/{address}"
     return {
         "address": address,
@@ -61,7 +61,7 @@ def _function(node: Node, address: str, row: dict[str, object]) -> dict[str, obj
     node.at(address)
     at = f"{FOLDER}/{address}"
     if node.text(f"{at}/power/runtime_status", absent="") in ("suspended", "suspending", "resuming"):
-        return row  # which reading would wake
+        return row  # reading would wake it
     try:
         file = os.open(node.path(f"{at}/config"), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -77,7 +77,7 @@ def _function(node: Node, address: str, row: dict[str, object]) -> dict[str, obj
 
 
 def _settings(file: int) -> dict[str, object]:
-    """The settings of a function that is PCI Express. Raises OSError."""
+    """The settings of a PCI Express function. Raises OSError."""
     express = next((at for kind, at in _capabilities(file) if kind == EXPRESS), None)
     if express is None:
         return {"max_payload": None, "max_read_request": None, "relaxed_ordering": None, "acs": None}
@@ -114,7 +114,7 @@ def _extended(file: int) -> Iterator[tuple[int, int]]:
 
 
 def _word(file: int, at: int) -> int:
-    """Two bytes of configuration space. Raises PermissionError where only root may read so far."""
+    """Two bytes of configuration space. Raises PermissionError if only root may read that far."""
     data = os.pread(file, 2, at)
     if len(data) < 2:
         raise PermissionError(1, "only root may read it", "configuration space")

@@ -21,20 +21,20 @@ from clusterproof.plugins.evidence.field import (
 
 NVIDIA, AMAZON, MELLANOX = "10de", "1d0f", "15b3"
 
-NO_ANSWER_LANES = 63  # six bits of ones, as all of a device reads that is no longer there (PCIe link status register)
-# How Linux calls a device that may be in D3cold: without power it reads all ones too (commits 448bd857d48e and
-# 48991e493507, since which kernels wake it to read its link). `power_state` does not show it: Linux sets it to D3cold
-# as well where a device no longer answers (pci_update_current_state).
+NO_ANSWER_LANES = 63  # six bits of ones, as any register of a device that has left the bus (PCIe link status register)
+# Linux's states of a device that may be in D3cold: without power it reads all ones too (commits 448bd857d48e and
+# 48991e493507; later kernels wake it to read its link). `power_state` does not tell: Linux sets it to D3cold also
+# if a device no longer answers (pci_update_current_state).
 SUSPENDED = frozenset({"suspended", "suspending", "resuming"})
 _SPEED = Pattern(r"(\d{1,3}(?:\.\d{1,2})?) GT/s")
-# At most one bridge or switch between, several of them, the host bridge, host bridges of one NUMA node, NUMA nodes
+# At most one bridge or switch between them; several; the host bridge; host bridges of one NUMA node; NUMA nodes
 # (the legend of `nvidia-smi topo -m`).
 NEAREST_FIRST = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 
 @record
 class PciLink:
-    """A PCIe link: its lanes, and its speed in GT/s; one of them is 0 where it is unknown."""
+    """A PCIe link: its lanes, and its speed in GT/s; 0 if unknown."""
 
     lanes: int
     gts: float
@@ -45,7 +45,7 @@ class PciLink:
 
     @property
     def is_whole(self) -> bool:
-        """Whether both are known."""
+        """Whether both values are known."""
         return bool(self.lanes and self.gts)
 
     def is_worse_than(self, other: PciLink) -> bool:
@@ -53,13 +53,13 @@ class PciLink:
         return 0 < self.lanes < other.lanes or 0 < self.gts < other.gts
 
 
-MAX_LANES = 32  # of PCIe; a device that has left the bus reads as 63, all ones
-NVME, NETWORK = "0108", "02"  # what the classes of NVMe controllers and of network adapters begin with
+MAX_LANES = 32  # lanes of PCIe; a device that has left the bus reads as 63, all ones
+NVME, NETWORK = "0108", "02"  # the first digits of the classes of NVMe controllers and of network adapters
 
 
 @record
 class PciErrors(Reported):
-    """What PCIe's advanced error reporting counted since boot; None where the kernel does not report it."""
+    """The counts of PCIe's advanced error reporting since boot; None if the kernel does not report them."""
 
     correctable = Field(optional(integer))
     nonfatal = Field(optional(integer))
@@ -89,7 +89,7 @@ class PciDevice(Reported):
 
     @property
     def label(self) -> str:
-        """Its address: `0000:53:00.0`."""
+        """The address: `0000:53:00.0`."""
         return self.address
 
     @property
@@ -114,7 +114,7 @@ class PciDevice(Reported):
 
     @property
     def kind(self) -> str:
-        """What it is, of those that do nothing without a driver; empty where it is none of them."""
+        """The kind of device, for those that do nothing without a driver; empty for others."""
         if self.is_nvidia_gpu:
             return "an NVIDIA GPU"
         if self.is_efa:
@@ -125,12 +125,12 @@ class PciDevice(Reported):
 
     @property
     def is_nic(self) -> bool:
-        """Whether it connects nodes: an EFA device, or a network controller (02) of NVIDIA's (Mellanox)."""
+        """Whether it connects nodes: an EFA device, or a network controller (02) of NVIDIA (Mellanox)."""
         return self.is_efa or (self.vendor == MELLANOX and self.pci_class.startswith("02"))
 
     @property
     def is_spare_port(self) -> bool:
-        """Whether it is a network adapter that a node of a cluster may have and not use: neither a NIC nor EC2's."""
+        """Whether it is a network adapter that a cluster node may leave unused: neither a NIC (see above) nor EC2's."""
         return self.pci_class.startswith(NETWORK) and not self.is_nic and self.vendor != AMAZON
 
     @property
@@ -145,21 +145,21 @@ class PciDevice(Reported):
 
     @property
     def answers(self) -> bool:
-        """Whether its configuration can be read, or is not to be as it is suspended. Raises Incomplete.
+        """Whether its configuration can be read, or need not be as it is suspended. Raises Incomplete.
 
-        True where the kernel does not report its link.
+        True if the kernel does not report its link.
         """
         return self.width != NO_ANSWER_LANES or self.power in SUSPENDED
 
     @property
     def link(self) -> PciLink | None:
-        """The link that it has, as far as it is known; None where the kernel reports none, as of a virtual function."""
+        """Its current link, as far as it is known; None if the kernel reports none, as for a virtual function."""
         reading, _ = readings(self, "width", "speed")
         return _link(reading.get("width"), reading.get("speed", ""))
 
     @property
     def link_of_both_ends(self) -> PciLink | None:
-        """The best link that it and the port that it hangs on can have; None where one is unknown."""
+        """The best link that both it and its port support; None if one of them is unknown."""
         own, port = _link(self.width_max, self.speed_max), _link(self.port_width_max, self.port_speed_max or "")
         best = PciLink(min(own.lanes, port.lanes), min(own.gts, port.gts)) if own and port else None
         return best if best and best.is_whole else None
@@ -182,19 +182,19 @@ class Location:
 
 @record
 class Paths(Reported):
-    """The distance between one GPU and other devices, by name: one of NEAREST_FIRST."""
+    """The distance from one GPU to other devices, by name: one of NEAREST_FIRST."""
 
     gpus = Field(table)
     nics = Field(table)
 
     @property
     def nearest_nics(self) -> tuple[str, frozenset[str]]:
-        """The shortest way to a network device, and those that it leads to; empty where none is known."""
+        """The shortest distance to a network device, and the devices at that distance; empty if none is known."""
         return _nearest(self.nics)
 
     @property
     def nearest_gpus(self) -> tuple[str, frozenset[str]]:
-        """The same of other GPUs."""
+        """The same for other GPUs."""
         return _nearest(self.gpus)
 
 
@@ -208,20 +208,20 @@ class PciSwitch:
 
 
 def switches_of(ports: Iterable[PciDevice], devices: Iterable[PciDevice]) -> tuple[PciSwitch, ...]:
-    """Those of these ports' switches that have a GPU or a network device below."""
+    """The switches among these ports that have a GPU or a network device below."""
     gpus, nics = _placed(devices)
     switches = (PciSwitch(port, _below(port, gpus), _below(port, nics)) for port in ports)
     return tuple(switch for switch in switches if switch.gpus or switch.nics)
 
 
 def paths_of(devices: Iterable[PciDevice]) -> Mapping[str, Paths]:
-    """Those of each GPU, in the order of their addresses; a GPU whose place on the bus is unknown has none."""
+    """The paths of each GPU, ordered by address; none for a GPU whose place on the bus is unknown."""
     gpus, nics = _placed(devices)
     return {gpu.address: Paths({"gpus": _from(gpu, gpus), "nics": _from(gpu, nics)}) for gpu in gpus}
 
 
 def path_between(location: Location, other: Location) -> str | None:
-    """What lies between two devices; None where they have no host bridge in common, and one no NUMA node."""
+    """What lies between two devices; None if they have no host bridge in common, and one has no NUMA node."""
     shared = len(location.within & other.within)
     if not shared:
         return None if min(location.numa, other.numa) < 0 else "NODE" if location.numa == other.numa else "SYS"
@@ -231,7 +231,7 @@ def path_between(location: Location, other: Location) -> str | None:
 
 
 def _placed(devices: Iterable[PciDevice]) -> tuple[list[Location], list[Location]]:
-    """Where GPUs and network devices are, as far as it is known, in the order of their addresses. Raises Incomplete."""
+    """The location of GPUs and network devices, as far as it is known, ordered by address. Raises Incomplete."""
     gpus: list[Location] = []
     nics: list[Location] = []
     for device in devices:

@@ -19,8 +19,8 @@ from clusterproof.plugins.evidence.field import (
     texts,
 )
 
-ACS_BITS = {0: "SrcValid", 2: "ReqRedir", 3: "CmpltRedir", 4: "UpstreamFwd"}  # that keep peers from each other
-SHARED_SWITCH = 3  # of two paths at least: the host bridge, a root port, and the upper port of a switch
+ACS_BITS = {0: "SrcValid", 2: "ReqRedir", 3: "CmpltRedir", 4: "UpstreamFwd"}  # settings that keep peers from each other
+SHARED_SWITCH = 3  # ports on two paths at least: the host bridge, a root port, and the upstream port of a switch
 
 
 @record
@@ -34,7 +34,7 @@ class PciSettings(Reported):
 
     @property
     def redirects(self) -> tuple[str, ...]:
-        """What its access control does to traffic between devices below, in lspci's words. Raises Incomplete."""
+        """How its access control redirects traffic between devices below, in lspci's words. Raises Incomplete."""
         word = self.acs or 0
         return tuple(name for bit, name in ACS_BITS.items() if word >> bit & 1)
 
@@ -66,31 +66,30 @@ class PciPaths(Reported):
 
     @property
     def functions(self) -> Mapping[str, PciFunction]:
-        """They, by address; of one without an address that part of a check is incomplete."""
+        """All functions by address; one without an address makes that part of a check incomplete."""
         return dict(each(self.rows, lambda row: (row.address, row)))
 
     @property
     def endpoints(self) -> tuple[PciFunction, ...]:
-        """The GPUs and network devices; of one of an unknown kind that part of a check is incomplete."""
+        """The GPUs and network devices; a function of unknown kind makes that part of a check incomplete."""
         return tuple(row for row, is_end in each(self.rows, lambda row: (row, row.is_end)) if is_end)
 
     @property
     def ports(self) -> tuple[PciFunction, ...]:
-        """The bridges; of one of an unknown kind that part of a check is incomplete."""
+        """The bridges; a function of unknown kind makes that part of a check incomplete."""
         return tuple(row for row, is_end in each(self.rows, lambda row: (row, row.is_end)) if not is_end)
 
     @property
     def are_unplaced(self) -> bool:
-        """Whether there are a GPU and a network device, one of which is below unknown bridges, as in captures."""
+        """Whether there are a GPU and a network device, one of them below unknown bridges, as in captures."""
         of_ends = [readings(row, "kind", "path")[0] for row in self.rows]
         unplaced = {end.get("kind") for end in of_ends if end.get("path") is None} - {"port"}
         return bool(unplaced) and {"gpu", "nic"} <= {end.get("kind") for end in of_ends}
 
     def between(self) -> Iterator[tuple[str, str, str]]:
-        """Each port on the way of a GPU and a network device below one switch, with the addresses of the two.
+        """The ports between a GPU and a network device below one switch, with the addresses of the two.
 
-        Only the ports below the switch that both have in common: access control there decides whether they reach each
-        other by it.
+        Only ports below their common switch count: access control there decides whether they reach each other.
         """
         placed = list(each(self.endpoints, lambda row: (row.address, row.kind, row.path or ())))
         gpus = limited([(address, path) for address, kind, path in placed if kind == "gpu"], GPUS)

@@ -1,4 +1,4 @@
-"""Devices on the PCI bus: lspci with -n, -nn, -k, -v and its more, -mm, -t, and without any; their settings by -vvv."""
+"""Parses devices on the PCI bus from lspci, with -n, -nn, -k, -v and more, -mm, -t or no option; settings from -vvv."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_DEVICES = 1024
 LONGEST_LINE = 400
 NVIDIA, AMAZON, MELLANOX = "10de", "1d0f", "15b3"
 VENDORS = {"NVIDIA Corporation": NVIDIA, "Amazon.com, Inc.": AMAZON, "Mellanox Technologies": MELLANOX}
-CLASSES = {  # as lspci names those that matter
+CLASSES = {  # lspci's names of relevant classes
     "3D controller": "030200",
     "VGA compatible controller": "030000",
     "Bridge": "068000",
@@ -34,16 +34,14 @@ _NEURON = re.compile(rf"7[0-9]6[0-9]|{NEURON}")
 _NUMA = re.compile(r"\s{1,40}NUMA node: (\d{1,4})\s*\Z")
 _DRIVER = re.compile(r"\s{1,40}Kernel driver in use: (\S{1,60})")
 _GONE = re.compile(r"\(rev ff\)")
-_AVAILABLE = re.compile(
-    r"\s{1,40}Kernel modules: \S"
-)  # which lspci prints behind the driver in use, where there is one
+_AVAILABLE = re.compile(r"\s{1,40}Kernel modules: \S")  # printed after the driver in use, if there is one
 _SLOT = re.compile(rf"^Slot:\s{{1,8}}{_ADDRESS}[ \t]*$", re.MULTILINE)
 _TREE = re.compile(r"^\s{0,4}[-\\|+ ]{0,8}-?\[(?:([0-9a-f]{4}):)?([0-9a-f]{2})\]", re.MULTILINE)
 _COLLECTOR = re.compile(r"[-+\\]-{1,4}([0-9a-f]{2}\.[0-7])  (.{1,200})")
 
 
 def is_lspci(text: str) -> bool:
-    """Whether there is a line of a device as lspci prints it."""
+    """Whether the text has a device line of lspci."""
     return any(_NUMBERS.match(line) or _NAMED.match(line) for line in _lines(text))
 
 
@@ -61,7 +59,7 @@ def read_lspci(text: str) -> Mapping[str, object]:
 
 
 def _named(match: re.Match[str]) -> dict[str, Any]:
-    """A device with its names; numbers in brackets with -nn."""
+    """A device with its names; with -nn numbers in brackets."""
     title = match[4]
     ids = _IDS.search(title)
     vendor = ids[1] if ids else next((number for name, number in VENDORS.items() if title.startswith(name)), "")
@@ -70,14 +68,14 @@ def _named(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _by_name(title: str) -> str:
-    """Amazon's devices that matter, without their generation; Mellanox's models by their name."""
+    """Amazon's relevant devices, without their generation; Mellanox's models by name."""
     if match := _MODEL.match(title):
         return match[1]
     return "efa" if EFA in title else NEURON if NEURON in title else ""
 
 
 def _device(address: str, kind: str, vendor: str, device: str) -> dict[str, Any]:
-    """What is unknown is left out."""
+    """The device, without unknown values."""
     ids = {"class": kind, "vendor": vendor, "device": device}
     is_neuron = vendor == AMAZON and bool(_NEURON.fullmatch(device))
     marked = {"neuron": True} if is_neuron else {}
@@ -91,7 +89,7 @@ def _whole(address: str) -> str:
 
 
 def _all_ones(line: str) -> dict[str, Any]:
-    """The link of a device that has left the bus: all of it reads as ones, its revision too, though lspci wakes it."""
+    """The link of a device that has left the bus: all its registers read as ones, the revision too."""
     return {"width": NO_ANSWER_LANES} if _GONE.search(line) else {}
 
 
@@ -111,7 +109,7 @@ def _detail(device: dict[str, Any], line: str) -> None:
 
 
 def is_records(text: str) -> bool:
-    """Whether it is `lspci -vmm`, with or without numbers."""
+    """Whether this is the output of `lspci -vmm`, with or without numbers."""
     return bool(_SLOT.search(text))
 
 
@@ -144,12 +142,12 @@ def _number(text: str) -> str:
 
 
 def is_tree(text: str) -> bool:
-    """Whether it is `lspci -tv`."""
+    """Whether this is the output of `lspci -tv`."""
     return bool(_TREE.search(text)) and any(_COLLECTOR.search(line) for line in _lines(text))
 
 
 def read_tree(text: str) -> Mapping[str, object]:
-    """The collector `pci`; the tree shows no class, so not which of NVIDIA's devices are GPUs. Raises CaptureError."""
+    """The collector `pci`; the tree has no classes, so NVIDIA's GPUs are not known as such. Raises CaptureError."""
     devices = []
     domain, bus = "0000", "00"
     for line in _lines(text):
@@ -163,7 +161,7 @@ def read_tree(text: str) -> Mapping[str, object]:
 
 
 def _collector(devices: list[dict[str, Any]]) -> dict[str, object]:
-    """The devices that the probe reports too. Raises CaptureError where there is none at all."""
+    """The devices that the probe reports too. Raises CaptureError if the text has no device at all."""
     if not devices:
         raise CaptureError("lspci lists no device")
     wanted = [device for device in devices if _matters(device)]
@@ -199,12 +197,12 @@ _ACS = re.compile(r"\s{1,40}ACSCtl:\s{1,4}((?:[A-Za-z]{8,12}[+-] ?){1,7})")
 
 
 def is_settings(text: str) -> bool:
-    """Whether there is a line of settings as lspci -vv prints it."""
+    """Whether the text has a line of settings of lspci -vv."""
     return any(_SIZES.match(line) or _ACS.match(line) for line in text.split("\n"))
 
 
 def read_settings(text: str) -> Mapping[str, object]:
-    """The collector `pci_config`, without the IOMMU and whether the machine is a virtual one."""
+    """The collector `pci_config`, without the IOMMU's mode and whether the machine is virtual."""
     functions: list[dict[str, Any]] = []
     for line in text.split("\n"):
         if match := _DEVICE.match(line):
@@ -220,7 +218,7 @@ def read_settings(text: str) -> Mapping[str, object]:
 
 
 def _kind(kind: str, name: str) -> str:
-    """`gpu` or `nic`, by the words of lspci; `port` for all else, which is compared with nothing."""
+    """`gpu` or `nic`, by lspci's words; `port` for everything else, which is not compared."""
     if "NVIDIA" in name and kind.startswith(("3D", "VGA")):
         return "gpu"
     is_nic = ("Mellanox" in name and kind.startswith(("Infiniband", "Ethernet"))) or "Elastic Fabric Adapter" in name

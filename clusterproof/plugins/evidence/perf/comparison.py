@@ -1,6 +1,7 @@
 """References for GPU copies and products: GPUs of the same model on the node and in its group.
 
-Between GPUs also those as near to the others. What is slower than all that it may not be compared with is incomplete.
+Copies between GPUs are compared only with GPUs as near to the others. A GPU that is slower than all with which it may
+not be compared is incomplete.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from clusterproof.plugins.evidence.perf.gpu_speed import (
 )
 
 Beside = Mapping[str, Speeds]
-Read = Callable[[Node], Mapping[str, Speeds]]  # what a check compares of a node
+Read = Callable[[Node], Mapping[str, Speeds]]  # what a check compares on a node
 NO_OTHERS: Beside = MappingProxyType({})
 
 
@@ -56,7 +57,7 @@ def shortfalls(node: Node, read: Read, beside: Beside = NO_OTHERS) -> Iterator[l
 
 
 def compared(node: Node, read: Read, beside: Beside) -> Iterator[tuple[str, str, Speeds, Speeds]]:
-    """By measurement and model the GPUs, and all of the node that these are compared with: themselves, or `beside`."""
+    """By measurement and model, the GPUs, and all of the node that they are compared with: themselves, or `beside`."""
     for name, speeds in read(node).items():
         for model, others in by_model(node, beside.get(name, speeds), measured(node, name)).items():
             if alike := {gpu: speed for gpu, speed in speeds.items() if gpu in others}:
@@ -64,17 +65,17 @@ def compared(node: Node, read: Read, beside: Beside) -> Iterator[tuple[str, str,
 
 
 def all_copies(node: Node) -> Mapping[str, Speeds]:
-    """The same, however near the GPUs are to the others: what is slower than others here may be farther."""
+    """All copies, however near the GPUs are to the others: one that is slower here may be farther away."""
     return node.gpu_bandwidth.speeds
 
 
 def measured(node: Node, name: str) -> Speeds:
-    """All GPUs of the node that copied as these, whose name this is; none where these are all."""
+    """All GPUs of the node whose copies were measured like these, under one name; none if these are all."""
     return all_copies(node)[name.partition(WAY)[0]] if name.startswith(GPU_TO_GPU) else {}
 
 
 def medians(node: Node, read: Read, model: str) -> Mapping[str, Median]:
-    """What the group is compared by: the median of each node's GPUs of a model, as far as their models are known."""
+    """What the group is compared by: the median of each node's GPUs of a model, as far as models are known."""
     models = [model] if model else sorted({*computing_of(node)})
     return node.group.medians(
         f"{read.__name__} {models}",
@@ -89,7 +90,7 @@ def medians(node: Node, read: Read, model: str) -> Mapping[str, Median]:
 def require_comparison(
     node: Node, read: Read, unit: str, beside: Beside = NO_OTHERS, *, has_limit: bool = False
 ) -> None:
-    """Raise Incomplete for each GPU that nothing can be compared with, or that is slower and may be farther."""
+    """Raise Incomplete for each GPU without any to compare with, or that is slower and may be farther away."""
     least, alone = 1 - node.threshold("load.slower_concern_percent") / 100, list[str]()
     for name, model, alike, others in compared(node, read, beside):
         is_known, usual = UNKNOWN_WAYS not in name, _usual(medians(node, read, model).get(name))

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 MAX_PRINTED = 300_000  # characters; the node sends at most 256 KiB
 MAX_WORDS = 200
 GROUP, NODE = "median of {} nodes", "best GPU of the node"
-SLOWER = "slower than others"  # the cause of what a check of speed says only by comparison
-_OF_OTHERS = re.compile(  # what is expected where a speed is compared with those beside it, a site's reading behind it
+SLOWER = "slower than others"  # the cause of a finding of a speed check that rests on comparison alone
+_OF_OTHERS = re.compile(  # what is expected of a speed that is compared with others; a site's policy may add to it
     r"(?:at most \S{1,12} % below|at least \S{1,12} % of their median|further (?:GPUs or )?nodes to compare with"
     r"(?:, or a limit \(load\.fs_gb_per_s\))?)(?: \(by policy: [^()]{1,200}\))?"
 )
 
 
 def printed(data: object) -> str:
-    """All that a program printed. Raises TypeError."""
+    """The complete output of a program. Raises TypeError."""
     if not isinstance(data, str):
         raise TypeError
     return data[:MAX_PRINTED]
@@ -46,7 +46,7 @@ def printed(data: object) -> str:
 
 @record
 class ProgramRun(Reported):
-    """One run of a program; `exit` is None where it was killed."""
+    """One run of a program; `exit` is None if it was killed."""
 
     command = Field(text)
     exit = Field(optional(integer))
@@ -54,7 +54,7 @@ class ProgramRun(Reported):
 
     @property
     def as_saved(self) -> str:
-        """Its output as a person saves it: with the command before it and the exit status behind, if known."""
+        """The output as a person would save it: with the command before it and the exit status after it, if known."""
         reading, _ = readings(self, "exit")
         ended = f"exit: {reading['exit']}\n" if reading else ""
         return f"{self.called}\n{self.output}\n{ended}"
@@ -66,12 +66,12 @@ class ProgramRun(Reported):
 
     @property
     def called(self) -> str:
-        """Its command, for a finding."""
+        """The command, for a finding."""
         return str(readings(self, "command")[0].get("command", "the program"))
 
     @property
     def ended(self) -> str:
-        """How it ended, in words for a finding: `fio … ended with 1: …`."""
+        """How the program ended, for a finding: `fio … ended with 1: …`."""
         how = "was ended" if self.exit is None else f"ended with {self.exit}"
         return f"{self.called} {how}: {self.last_output or 'it printed nothing'}"
 
@@ -87,7 +87,7 @@ class FsBandwidth(Reported):
 
     @property
     def gb_per_s(self) -> Mapping[str, float]:
-        """10^9 bytes a second of `write` and `read`; of what is unread that part of a check is incomplete."""
+        """10^9 bytes a second of `write` and `read`; an unread value makes that part of a check incomplete."""
         return dict(each(DIRECTIONS, lambda direction: (direction, self._speed(direction))))
 
     def _speed(self, direction: str) -> float:
@@ -108,7 +108,7 @@ _ROW = re.compile(
 
 @record
 class PingpongRun(Reported):
-    """One fi_pingpong in one domain; `exit` is the client's, None where it was killed or had no server."""
+    """One fi_pingpong in one domain; `exit` is the client's, None if it was killed or had no server."""
 
     domain = Field(text)
     exit = Field(optional(integer))
@@ -117,13 +117,13 @@ class PingpongRun(Reported):
 
     @property
     def mb_per_s(self) -> float | None:
-        """10^6 bytes a second, None where no message came back."""
+        """10^6 bytes a second, None if no message came back."""
         row = _ROW.search(self.output)
         return float(row[1]) if row and self.exit == 0 else None
 
     @property
     def why_not(self) -> str:
-        """What either end says of a failure."""
+        """The error messages of both ends."""
         how = "no end in its time" if self.exit is None else f"exit status {self.exit}"
         printed_text = " ".join(f"{self.output} {self.server}".split())[:MAX_SAID]
         return f"{how}: {printed_text}" if printed_text else how
@@ -152,7 +152,7 @@ class Shortfall:
     name: str  # "GPU 3, host to GPU"
     value: float
     reference: float
-    words: str  # what the reference is: "best GPU of the node"
+    words: str  # the reference: "best GPU of the node"
 
     @property
     def percent(self) -> float:
@@ -166,7 +166,7 @@ class Shortfall:
 
 
 def below_best(values: Mapping[str, float], name: str, among: Mapping[str, float] | None = None) -> Iterable[Shortfall]:
-    """What GPUs of one node lack to the best of them, or of others too; `name` says what was measured."""
+    """How far GPUs of one node are behind the best of them, or of `others` too; `name` says what was measured."""
     compared = among or values
     best = max(compared.values(), default=0.0)
     if len(compared) > 1 and best > 0:
@@ -180,7 +180,7 @@ def below_median(name: str, value: float, median: Median | None) -> Iterable[Sho
 
 
 def worst_first(shortfalls: Iterable[Shortfall], least_percent: float) -> list[Shortfall]:
-    """Those that lack more than so much; of one value only the one that lacks most."""
+    """The shortfalls of more than this percentage; for each value only the largest."""
     worst: dict[str, Shortfall] = {}
     for shortfall in sorted(shortfalls, key=lambda shortfall: -shortfall.percent):
         if shortfall.percent > least_percent:

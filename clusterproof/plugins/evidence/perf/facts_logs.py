@@ -27,7 +27,7 @@ from clusterproof.plugins.evidence.field import (
 
 @record
 class Measured(Reported):
-    """One half of a row, out of place or in place; None where nccl-tests prints N/A or lacks the column."""
+    """One half of a row, out of place or in place; None if nccl-tests prints N/A or has no such column."""
 
     time_us = Field(optional(number))
     algbw_gb_per_s = Field(optional(number))  # 10^9 bytes
@@ -37,7 +37,7 @@ class Measured(Reported):
 
     @property
     def is_checked(self) -> bool:
-        """Whether its results were compared with the right ones."""
+        """Whether its results were compared with the expected ones."""
         return self.wrong is not None or self.deviation is not None
 
 
@@ -53,7 +53,7 @@ class Row(Reported):
 
     @property
     def label(self) -> str:
-        """`8 bytes`; words for a size that is unknown."""
+        """`8 bytes`; a phrase if the size is unknown."""
         reading, _ = readings(self, "size_bytes")
         return f"{reading['size_bytes']} bytes" if reading else "an unknown size"
 
@@ -64,7 +64,7 @@ class Row(Reported):
 
     @property
     def wrong(self) -> int:
-        """How many values are wrong, of the halves that are known."""
+        """How many values are wrong, in the halves that are known."""
         halves, _ = readings(self, "out_of_place", "in_place")
         return sum(readings(half, "wrong")[0].get("wrong") or 0 for half in halves.values())
 
@@ -88,7 +88,7 @@ class Network(Reported):
 
     @property
     def nics(self) -> tuple[int, ...]:
-        """`(found N nics)`: every number that a rank logged. Raises Incomplete."""
+        """`(found N nics)`: each number that a rank logged. Raises Incomplete."""
         numbers = read(self.data.get("nics"), values, "nccl_tests: nics")
         return tuple(read(count, integer, "nccl_tests: nics") for count in numbers)
 
@@ -112,7 +112,7 @@ class NcclLog(Reported):
 
     @property
     def is_of_nccl_tests(self) -> bool:
-        """Whether nccl-tests wrote it, or should have."""
+        """Whether nccl-tests wrote it, or was started and should have."""
         return bool(self.data.keys() - {"network"})
 
 
@@ -137,7 +137,7 @@ class NccomRow(Reported):
 
 @record
 class NccomLog(Reported):
-    """One run; `is_checked` is None where the command line is not in the log, `problems` are its lines of errors."""
+    """One run; `is_checked` is None if the command line is not in the log, `problems` are the lines with errors."""
 
     command = Field(text)
     ranks = Field(optional(integer))
@@ -161,7 +161,7 @@ _XID = re.compile(r"\s*Detected XID (\d{1,6}) for GPU \d", re.IGNORECASE)  # DCG
 
 @record
 class Message(Reported):
-    """A message of DCGM on a result; `severity` is its number, None if the output has none."""
+    """A message of DCGM about a result; `severity` is its number, None if the output has none."""
 
     text = Field(text)
     severity = Field(optional(integer))
@@ -177,7 +177,7 @@ class Result(Reported):
 
     @property
     def device(self) -> str:
-        """`3`; empty where it is of all GPUs, or that is unread, and that part of a check incomplete."""
+        """`3`; empty if it is about all GPUs, or could not be read, which makes that part of a check incomplete."""
         return known(lambda: self.gpu, "")
 
     @property
@@ -200,7 +200,10 @@ class DiagTest(Reported):
     results = Field(objects_as(Result), where="dcgm_diag: results")  # one for each GPU, or one for all, or both
 
     def ending(self, statuses: Iterable[str]) -> tuple[Result, ...]:
-        """The results that are one of these; of all GPUs only where no single GPU is named. Raises Incomplete."""
+        """The results with one of these statuses; those for all GPUs only if no single GPU is named.
+
+        Raises Incomplete.
+        """
         results = tuple(result for result in self.results if result.status in statuses)
         single = tuple(result for result in results if result.device or result.reported)
         return single or results

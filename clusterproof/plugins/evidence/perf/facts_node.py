@@ -1,6 +1,6 @@
 """A node's load and pair measurements. Logs that people collected are evaluated by the same rules.
 
-The classes of what was measured are loaded when there is something for them to read: in a prolog there is not.
+The classes for measurements are imported only when there is something to read: in a prolog there is not.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def dcgm_diag(node: Node, measured: CollectorData) -> DcgmDiag:
         return DcgmDiag(measured.value)
     require_hardware(node, measured, "gpus")
     ran = ProgramRun(measured.value)
-    from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi  # only where there is something for it to read
+    from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi  # imported only if there is something to read
 
     if not dcgmi.is_json(ran.output):
         raise Incomplete(f"{ran.ended}; expected the JSON of its results")
@@ -71,7 +71,7 @@ def nccom(node: Node, measured: CollectorData) -> Nccom:
 
 @collected_under_load("node_busbw")
 def node_busbw(node: Node, measured: CollectorData) -> NcclLog:
-    """The all-reduce over this node's own GPUs. Raises NotApplicable where it has but one."""
+    """The all-reduce over this node's own GPUs. Raises NotApplicable if it has only one."""
     from clusterproof.plugins.evidence.perf.facts import ProgramRun
     from clusterproof.plugins.evidence.perf.facts_logs import NcclLog
 
@@ -112,7 +112,7 @@ def gpu_exact(node: Node, measured: CollectorData) -> GpuExact:
 
 @collected_under_load("exact_collective")
 def exact_collective(node: Node, measured: CollectorData) -> ExactCollective:
-    """Exact collectives of the GPUs. Raises NotApplicable where the node has but one."""
+    """Exact collectives of the GPUs. Raises NotApplicable if the node has only one."""
     from clusterproof.plugins.evidence.exact.facts_collective import ExactCollective
 
     require_hardware(node, measured, "gpus", least=2)
@@ -130,7 +130,7 @@ def exact_step(node: Node, measured: CollectorData) -> ExactStep:
 
 @collected_under_load("cpu_exact")
 def cpu_exact(_node: Node, measured: CollectorData) -> CpuExact:
-    """Exact products of the cores, and what host memory gave back."""
+    """Exact products of the cores, and the check of host memory."""
     from clusterproof.plugins.evidence.exact.facts import CpuExact
 
     return CpuExact(measured.value)
@@ -162,7 +162,7 @@ def fs_bandwidth(node: Node, measured: CollectorData) -> FsBandwidth:
 
 
 def require_hardware(node: Node, measured: CollectorData, what: str, least: int = 1) -> None:
-    """Say why there was nothing to load. Raises NotApplicable, or Incomplete where there should have been."""
+    """Report why there was nothing to load. Raises NotApplicable, or Incomplete if there should have been."""
     why = measured.value.get("none")
     if why is None:
         return
@@ -172,10 +172,10 @@ def require_hardware(node: Node, measured: CollectorData, what: str, least: int 
 
 
 def require_every_gpu(node: Node, measured: int, given: int | None, what: str = "") -> None:
-    """Say that a load left out GPUs which it was given, or which the node should have. Raises Incomplete.
+    """Report that a load left out GPUs that it was given, or that the node should have. Raises Incomplete.
 
-    A job or container that was given a part of those that a driver has is held to that part; `given` is None in older
-    recordings.
+    A job or container that was given only some of the GPUs with a driver has to load only those; `given` is None in
+    older recordings.
     """
     due = max(given or 0, 0 if given and given < _bound(node) else _expected(node))
     if measured < due:
@@ -183,7 +183,7 @@ def require_every_gpu(node: Node, measured: int, given: int | None, what: str = 
 
 
 def _bound(node: Node) -> int:
-    """How many GPUs of the bus a driver has, as far as it is known."""
+    """How many GPUs on the bus have a driver, as far as it is known."""
     devices = readings(node, "gpus_on_bus")[0].get("gpus_on_bus", ())
     return sum(bool(readings(device, "driver")[0].get("driver")) for device in devices)
 
@@ -196,12 +196,12 @@ def _expected(node: Node, what: str = "gpus") -> int:
 
 
 def is_due(node: Node, what: str, least: int) -> bool:
-    """Whether the node should have so many."""
+    """Whether the node should have this many GPUs."""
     return _expected(node, what) >= least
 
 
 def understood(ran: ProgramRun, read: Callable[[str], Mapping[str, Any]], text: str) -> Mapping[str, Any]:
-    """What the reader of captured logs makes of a run. Raises Incomplete."""
+    """A run's output, read by the reader of captured logs. Raises Incomplete."""
     from clusterproof.plugins.evidence.parsing import CaptureError
 
     try:
@@ -222,7 +222,7 @@ nccl_tests = captured_as("nccl_tests", _nccl_tests, "log of nccl-tests or NCCL")
 
 @collected_by()
 def pairwise(node: Node) -> PairsOfNode:
-    """The measurements of pairs that it took part in. Raises Incomplete, NotApplicable."""
+    """The measurements of pairs in which the node took part. Raises Incomplete, NotApplicable."""
     if node.between is None:
         why = "nothing was measured between nodes"
         raise Incomplete(why, cause=why)

@@ -37,7 +37,7 @@ DIRECTIONS = {
     "device_to_host_memcpy_ce": GPU_TO_HOST,
     "device_to_device_memcpy_read_ce": GPU_TO_GPU,
 }
-WAY = ", others "  # in a name, before how near they are
+WAY = ", others "  # in a name, before the distances to the others
 UNKNOWN_WAYS = "others at unknown distances"
 LONGEST_LINE = 2000
 VGA = "0300"  # PCI class
@@ -49,22 +49,23 @@ Speeds = Mapping[str, float]  # by GPU
 
 
 def models_of(node: Node, number: int) -> tuple[str, ...]:
-    """The models of so many of its GPUs by their PCI device ids, in the order of the bus; empty where one is unknown.
+    """The models of this many of its GPUs by PCI device id, in the order of the bus; empty if one is unknown.
 
-    Of as many as there are beside those for a display it is known that they are these; of others not which they are.
+    They are only known if there are exactly this many, apart from those for a display; else it is unknown which they
+    are.
     """
     computing = computing_of(node)
     return computing if len(computing) == number else tuple(model for model, _ in _on_bus(node))
 
 
 def computing_of(node: Node) -> tuple[str, ...]:
-    """The models of its GPUs but those for a display beside others, by their PCI class; empty where one is unknown."""
+    """The models of its GPUs by PCI class, without those for a display if there are others; empty if one is unknown."""
     on_bus = _on_bus(node)
     return tuple(model for model, kind in on_bus if not kind.startswith(VGA)) or tuple(model for model, _ in on_bus)
 
 
 def _on_bus(node: Node) -> list[tuple[str, str]]:
-    """The model and the PCI class of each GPU; nothing where the address or the model of one is unknown."""
+    """The model and the PCI class of each GPU; empty if the address or the model of one is unknown."""
     on_bus = readings(node, "gpus_on_bus")[0].get("gpus_on_bus", ())
     gpus = [readings(gpu, "address", "device", "pci_class")[0] for gpu in on_bus]
     if not all({"address", "device"} <= gpu.keys() for gpu in gpus):
@@ -73,7 +74,7 @@ def _on_bus(node: Node) -> list[tuple[str, str]]:
 
 
 def by_model(node: Node, speeds: Speeds, measured: Collection[str] = ()) -> Mapping[str, Speeds]:
-    """GPUs by their model, of these that were `measured`; by none where it is unknown which GPU is of which."""
+    """The `measured` GPUs by model; empty if it is unknown which GPU is of which model."""
     models = models_of(node, len(measured or speeds))
     is_one, are_all = len({*models}) == 1, {*(measured or speeds)} == {*map(str, range(len(models)))}
     found: dict[str, dict[str, float]] = {}
@@ -84,9 +85,9 @@ def by_model(node: Node, speeds: Speeds, measured: Collection[str] = ()) -> Mapp
 
 
 def of_models(node: Node, speeds: Speeds, models: Collection[str], measured: Collection[str] = ()) -> Speeds:
-    """Those of the GPUs that may be of one of these models; of all GPUs where the node's models, or these, are unknown.
+    """The GPUs that may be of one of these models; all GPUs if the node's models, or these, are unknown.
 
-    Where it is unknown which of its GPUs were measured, all may be if one is that is not for a display.
+    If it is unknown which of its GPUs were measured, all may be, as soon as one that is not for a display is.
     """
     known = computing_of(node)
     if not (models and known):
@@ -99,7 +100,7 @@ def of_models(node: Node, speeds: Speeds, models: Collection[str], measured: Col
 def by_topology(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
     """Copies between GPUs apart for GPUs that are as near to the others: `GPU to GPU by x, others 1 NODE, 1 SYS`.
 
-    How fast they are has no part in it, so that nodes built alike can be compared.
+    Speed has no part in this, so that nodes of the same build can be compared.
     """
     separate: dict[str, dict[str, float]] = {}
     for name, speeds in of_copies.items():
@@ -112,7 +113,7 @@ def by_topology(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Spe
 def topology_of(node: Node, name: str, speeds: Speeds) -> Mapping[str, str]:
     """How near the other GPUs are to each: `others 1 PIX, 2 SYS`; nothing of a GPU that has NVLinks to them.
 
-    One of which that is unknown is like no other.
+    A GPU whose distances are unknown is like no other.
     """
     if not name.startswith(GPU_TO_GPU):
         return {}
@@ -128,7 +129,7 @@ def topology_of(node: Node, name: str, speeds: Speeds) -> Mapping[str, str]:
 
 
 def _paths(node: Node) -> list[str]:
-    """How near the other GPUs are to each, in the order of the bus; nothing where that is unknown of one."""
+    """The distances of each GPU to the others, in the order of the bus; empty if those of one are unknown."""
     paths = readings(node, "gpu_paths")[0].get("gpu_paths", {}).values()
     counted = [Counter(map(str, readings(of_gpu, "gpus")[0].get("gpus", {}).values())) for of_gpu in paths]
     if any(sum(counts.values()) < len(counted) - 1 for counts in counted):
@@ -137,9 +138,9 @@ def _paths(node: Node) -> list[str]:
 
 
 def _linked(node: Node, measured: int) -> list[bool]:
-    """Whether each GPU is known to have NVLinks to all others, or any where it is unknown to whom.
+    """Whether each GPU is known to have NVLinks to all others, or any NVLink if it is unknown to which GPU.
 
-    Of the GPUs that answer, where that is not as many as were measured: CUDA does not count one that is lost.
+    Only GPUs that answer count, if these are not as many as were measured: CUDA does not count a lost GPU.
     """
     read = [readings(gpu, "nvlink_states", "nvlinks_to")[0] for gpu in readings(node, "gpus")[0].get("gpus", ())]
     answering = [of for of in read if "nvlink_states" in of]
@@ -157,7 +158,7 @@ def _leads_to(links: Mapping[str, int], others: int) -> bool:
 
 @record
 class GpuBandwidth(Reported):
-    """The copies of every GPU; `by` is the program that made them: each has its own method."""
+    """The copies of every GPU; `by` is the program that made them, as each has its own method."""
 
     by = Field(text)
     given = Field(optional(integer), "gpus")  # GPUs, to the process that measured
@@ -170,9 +171,9 @@ class GpuBandwidth(Reported):
 
     @property
     def gb_per_s(self) -> Mapping[str, Speeds]:
-        """By direction and GPU; between GPUs the median of all copies that one takes part in. Raises Incomplete.
+        """By direction and GPU; between GPUs the median of all copies in which a GPU takes part. Raises Incomplete.
 
-        Of a run that cannot be read, or did not end well, that part of a check is incomplete.
+        A run that cannot be read, or did not end well, makes that part of a check incomplete.
         """
         measured = each(self.runs, _of_torch if self.by == "PyTorch" else _of_nvbandwidth)
         return {direction: speeds for by_direction in measured for direction, speeds in by_direction.items()}
@@ -186,7 +187,7 @@ class GpuGemm(Reported):
 
     @property
     def speeds(self) -> Mapping[str, Speeds]:
-        """TFLOP/s by what was multiplied and by GPU, the median of all rounds. Raises Incomplete."""
+        """TFLOP/s by kind of product and by GPU, the median of all rounds. Raises Incomplete."""
         report = document(ProgramRun(self.data))
         kind = read(report.get("type"), text, "gpu_gemm: type").removeprefix("torch.")
         size = read(report.get("size"), number, "gpu_gemm: size")
@@ -196,7 +197,7 @@ class GpuGemm(Reported):
 
 
 def document(ran: ProgramRun) -> Mapping[str, Any]:
-    """The JSON object that ours in PyTorch prints. Raises Incomplete."""
+    """The JSON object that our PyTorch program prints. Raises Incomplete."""
     lines = [line for line in ran.output.splitlines() if line.startswith("{")]
     try:
         data = json.loads(lines[-1], parse_constant=str)
@@ -210,7 +211,7 @@ def document(ran: ProgramRun) -> Mapping[str, Any]:
 
 
 def require_end(ran: ProgramRun) -> None:
-    """Raise Incomplete where a program that measured did not end well."""
+    """Raise Incomplete if a measuring program did not end well."""
     if ran.exit != 0:
         incomplete(f"{ran.ended}; expected it to end with 0")
 
@@ -264,7 +265,7 @@ def _matrices(output: str) -> Iterator[tuple[str, list[tuple[list[str], float]]]
 
 
 def _by_gpu(copies: list[tuple[list[str], float]]) -> Speeds:
-    """Of each GPU the median of the copies that it takes part in."""
+    """For each GPU the median of the copies in which it takes part."""
     by_gpu: dict[str, list[float]] = {}
     for gpus, speed in copies:
         for gpu in gpus:

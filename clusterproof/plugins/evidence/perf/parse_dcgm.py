@@ -28,7 +28,7 @@ _RESULT = re.compile(
 _NOTE = re.compile(r"(Warning|Error|Info)\b")
 _GPUS = re.compile(r"\s*(?:All\s*|GPUs?:?[\s\d,]+)\Z", re.IGNORECASE)
 BAD = ("fail", "warn")
-MARGIN = 2  # blanks behind the text of a cell that is full
+MARGIN = 2  # blanks after the text of a full cell
 
 
 @dataclass
@@ -36,16 +36,16 @@ class Table:
     """The rows parsed so far. A row is a test, a further result of the last test, or a note on it.
 
     Results read `Pass - All`, `Fail - GPU: 3` or, since DCGM 4, `GPU3: Fail`. Notes are wrapped in the middle of words:
-    a line of one that does not fill its cell ended with a blank.
+    a line of a note that does not fill its cell ended with a blank.
     """
 
     version: str = ""
-    gpus: int | None = None  # how many it ran on
+    gpus: int | None = None  # number of GPUs on which it ran
     tests: list[dict[str, Any]] = field(default_factory=list)
-    has_ended: bool = False  # the line that closes the table was the last
+    has_ended: bool = False  # whether the last line was the one that closes the table
     _category: str = ""
     _note: dict[str, Any] | None = None
-    _between: str = ""  # the last row of a note and the next
+    _between: str = ""  # the last row of a note, and the next one
 
     def take(self, line: str) -> None:
         """Read one line."""
@@ -91,7 +91,7 @@ class Table:
         )
 
     def _annotated(self) -> dict[str, Any]:
-        """The result that a warning is about: the last that is not good; before any test it is a failure by itself."""
+        """The result that a warning is about: the last one that is not good; before any test, a failure by itself."""
         if not self.tests:
             self.tests.append(
                 {
@@ -109,7 +109,7 @@ MAX_RESULTS = 1024  # of one test
 MAX_MESSAGES = 16  # of one result
 
 ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")  # DCGM 4, and before
-STATUSES = ("pass", "fail", "warn", "skip", "not run")  # as dcgmi words them in every version
+STATUSES = ("pass", "fail", "warn", "skip", "not run")  # words of dcgmi in every version
 
 _HEADER = re.compile(r"^\|\s{0,4}Diagnostic\s{1,60}\|\s{0,4}Result", re.MULTILINE)
 _PART = re.compile(
@@ -121,16 +121,16 @@ _PART = re.compile(
 
 
 def is_json(text: str) -> bool:
-    """Whether it is the JSON of `dcgmi diag -j`."""
+    """Whether this is the JSON of `dcgmi diag -j`."""
     return any(f'"{root}"' in text[:20_000] for root in ROOTS)
 
 
 def read_json(text: str) -> Mapping[str, object]:
-    """The collector `dcgm_diag`; of JSON that is cut only that it is. Raises CaptureError."""
+    """The collector `dcgm_diag`; for cut JSON, only that it is cut. Raises CaptureError."""
     try:
         document = document_in(text)
     except CaptureError:
-        return _diag(text, "", [], is_complete=False)  # a cut log is no log that is absent
+        return _diag(text, "", [], is_complete=False)  # a cut log is not an absent log
     root = next((document[name] for name in ROOTS if isinstance(document.get(name), dict)), None)
     if root is None:
         raise CaptureError(f"no object {ROOTS[0]!r}; expected what dcgmi diag -j prints")
@@ -143,7 +143,7 @@ def read_json(text: str) -> Mapping[str, object]:
 
 
 def is_table(text: str) -> bool:
-    """Whether it is the table of `dcgmi diag`, or a part of it."""
+    """Whether this is the table of `dcgmi diag`, or a part of it."""
     return bool(_HEADER.search(text) or _PART.search(text))
 
 
@@ -161,12 +161,12 @@ _REFUSED = re.compile(
 
 
 def is_refusal(text: str) -> bool:
-    """Whether it is what `dcgmi diag` says in place of its table."""
+    """Whether the text is an error of `dcgmi diag` in place of its table."""
     return bool(_REFUSED.search(text)) and not is_json(text)
 
 
 def read_refusal(text: str) -> Mapping[str, object]:
-    """The collector `dcgm_diag`, of a run that did not take place. Raises CaptureError."""
+    """The collector `dcgm_diag`, with a run that did not take place. Raises CaptureError."""
     refusal = _REFUSED.search(text)
     if not refusal:
         raise CaptureError("dcgmi diag does not say why it could not run")
@@ -197,7 +197,7 @@ def _diag(
 
 
 def _tests(root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every test; DCGM has put null between them."""
+    """All tests; DCGM may have null between them."""
     for category in [*objects(root.get("test_categories")), {"tests": root.get("tests")}]:
         for test in objects(category.get("tests")):
             results = [_result(result) for result in objects(test.get("results"))]
@@ -208,7 +208,9 @@ def _tests(root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _result(entry: Mapping[str, Any]) -> dict[str, object]:
-    """One result: DCGM 4 names an entity, which may be a CPU; before, `gpu_ids` is a number or a list in a string."""
+    """One result: DCGM 4 names an entity, which may be a CPU; earlier ones have `gpu_ids`, a number or a list as
+    text.
+    """
     entity, kind = entry.get("gpu_ids", entry.get("entity_id", "")), entry.get("entity_group", "GPU")
     warnings = entry.get("warnings")
     word = short(entry.get("status")).strip().lower().replace("_", " ")

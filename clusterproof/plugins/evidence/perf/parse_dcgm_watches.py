@@ -1,6 +1,6 @@
 """What DCGM has watched: `dcgmi health -c`, the last Xid of each GPU by `dcgmi dmon -e 230`, NVLinks by `dcgmi nvlink`.
 
-Any user of a node can put values into its host engine (`dcgmi test --inject`): what it reports is at most a warning.
+Any user of a node can put values into its host engine (`dcgmi test --inject`): its report is at most a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Incidents:
         self.by_device: dict[str, list[str]] = {}
 
     def log(self, title: str) -> Mapping[str, object]:
-        """The collector `dcgm_diag` with a warning for each device; nothing of devices that are all well."""
+        """The collector `dcgm_diag` with a warning for each device; empty if all devices are well."""
         results = [
             {
                 "gpu": device,
@@ -46,12 +46,12 @@ class Incidents:
 
 
 def is_health(text: str) -> bool:
-    """Whether it is the table of `dcgmi health -c`."""
+    """Whether this is the table of `dcgmi health -c`."""
     return _REPORT in text and _OVERALL in text and text.lstrip()[:1] != "{"
 
 
 def read_health(text: str) -> Mapping[str, object]:
-    """The collector `dcgm_diag`, where something is not healthy. Raises CaptureError."""
+    """The collector `dcgm_diag`, if something is not healthy. Raises CaptureError."""
     found = Incidents()
     group = device = ""
     for line in text.split("\n"):
@@ -77,12 +77,12 @@ def read_health(text: str) -> Mapping[str, object]:
 
 
 def is_health_json(text: str) -> bool:
-    """Whether it is the JSON of `dcgmi health -c -j`."""
+    """Whether this is the JSON of `dcgmi health -c -j`."""
     return text.lstrip()[:1] == "{" and f'"{_REPORT}"' in text and f'"{_OVERALL}"' in text
 
 
 def read_health_json(text: str) -> Mapping[str, object]:
-    """The collector `dcgm_diag`, where something is not healthy. Raises CaptureError."""
+    """The collector `dcgm_diag`, if something is not healthy. Raises CaptureError."""
     body = _table(document_in(text).get("body"))
     found = Incidents()
     found.overall = short(_table(body.get(_OVERALL)).get("value"))
@@ -116,16 +116,16 @@ _HEADER = re.compile(r"^# ?Entity((?: {1,40}[A-Z0-9_]{2,20}){1,64}) *$", re.MULT
 _ASKED = re.compile(r"\bdcgmi dmon .{0,100}?-e ?([\d,]{1,200})")
 _OF_GPU = re.compile(r"^GPU (\d{1,3})((?: {1,40}\S{1,24}){1,64}) *$", re.MULTILINE)
 _XID, _FIELD = "XIDER", "230"
-OF_PROGRAMS = ("none", "repeat-concern")  # verdicts of Xids that a program's own fault has, too
+OF_PROGRAMS = ("none", "repeat-concern")  # verdicts of Xids that a program's own fault can cause too
 
 
 def is_dmon(text: str) -> bool:
-    """Whether it is `dcgmi dmon` with the last Xids among its columns."""
+    """Whether this is the output of `dcgmi dmon` with the last Xids among its columns."""
     return _place(text) is not None and bool(_OF_GPU.search(text))
 
 
 def _place(text: str) -> int | None:
-    """The number of the column with Xids."""
+    """The index of the column with Xids."""
     header, asked = _HEADER.search(text), _ASKED.search(typed_above(text))
     if header:
         return next((place for place, name in enumerate(header[1].split()) if name.startswith(_XID)), None)
@@ -134,7 +134,7 @@ def _place(text: str) -> int | None:
 
 
 def read_dmon(text: str) -> Mapping[str, object]:
-    """The collector `dcgm_diag`, where the last Xid of a GPU is none of a program's own."""
+    """The collector `dcgm_diag`, if the last Xid of a GPU is not one that a program can cause. Raises CaptureError."""
     found = Incidents()
     place = _place(text) or 0
     for gpu, values in _OF_GPU.findall(text)[:100_000]:
@@ -155,12 +155,12 @@ _LINKS = re.compile(
 
 
 def is_nvlink_status(text: str) -> bool:
-    """Whether it is the grid of `dcgmi nvlink -s`."""
+    """Whether this is the grid of `dcgmi nvlink -s`."""
     return bool(_LINKS.search(text))
 
 
 def read_nvlink_status(text: str) -> Mapping[str, object]:
-    """The links of the collector `nvml`, U up and D down; what is disabled is no link. Raises CaptureError."""
+    """The links for the collector `nvml`, U up and D down; a disabled one is no link. Raises CaptureError."""
     gpus = [{"index": int(number), **_links(states.split())} for number, states in _LINKS.findall(text)[:MAX_GPUS]]
     if not gpus:
         raise CaptureError("dcgmi nvlink -s names no GPU")
@@ -168,7 +168,7 @@ def read_nvlink_status(text: str) -> Mapping[str, object]:
 
 
 def _links(states: list[str]) -> dict[str, list[bool] | list[int]]:
-    """The links of one GPU, and their numbers."""
+    """The states of the links of one GPU, and their numbers."""
     numbers = [number for number, state in enumerate(states) if state in ("U", "D")]
     return {"nvlinks": [states[number] == "U" for number in numbers], "nvlink_numbers": numbers}
 
@@ -179,7 +179,7 @@ _COUNTERS = {
     "Replay Error": "replay",
     "Recovery Error": "recovery",
 }
-_OF_ALL_LINKS = "Error Detail"  # since Blackwell it counts those of a GPU together, as far as the driver does
+_OF_ALL_LINKS = "Error Detail"  # since Blackwell it has one count for all links of a GPU, as the driver does
 _COUNTERS_OF_ALL = {
     "Malformed Packet Error": "malformed",
     "Buffer Overrun Error": "overrun",
@@ -191,7 +191,7 @@ _COUNTERS_OF_ALL = {
 
 
 def is_nvlink_errors(text: str) -> bool:
-    """Whether it is the JSON of `dcgmi nvlink -e -j`."""
+    """Whether this is the JSON of `dcgmi nvlink -e -j`."""
     return '"NVLINK Error Counts"' in text[:2_000_000]
 
 

@@ -21,12 +21,12 @@ _GPU_DIRECT = re.compile(r"\bvia NET/\S{1,60}/GDRDMA\b")
 
 
 def is_nccl_log(text: str) -> bool:
-    """Whether NCCL's own lines are in it."""
+    """Whether the text has NCCL's own lines."""
     return "NCCL INFO " in text or "NCCL WARN " in text
 
 
 def network(lines: Iterable[str]) -> dict[str, object]:
-    """The networks and libfabric providers that the ranks named, each with the number of lines that name it."""
+    """The networks and libfabric providers that the ranks named, each with the number of lines with its name."""
     info = gpu_direct = 0
     networks: dict[str, int] = {}
     providers: dict[str, int] = {}
@@ -64,7 +64,7 @@ MAX_PROBLEMS = 16
 MAX_HOSTS = 4096
 LONGEST_LINE = 500
 
-_RANK = re.compile(r"\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\d{1,6}: ")  # of mpirun, of srun --label
+_RANK = re.compile(r"\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\d{1,6}: ")  # prefix of mpirun, of srun --label
 _HEADER = re.compile(r"#?\s{0,40}size\s{1,20}count\s{1,20}(?:\(elements\)\s{1,20})?type\b.{0,400}\bbusbw\b", re.ASCII)
 _OPTIONS = re.compile(r"#?\s*nThread \d{1,6} nGpus \d{1,6} .{0,300}?\bvalidation: (\d)")
 _BANNER = re.compile(r"#?\s*nccl-tests version (\S{1,40})")
@@ -79,7 +79,7 @@ _AVERAGE = re.compile(r"#?\s*Avg bus bandwidth\s{0,8}:\s{0,8}(\S{1,40})")
 _PROBLEM = re.compile(
     r".{0,200}?\b(?:Test (?:CUDA |NCCL )?failure|Invalid number of GPUs|invalid size specified|not enough slots|"
     r"requested more processes|process returned|NCCL WARN|unhandled (?:cuda|system) error|CUDA error|non-zero exit)"
-    r"|#?\s*Avg bus bandwidth\s{0,8}:.{0,40}\bFAILED",  # below the NCCL_TESTS_MIN_BW of who ran it
+    r"|#?\s*Avg bus bandwidth\s{0,8}:.{0,40}\bFAILED",  # a bandwidth below NCCL_TESTS_MIN_BW, if that was set
     re.IGNORECASE,
 )
 _REFUSED = re.compile(
@@ -89,7 +89,7 @@ _REFUSED = re.compile(
 
 
 def is_nccl_tests(text: str) -> bool:
-    """Whether nccl-tests printed it, or was meant to and did not start."""
+    """Whether nccl-tests printed it, or was started and failed."""
     if any(_HEADER.match(line) or _OPTIONS.match(line) for line in _words(text)):
         return True
     refused = _REFUSED.search(text)
@@ -119,7 +119,7 @@ def read(text: str) -> Mapping[str, object]:
         "ranks": ranks or None,
         "hosts": list(hosts)[:MAX_HOSTS],
         "rows": list(_rows(lines))[:MAX_ROWS],
-        "problems": [*problems][-MAX_PROBLEMS:],  # the last, by which it ended
+        "problems": [*problems][-MAX_PROBLEMS:],  # the last problem, with which it ended
         "exit": exit_status(text),
         "network": network(lines),
     }
@@ -127,7 +127,7 @@ def read(text: str) -> Mapping[str, object]:
 
 
 def read_nccl_log(text: str) -> Mapping[str, object]:
-    """The network of the collector `nccl_tests`, out of the log of any program that used NCCL. Raises CaptureError."""
+    """The network for the collector `nccl_tests`, from the log of any program that used NCCL. Raises CaptureError."""
     if is_nccl_tests(text):
         raise CaptureError("this is a log of nccl-tests; expected one of another program")
     return {"nccl_tests": {"logs": [{"network": network(_words(text))}]}}
@@ -142,7 +142,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _take(run: dict[str, Any], line: str) -> None:
-    """One line that is no row: what it says of the run. Of several runs in one log the worst check counts."""
+    """Take in one line that is not a row. If a log has several runs, the worst check counts."""
     if match := _OPTIONS.match(line):
         run["validation"] = int(match[1])
     elif match := _BANNER.match(line):
@@ -160,7 +160,7 @@ def _take(run: dict[str, Any], line: str) -> None:
 
 
 def _rows(lines: Iterable[str]) -> Iterator[dict[str, object]]:
-    """The rows of every table, read by the names of its columns: they differ by version and collective."""
+    """The rows of every table, read by the names of their columns, which differ by version and collective."""
     columns: list[str] = []
     for line in lines:
         if _HEADER.match(line):
@@ -190,7 +190,7 @@ def _row(cells: list[str], columns: list[str]) -> dict[str, object]:
 
 
 def _measured(names: list[str], cells: list[str]) -> dict[str, object]:
-    """Time and bandwidths of one half; None where nccl-tests says N/A. `wrong` counts, `deviation` is the largest."""
+    """Time and bandwidths of one half; None where nccl-tests prints N/A. `wrong` is a count, `deviation` a maximum."""
     row = dict(zip(names, cells, strict=True))
     return {
         "time_us": number(row.get("time", "")),

@@ -21,12 +21,12 @@ MAX_ROWS = 4096
 MAX_PROBLEMS = 16
 LONGEST_LINE = 500
 GIB, GB = 2**30, 10**9
-MIN_PRINTED = 1.0  # of a bandwidth: below it two decimals do not distinguish the two units
+MIN_PRINTED = 1.0  # in a bandwidth: below it two decimals do not distinguish the two units
 
 _HEADER = re.compile(r"\s{0,40}size\(B\)\s{1,40}count\(elems\)\s{1,40}\S")
 _AVERAGE = re.compile(r"\s*Avg bus bandwidth:\s{0,40}(\d{1,9}(?:\.\d{1,9})?)\s?GB/s")
 _COMMAND = re.compile(r".{0,200}?\bnccom-test\s(.{0,300})")
-_TYPED = re.compile(  # at the beginning of a line, behind variables and its folder
+_TYPED = re.compile(  # at the beginning of a line, after variables and its folder
     r"^(?:[+$#>] )?(?:usage: )?(?:[A-Z_]{1,64}=\S{0,200} ){0,9}(?:[\w./-]{1,200}/)?nccom-test"
     r"(?:: error\b|\s(?:[^\n]{0,300}\s)?(?:-\w|--\w|all[a-z]{1,12}|redsct|bcast|sendrecv|permute)\b)",
     re.MULTILINE,
@@ -41,7 +41,7 @@ _PROBLEM = re.compile(
 
 
 def is_table(text: str) -> bool:
-    """Whether it is nccom-test's table, or nccom-test's command with what went wrong."""
+    """Whether this is nccom-test's table, or its command with the error messages."""
     return any(_HEADER.match(line[:LONGEST_LINE]) for line in text.split("\n")) or bool(
         _TYPED.search(text) and "size(B)" not in text and "error" in text.lower()
     )
@@ -63,7 +63,7 @@ def read_table(text: str) -> Mapping[str, object]:
 
 
 def is_json(text: str) -> bool:
-    """Whether it is the report of `nccom-test --report-to-json-file`."""
+    """Whether this is the report of `nccom-test --report-to-json-file`."""
     return text.lstrip()[:1] == "{" and '"size(B)"' in text and '"busbw(GB/s)"' in text
 
 
@@ -72,7 +72,7 @@ def read_json(text: str) -> Mapping[str, object]:
     try:
         document = document_in(text)
     except CaptureError:
-        return _collector(text, "", [], None, [])  # a cut log is no log that is absent
+        return _collector(text, "", [], None, [])  # a cut log is not an absent log
     rows = [_row(row) for row in objects(document.get("results"))]
     if not rows:
         raise CaptureError("the JSON of nccom-test has no results")
@@ -99,7 +99,7 @@ def _collector(
 
 
 def _rows(text: str) -> Iterator[dict[str, Any]]:
-    """The rows of every table, read by the names of its columns, which differ by option."""
+    """The rows of every table, read by the names of their columns, which differ by option."""
     columns: list[str] = []
     for line in text.split("\n"):
         line = line[:LONGEST_LINE]
@@ -110,7 +110,7 @@ def _rows(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """One row as printed; bandwidths in whatever the version means by GB/s."""
+    """One row as printed; bandwidths in the version's own GB/s."""
     return {
         "size_bytes": _number(row.get("size(B)")),
         "count": _number(row.get("count(elems)")),
@@ -127,9 +127,9 @@ def _number(data: object) -> float | None:
 
 
 def _unit(rows: list[dict[str, Any]]) -> tuple[float, str]:
-    """GB per printed unit, from the row with the largest bandwidth: size over time shows what the version means.
+    """GB per printed unit, from the row with the largest bandwidth: size over time shows the meaning of the unit.
 
-    Versions that print `time(us)` mean GiB/s where they say GB/s; later ones mean GB/s (the Neuron SDK's own examples).
+    Versions that print `time(us)` print GiB/s as GB/s; later ones print real GB/s (the Neuron SDK's own examples).
     """
     usable = [row for row in rows if row["time_us"] and row["size_bytes"] and (row["algbw"] or 0) >= MIN_PRINTED]
     if not usable:

@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.kernel_log.facts import lines, parse
 from clusterproof.plugins.evidence.perf.facts import ProgramRun
 
 STRESSORS = ("cpu", "vm")
-ENDINGS = {  # what the manual says of its exit status
+ENDINGS = {  # exit status, from the manual
     1: "an error of its own",
     2: "a stressor failed",
     3: "a stressor lacked resources",
@@ -39,17 +39,17 @@ class StressNg(ProgramRun):
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """All that it calls a failure: `vm: detected 24 bit errors while stressing memory`."""
+        """All its failure messages: `vm: detected 24 bit errors while stressing memory`."""
         return tuple(found[1].strip() for found in _FAILED.finditer(self.output))
 
     @property
     def wrong(self) -> tuple[str, ...]:
-        """Those that are wrong results of its stressors."""
+        """The failures that are wrong results of its stressors."""
         return tuple(words for words in self.failed if words.partition(":")[0] in STRESSORS)
 
     @property
     def done(self) -> Mapping[str, int]:
-        """How many bogo operations each stressor made."""
+        """How many bogo operations each stressor completed."""
         return {found[1]: int(found[2]) for found in _DONE.finditer(self.output) if found[1] in STRESSORS}
 
     @property
@@ -59,5 +59,5 @@ class StressNg(ProgramRun):
 
     @property
     def hardware_errors(self) -> tuple[HardwareError, ...]:
-        """What the kernel logged of memory and CPUs while it ran."""
+        """The errors of memory and CPUs in the kernel log while it ran."""
         return tuple(event for event in parse(self._kernel) if isinstance(event, HardwareError))

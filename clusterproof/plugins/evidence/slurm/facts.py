@@ -24,17 +24,17 @@ from clusterproof.plugins.evidence.field import (
     values,
 )
 
-NO_STEPS = frozenset({"SUSPENDED", "CONFIGURING", "COMPLETING"})  # states of a job that has nodes and takes no step
-COMPLETING = "completing"  # over, but for what ends on its nodes
+NO_STEPS = frozenset({"SUSPENDED", "CONFIGURING", "COMPLETING"})  # states of a job that has nodes but cannot take steps
+COMPLETING = "completing"  # ended, except for what is still ending on its nodes
 MAX_STATE, MAX_NAMES = 20, 200  # characters
-LISTED_WITH_REASON = "DOWN OR DRAINED"  # what sinfo -R says of a node's state: it lists no others
+LISTED_WITH_REASON = "DOWN OR DRAINED"  # the states in the output of sinfo -R, which lists no others
 POWERED_DOWN = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POW_DN", "POWERED_DN", "POWRING_DN"})
 POWERING_UP = frozenset({"POWERING_UP", "POWER_UP", "POW_UP"})
 OUT_OF_USE = POWERED_DOWN | frozenset(
     {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG"}
     | {LISTED_WITH_REASON}
     | {"FUTURE", "UNKNOWN", "PLANNED_DOWN"}
-    | {"FUTR", "UNK"}  # as sinfo shortens them
+    | {"FUTR", "UNK"}  # sinfo's abbreviations
 )
 _WORDS = """
 ALLOCATED BLOCKED CANCEL_REBOOT CLOUD COMPLETING DOWN DRAIN DRAINED DRAINING DYNAMIC_FUTURE DYNAMIC_NORM ERROR
@@ -44,8 +44,8 @@ REBOOT_REQUESTED RESERVED RESUME UNDRAIN UNKNOWN
 ALLOC BLOCK BOOT CANC_R COMP DRNG EXT FAILG FUTR MIX NPC PLND POWERED_DN POWERING_DN POWRING_DN POW_DN POW_UP RESM
 RESV UNK
 """
-STATES = OUT_OF_USE.union(_WORDS.split())  # of a node, in full and as sinfo shortens them
-_RECORDED = frozenset({"host", "gres", "partitions"})  # what a record of scontrol has, and no row of sinfo's lists
+STATES = OUT_OF_USE.union(_WORDS.split())  # states of a node, in full and in sinfo's abbreviation
+_RECORDED = frozenset({"host", "gres", "partitions"})  # in a record of scontrol, not in sinfo's lists
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 
 
@@ -73,12 +73,12 @@ class SlurmNode(Reported):
 
     @property
     def takes_jobs(self) -> bool:
-        """Whether Slurm starts jobs on it, now or when others have ended. Raises Incomplete."""
+        """Whether Slurm starts jobs on it, now or after others have ended. Raises Incomplete."""
         return self.answers and bool(self.states) and not self.states & OUT_OF_USE
 
     @property
     def is_in_power_saving(self) -> bool:
-        """Whether power saving alone keeps jobs away: it is powered down, or powering up. Raises Incomplete."""
+        """Whether only power saving keeps jobs away: it is powered down, or powering up. Raises Incomplete."""
         return bool(self.states & (POWERED_DOWN | POWERING_UP)) and self.states & OUT_OF_USE <= POWERED_DOWN
 
     @property
@@ -88,7 +88,7 @@ class SlurmNode(Reported):
 
     @property
     def answers(self) -> bool:
-        """Whether slurmctld hears from its slurmd. Raises Incomplete."""
+        """Whether slurmctld gets answers from its slurmd. Raises Incomplete."""
         return "*" not in self.state and not self.states & {"NOT_RESPONDING", "NO_RESPOND"}
 
     @property
@@ -98,7 +98,7 @@ class SlurmNode(Reported):
 
     @property
     def why(self) -> str:
-        """` (kernel upgrade, by root at 2026-07-22T23:31:17)`; empty where nobody gave a reason."""
+        """` (kernel upgrade, by root at 2026-07-22T23:31:17)`; empty if no reason was given."""
         given = [value for value in (self.data.get(key) for key in ("reason", "reason_user", "reason_time")) if value]
         if not given or not self.data.get("reason"):
             return ""
@@ -113,15 +113,15 @@ class SlurmNodes(Reported):
 
     @property
     def only(self) -> tuple[str, ...]:
-        """The name of the only node; nothing where there are several. Raises Incomplete."""
+        """The name of the only node; empty if there are several. Raises Incomplete."""
         entries = read(self.data.get("nodes"), objects, "slurm_node: nodes")
         return tuple(str(entry.get("name")) for entry in entries) if len(entries) == 1 else ()
 
     def named(self, *names: str, of_several: Collection[str] = ()) -> SlurmNode:
-        """The node by one of its names; the only record, unless it is another node's. Raises Incomplete.
+        """The node with one of these names; or the only record, unless it belongs to another node. Raises Incomplete.
 
-        A capture may be called x.txt or case-4711, as no node is. The record is another's where the names differ in
-        numbers alone, and where several captures (`of_several`) have it.
+        A capture may be called x.txt or case-4711, which are not node names. The record belongs to another node if
+        the names differ only in numbers, or if several captures (`of_several`) have it.
         """
         entries = read(self.data.get("nodes"), objects, "slurm_node: nodes")
         own = [entry for entry in entries if entry.get("name") in names or entry.get("host") in names]
@@ -167,24 +167,24 @@ class SlurmCluster(Reported):
         return tuple(node for node in self.nodes if node.name in wanted or not partitions.isdisjoint(node.partitions))
 
     def setting(self, name: str) -> str:
-        """A setting of slurm.conf, without its unit; empty where it is not set. Raises Incomplete."""
+        """A setting in slurm.conf, without its unit; empty if it is not set. Raises Incomplete."""
         value = read(self.config.get(name), text, f"slurm: {name}")
         return "" if value == "(null)" else value.removesuffix(" sec")
 
     def program(self, name: str) -> str:
-        """The first `Prolog` or `Epilog`, which newer versions number; empty where there is none. Raises Incomplete."""
+        """The first `Prolog` or `Epilog` (newer versions number them); empty if there is none. Raises Incomplete."""
         return self.setting(f"{name}[0]" if f"{name}[0]" in self.config else name)
 
     def limit_of(self, name: str) -> str:
         """The seconds that `Prolog` or `Epilog` may take, as Slurm reports them. Raises Incomplete.
 
-        Newer versions have a limit for each; PrologEpilogTimeout is 65534 where it is not set.
+        Newer versions have a limit for each; PrologEpilogTimeout is 65534 if it is not set.
         """
         return self.setting(f"{name}Timeout" if f"{name}Timeout" in self.config else "PrologEpilogTimeout")
 
     @property
     def switches(self) -> Mapping[str, str]:
-        """The switch or block of each node; empty where Slurm knows none of the network. Raises Incomplete."""
+        """The switch or block of each node; empty if Slurm has no topology. Raises Incomplete."""
         return {
             name: read(switch.get("switch"), text, "slurm: topology")
             for switch in self._topology or ()
@@ -193,7 +193,7 @@ class SlurmCluster(Reported):
 
     @property
     def nodes_in_topology(self) -> frozenset[str] | None:
-        """The nodes that a switch or block holds; None where Slurm knows none of the network. Raises Incomplete."""
+        """The nodes in a switch or block; None if Slurm has no topology. Raises Incomplete."""
         if self._topology is None:
             return None
         held = (read(switch.get("nodes"), _names, "slurm: topology") for switch in self._topology)
@@ -210,31 +210,31 @@ class SlurmJobs(Reported):
 
     @property
     def job(self) -> str:
-        """The job in which Slurm was asked; empty outside of any."""
+        """The job in which Slurm was asked; empty outside of a job."""
         return str(self.data.get("job") or "")
 
     def nodes_of(self, job: str) -> tuple[str, ...]:
-        """The nodes of a job that takes steps, by its number or as `squeue` shows it; nothing where none does."""
+        """The nodes of a job that can take steps, by its number or as `squeue` shows it; empty if there is none."""
         running = (nodes for _, nodes, state in self._rows_of(job) if state not in NO_STEPS)
         return tuple(sorted({name for nodes in running for name in expand(nodes)}))
 
     def state_of(self, job: str) -> str:
-        """`running`, `suspended`, `stopped`, …; empty where it has no nodes: it waits, or is over."""
+        """`running`, `suspended`, `stopped`, …; empty if the job has no nodes, as it waits or has ended."""
         return next((printable(state.lower(), MAX_STATE) for _, _, state in self._rows_of(job)), "")
 
     def number_of(self, job: str) -> str:
-        """Its own number, which one of an array has besides `12_3`; empty where none runs, or several are meant."""
+        """The job's own number, which an array task has besides `12_3`; empty if none runs, or several match."""
         numbers = {number for number, _, _ in self._rows_of(job)}
         return numbers.pop() if len(numbers) == 1 else ""
 
     def _rows_of(self, job: str) -> list[tuple[str, str, str]]:
-        """The own numbers of jobs that are meant, their nodes and their states."""
+        """The matching jobs' own numbers, nodes and states."""
         rows = [texts(row) for row in read(self.data.get("jobs"), values, "slurm_jobs: jobs")]
         return [(number, nodes, state) for shown, number, nodes, state in rows if job in (shown, number)]
 
 
 def _may_be_of(entry: Mapping[str, Any], name: str) -> bool:
-    """Whether the only entry may be of a capture of this name."""
+    """Whether the only entry may belong to a capture of this name."""
     return not _RECORDED.isdisjoint(entry) and _kind(name) not in (_kind(entry.get("name")), _kind(entry.get("host")))
 
 
@@ -245,11 +245,11 @@ def _kind(name: object) -> str:
 
 def states_of(state: str) -> frozenset[str]:
     """The base state and the flags in a state."""
-    return frozenset(re.split(r"[+*~#!%$@^-]", state.upper())) - {""}  # scontrol of older versions has sinfo's signs
+    return frozenset(re.split(r"[+*~#!%$@^-]", state.upper())) - {""}  # older versions of scontrol use sinfo's signs
 
 
 def _names(data: object) -> tuple[str, ...]:
-    """Nodes of a switch: a nodeset, or in older recordings a list."""
+    """The nodes of a switch: from a nodeset, or in older recordings a list."""
     return expand(data) if isinstance(data, str) else texts(data)
 
 

@@ -1,8 +1,9 @@
 """Parses Slurm's data on nodes: `scontrol show node`, with and without -o, and tables of `sinfo`.
 
-A record begins with NodeName= and has a key that slurm.conf does not have. A row stands below titles of sinfo's. Of the
-outputs of one file the later says a node's state; one that says less counts where its state is worse. Of several files
-the worst state counts. The only record is of the capture that it stands in, unless its name is another node's.
+A record begins with NodeName= and has a key that slurm.conf does not have. A row stands below sinfo's titles. If one
+file has several outputs, the last one gives a node's state; an output with less detail counts only if its state is
+worse. Of several files the worst state counts. A single record is taken as the capture's own node, unless it names
+another.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ FORMS = (
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The nodes in one output of Slurm's, a line for each problem, and all other lines."""
+    """The nodes in one output of Slurm, a line for each problem, and all other lines."""
 
     by_node: Mapping[str, list[str]]
     unclear: list[str] = field(default_factory=list)
@@ -48,7 +49,7 @@ class Listed:
 
 
 def listed_in(text: str) -> Listed:
-    """What of an output is of which node; of its records the last."""
+    """The nodes that an output describes; if a node has several records, the last one."""
     records, rest = records_in(text)
     by_node = {str(node_of(record).get("name", "")): [record] for record in records}
     by_node.pop("", None)
@@ -60,15 +61,15 @@ def listed_in(text: str) -> Listed:
 
 
 def unlisted_in(text: str) -> str:
-    """An output without what makes it one of Slurm's: records of nodes, and titles of tables."""
+    """An output without the lines that make it Slurm's: records of nodes, and titles of tables."""
     return without_titles(records_in(text)[1])
 
 
 def latest(ranked: Iterable[tuple[int, object]]) -> Mapping[str, object]:
-    """The nodes of the outputs of one file, in their order, each once.
+    """The nodes in the outputs of one file, in their order, each once.
 
-    The later says the state, and adds what it says besides. One that says less than an earlier one, as sinfo does
-    beside scontrol, and a reason alone beside both, counts where its state is worse.
+    The last output gives the state, and what it says besides is added. One with less detail than an earlier one (sinfo
+    after scontrol; a reason alone after either) counts if its state is worse.
     """
     nodes: dict[object, dict[str, Any]] = {}
     ranks: dict[object, tuple[int, bool]] = {}
@@ -85,12 +86,12 @@ def latest(ranked: Iterable[tuple[int, object]]) -> Mapping[str, object]:
 
 
 def worst(files: Iterable[object]) -> Mapping[str, object]:
-    """The nodes of several files, each once, with the worst state: nobody knows which file is the later."""
+    """The nodes in several files, each once, with the worst state, as it is unknown which file is the latest."""
     return latest((-place, value) for place, value in enumerate(files))
 
 
 def _badness(node: Mapping[str, Any]) -> tuple[bool, ...]:
-    """Whether a node is out of use, of an unknown state, and does not answer; of such states the one that names it."""
+    """A sort key: out of use, state unknown, does not answer; among such states the one with a name comes first."""
     listed = SlurmNode({"state": node.get("state", "")})
     is_out = bool(listed.states & OUT_OF_USE - POWERED_DOWN)
     return is_out, bool(listed.states - STATES), not listed.answers, listed.state != LISTED_WITH_REASON

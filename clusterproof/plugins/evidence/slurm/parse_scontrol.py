@@ -1,4 +1,4 @@
-"""Parses `scontrol show node`, with and without -o, even if wrapped by a terminal or a mail."""
+"""Parses `scontrol show node`, with and without -o, even if a terminal or a mail has wrapped it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_NODES = 16_384
 LONGEST_RECORD = 8_000
 NARROWEST = 20  # characters of a terminal's line
 
-# A line of slurm.conf begins as a record does, and has none of these.
+# A line of slurm.conf begins like a record, but has none of these keys.
 _ITS_OWN = re.compile(
     r"\s(?:Arch|CPU(?:Alloc|Efctv|Err|Tot|Load)|AllocCPUs|(?:Available|Active)Features|OS|FreeMem|AllocMem|Partitions"
     r"|MCS_label|BootTime|SlurmdStartTime|LastBusyTime|(?:Cfg|Alloc)TRES)="
@@ -25,11 +25,11 @@ _VALUES = {
     "partitions": re.compile(r"\sPartitions=(\S{1,1000})"),
 }
 _REASON = re.compile(r"\sReason=")
-_STAMP = re.compile(  # of who set a reason and when, behind its text; comments may follow
+_STAMP = re.compile(  # who set a reason and when, after its text; comments may follow
     r"\s\[([^\[\]]{1,64})@(\d[\d:T.-]{4,30}|Unknown)\]\s*(?:$|\n|\s[A-Z][A-Za-z]{2,30}=)"
 )
 _NEXT = re.compile(r"\n|\s[A-Z][A-Za-z]{2,30}=")
-# The keys of a record behind its node's name, as Slurm's node_info.c writes them; at the margin others have keys too.
+# The keys that follow a node's name in a record, as in Slurm's node_info.c; at the margin others have keys too.
 _KEYS = (
     r"(?:Arch|CoresPerSocket|CPU(?:Alloc|Efctv|Err|Tot|Load|SpecList)|AllocCPUs|(?:Available|Active)?Features"
     r"|Gres(?:Drain|Used)?|Node(?:Addr|HostName)|BcastAddr|Port|Version|OS|(?:Real|Free)Memory|(?:Alloc|Free)Mem"
@@ -41,13 +41,13 @@ _KEYS = (
 _OWN = re.compile(rf"[ \t]{{1,80}}[A-Z]\w{{1,40}}=|{_KEYS}")  # how a line of a record begins
 _WITHIN = re.compile(rf"\s{_KEYS}")
 _STAMPS_END = re.compile(r"(?:.{0,300}@)?[\dT:-]{0,30}\]")
-_ANOTHER = re.compile(  # how the record of the next node begins, or of something else
+_ANOTHER = re.compile(  # how the record of the next node, or something else, begins
     r"(?:Node|Partition|Reservation|Frontend|Switch|Block|License|User)Name=|(?:Job|Step)Id="
 )
 
 
 def is_scontrol(text: str) -> bool:
-    """Whether it has a record that `scontrol show node` prints, whole or cut."""
+    """Whether the text has a record of `scontrol show node`, complete or cut."""
     return "NodeName=" in text and bool(records_in(text)[0])
 
 
@@ -60,14 +60,14 @@ def read_scontrol(text: str) -> Mapping[str, object]:
 
 
 def without_state(text: str) -> list[str]:
-    """A line for each record that is cut before its node's state."""
+    """A line for each record that is cut before the node's state."""
     names = [node.get("name") for node in map(node_of, records_in(text)[0]) if "state" not in node]
     expected = f"expected whole records, in lines of {NARROWEST} characters and more"
     return [f"scontrol's record of {name!s:.80} has no State; {expected}" for name in names]
 
 
 def node_of(record: str) -> dict[str, object]:
-    """One node; a value that scontrol writes as (null) is empty, one that it does not write is left out."""
+    """One node; a value that scontrol writes as (null) is empty, a missing one is left out."""
     node: dict[str, object] = {}
     values, reason = [*_REASON.split(record, 1), ""][:2]  # the text of a reason may look like any value
     for name, form in _VALUES.items():
@@ -82,7 +82,7 @@ def node_of(record: str) -> dict[str, object]:
 
 
 def records_in(text: str) -> tuple[list[str], str]:
-    """The records of nodes, whatever their lines were wrapped to, and all lines that are of none."""
+    """The records of nodes, however their lines were wrapped, and all lines that belong to none."""
     records: list[str] = []
     rest: list[str] = []
     lines = text.split("\n")
@@ -104,9 +104,9 @@ def records_in(text: str) -> tuple[list[str], str]:
 
 
 def _is_further(lines: Sequence[str], place: int) -> bool:
-    """Whether a line is of the record of the line before: it begins with a key, or is what a wrapped one goes on with.
+    """Whether a line continues the record before it: it begins with a key, or is the rest of a wrapped line.
 
-    What goes on is followed by a key of the same record, or ends the stamp of a reason.
+    Such a rest is followed by a key of the same record, or ends the stamp of a reason.
     """
     if not lines[place]:
         return place + 1 < len(lines) and bool(_OWN.match(lines[place + 1]))
@@ -121,11 +121,11 @@ def _is_further(lines: Sequence[str], place: int) -> bool:
 
 
 def _unwrapped(lines: Sequence[str]) -> str:
-    """A record whose lines begin with keys. A terminal cuts lines to its width; what wraps them at blanks does not."""
+    """A record with lines that begin with keys. A terminal cuts lines at its width; wrapping at blanks does not."""
     pairs = list(itertools.pairwise(lines))
     width = max(map(len, lines))
     cut = [len(before) for before, line in pairs if not _OWN.match(line)]
-    is_at_blanks = any(length < width - 1 for length in cut)  # of a line that is cut at a blank, that is lost
+    is_at_blanks = any(length < width - 1 for length in cut)  # the blank at which a line was cut, which is lost
     record = [lines[0]]
     for before, line in pairs:
         is_torn = len(before) == width and not is_at_blanks

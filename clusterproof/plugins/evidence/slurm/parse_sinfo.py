@@ -12,43 +12,43 @@ from clusterproof.plugins.evidence.parsing import CaptureError, short
 from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, STATES
 
 MAX_NODES = 16_384
-MAX_NAMED = 250_000  # nodes that all rows of a table together name, or all tables of a text
-MAX_BEHIND = 1_000  # rows behind an empty line that are named
-REFUSED = 4_000  # nodes for which a table that is refused counts: to see that it is takes as long
+MAX_NAMED = 250_000  # nodes named by all rows of a table together, or by all tables of a text
+MAX_BEHIND = 1_000  # rows after an empty line that are named
+REFUSED = 4_000  # nodes that a refused table counts for: to find out that it is refused takes as long
 
-# Of a table of sinfo: those of jobs have NODELIST and STATE too. Where there is no STATE, TIMESTAMP is that of -R.
+# A table of sinfo: jobs' tables have NODELIST and STATE too. If there is no STATE, TIMESTAMP marks that of -R.
 _TITLES = re.compile(
     r"^(?=[A-Z][A-Z_: ]{10,300}$)(?=.*\bNODELIST\b)(?=.*\b(?:STATE|TIMESTAMP)\b)"
     r"(?!.*\b(?:JOBID|ST|EXITCODE)\b)(?=(?!.*\bUSER\b)|.*\b(?:REASON|TIMESTAMP)\b).*$",
     re.MULTILINE,
 )
-# The line behind a table: an empty one, the date above `sinfo -l`, titles of sacct, or other titles.
+# The line after a table: an empty one, the date above `sinfo -l`, titles of sacct, or other titles.
 _END = re.compile(
     r"|[A-Z][a-z]{2} [A-Z][a-z]{2} [\d ]\d \d\d:\d\d:\d\d(?: [A-Z]{2,5})? \d{4}"
     r"|JobID(?:[ |]{1,80}[A-Z][A-Za-z]{1,40}){1,40}\|?"
     r"|[A-Z_:()/]{1,40}(?: {1,80}[A-Z_:()/]{1,40}){1,40}"
 )
-_READ = frozenset(("STATE", "REASON", "USER", "TIMESTAMP", "NODELIST"))  # titles of the columns that count
+_READ = frozenset(("STATE", "REASON", "USER", "TIMESTAMP", "NODELIST"))  # titles of the columns that are read
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\S{1,40}|Unknown")
 _USER = re.compile(r"\(\d{1,10}\)\Z")  # its number, behind its name
-_SUFFIXES = "*~#!%$@^-+"  # of a state in sinfo; only * is kept: the node does not answer
+_SUFFIXES = "*~#!%$@^-+"  # marks of a state in sinfo; only * is kept: the node does not answer
 _OF_JOBS = frozenset(("RUNNING", "PENDING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "PREEMPTED"))
 
 
 def is_sinfo(text: str) -> bool:
-    """Whether it is a table of `sinfo`, as it comes or with -N, -l, -R or columns of one's own."""
+    """Whether this is a table of `sinfo`, the default one or with -N, -l, -R or custom columns."""
     return bool(_TITLES.search(text))
 
 
 def begins_sinfo(line: str) -> bool:
-    """Whether a line has the titles of such a table: each is read by itself."""
+    """Whether a line has the titles of such a table; each table is read by itself."""
     return "NODELIST" in line and bool(_TITLES.fullmatch(line))
 
 
 def read_sinfo(text: str) -> Mapping[str, object]:
-    """The states and reasons of the collector `slurm_node`, as far as a table has them. Raises CaptureError.
+    """The states and reasons for the collector `slurm_node`, as far as a table has them. Raises CaptureError.
 
-    A list of reasons is empty where no node has one.
+    A list of reasons is empty if no node has one.
     """
     table = table_in(text)
     if table.refused:
@@ -65,7 +65,7 @@ def unclear_rows(text: str) -> list[str]:
 
 
 def nodes_named(text: str) -> int:
-    """The nodes that a table names, at least one: in a loop of sinfo each has all."""
+    """The nodes that a table names, at least one: in a loop of sinfo each table has all of them."""
     table = table_in(text)
     return REFUSED if table.refused else max(len(table.by_node), 1)
 
@@ -74,7 +74,7 @@ def nodes_named(text: str) -> int:
 class Table:
     """Each node's row, a line for each row that is not understood, and all other lines.
 
-    A table that is refused has other lines alone, and says why.
+    A refused table has only other lines, and the reason.
     """
 
     titles: Sequence[str] = ()
@@ -128,8 +128,8 @@ def _table(titles: Sequence[str], below: Sequence[str], before: str) -> Table:
 
 
 def _row(titles: Sequence[str], line: str) -> dict[str, str]:
-    """What a line says by the titles above it; nothing where it is no row."""
-    # A reason is of several words: it is what the other columns leave of a line. A reservation is often blank.
+    """The cells of a line by the titles above; empty if it is not a row."""
+    # A reason may have several words: it gets what the other columns leave of a line. A reservation is often blank.
     most = len(titles) - 1
     cells = line.rsplit(maxsplit=most) if titles[0] == "REASON" else line.split(maxsplit=most)
     columns = [title for title in titles if title != "RESERVATION"] if len(cells) == most else titles
@@ -139,7 +139,7 @@ def _row(titles: Sequence[str], line: str) -> dict[str, str]:
 
 
 def _rows_behind(titles: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """A line on each row that stands behind an empty line, up to what ends a table: it may be of another."""
+    """A line for each row after an empty line, up to the end of the table: it may belong to another table."""
     behind = itertools.takewhile(lambda line: not line or not _END.fullmatch(line.strip()), lines)
     rows = ((line, _row(titles, line)) for line in behind)
     found = (_not_understood(line) for line, row in rows if row and not _odd_state(row))
@@ -147,13 +147,13 @@ def _rows_behind(titles: Sequence[str], lines: Sequence[str]) -> list[str]:
 
 
 def _odd_state(row: Mapping[str, str]) -> str:
-    """What a row has in place of a node's state."""
+    """The text that a row has in place of a node's state."""
     state = row.get("STATE", "").upper().rstrip(_SUFFIXES)
     return "" if STATES.issuperset(state.split("+") if state else ()) else state
 
 
 def _names(nodelist: str) -> tuple[str, ...]:
-    """The nodes of a row; none where it does not name them as Slurm does."""
+    """The nodes of a row; none if it does not name them as Slurm does."""
     try:
         return expand(nodelist)
     except NodesetError:
@@ -161,7 +161,7 @@ def _names(nodelist: str) -> tuple[str, ...]:
 
 
 def _reason(row: Mapping[str, str]) -> str:
-    """Why a node gets no jobs; empty where nobody said it: any node may have none, also in the columns of -R."""
+    """Why a node gets no jobs; empty if no reason was given, which is possible for any node, also in -R."""
     reason = row.get("REASON", "none")
     return "" if reason == "none" else short(reason)
 
@@ -172,7 +172,7 @@ def _not_understood(line: str) -> str:
 
 
 def _of_row(row: Mapping[str, str]) -> dict[str, object]:
-    """What a line says of its nodes; of those with a reason alone, that they get no jobs."""
+    """What a row says about its nodes; with a reason alone, that they get no jobs."""
     state = row.get("STATE", "").upper()
     node: dict[str, object] = {"state": state.rstrip(_SUFFIXES.replace("*", "")) or LISTED_WITH_REASON}
     if reason := _reason(row):
@@ -183,11 +183,11 @@ def _of_row(row: Mapping[str, str]) -> dict[str, object]:
 
 
 def of_node(row: Mapping[str, str], name: str) -> str:
-    """What a row says of one of its nodes, as sinfo would print it of this one alone."""
+    """A row's entry for one of its nodes, as sinfo would print it for this node alone."""
     own = {title: short(cell) for title, cell in row.items() if title in _READ} | {"NODELIST": name}
     return f"{' '.join(own)}\n{' '.join(own.values())}\n"
 
 
 def without_titles(text: str) -> str:
-    """A text of which no form takes the rows of a table for sinfo's."""
+    """The text without titles, so that no other form takes the table's rows for sinfo's."""
     return _TITLES.sub("", text)

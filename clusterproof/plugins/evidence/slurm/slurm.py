@@ -16,23 +16,23 @@ KEYS = {
     "partitions": "Partitions",
     "features": "ActiveFeatures",
 }
-# Slurm's own stamp of who set a reason and when, behind its text; comments may follow.
+# Slurm's own stamp after a reason's text: who set it and when; comments may follow.
 STAMP = re.compile(r" \[([^\[\]]{1,64})@(\d[\d:T.-]{4,30}|Unknown)\]\s*(?:$| [A-Z][A-Za-z]{2,30}=)")
 NEXT = re.compile(r"\s[A-Z][A-Za-z]{2,30}=")
 MAX_REASON = 600  # characters
 SETTING = re.compile(r"^(\S{1,60})\s*=\s?(.*)$")
-# Of the settings those that checks look at: the rest is not needed, and names hosts and people.
+# The settings that checks use; the others are not needed, and name hosts and people.
 SETTINGS = re.compile(
     r"(Prolog|Epilog)(\[\d+\]|Timeout)?|Prolog(EpilogTimeout|Flags)|HealthCheck.*|Topology.*|SLURM_VERSION"
 )
 HELD = re.compile(
     r"(?:SwitchName|BlockName)=(\S{1,200})(?!\S)(?:(?!SwitchName=|BlockName=).)*?\bNodes=(?!\(null\))(\S+)"
 )
-ABOVE = re.compile(r" Switches=[^( ]")  # a switch of switches
+ABOVE = re.compile(r" Switches=[^( ]")  # a switch that has switches below it
 
 
 def read(node: Node) -> object:
-    """Nodes, partitions, settings, and how Slurm knows the network."""
+    """Nodes, partitions, settings, and Slurm's topology."""
     settings = [setting for setting in map(SETTING.match, lines(node, "scontrol", "show", "config")) if setting]
     return {
         "nodes": [_node(line) for line in lines(node, "scontrol", "-o", "show", "node") if "NodeName=" in line],
@@ -53,7 +53,7 @@ def _node(line: str) -> dict[str, str]:
 
 
 def _pairs(line: str) -> dict[str, str]:
-    """The values of a record by their keys; what stands behind a reason is text of a person's, and none of them."""
+    """The values of a record by key; the text after a reason is a person's, and contains no keys."""
     return dict(word.split("=", 1) for word in line.partition(" Reason=")[0].split() if "=" in word)
 
 
@@ -67,7 +67,7 @@ def _partition(line: str) -> dict[str, object]:
 
 
 def _topology(node: Node) -> list[dict[str, str]] | None:
-    """The nodes that each switch or block holds itself, as a nodeset; null where Slurm has no topology."""
+    """The nodes directly in each switch or block, as a nodeset; null if Slurm has no topology."""
     try:
         rows = lines(node, "scontrol", "show", "topology")
     except Broke:

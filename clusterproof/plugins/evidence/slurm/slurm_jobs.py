@@ -1,4 +1,4 @@
-"""The collector `slurm_jobs`: the jobs that have nodes, and the one that this runs in."""
+"""The collector `slurm_jobs`: the jobs that have nodes, and the one in which this runs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.tools import lines
 
-# A job that is sent a signal is SIGNALING meanwhile, and one that SIGSTOP has stopped is STOPPED: neither is R.
-# CONFIGURING and COMPLETING jobs have nodes that boot, or end what ran there.
+# A job that is sent a signal is SIGNALING meanwhile, and one stopped by SIGSTOP is STOPPED: neither is R.
+# CONFIGURING and COMPLETING jobs have nodes that boot, or on which it still ends.
 WITH_NODES = "R,S,SI,ST,RS,CF,CG"
 
 
 def read(node: Node) -> object:
-    """Of each job its number as `squeue` shows it, its own number, its nodes, and its state (`RUNNING`)."""
+    """For each job its number as `squeue` shows it, its own number, its nodes, and its state (`RUNNING`)."""
     rows = lines(node, "squeue", "-h", "-t", WITH_NODES, "-o", "%i|%A|%N|%T")
     return {
         "jobs": [row.split("|") for row in rows],

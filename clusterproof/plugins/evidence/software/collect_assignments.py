@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from clusterproof.plugins.agent.pattern import Pattern
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
-    Assignment = tuple[int, str, str, bool]  # line, name, value, whether it is set on a condition only
+    Assignment = tuple[int, str, str, bool]  # line, name, value, whether it is set only under a condition
 
 
 MAX_CHARACTERS = 256 * 1024
@@ -25,7 +25,7 @@ _BEFORE_COMMANDS = ("then", "else", "do")
 
 
 def plain(text: str) -> Iterator[Assignment]:
-    """Of a file of NAME=value lines: /etc/environment, nccl.conf."""
+    """The variables in a file of NAME=value lines: /etc/environment, nccl.conf."""
     for number, line in _lines(text):
         match = _ASSIGNED.fullmatch(line.partition("export ")[2].strip() if line.startswith("export ") else line)
         if match:
@@ -33,7 +33,7 @@ def plain(text: str) -> Iterator[Assignment]:
 
 
 def exported(text: str) -> Iterator[Assignment]:
-    """Of a shell script: what it exports to what is started later."""
+    """The variables that a shell script exports to programs started later."""
     assigned: dict[str, Assignment] = {}
     for number, line, depth, is_here in _script(text):
         commands = [] if is_here else _commands(line)
@@ -41,7 +41,7 @@ def exported(text: str) -> Iterator[Assignment]:
             is_export = argv[0] == "export"
             pairs = [_ASSIGNED.fullmatch(word) for word in argv[is_export:]]
             if not is_export and None in pairs:
-                continue  # a command, with variables of its own at most
+                continue  # a command, at most with variables of its own
             for word, match in zip(argv[is_export:], pairs):
                 if match:
                     assigned[match[1]] = (number, match[1], match[2], depth > 0 or is_conditional)
@@ -50,7 +50,7 @@ def exported(text: str) -> Iterator[Assignment]:
 
 
 def printed(text: str) -> Iterator[Assignment]:
-    """Of a Slurm task prolog: the `export NAME=value` lines that it prints, by echo or as a here-document."""
+    """The variables that a Slurm task prolog sets by printing `export NAME=value`, with echo or a here-document."""
     for number, line, depth, is_here in _script(text):
         match = _EXPORTED.match(line) if is_here else _PRINTED.match(line)
         if match:
@@ -68,7 +68,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _script(text: str) -> Iterator[tuple[int, str, int, bool]]:
-    """Each line with the depth of conditions and loops around it, and whether it is part of a here-document."""
+    """Each line, the depth of conditions and loops around it, and whether it is part of a here-document."""
     depth, here = 0, ""
     for number, line in _lines(text):
         if here:
@@ -87,7 +87,7 @@ def _script(text: str) -> Iterator[tuple[int, str, int, bool]]:
 
 
 def _commands(line: str) -> Iterator[tuple[list[str], bool]]:
-    """The simple commands of a line, and whether each follows `&&` or `||`; none where it is not understood."""
+    """The simple commands of a line, and whether each follows `&&` or `||`; none if the line is not understood."""
     try:
         lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
         lexer.whitespace_split = True

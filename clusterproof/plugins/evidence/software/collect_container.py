@@ -3,11 +3,11 @@
 `{"devices": [{"path": "/dev/nvidia0", "refused": "" | "EPERM", "driver": "nvidia" | ""}], "verbs": ["uverbs0"],
 "gpus_asked": {"SLURM_GPUS_ON_NODE": 8}, "cuda_begins_with": 0, "libraries": {"libcuda.so.1": {"path":
 "/usr/lib/x86_64-linux-gnu/libcuda.so.580.126.09", "mount": "/", "text": "" | "what the loader says", "unread":
-"", "is_there": true}}}`. `driver` is who registered the file's number in /proc/devices, `no device` of a file without
-one. That and `verbs` are the kernel's, which a container shares with its node; `mount` is where the file system with
-the library is mounted, or with the one that needs what others do not have; `unread` is why `text` is nothing against
-it. `cuda_begins_with` is the first number of CUDA_VISIBLE_DEVICES, -1 of one that lets CUDA see none, null where it
-says neither.
+"", "is_there": true}}}`. `driver` is the one that registered the file's number in /proc/devices, `no device` for a
+file without a number. It and `verbs` come from the kernel, which a container shares with its node; `mount` is the mount
+point of the file system with the library, or with the library that needs something others lack; `unread` says why
+`text` is no evidence against the library. `cuda_begins_with` is the first number in CUDA_VISIBLE_DEVICES, -1 if it
+hides all GPUs, null if it has no number.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ FOLDERS = {
     "/dev/nvidia-caps-imex-channels": re.compile(r"channel\d{1,4}"),
 }
 MAX_DEVICES = 4096  # a node has up to 2,048 IMEX channels
-ASKED, BINDS = ("SLURM_GPUS_ON_NODE",), ("SLURM_GPU_BIND", "SLURM_GPUS_PER_TASK")  # those of a node, unless by task
+ASKED, BINDS = ("SLURM_GPUS_ON_NODE",), ("SLURM_GPU_BIND", "SLURM_GPUS_PER_TASK")  # of a node, if not bound to tasks
 LISTS, GPU = "NVIDIA_VISIBLE_DEVICES", re.compile(r"GPU-[\w-]{4,64}|\d{1,3}")
 LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1", "libnccl.so.2", "libibverbs.so.1", "libfabric.so.1", "libgdrapi.so.2")
-PLUGIN, NAMES_PLUGIN = "libnccl-net.so", "NCCL_NET_PLUGIN"  # NCCL's network plug-in, and what gives it another name
+PLUGIN, NAMES_PLUGIN = "libnccl-net.so", "NCCL_NET_PLUGIN"  # NCCL's network plug-in, and what renames it
 PLUGIN_NAME = re.compile(r"[\w.+-]{1,80}")
 NOT_THERE = re.compile(
     r"(?:^|: )(\S+): (?:cannot open shared object file: )?No such file|shared library (\S+): No such"
 )
-# Which file the loader speaks of: the one that others do not fit to, else the one that is not as it should be.
+# Which file the loader's message is about: the one that others do not fit to, else the one that is faulty.
 OF_FILE = (re.compile(r"\((?:required|needed) by (/[^)]{1,1000})\)"), re.compile(r"(/[^:]{1,1000}): "))
 RTLD_DI_LINKMAP, NAME_IN_LINKMAP = 2, ctypes.sizeof(ctypes.c_void_p)  # dlfcn.h, link.h
-LOADING_S = 8  # for all libraries: a hang of one is to hide neither devices nor others
+LOADING_S = 8  # for all libraries: a hanging one must hide neither devices nor other libraries
 CLOSED, UNTRIED = "nobody, as whom root loads it, may not read it", "a process for it could not be made ready"
 LATE = f"its loading did not end within {LOADING_S} s, or those before it took as long"
 NO_DEVICE = "no device"
@@ -47,7 +47,7 @@ NOBODY, MAX_BYTES, MAX_FILES = 65534, 65536, 4096
 
 
 def read(node: Node) -> object:
-    """As above. Raises Denied where another root is read than the job's, Broke where there are too many files."""
+    """See the module. Raises Denied if another root than the job's is read, Broke if there are too many files."""
     if node.root:
         raise Denied("only what runs where the job runs gets what the job gets; expected no --host-root")
     files = _device_files(node)
@@ -71,7 +71,7 @@ def _device_files(node: Node) -> list[str]:
 
 
 def _asked() -> dict[str, int]:
-    """How many GPUs the variables ask for that name a number; all may be the image's own word, and MIG shares GPUs."""
+    """How many GPUs the variables with a number ask for; all may be the image's own, and MIG shares GPUs."""
     texts = {name: os.environ.get(name, "") for name in ASKED if not any(map(os.environ.get, BINDS))}
     asked = {name: int(text) for name, text in texts.items() if re.fullmatch(r"[1-9][0-9]{0,2}", text)}
     listed = {*os.environ.get(LISTS, "").split(",")}
@@ -79,7 +79,7 @@ def _asked() -> dict[str, int]:
 
 
 def _cuda_begins_with() -> int | None:
-    """As above. Slurm's NoDevFiles is of a step that asked for no GPU."""
+    """`cuda_begins_with`, see the module. Slurm's NoDevFiles belongs to a step that asked for no GPU."""
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "NoDevFiles").partition(",")[0].strip()
     if first.startswith(("GPU-", "MIG-", "NoDevFiles")):
         return None
@@ -87,7 +87,7 @@ def _cuda_begins_with() -> int | None:
 
 
 def _drivers(node: Node) -> dict[int, str]:
-    """Who registered each number of character devices."""
+    """The driver that registered each number of character devices."""
     text = str(node.text("/proc/devices", absent="")).partition("Block devices:")[0]
     return {int(number): name for number, name in re.findall(r"(?m)^ *(\d+) (\S+)$", text)}
 
@@ -105,9 +105,9 @@ def _opened(node: Node, path: str, drivers: dict[int, str]) -> dict[str, object]
 
 
 def _plugin() -> tuple[str, ...]:
-    """The file of NCCL's network plug-in: by its own variable, else as it is called anywhere.
+    """The file name of NCCL's network plug-in: from its own variable, or the usual one.
 
-    None where the variable holds what is looked for nowhere: `none`, a path, a list.
+    None if the variable's value is not looked up: `none`, a path, a list.
     """
     name = os.environ.get(NAMES_PLUGIN, "")
     if name and (not PLUGIN_NAME.fullmatch(name) or name == "none"):
@@ -122,7 +122,7 @@ def _mount_points(node: Node) -> list[str]:
 
 
 def _loaded(node: Node, name: str, mounts: list[str], until: float) -> dict[str, object]:
-    """Load a library in a process of its own, which it may end: where it lies, or what the loader says."""
+    """Load a library in a process of its own, which it may kill: its path, or the loader's message."""
     node.at(name)
     reading, writing = os.pipe()
     child = os.fork()
@@ -130,7 +130,7 @@ def _loaded(node: Node, name: str, mounts: list[str], until: float) -> dict[str,
         try:
             for printed in (1, 2):
                 os.dup2(os.open("/dev/null", os.O_WRONLY), printed)
-            os.closerange(3, writing)  # what the library is not to write to
+            os.closerange(3, writing)  # the library must not write to these
             os.closerange(writing + 1, MAX_FILES)
             _become_nobody()
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -172,13 +172,13 @@ def _answered(output: bytes) -> tuple[str, str] | None:
 
 
 def _where_told(name: str) -> str:
-    """Where it lies of what the environment tells the loader, which goes on where it may not look; empty elsewhere."""
+    """The path of a library in the folders of LD_LIBRARY_PATH that can be read; empty if it is in none."""
     paths = (f"{folder}/{name}" for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":"))
     return next((os.path.realpath(path) for path in paths if os.path.exists(path)), "")
 
 
 def _become_nobody() -> None:
-    """Root loads as nobody: what a library does when it is loaded is its maker's choice."""
+    """Drop root: a library's own code runs when it is loaded."""
     if os.geteuid():
         return
     try:
@@ -186,11 +186,11 @@ def _become_nobody() -> None:
         os.setgid(NOBODY)
         os.setuid(NOBODY)
     except OSError:
-        pass  # root of a user namespace alone, who is an ordinary user of the node
+        pass  # only root of a user namespace, which is an ordinary user of the node
 
 
 def _load(name: str) -> tuple[str, str]:
-    """Where a library that loads lies, and what the loader says of another."""
+    """The path of a library that loads, or the loader's message."""
     try:
         loaded = ctypes.CDLL(name)
         linked = ctypes.c_void_p()

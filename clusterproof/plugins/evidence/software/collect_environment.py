@@ -17,7 +17,7 @@ MAX_VALUE = 2000
 
 
 def read(node: Node) -> object:
-    """The variables by file and line, the files that were read, and those that could not be."""
+    """The variables by file and line, the files that were read, and those that could not be read."""
     profiles = [name for name in node.names(PROFILES) if name.endswith(".sh")]
     files = {"/etc/environment": plain}
     files.update({f"{PROFILES}/{name}": exported for name in profiles[:MAX_PROFILES]})
@@ -46,7 +46,7 @@ def read(node: Node) -> object:
 
 
 def _task_prologs(node: Node, unread: dict[str, object]) -> list[str]:
-    """What slurm.conf names as TaskProlog, wherever this node has it."""
+    """The TaskProlog that slurm.conf names, wherever this node has slurm.conf."""
     texts = (_text(node, f"{folder}/slurm.conf", unread) for folder in SLURM)
     return sorted({path for text in texts if text for path in TASK_PROLOG.findall(text)[-1:]})
 

@@ -13,21 +13,21 @@ from clusterproof.plugins.agent.tools import find
 from clusterproof.plugins.evidence.network.collect_rdma import MODULES
 
 RESULTS = ("/run/cloud-init/result.json", "/var/lib/cloud/data/result.json")
-LEFT = (".aws/credentials", ".bash_history", ".ssh/id_rsa", ".ssh/id_ecdsa", ".ssh/id_ed25519")  # in a home
+LEFT = (".aws/credentials", ".bash_history", ".ssh/id_rsa", ".ssh/id_ecdsa", ".ssh/id_ed25519")  # in a home folder
 KEYS = ".ssh/authorized_keys"
 DUMPS = ("/var/crash", "/var/lib/systemd/coredump")
-UNDER_WAY = ("/run/yum.pid", "/run/dnf.pid")  # while these are there, a package manager has not ended
+UNDER_WAY = ("/run/yum.pid", "/run/dnf.pid")  # while these exist, a package manager has not finished
 PROGRAMS = ("containerd", "dockerd", "nvidia-container-runtime", "nvidia-container-cli", "enroot")
 TOOLKIT = "/etc/nvidia-container-runtime/config.toml"
 ENROOT = "/etc/enroot"
 MACHINE_ID = "/etc/machine-id"
-FIRST_BOOT = "/var/lib/cloud/instance/sem"  # cloud-init marks here what it does once, at an instance's first boot
+FIRST_BOOT = "/var/lib/cloud/instance/sem"  # where cloud-init marks what it does once, at an instance's first boot
 SLURM = ("/etc/slurm", "/opt/slurm/etc", "/etc/slurm-llnl")
-MAX = 32  # of anything in a list
+MAX = 32  # entries of any list
 
 
 def read(node: Node) -> object:
-    """Names and sizes; never what is in a file that may hold a secret."""
+    """Names and sizes; never the contents of a file that may hold a secret."""
     node.at("what was left behind")
     users = [name for name in node.names("/home")[:MAX] if os.path.isdir(node.path(f"/home/{name}"))]
     homes = {"root": "/root", **{name: f"/home/{name}" for name in users}}
@@ -58,7 +58,7 @@ def _names(node: Node, folder: str) -> list[str]:
 
 
 def _dumps(node: Node, folder: str) -> list[dict[str, object]]:
-    """The crash dumps in a folder; the folder itself where it may not be looked into."""
+    """The crash dumps in a folder; the folder itself if it may not be read."""
     try:
         names = node.names(folder)
     except OSError as problem:
@@ -68,7 +68,7 @@ def _dumps(node: Node, folder: str) -> list[dict[str, object]]:
 
 
 def _file(node: Node, path: str) -> list[dict[str, object]]:
-    """A file and its size, or why it is not known; nothing where there is no such file."""
+    """A file and its size, or the error in reading it; empty if there is no such file."""
     try:
         return [{"path": path, "bytes": os.stat(node.path(path)).st_size}]
     except (FileNotFoundError, NotADirectoryError):
@@ -78,10 +78,10 @@ def _file(node: Node, path: str) -> list[dict[str, object]]:
 
 
 def _read_below(node: Node, folder: str, names: list[str], most: int) -> tuple[str, int]:
-    """The text of a file below a folder of a user's, at most so many bytes of it, and its size.
+    """The first bytes of a file below a user's folder, as text, and its size.
 
-    It is read as the folder's owner where that can be, through no link and from nothing but a file: whatever else lies
-    there is his to choose. Raises OSError.
+    It is read with the rights of the folder's owner if possible, without following links, and only if it is a regular
+    file: the user may have put anything there. Raises OSError.
     """
     folders = [os.open(node.path(folder), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]
     user, group = os.geteuid(), os.getegid()
@@ -115,7 +115,7 @@ def _become(owner: os.stat_result) -> None:
         os.setegid(owner.st_gid)
         os.seteuid(owner.st_uid)
     except OSError:
-        pass  # of another user namespace, or without the privilege
+        pass  # a user of another user namespace, or no privilege
 
 
 def _require_file(info: os.stat_result) -> None:
@@ -124,7 +124,7 @@ def _require_file(info: os.stat_result) -> None:
 
 
 def _file_of_user(node: Node, home: str, name: str) -> list[dict[str, object]]:
-    """The same in a home; a link to /dev/null, as for a shell's history, holds nothing."""
+    """As `_file`, in a home folder; a link to /dev/null, as for a shell's history, counts as no file."""
     path = f"{home}/{name}"
     try:
         return [{"path": path, "bytes": _read_below(node, home, name.split("/"), 0)[1]}]
@@ -135,7 +135,7 @@ def _file_of_user(node: Node, home: str, name: str) -> list[dict[str, object]]:
 
 
 def _cloud_init(node: Node) -> object:
-    """The errors of its last run; null where there is no result."""
+    """The errors of cloud-init's last run; null if there is no result."""
     for path in RESULTS:
         text = node.text(path, absent="")
         if isinstance(text, dict):
@@ -150,7 +150,7 @@ def _cloud_init(node: Node) -> object:
 
 
 def _keys(node: Node, home: str) -> list[object]:
-    """How many keys may log in to an account, and how many of them may only run a command."""
+    """How many keys may log in to an account, and how many of them are restricted to a command."""
     try:
         text = _read_below(node, home, KEYS.split("/"), MAX_FILE_BYTES)[0]
     except FileNotFoundError:
@@ -162,7 +162,7 @@ def _keys(node: Node, home: str) -> list[object]:
 
 
 def _first_boot(node: Node) -> object:
-    """When cloud-init first ran on this instance, in seconds since 1970; null where it left no mark."""
+    """When cloud-init first ran on this instance, in seconds since 1970; null if it left no marker."""
     try:
         times = [os.stat(node.path(f"{FIRST_BOOT}/{name}")).st_mtime for name in node.names(FIRST_BOOT)]
     except OSError as problem:
@@ -171,7 +171,7 @@ def _first_boot(node: Node) -> object:
 
 
 def _identity(node: Node) -> list[dict[str, object]]:
-    """When the files were written that must be each machine's own: its machine-id and the host keys of its sshd."""
+    """When the files were written that must be unique to a machine: its machine-id and sshd's host keys."""
     names = (name for name in _names(node, "/etc/ssh") if name.startswith("ssh_host_") and name.endswith("_key"))
     return [
         {"path": path, "written": written}
@@ -181,7 +181,7 @@ def _identity(node: Node) -> list[dict[str, object]]:
 
 
 def _written(node: Node, path: str) -> list[object]:
-    """When a file was written; nothing where it is not there or empty, as it should be in an image."""
+    """When a file was written; empty if it is missing or empty, as it should be in an image."""
     try:
         info = os.stat(node.path(path))
     except FileNotFoundError:
@@ -192,7 +192,7 @@ def _written(node: Node, path: str) -> list[object]:
 
 
 def _modules(node: Node) -> object:
-    """Which of the kernel modules that matter here are installed for the kernel that runs."""
+    """Which of the relevant kernel modules are installed for the running kernel."""
     release = node.text("/proc/sys/kernel/osrelease")
     if isinstance(release, dict):
         return release
@@ -217,7 +217,7 @@ def _program(node: Node, name: str) -> list[str]:
 
 
 def _plugins(node: Node) -> list[object]:
-    """Slurm's plug-ins by plugstack.conf: how each line says that it is needed, its library, and its size."""
+    """Slurm's plug-ins in plugstack.conf: whether required or optional, the library's path, and its size."""
     files = [f"{folder}/plugstack.conf" for folder in SLURM]
     files += [
         f"{folder}/plugstack.conf.d/{name}" for folder in SLURM for name in _names(node, f"{folder}/plugstack.conf.d")

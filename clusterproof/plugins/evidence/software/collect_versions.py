@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from clusterproof.plugins.agent.reading import Absent, Denied, Node, error
 from clusterproof.plugins.agent.tools import command
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     Versions = dict[str, dict[str, str]]
 
@@ -17,7 +17,7 @@ CUDA = "/usr/local/cuda"
 WORD = r"\s*(\S+)"
 CUDNN = r"CUDNN_MAJOR +(\d+)\s[^(]{0,200}?CUDNN_MINOR +(\d+)\s[^(]{0,200}?CUDNN_PATCHLEVEL +(\d+)"
 SLURM = r"SLURM_VERSION_NUMBER +0x([\da-f]{2})([\da-f]{2})([\da-f]{2})\b"
-FILES = (  # component, file, pattern; the first that has a version counts
+FILES = (  # component, file, pattern; the first one with a version counts
     ("kernel", "/proc/sys/kernel/osrelease", WORD),
     ("driver", "/proc/driver/nvidia/version", r"Kernel Module.{0,40}? (\d+\.[\d.]+)"),
     ("driver", "/sys/module/nvidia/version", WORD),
@@ -64,7 +64,7 @@ PACKAGES = {
 }
 LOADED = ("libcuda.so.1", "libnvidia-ml.so.1", "libnccl.so.2", "libnccl-net.so")
 KINDS = ("", "64", "/x86_64-linux-gnu", "/aarch64-linux-gnu")
-FOLDERS = (  # besides those of /etc/ld.so.conf.d: the loader's own, and where EFA's and NVIDIA's installers put theirs
+FOLDERS = (  # besides the folders in /etc/ld.so.conf.d: the loader's own, and those of EFA's and NVIDIA's installers
     *(
         f"{root}/lib{kind}"
         for root in ("/usr", "", "/opt/amazon/ofi-nccl", "/opt/aws-ofi-nccl", CUDA)
@@ -75,13 +75,13 @@ FOLDERS = (  # besides those of /etc/ld.so.conf.d: the loader's own, and where E
 )
 CONTAINERS = ("docker", "kubepods", "containerd", "libpod", "lxc")
 DPKG = "/var/lib/dpkg/status"
-INSTALLED = b" ok installed\n"  # as its status; it may be held, or marked to be removed
+INSTALLED = b" ok installed\n"  # the status of a package; it may be held, or marked to be removed
 RPM = ("/var/lib/rpm", "/usr/lib/sysimage/rpm")
 MAX_BYTES = 32 * 1024 * 1024
 
 
 def read(node: Node) -> object:
-    """Every component that is here with its version, and where the loader finds the libraries of GPUs and NCCL."""
+    """Every installed component with its version, and where the loader finds the libraries of GPUs and NCCL."""
     kept: dict[str, dict[str, str]] = {}
     for component, path, pattern in FILES:
         node.at(path)
@@ -108,13 +108,13 @@ def read(node: Node) -> object:
 
 
 def _keep(kept: dict[str, dict[str, str]], component: str, entry: dict[str, str] | None) -> None:
-    """Keep what was found, unless the component has its version already."""
+    """Keep a version, unless the component already has one."""
     if entry and "version" not in kept.get(component, {}):
         kept[component] = entry
 
 
 def _resolved(node: Node, path: str) -> str:
-    """A path whose links, those of its folders too, have been followed under the node's root."""
+    """A path with all links followed, also those of its folders, under the node's root."""
     full = ""
     for word in path.strip("/").split("/") if node.root else ():
         full = node.path(f"{full}/{word}")[len(node.root) :]
@@ -139,7 +139,7 @@ def _from_file(node: Node, path: str, pattern: str) -> dict[str, str] | None:
 
 
 def _folders(node: Node) -> list[str]:
-    """The folders where libraries are looked for, each once."""
+    """The folders in which libraries are looked for, each once."""
     configured = [
         line.strip()
         for name in _names(node, "/etc/ld.so.conf.d")[:64]
@@ -170,7 +170,7 @@ def _from_names(folder: str, names: list[str], prefix: str) -> dict[str, str] | 
 
 
 def _library(node: Node, path: str) -> object:
-    """Where a library lies and its size; an error in its place where its link leads nowhere."""
+    """The path of a library and its size; an error in place of the size if its link is dangling."""
     try:
         return {"path": path, "bytes": os.stat(node.root + _resolved(node, path)).st_size}
     except OSError as problem:
@@ -178,7 +178,7 @@ def _library(node: Node, path: str) -> object:
 
 
 def _container(node: Node) -> str:
-    """What kind of container these files are of; empty for a host."""
+    """The kind of container that these files are in; empty for a host."""
     if node.exists("/run/.containerenv"):
         return "podman"
     if node.exists("/.dockerenv"):
@@ -209,7 +209,7 @@ def packages(node: Node, wanted: Iterable[str]) -> Versions:
 
 
 def _dpkg(node: Node, wanted: set[str]) -> Versions:
-    """Those of dpkg's database that are wholly installed. Raises OSError."""
+    """The packages in dpkg's database that are completely installed. Raises OSError."""
     rows: Versions = {}
     with open(node.path(DPKG), "rb") as file:
         for block in file.read(MAX_BYTES).split(b"\n\n"):

@@ -24,7 +24,7 @@ MAX_COMPONENTS = 64
 
 
 def _versions(data: object) -> Mapping[str, object]:
-    """What was reported for each component: an object with its version and where that is from, or an error object."""
+    """The report on each component: an object with its version and the source of it, or an error object."""
     known = table(data)
     return known if len(known) <= MAX_COMPONENTS else dict(list(known.items())[:MAX_COMPONENTS])
 
@@ -37,19 +37,19 @@ class File(Reported):
 
     @property
     def label(self) -> str:
-        """Its path; words for one that is unknown."""
+        """The path; a phrase if it is unknown."""
         return str(readings(self, "path")[0].get("path", "a file"))
 
 
 @record
 class Library(File):
-    """A library by its file name, as the loader looks for it."""
+    """A library under the file name that the loader looks for."""
 
     bytes = Field(integer)
 
     @property
     def dangles(self) -> bool:
-        """Whether it is a link that leads nowhere."""
+        """Whether it is a dangling link."""
         size = self.data.get("bytes")
         return isinstance(size, dict) and size.get("error") == "ENOENT"
 
@@ -62,8 +62,8 @@ def _libraries(data: object) -> Mapping[str, tuple[Library, ...]]:
 class Software(Reported):
     """The versions of a node's components, by name.
 
-    `container` is what kind of container they are of, empty for a host; `toolkits` are the CUDA toolkits in folders of
-    their own.
+    `container` is the kind of container that they are in, empty for a host; `toolkits` are the CUDA toolkits in folders
+    of their own.
     """
 
     container = Field(text)
@@ -73,34 +73,34 @@ class Software(Reported):
 
     @property
     def packages(self) -> None:
-        """Nothing, where the package database could be read or there is none. Raises Incomplete."""
+        """Returns nothing if the package database was read, or there is none. Raises Incomplete."""
         if "packages" in self.components:
             read(self.components["packages"], _version, "the package database")
 
     @property
     def unreported(self) -> tuple[str, ...]:
-        """The components that may be there and were not reported, because the package database could not be read."""
+        """The components that may be installed but were not reported, as the package database could not be read."""
         if "packages" not in self.components:
             return ()
-        from clusterproof.plugins.evidence.software.collect_versions import PACKAGES  # which no prolog looks for
+        from clusterproof.plugins.evidence.software.collect_versions import PACKAGES  # a prolog does not look for these
 
         return tuple(component for component in PACKAGES if component not in self.components)
 
     def version(self, component: str) -> str | None:
-        """A component's version; None where the node does not have it. Raises Incomplete where it cannot be read."""
+        """A component's version; None if the node does not have it. Raises Incomplete if it could not be read."""
         if component not in self.components:
             return None
         return read(self.components[component], _version, component)
 
     def names_no_version(self, component: str) -> str:
-        """What was read where the file that should have a component's version does not; else empty."""
+        """The text of a file that should contain a component's version but does not; empty otherwise."""
         entry = self.components.get(component)
         if not isinstance(entry, dict) or entry.get("error") != "EINVAL":
             return ""
         return read(entry.get("text", ""), text, component)
 
     def source(self, component: str) -> str:
-        """Which file the version is from; empty where none had it."""
+        """The file that the version was read from; empty if none had it."""
         entry = self.components.get(component)
         return read(entry.get("from", ""), text, component) if isinstance(entry, dict) else ""
 
@@ -182,7 +182,7 @@ class Image(Reported):
     modules = Field(texts)
 
 
-LOCAL = ("lo", "docker")  # reach no other node: NCCL takes them where nothing else is left, or they are named
+LOCAL = ("lo", "docker")  # reach no other node: NCCL uses them only if nothing else is left, or they are named
 
 
 @record
@@ -202,7 +202,7 @@ class Variable(Reported):
 
 
 def chosen_interfaces(value: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Those of a node's interfaces that NCCL_SOCKET_IFNAME lets NCCL use.
+    """The node's interfaces that NCCL_SOCKET_IFNAME lets NCCL use.
 
     It is a list of prefixes; `=` before it makes them whole names, `^` before that excludes them (source:
     NCCL's user guide).
@@ -212,9 +212,9 @@ def chosen_interfaces(value: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def chosen_adapters(value: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Those of a node's InfiniBand or RoCE devices that NCCL_IB_HCA lets NCCL use: names as above, or with ports.
+    """The node's InfiniBand or RoCE devices that NCCL_IB_HCA lets NCCL use: names as above, or with ports.
 
-    With `^` a device of which only a port is named is not excluded.
+    With `^`, a device is not excluded if only one of its ports is named.
     """
     entries = [entry for entry in value.lstrip("^=").split(",") if entry]
     if value.startswith("^"):

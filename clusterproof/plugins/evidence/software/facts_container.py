@@ -22,26 +22,26 @@ from clusterproof.plugins.evidence.field import (
 )
 
 _DRIVERS = ("nvidia", "neuron", "infiniband_verbs", "gdrdrv")
-_OF_NOBODY = ("mem", "no device")  # the driver of /dev/null, and what is no device at all
+_OF_NOBODY = ("mem", "no device")  # the driver of /dev/null, and the word for a file that is not a device
 _VERSION = re.compile(r"\.so\.(\d{1,5}(?:\.\d{1,5}){1,3})$")
 
 
 @record
 class DeviceFile(Reported):
-    """A device file, and the errno when opening it; empty if it opens."""
+    """A device file, and the errno from opening it; empty if it opens."""
 
     path = Field(text)
     refused = Field(text)
-    driver = Field(text)  # who registered its number, as the kernel says; empty where nobody did, or that is unknown
+    driver = Field(text)  # the driver that registered its number in the kernel; empty if none or unknown
 
     @property
     def is_of_its_driver(self) -> bool:
-        """Whether what it says is its driver's word; an image may hold a folder or a stale number in its place."""
+        """Whether `refused` comes from its driver; an image may have a folder or a stale number in its place."""
         return self.driver.startswith(_DRIVERS)
 
     @property
     def is_refused(self) -> bool:
-        """Whether it is known not to open, or that another file is in its place, as /dev/null: that opens as well."""
+        """Whether it is known not to open, or replaced by another file, such as /dev/null, which does open."""
         reading, _ = readings(self, "refused", "driver")
         return bool(reading.get("refused")) or reading.get("driver") in _OF_NOBODY
 
@@ -58,13 +58,13 @@ class LoadedLibrary(Reported):
 
     @property
     def version(self) -> str:
-        """The version in its file's name; empty where that has none."""
+        """The version in its file name; empty if there is none."""
         match = _VERSION.search(self.path)
         return match[1] if match else ""
 
     @property
     def whose(self) -> str:
-        """Who brought it: the *image*, or the *runtime*, which mounts what is of the node."""
+        """Where it comes from: the *image*, or the *runtime*, which mounts the node's files."""
         return "image" if self.mount in ("", "/") else "runtime"
 
 
@@ -86,18 +86,18 @@ class Container(Reported):
 
     devices = Field(objects_as(DeviceFile))
     verbs = Field(texts)  # names of the kernel's RDMA devices, uverbs0 and so on
-    gpus_asked = Field(_numbers)  # by the variable that names the number
-    cuda_begins_with = Field(optional(_index))  # by CUDA_VISIBLE_DEVICES; -1: with none
+    gpus_asked = Field(_numbers)  # by the name of the variable with the number
+    cuda_begins_with = Field(optional(_index))  # from CUDA_VISIBLE_DEVICES; -1: no GPU
     libraries = Field(_libraries)
 
     def library(self, name: str) -> LoadedLibrary:
-        """One that is looked for everywhere. Raises Incomplete where nothing is reported of it."""
+        """A library that is looked for on every node. Raises Incomplete if it was not reported."""
         if name not in self.libraries:
             raise Incomplete(f"{name} was not reported", cause="not reported by the node")
         return self.libraries[name]
 
     def opened(self, paths: re.Pattern[str]) -> tuple[list[str], dict[str, DeviceFile]]:
-        """The device files of these paths that open, as far as that is known, and the others by path.
+        """Of these device files, those that open, as far as that is known, and the others by path.
 
         Raises Incomplete.
         """
@@ -107,7 +107,7 @@ class Container(Reported):
 
     @property
     def gpus_due(self) -> int | None:
-        """How many GPUs the job asked for; None where nothing here says so. Raises Incomplete."""
+        """How many GPUs the job asked for; None if that is unknown here. Raises Incomplete."""
         return min(self.gpus_asked.values(), default=None)
 
 

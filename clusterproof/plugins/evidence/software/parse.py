@@ -20,7 +20,7 @@ _RPM = re.compile(
 )
 _MODULE = re.compile(r"^filename:[ \t]{1,20}\S{0,300}/(\w{1,40})\.ko\S{0,8}[ \t]*$", re.MULTILINE)
 _MODULE_VERSION = re.compile(r"^version:[ \t]{1,20}(\S{1,60})", re.MULTILINE)
-_TITLED = (  # files that begin with words of their own
+_TITLED = (  # files whose contents begin with a known text
     (
         "driver",
         re.compile(r"^NVRM version: NVIDIA UNIX .{0,60}?Kernel Module.{0,40}? (\d{1,4}\.[\d.]{1,12})", re.MULTILINE),
@@ -30,18 +30,18 @@ _TITLED = (  # files that begin with words of their own
 
 
 def components(versions: Mapping[str, str], source: str) -> dict[str, object]:
-    """The collector `versions` with these components; the others are unknown, not absent: nobody looked for them."""
+    """The collector `versions` with these components; others are unknown, not absent, as nobody looked for them."""
     entries = {name: {"version": version, "from": source} for name, version in versions.items()}
     return {"versions": {"components": {name: entries.get(name, UNKNOWN) for name in sorted(COMPONENTS)}}}
 
 
 def is_packages(text: str) -> bool:
-    """Whether it is `dpkg -l` or `rpm -qa`, or a part of it."""
+    """Whether this is the output of `dpkg -l` or `rpm -qa`, or a part of it."""
     return bool(_DPKG.search(text) or _RPM.search(text))
 
 
 def read_packages(text: str) -> Mapping[str, object]:
-    """The components that have packages of their own. Raises CaptureError where none of them is listed."""
+    """The components that have packages of their own. Raises CaptureError if none is listed."""
     dpkg = dict(_DPKG.findall(text))
     installed = dpkg or dict(_RPM.findall(text))
     versions = {
@@ -56,12 +56,12 @@ def read_packages(text: str) -> Mapping[str, object]:
 
 
 def is_modinfo(text: str) -> bool:
-    """Whether it is modinfo of a module that has a version."""
+    """Whether this is the output of modinfo of a module that has a version."""
     return bool(_MODULE.search(text) and _MODULE_VERSION.search(text))
 
 
 def read_modinfo(text: str) -> Mapping[str, object]:
-    """The component that a kernel module is. Raises CaptureError."""
+    """The component for a kernel module. Raises CaptureError."""
     module, version = _MODULE.search(text), _MODULE_VERSION.search(text)
     component = MODULES.get(module[1].replace("-", "_")) if module else None
     if not component or not version:
@@ -70,12 +70,12 @@ def read_modinfo(text: str) -> Mapping[str, object]:
 
 
 def is_titled(text: str) -> bool:
-    """Whether it is /proc/driver/nvidia/version or /opt/amazon/efa_installed_packages."""
+    """Whether this is the content of /proc/driver/nvidia/version or /opt/amazon/efa_installed_packages."""
     return any(form.search(text) for _, form in _TITLED)
 
 
 def read_titled(text: str) -> Mapping[str, object]:
-    """The components whose files say what they are."""
+    """The components in files that name themselves."""
     versions = {name: match[1] for name, form in _TITLED if (match := form.search(text))}
     return components(versions, "a file of its own")
 

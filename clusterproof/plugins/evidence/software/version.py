@@ -20,19 +20,19 @@ class Version:
 
     numbers: tuple[int, ...]
     revision: tuple[int, ...] = ()
-    rest: str = ""  # all that follows the numbers, the revision included
+    rest: str = ""  # the text after the numbers, with the revision
 
 
 @record
 class Rule:
-    """One condition, such as `>= 1.43`. Only as many numbers as it has are compared: `== 2.27` matches 2.27.5."""
+    """One condition, such as `>= 1.43`. Only as many numbers are compared as it has: `== 2.27` matches 2.27.5."""
 
     operator: str
     version: Version
     text: str
 
     def holds(self, version: Version) -> bool:
-        """Whether a version keeps it."""
+        """Whether a version meets the condition."""
         if self.operator in ("==", "!="):
             return self._is_same(version) == (self.operator == "==")
         order = self._order(version)
@@ -59,24 +59,24 @@ def parse(text: str) -> Version:
 
 
 def rules(text: str) -> tuple[Rule, ...]:
-    """The conditions of a row of a manifest: `== 580.126.09`, `>= 1.43, < 1.50`, `1.43 to 1.50`. Raises ValueError."""
+    """The conditions in a row of a manifest: `== 580.126.09`, `>= 1.43, < 1.50`, `1.43 to 1.50`. Raises ValueError."""
     parts = (part.strip() for part in text[:MAX_LENGTH].split(","))
     return tuple(_rule(condition) for part in parts for condition in _bounds(part))
 
 
 def broken(written: str, required: str) -> str:
-    """The first condition that a version does not keep, as it is written; empty for all kept. Raises ValueError."""
+    """The first condition that a version does not meet, as written; empty if it meets all. Raises ValueError."""
     version = parse(written)
     return next((rule.text for rule in rules(required) if not rule.holds(version)), "")
 
 
 def is_older(written: str, least: str) -> bool:
-    """Whether a version is older than the least, of which only the numbers given count. Raises ValueError."""
+    """Whether a version is older than `least`, comparing only the numbers that `least` has. Raises ValueError."""
     return bool(broken(written, f">= {least}"))
 
 
 def _bounds(part: str) -> list[str]:
-    """Both ends of a range, `1.43 to 1.50`, as conditions; any other condition as it is."""
+    """Both ends of a range, `1.43 to 1.50`, as conditions; any other condition unchanged."""
     least, word, most = part.partition(" to ")
     return [f">= {least}", f"<= {most}"] if word else [part]
 
@@ -91,7 +91,7 @@ def _rule(text: str) -> Rule:
 
 
 def _compared(numbers: tuple[int, ...], named: tuple[int, ...]) -> int:
-    """-1, 0 or 1: older, alike or newer, by the numbers that are named."""
+    """-1, 0 or 1: older, equal or newer, comparing only the numbers given."""
     numbers = numbers[: len(named)]
     for number, other in zip_longest(numbers, named, fillvalue=0):
         if number != other:

@@ -20,11 +20,11 @@ STATISTICS = 0xD0  # Amazon's own page, as CloudWatch's agent and nvme-cli (`nvm
 PAGE_BYTES = 4096
 PAGE = struct.Struct("<I4x11Q")  # magic; operations, bytes and µs read and written; µs exceeded; queue length
 MAGIC = 0x3C23B510
-FIRST_EXCEEDED = 7  # of the values of PAGE
+FIRST_EXCEEDED = 7  # index in the values of PAGE
 
 
 def read(node: Node) -> object:
-    """Of each volume the µs since it was attached in which a limit held it back. Raises Absent, Denied."""
+    """For each volume, the µs since it was attached during which a limit held it back. Raises Absent, Denied."""
     names = [name for name in node.names(CONTROLLERS) if node.text(f"{CONTROLLERS}/{name}/model", absent="") == MODEL]
     if not names:
         raise Absent(f"no volume of EBS in {CONTROLLERS}")
@@ -32,7 +32,7 @@ def read(node: Node) -> object:
 
 
 def _volume(node: Node, name: str) -> dict[str, object]:
-    """The volume; an error in the place of each value that it does not report. Raises Denied."""
+    """The volume, with an error in place of each value that it does not report. Raises Denied."""
     path = f"/dev/{name}"
     node.at(f"log page {STATISTICS:#x} of {path}")
     known = {"name": name, "serial": node.text(f"{CONTROLLERS}/{name}/serial", absent="")}
@@ -48,9 +48,9 @@ def _volume(node: Node, name: str) -> dict[str, object]:
 
 
 def log_page(path: str, page: int) -> bytes:
-    """A log page of a controller's first name space. Raises OSError.
+    """A log page of a controller's first namespace. Raises OSError.
 
-    No time-out of our own: where one ends, Linux resets the controller.
+    There is no timeout here: if a command times out, Linux resets the controller.
     """
     data = array.array("B", bytes(PAGE_BYTES))
     dword = page | (PAGE_BYTES // 4 - 1) << 16
@@ -59,7 +59,7 @@ def log_page(path: str, page: int) -> bytes:
     )
     device = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        if fcntl.ioctl(device, ADMIN_COMMAND, command):  # the status of NVMe: this controller has no such page
+        if fcntl.ioctl(device, ADMIN_COMMAND, command):  # an NVMe status: this controller has no such page
             raise OSError(errno.ENOTSUP, "", path)
     finally:
         os.close(device)

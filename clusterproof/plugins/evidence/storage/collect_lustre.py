@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from clusterproof.plugins.agent.reading import Absent, Node, error
 
 FOLDER = "/sys/fs/lustre"
-ROOTS = ("/proc/fs/lustre", "/sys/kernel/debug/lustre", FOLDER)  # what moved from one to the next in newer versions
+ROOTS = ("/proc/fs/lustre", "/sys/kernel/debug/lustre", FOLDER)  # newer versions moved files from one to the next
 KINDS = ("mgc", "mdc", "osc")
 TUNING = ("max_rpcs_in_flight", "max_mod_rpcs_in_flight", "max_dirty_mb")
 MODULE_PARAMETERS = {"ptlrpcd_per_cpt_max": "ptlrpc", "credits": "ksocklnd"}
@@ -15,7 +15,7 @@ MAX_CLIENTS = 1024
 
 
 def read(node: Node) -> object:
-    """Health in the client's words, each import's state, and the settings that FSx gives advice on. Raises Absent."""
+    """The client's own health report, each import's state, and the settings that FSx gives advice on. Raises Absent."""
     pairs = connections(node, KINDS)
     rows = {pair: {"kind": pair[0], "name": _server(pair[1])} for pair in pairs[:MAX_CLIENTS]}
     others = {
@@ -38,23 +38,23 @@ def connections(node: Node, kinds: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def clients(node: Node, kind: str) -> list[str]:
-    """The clients of one kind by name: `abcdefgh-OST0000-osc-ffff…`; nothing where this user may not look."""
+    """The names of the clients of one kind: `abcdefgh-OST0000-osc-ffff…`; empty if this user may not read them."""
     names: set[str] = set()
     for root in ROOTS:
         try:
             names.update(name for name in node.names(f"{root}/{kind}") if "-" in name or name.startswith("MGC"))
         except OSError:
-            continue  # debugfs is root's alone; the others show the same names
+            continue  # only root may read debugfs; the others show the same names
     return sorted(names)
 
 
 def whole(text: object) -> object:
-    """A file's text as a number, where it is one."""
+    """The number in a file's text; the text itself if it is not a number."""
     return int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 20 else text
 
 
 def _server(name: str) -> str:
-    return name[3:] if name.startswith("MGC") else name  # MGC10.1.2.3@tcp: the address by itself
+    return name[3:] if name.startswith("MGC") else name  # only the address of MGC10.1.2.3@tcp
 
 
 def _client(node: Node, row: dict[str, str], kind: str, name: str) -> dict[str, object]:
@@ -70,7 +70,7 @@ def _client(node: Node, row: dict[str, str], kind: str, name: str) -> dict[str, 
 
 
 def _first(node: Node, path: str) -> object:
-    """The text of a file under the first root that has it, else why the last that may have it cannot be read."""
+    """The text of a file under the first root that has it; otherwise the last error in reading it."""
     problem = error(FileNotFoundError(2, "", f"{FOLDER}/{path}"))
     for root in ROOTS:
         text = node.text(f"{root}/{path}", absent="")

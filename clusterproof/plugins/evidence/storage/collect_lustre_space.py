@@ -37,6 +37,6 @@ def _target(node: Node, row: dict[str, str], kind: str, name: str) -> dict[str, 
 
 
 def _text(node: Node, path: str) -> object:
-    """From /sys, or from /proc where an older client has it."""
+    """From /sys, or from /proc on older clients."""
     text = node.text(f"{FOLDER}/{path}", absent="")
     return text if text != "" else node.text(f"{ROOTS[0]}/{path}")

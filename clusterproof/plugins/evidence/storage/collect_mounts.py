@@ -8,7 +8,7 @@ from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.agent.reading import Node, error
 from clusterproof.plugins.evidence.storage.collect_touch import UNKNOWN, touch_all
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import Any
 
@@ -17,13 +17,13 @@ PSEUDO = Pattern(
     "|fuse.gvfsd-fuse|fusectl|hugetlbfs|iso9660|mqueue|nfsd|nsfs|overlay|proc|pstore|ramfs|resctrl|rootfs"
     "|rpc_pipefs|securityfs|selinuxfs|squashfs|swap|sysfs|tracefs"
 )
-NETWORK = Pattern(r"lustre|nfs|cifs|smb|ceph|gpfs|beegfs|weka|glusterfs|9p|virtiofs|fuse|afs")  # and what begins so
+NETWORK = Pattern(r"lustre|nfs|cifs|smb|ceph|gpfs|beegfs|weka|glusterfs|9p|virtiofs|fuse|afs")  # and longer types
 OF_OTHERS = Pattern(
     r"/(var/lib/(docker|containerd|containers|kubelet|enroot)|run/(containerd|docker|user|credentials|netns)"
     r"|snap|proc|sys)/"
 )
-OF_USERS = Pattern(r"(.*,)?user_id=[1-9].*")  # options of what somebody mounted for himself, through FUSE
-REMOVABLE = Pattern(r"/(run/)?media/.+")  # where udisks mounts what somebody has plugged in, or an image of his
+OF_USERS = Pattern(r"(.*,)?user_id=[1-9].*")  # options of a FUSE mount that a user made
+REMOVABLE = Pattern(r"/(run/)?media/.+")  # where udisks mounts a user's disks and images
 ALWAYS = ("/", "/dev/shm")
 UNITS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 WHERE = Pattern(r"(?m)^[^\S\n]*Where[^\S\n]*=[^\S\n]*(/\S*)")
@@ -34,15 +34,15 @@ COVERED = {"alive": "covered", **UNKNOWN}
 
 
 def read(node: Node) -> object:
-    """What is mounted and answers, and what /etc/fstab says should be."""
+    """Which file systems are mounted and answer, and which /etc/fstab lists."""
     return look(node, {})
 
 
 def look(node: Node, known: Mapping[str, dict[str, object]]) -> dict[str, Any]:
-    """The same, of some by what was known of them before, so that they are not touched again."""
+    """As `read`, but mounts in `known` keep the answer given there and are not accessed again."""
     table = mounted(node)
     users = [mount for mount in table if OF_USERS.fullmatch(mount["options"])]
-    own = {mount["path"]: mount for mount in table if mount not in users}  # of several on one path, the last is seen
+    own = {mount["path"]: mount for mount in table if mount not in users}  # on one path, the last mount is visible
     fstab = _fstab(node, own, [mount["path"] for mount in users])
     due = {str(entry["path"]) for entry in fstab} if isinstance(fstab, list) else set()
     due.update(_of_units(node), node.mounts)
@@ -80,16 +80,16 @@ def mounted(node: Node) -> list[dict[str, str]]:
 
 
 def unmounted(node: Node, folder: str) -> list[str]:
-    """What a folder holds, but for what somebody has mounted a file system of his own on. Raises OSError."""
+    """The names in a folder, without those on which a file system is mounted. Raises OSError."""
     try:
         taken = {mount["path"] for mount in mounted(node)}
     except FileNotFoundError:
-        taken = set()  # a root without /proc
+        taken = set()  # a root directory without /proc
     return [name for name in node.names(folder) if f"{folder}/{name}" not in taken]
 
 
 def _mount(line: str) -> dict[str, str]:
-    """One line of mountinfo, nothing where it has not its form."""
+    """A line of mountinfo; empty if it is malformed."""
     left, separated, right = line.partition(" - ")
     fields, more = left.split(" "), right.split(" ")
     if not separated or len(fields) < 6 or len(more) < 3:
@@ -105,27 +105,27 @@ def _mount(line: str) -> dict[str, str]:
 
 
 def _is_automatic(mount: dict[str, str], own: dict[str, dict[str, str]]) -> bool:
-    """Whether somebody's walk below a folder of autofs has mounted it: whoever walks there says what, and how many."""
+    """Whether autofs mounted it when somebody accessed it; so users decide which there are, and how many."""
     above = (path for path, other in own.items() if other["type"] == "autofs" and path != mount["path"])
     return any(mount["path"].startswith(f"{path.rstrip('/')}/") for path in above)
 
 
 def _is_covered(mount: dict[str, str], table: list[dict[str, str]], users: list[dict[str, str]]) -> bool:
-    """Whether the way to a mount leads through a user's: whatever answers there is his."""
+    """Whether the path of a mount leads through a user's own mount, which would then answer in its place."""
     path, place = mount["path"], table.index(mount)
     above = any(path.startswith(f"{other['path']}/") for other in users)
     return above or any(other["path"] == path and table.index(other) > place for other in users)
 
 
 def _of_units(node: Node) -> list[str]:
-    """Where systemd's units mount something."""
+    """The mount points of systemd's units."""
     files = (f"{folder}/{name}" for folder in UNITS for name in node.names(folder))
     texts = [node.text(file, absent="") for file in files if file.endswith((".mount", ".automount"))]
     return [_folder(path) for text in texts if isinstance(text, str) for path in WHERE.findall(text)[-1:]]
 
 
 def _wanted(mounts: list[dict[str, str]], due: Collection[str]) -> list[dict[str, str]]:
-    """The mounts that are reported, those that are due first: local devices once, network file systems always."""
+    """The mounts to report, expected ones first: local devices once, network file systems always."""
     devices: set[str] = set()
     wanted = []
     for mount in sorted(mounts, key=_rank):
@@ -152,9 +152,9 @@ def _is_passed_over(mount: dict[str, str], due: Collection[str]) -> bool:
 
 
 def _fstab(node: Node, own: Collection[str], users: Collection[str]) -> object:
-    """The entries of /etc/fstab, each with whether anything is mounted there; none where there is no such file.
+    """The entries of /etc/fstab, and whether each is mounted; empty if there is no such file.
 
-    What a user has mounted there is it only where fstab speaks of FUSE too.
+    A user's mount at that path only counts if the entry is of type FUSE too.
     """
     try:
         lines = node.read("/etc/fstab").splitlines()
@@ -179,7 +179,7 @@ def _fstab(node: Node, own: Collection[str], users: Collection[str]) -> object:
 
 
 def _folder(text: str) -> str:
-    """A path as mountinfo writes it: without a last slash."""
+    """A path as mountinfo writes it: without a trailing slash."""
     return _unescaped(text).rstrip("/") or "/"
 
 

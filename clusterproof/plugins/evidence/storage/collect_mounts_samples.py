@@ -8,17 +8,17 @@ from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.storage.collect_mounts import OF_OTHERS, PSEUDO, look, mounted
 from clusterproof.plugins.evidence.storage.collect_touch import UNKNOWN, are_left
 
-TYPE_CHECKING = False  # typing's own costs an import on every node
+TYPE_CHECKING = False  # importing typing itself takes time on every node
 if TYPE_CHECKING:
     from typing import Any
 
-LOOK_S = 9.5  # at what nobody mounts or unmounts: does it answer, has it room
-MAX_LOOKS = 8  # at what hangs, while a process of ours does in it
+LOOK_S = 9.5  # between two accesses of all mounts, while none is mounted or unmounted
+MAX_LOOKS = 8  # more accesses while an earlier process still hangs
 HANGS = ("hung", "slow")
 
 
 class Sampler:
-    """What is mounted, how, and whether it answers; a hang counts if it is seen twice."""
+    """The mounts, their options, and whether each answers; a hang is reported once it is seen twice."""
 
     def __init__(self, node: Node) -> None:
         self._path = "/proc/1/mountinfo" if node.root else "/proc/self/mountinfo"
@@ -26,15 +26,15 @@ class Sampler:
         self._table: list[dict[str, str]] = []
         self._automatic: set[str] = set()  # folders of autofs
         self._looked, self._looks = -LOOK_S, 0
-        self._facts: Any = {"mounts": []}  # at the last look
+        self._facts: Any = {"mounts": []}  # from the last sample
         self._sent: object = None
 
     def fixed(self) -> object:
-        """Nothing."""
+        """Nothing: everything is sampled."""
         return None
 
     def sample(self, node: Node) -> dict[str, object]:
-        """The facts, where they have changed."""
+        """The report of the collector `mounts`, if it has changed."""
         is_changed, now = self._is_changed(node), time.monotonic()
         if not is_changed and now - self._looked < LOOK_S:
             return {}
@@ -49,7 +49,7 @@ class Sampler:
         return {"facts": {"mounts": self._facts}}
 
     def _is_changed(self, node: Node) -> bool:
-        """Whether something was mounted, unmounted or mounted otherwise that is not a container's, nor the kernel's."""
+        """Whether the mounts have changed, apart from those of containers and of the kernel."""
         text = node.read(self._path)
         if text == self._text:
             return False
@@ -62,7 +62,7 @@ class Sampler:
         return self._table != before
 
     def _known(self, is_changed: bool) -> dict[str, dict[str, object]]:
-        """What is not touched again: what would never be unmounted then, and what would only have one more hang."""
+        """Answers to keep, so that autofs can unmount what nobody uses, and no second process hangs."""
         hanging = () if self._may_touch_all(is_changed) else HANGS
         return {
             mount["path"]: {key: mount[key] for key in ("alive", *UNKNOWN)}
@@ -74,7 +74,7 @@ class Sampler:
         return any(f"{path}/".startswith(f"{above}/") for above in self._automatic)
 
     def _may_touch_all(self, is_changed: bool) -> bool:
-        """Not while a process of a look before hangs in one of them: no signal ends it."""
+        """Whether mounts that hang may be accessed: seldom while an earlier process, which no signal ends, hangs."""
         if not are_left():
             self._looks = 0
             return True
@@ -83,7 +83,7 @@ class Sampler:
 
 
 def _signature(facts: Any) -> object:
-    """What is told when it changes: all but how much is free, of which whole percents are enough."""
+    """The values whose change is reported; of the free space only whole percents."""
     mounts = [
         {
             **{key: value for key, value in mount.items() if key not in ("free_kib", "inodes_free", "read_s")},

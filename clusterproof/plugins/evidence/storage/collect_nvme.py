@@ -54,7 +54,7 @@ def _disk(node: Node, name: str, places: dict[str, list[str]]) -> dict[str, obje
 
 
 def _parts(node: Node, name: str, deepest: int) -> list[str]:
-    """A block device, then its partitions and what holds it or them: RAID arrays, logical volumes."""
+    """A block device, its partitions, and the devices built on them: RAID arrays, logical volumes."""
     above = [entry for entry in node.names(f"{BLOCKS}/{name}") if node.exists(f"{BLOCKS}/{name}/{entry}/partition")]
     above += node.names(f"{BLOCKS}/{name}/holders")
     deeper = [part for entry in above[:MAX_PARTS] for part in (_parts(node, entry, deepest - 1) if deepest else ())]

@@ -10,7 +10,7 @@ MAX_FOLDERS = 16
 
 
 def read(node: Node) -> object:
-    """Of each folder, the type of the file system that it lies on, and the layout of its new files."""
+    """For each folder, the type of its file system, and the layout of its new files."""
     types = {mount["path"]: mount["type"] for mount in mounted(node)}
     rows = {path: {"path": path, "type": _type(path, types)} for path in node.checkpoints[:MAX_FOLDERS]}
     return node.each("folders", rows, lambda path: _folder(node, rows[path]))

@@ -1,4 +1,4 @@
-"""Accesses file systems in processes that may hang: one that does costs the others nothing."""
+"""Accesses file systems in processes of their own, so that one that hangs does not hold up the others."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from collections.abc import Sequence
 from clusterproof.plugins.agent.process_group import is_starved, waited_s
 from clusterproof.plugins.agent.reading import Node
 
-SHARE = 0.6  # of the collector's time, at most, for waiting
-IN_TURN_S = 0.1  # for all of them by one process, which on most nodes is enough
+SHARE = 0.6  # most of the collector's time to spend waiting
+IN_TURN_S = 0.1  # for one process to access all of them, which is enough on most nodes
 UNKNOWN = {"total_kib": None, "free_kib": None, "inodes": None, "inodes_free": None, "read_s": None}
-LEFT: set[int] = set()  # processes that were killed, and may hang in a file system still
+LEFT: set[int] = set()  # killed processes that may still hang in a file system
 
 
 def are_left() -> bool:
-    """Whether any does."""
+    """Whether any killed process still hangs."""
     LEFT.difference_update([pid for pid in LEFT if os.waitpid(pid, os.WNOHANG)[0]])
     return bool(LEFT)
 
 
 def touch_all(node: Node, mounts: Sequence[tuple[str, str]]) -> list[dict[str, object]]:
-    """What each of these (path, device) answers: its sizes, the error it gives, or that it hangs.
+    """The answer of each mount (path, device): its sizes, an error, or that it hangs.
 
-    One process touches them in turn; from where it waits too long, each of the others has one of its own.
+    One process accesses them in turn; when it waits too long, each of the remaining ones gets its own process.
     """
     numbers = range(len(mounts))
     timeout_s = min(node.mount_s, SHARE * node.collector_s)
@@ -51,7 +51,7 @@ def touch_all(node: Node, mounts: Sequence[tuple[str, str]]) -> list[dict[str, o
 
 
 def _start(node: Node, mounts: Sequence[tuple[str, str]], numbers: Sequence[int]) -> tuple[int, int]:
-    """Fork a process that touches these mounts in turn: its pid, and the pipe to which it writes a line for each."""
+    """Fork a process that accesses these mounts in turn: its pid, and the pipe to which it writes a line for each."""
     pipe, writing = os.pipe()
     pid = os.fork()
     if not pid:
@@ -66,7 +66,7 @@ def _start(node: Node, mounts: Sequence[tuple[str, str]], numbers: Sequence[int]
 
 
 def _answers(started: Sequence[tuple[int, int]], count: int, until: float) -> dict[int, dict[str, object]]:
-    """The answers that come in time, by number. Each line is short enough that a pipe takes and gives it as one."""
+    """The answers that arrive in time, by number. Each line is short enough for a pipe to carry it in one piece."""
     poll = select.poll()
     for _, pipe in started:
         poll.register(pipe, select.POLLIN)
@@ -91,9 +91,9 @@ def _touch(node: Node, path: str, device: str) -> dict[str, object]:
     start = _clock_s()
     try:
         if _is_gone(node, device):
-            return {"alive": "ENODEV"}  # what the kernel still knows of its folders is no answer
+            return {"alive": "ENODEV"}  # its cached folders are no sign of life
         if node.root and _device(full) != device:
-            return {"alive": "hidden"}  # mounted on the node, and not visible under this root
+            return {"alive": "hidden"}  # mounted on the node, but not visible under this root directory
         sizes = os.statvfs(full)
         _look_into(full)
     except OSError as problem:
@@ -109,12 +109,12 @@ def _touch(node: Node, path: str, device: str) -> dict[str, object]:
 
 
 def _clock_s() -> float:
-    """A clock that stands while this process waits for a processor."""
+    """A clock that stops while this process waits for a CPU."""
     return time.monotonic() - waited_s("self")
 
 
 def _is_gone(node: Node, device: str) -> bool:
-    """Whether it lies on a disk that was pulled out, or given up by its driver, while it was mounted."""
+    """Whether the disk below was pulled out, or given up by its driver, while mounted."""
     blocks = f"{node.root}/sys/dev/block"
     return not device.startswith("0:") and os.path.isdir(blocks) and not os.path.exists(f"{blocks}/{device}")
 
@@ -125,7 +125,7 @@ def _device(path: str) -> str:
 
 
 def _look_into(path: str) -> None:
-    """Read a folder's beginning; that this user may not, or that it is a file, is an answer too."""
+    """Read a folder's first entry; a permission error, or that it is a file, is an answer too."""
     try:
         with os.scandir(path) as entries:
             next(entries, None)

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 
-INSTANCE_STORE = "Instance Storage"  # in the model's words
+INSTANCE_STORE = "Instance Storage"  # words in the disk's model
 EBS = "Amazon Elastic Block Store"
 READ_ONLY = frozenset({"ro", "emergency_ro", "shutdown"})
 KIND_IN_NAME = Pattern(r".{0,100}-(OST|MDT)[0-9a-f]{4}\b")
 _NETWORK = Pattern(r"lustre|nfs4?|efs|cifs|smb3?|ceph|gpfs|beegfs|weka(fs)?|glusterfs|9p|virtiofs|fuse(\..*)?|afs")
 _NOT_OF_JOBS = Pattern(r"/|/dev(/.*)?|/boot(/.*)?|/efi")
-_NODES_OWN = Pattern(r"(addr|clientaddr|mountaddr|mountport|port|fd|size|nr_inodes)=.*")  # differ among like nodes
+_NODES_OWN = Pattern(r"(addr|clientaddr|mountaddr|mountport|port|fd|size|nr_inodes)=.*")  # differ between nodes
 
 
 @record
@@ -67,18 +67,18 @@ class NvmeController(Reported):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a disk of the machine itself, rather than a volume of EBS."""
+        """Whether this is a disk in the machine itself, not an EBS volume."""
         return INSTANCE_STORE in self.model
 
     @property
     def is_volume(self) -> bool:
-        """Whether it is a volume of EBS. Raises Incomplete."""
+        """Whether this is an EBS volume. Raises Incomplete."""
         return self.model == EBS
 
 
 @record
 class EbsVolume(Reported):
-    """How long an EBS volume was asked for more than its limits, or its instance's, in µs."""
+    """For how long, in µs, an EBS volume was asked for more than its own limit or its instance's."""
 
     name = Field(text)
     serial = Field(text)  # of the volume's id: `vol0546d3c3b0af0bf6d`
@@ -94,13 +94,13 @@ class EbsVolume(Reported):
 
 
 def is_network(type_: str) -> bool:
-    """Whether a file system of this type is served by others."""
+    """Whether a file system of this type is served over the network."""
     return bool(_NETWORK.fullmatch(type_))
 
 
 def written_to(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
-    """The mounts that jobs can fill and that answer, each file system once; the root volume and /dev/shm have checks
-    of their own.
+    """The mounts that jobs can fill and that answer, each file system once. The root volume and /dev/shm have their own
+    checks.
     """
     alive = [mount for mount in each(reversed(mounts), _if_written_to) if mount]
     by_source = {_served_from(mount): mount for mount in alive}
@@ -108,7 +108,7 @@ def written_to(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
 
 
 def _if_written_to(mount: Mount) -> Mount | None:
-    """The mount, if jobs can fill it: one of unknown options is taken for that."""
+    """The mount if jobs can fill it, or if its options are unknown; else None."""
     if _NOT_OF_JOBS.fullmatch(mount.path) or known(lambda: mount.alive, "yes") != "yes":
         return None
     try:
@@ -118,7 +118,7 @@ def _if_written_to(mount: Mount) -> Mount | None:
 
 
 def _served_from(mount: Mount) -> tuple[str, str]:
-    """The same of what is one file system; one of unknown type or source is one of its own."""
+    """A key that is the same for all mounts of one file system; one of unknown type or source has its own key."""
     try:
         return (mount.type, mount.source if is_network(mount.type) else mount.path)
     except Incomplete:
@@ -126,23 +126,23 @@ def _served_from(mount: Mount) -> tuple[str, str]:
 
 
 def entry_of(mount: Mount, fstab: Sequence[FstabEntry]) -> FstabEntry | None:
-    """The line of fstab for a mount."""
+    """The line of fstab for this mount."""
     return next((entry for entry in each(fstab, lambda entry: entry.path == mount.path and entry) if entry), None)
 
 
 def options_of(mounted: Mount | FstabEntry) -> tuple[str, ...]:
-    """The options of a mount, or of a line of fstab, one by one."""
+    """The options of a mount or of a line of fstab, as a tuple."""
     return tuple(option for option in mounted.options.split(",") if option)
 
 
 def is_read_only(mount: Mount) -> bool:
-    """Whether writing is refused: as it was mounted, or since the kernel found an error."""
+    """Whether writing is refused: by a mount option, or because the kernel found an error."""
     return not READ_ONLY.isdisjoint(options_of(mount))
 
 
 def mounted_alike(mount: Mount) -> Mapping[str, str | None]:
-    """What should be the same of a mount on every node of a group: type and access; source and options too of what
-    others serve. None where it could not be read.
+    """The values that should be the same for a mount on every node of a group: type and access; also source
+    and options of a network file system. None for a value that could not be read.
     """
     is_served = known(lambda: is_network(mount.type), False)
     values = compared(mount, ALIKE if is_served else {name: ALIKE[name] for name in ("type", "access")})
@@ -171,18 +171,18 @@ def mounts_left_out(node: Node, mounts: CollectorData) -> int:
 
 @collected_by()
 def mount_points(node: Node) -> frozenset[str]:
-    """Where the file systems that matter here are mounted."""
+    """The mount points of the listed file systems."""
     return frozenset(mount.path for mount in node.mounts)
 
 
 @collected_by()
 def mount_points_of_most(node: Node) -> frozenset[str]:
-    """The mount points that most nodes of its group have."""
+    """The mount points that most nodes of the group have."""
     return node.group.most("mount points", lambda node: node.mount_points)
 
 
 def mount_at(node: Node, path: str) -> Mount | None:
-    """The file system mounted at exactly this path; the last one where several are stacked."""
+    """The file system mounted at exactly this path; the last one if several are stacked."""
     unread: Incomplete | None = None
     for mount in reversed(node.mounts):
         try:
@@ -191,17 +191,17 @@ def mount_at(node: Node, path: str) -> Mount | None:
         except Incomplete as why:
             unread = why
     if unread:
-        raise unread  # it may be this one
+        raise unread  # this mount may be the wanted one
     return None
 
 
-SOME = "a file system"  # whose path is unknown
+SOME = "a file system"  # names a mount whose path is unknown
 lustre = collected_as("lustre", Lustre)
 
 
 @collected_by()
 def lustre_mounts(node: Node) -> tuple[Mount, ...]:
-    """The Lustre file systems that are mounted, at least one. Raises NotApplicable where there is none."""
+    """The mounted Lustre file systems, at least one. Raises NotApplicable if there is none."""
     mounts = tuple(mount for mount in node.mounts if mount.type == "lustre")
     if not mounts:
         raise NotApplicable("no Lustre file system is mounted")
@@ -223,7 +223,7 @@ def lustre_clients(node: Node) -> tuple[LustreClient, ...]:
 
 
 def _lustre_path(node: Node) -> str:
-    """Where Lustre is mounted. Raises NotApplicable where it is nowhere; empty where unknown: a check goes on."""
+    """Where Lustre is mounted; empty if unknown, so that a check goes on. Raises NotApplicable if it is not mounted."""
     try:
         return node.lustre_mounts[0].path
     except Incomplete:
@@ -242,17 +242,17 @@ def lustre_targets_left_out(node: Node, space: CollectorData) -> int:
 
 
 def osts(node: Node) -> tuple[LustreTarget, ...]:
-    """The OSTs of the Lustre file systems that are mounted, as far as they are reported."""
+    """The OSTs of the mounted Lustre file systems, as far as they are reported."""
     return _targets(node, "ost")
 
 
 def mdts(node: Node) -> tuple[LustreTarget, ...]:
-    """The MDTs of the Lustre file systems that are mounted, as far as they are reported."""
+    """The MDTs of the mounted Lustre file systems, as far as they are reported."""
     return _targets(node, "mdt")
 
 
 def _kind_of(target: LustreTarget) -> str:
-    """`ost` or `mdt`: as reported, else by its name."""
+    """`ost` or `mdt`: as reported, otherwise by name."""
     of_name = KIND_IN_NAME.match(readings(target, "label")[0].get("label", ""))
     return known(lambda: target.kind, of_name[1].lower() if of_name else "")
 
@@ -271,7 +271,7 @@ ebs_volumes = list_collected_as("ebs", "volumes", EbsVolume, DISKS)
 
 
 def has_disk_reports(node: Node) -> bool:
-    """Whether it was captured what disks or arrays say of themselves: no probe asks them."""
+    """Whether a capture has disks' or arrays' own health reports, which no probe reads."""
     nvme = node.evidence.collectors.get("nvme")
     return bool(nvme and isinstance(nvme.value, dict) and {"smart", "arrays"} & nvme.value.keys())
 

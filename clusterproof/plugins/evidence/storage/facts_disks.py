@@ -1,4 +1,4 @@
-"""Disk health and software RAID, as far as a capture has them: no collector queries them."""
+"""Disk health and software RAID, from captures only: no collector reads them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.field import Field, Reported, boolean, intege
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
-# The bits of the critical warning of NVMe's SMART log, by their number.
+# The bits of the critical warning in NVMe's SMART log.
 HOT = 1
 CRITICAL = {
     0: "few spare blocks left",
@@ -21,7 +21,7 @@ CRITICAL = {
     4: "the backup of its cache failed",
     5: "its persistent memory is read-only",
 }
-BEARS = {"raid0": 0, "linear": 0, "raid4": 1, "raid5": 1, "raid6": 2}  # without so many disks; mirrors, all but one
+BEARS = {"raid0": 0, "linear": 0, "raid4": 1, "raid5": 1, "raid6": 2}  # disks it can lose; mirrors, all but one
 
 
 @record
@@ -41,12 +41,12 @@ class DiskHealth(Reported):
 
     @property
     def label(self) -> str:
-        """`nvme1`; by its serial where the output does not name it. Raises Incomplete."""
+        """`nvme1`; the serial number if the output does not name the disk. Raises Incomplete."""
         return self.name or (f"the disk {self.serial}" if self.serial else "a disk")
 
     @property
     def faults(self) -> Iterator[str]:
-        """Why it is about to fail, by its own words. Raises Incomplete."""
+        """Why the disk is about to fail, as it reports. Raises Incomplete."""
         if self.passed is False and self.critical_warning != 1 << HOT:
             yield f"its self-assessment failed ({self.said})" if self.said else "its self-assessment failed"
         bits = self.critical_warning or 0
@@ -54,7 +54,7 @@ class DiskHealth(Reported):
         yield from (f"{name} is below its threshold" for name in self.failing or ())
 
     def worn(self, most_percent: float) -> Iterator[str]:
-        """Why it should be watched: errors, heat, wear. Raises Incomplete."""
+        """Why the disk should be watched: errors, heat, wear. Raises Incomplete."""
         if self.said and self.passed is None:
             yield f"it says {self.said}"
         if (self.critical_warning or 0) & 1 << HOT:
@@ -94,7 +94,7 @@ class DiskArray(Reported):
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing can be read of it. Raises Incomplete."""
+        """Whether the array has lost more disks than it can bear. Raises Incomplete."""
         bears, missing = BEARS.get(self.level), self._missing if self.working is not None else len(self.failed)
         is_beyond = (bears is not None and missing > bears) or (bears == 0 and self.failed)
         return bool(self.has_failed or is_beyond or (self.disks and self.working == 0 and self.is_active))
@@ -102,12 +102,12 @@ class DiskArray(Reported):
 
 @collected_by("nvme")
 def disk_health(_node: Node, nvme: CollectorData) -> tuple[DiskHealth, ...]:
-    """The disks whose SMART log was captured; none where nobody did. Raises Incomplete."""
+    """The disks whose SMART log was captured, if any. Raises Incomplete."""
     smart = nvme.get("smart", optional(table)) or {}
     return tuple(map(DiskHealth, objects(smart.get("logs", []))))
 
 
 @collected_by("nvme")
 def disk_arrays(_node: Node, nvme: CollectorData) -> tuple[DiskArray, ...]:
-    """The arrays of software RAID that were captured; none where nobody did. Raises Incomplete."""
+    """The software RAID arrays that were captured, if any. Raises Incomplete."""
     return tuple(map(DiskArray, nvme.get("arrays", optional(objects)) or ()))

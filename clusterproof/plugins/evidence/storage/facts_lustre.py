@@ -22,14 +22,14 @@ from clusterproof.plugins.evidence.field import (
     text,
 )
 
-MARKS = {  # obd_statfs's os_state, as lfs df letters it; f, a disk that does not turn, is no fault
+MARKS = {  # obd_statfs's os_state, in the letters of lfs df; f (a disk that does not spin) is no fault
     "D": "degraded",
     "R": "read-only",
     "N": "closed to new files",
     "S": "out of space",
     "I": "out of inodes",
 }
-CONNECTED = ("FULL", "IDLE")  # a connection that was not used for a while is idle, and comes back by itself
+CONNECTED = ("FULL", "IDLE")  # an unused connection becomes idle, and reconnects by itself
 
 
 @record
@@ -51,13 +51,13 @@ class LustreClient(Reported):
 
     @property
     def is_connected(self) -> bool:
-        """Whether what is asked of it reaches the server."""
+        """Whether requests to the target reach its server."""
         return self.state in CONNECTED
 
 
 @record
 class LustreTarget(Reported):
-    """One OST or MDT. Percentages are calculated as by `lfs df`: of what users may use."""
+    """One OST or MDT. Percentages are calculated as by `lfs df`: of the space that users may use."""
 
     kind = Field(text)
     label = Field(text, "name")
@@ -67,25 +67,25 @@ class LustreTarget(Reported):
     available_kib = Field(number)
     inodes = Field(number)
     inodes_free = Field(number)
-    says = Field(optional(text))  # what lfs df prints in place of its numbers; the probe asks no server for them
+    says = Field(optional(text))  # what lfs df prints instead of numbers; the probe does not ask for them
     marks = Field(
         optional(text)
-    )  # what lfs df puts behind them: D, R, …; None where there is nothing, and of the probe
+    )  # the letters after the numbers of lfs df: D, R, …; None if there are none, or from the probe
 
     @property
     def faults(self) -> str:
-        """Its marks in words: `degraded, read-only`; empty where there are none."""
+        """The marks in words: `degraded, read-only`; empty if there are none."""
         return ", ".join(MARKS[mark] for mark in self.marks or "" if mark in MARKS)
 
     @property
     def used_percent(self) -> float:
-        """Of its space. Raises Incomplete."""
+        """The percentage of its space in use. Raises Incomplete."""
         used = self.total_kib - self.free_kib
         return _percent(used, used + self.available_kib)
 
     @property
     def inodes_used_percent(self) -> float:
-        """Of its inodes. Raises Incomplete."""
+        """The percentage of its inodes in use. Raises Incomplete."""
         return _percent(self.inodes - self.inodes_free, self.inodes)
 
 
@@ -100,7 +100,7 @@ class Lustre(Reported):
     clients = Field(objects_as(LustreClient), where="lustre: clients")
 
     def parameter(self, name: str) -> int | None:
-        """A number that a kernel module was loaded with; None where the module is not there. Raises Incomplete."""
+        """A parameter of a loaded kernel module; None if the module is not loaded. Raises Incomplete."""
         value = self.modules.get(name)
         is_absent = isinstance(value, dict) and value.get("error") == "ENOENT"
         return None if is_absent else read(value, optional(integer), f"lustre: {name}")
@@ -117,7 +117,7 @@ class CheckpointFolder(Reported):
 
     @property
     def stripe_count(self) -> int:
-        """On how many OSTs its new files lie at most; -1: on all. Raises Incomplete."""
+        """The most OSTs over which a new file is striped; -1: all. Raises Incomplete."""
         counts = [int(count) for count in _STRIPE_COUNT.findall(self.output)]
         if self.exit != 0 or not counts:
             raise Incomplete(f"lfs getstripe of {self.path} says {self.output.strip()[-100:]!r}")
@@ -143,7 +143,7 @@ LONGEST_LINE = 2048
 
 
 def parse_lfs_df(text: str) -> list[dict[str, Any]]:
-    """The targets of `lfs df`, with or without -h or -i, in the form in which the probe reports them."""
+    """The targets in the output of `lfs df`, with or without -h or -i, in the form of the probe's report."""
     targets: dict[str, dict[str, Any]] = {}
     counts_inodes = False
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""/etc/fstab, disks by `nvme list`, and Lustre by `lfs df` and `lctl get_param`."""
+"""Parses /etc/fstab, `nvme list`, and Lustre's `lfs df` and `lctl get_param`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _FSTAB = re.compile(
 
 
 def is_fstab(text: str) -> bool:
-    """Whether there are lines of /etc/fstab: such as no list of mounts has, or any below its title."""
+    """Whether the text has lines of /etc/fstab: such as no list of mounts has, or any lines below fstab's title."""
     return bool(_of_fstab(text))
 
 
 def read_fstab(text: str) -> Mapping[str, object]:
-    """The entries of the collector `mounts`; whether they are mounted fstab does not say. Raises CaptureError."""
+    """The fstab entries of the collector `mounts`, without whether they are mounted. Raises CaptureError."""
     entries = [
         {
             "path": unescaped(row[1]).rstrip("/") or "/",
@@ -48,7 +48,9 @@ def _of_fstab(text: str) -> list[str]:
 
 
 def completed(data: object) -> object:
-    """The collector `mounts` once every file is read: what of fstab is mounted, where a list of all mounts says it."""
+    """The collector `mounts` after all files are read: whether fstab's entries are mounted, if all mounts were
+    listed.
+    """
     if not isinstance(data, dict):
         return data
     value = {key: entry for key, entry in data.items() if key != "paths"}
@@ -61,9 +63,9 @@ def completed(data: object) -> object:
 
 
 def _of_the_node(mounts: list[dict[str, Any]], fstab: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The mounts, without errors of what any user may have mounted for himself: df does not say whose they are."""
+    """The mounts, without errors at those that a user may have mounted: df does not show who mounted them."""
     due = {entry.get("path") for entry in fstab}
-    are_listed = any("options" in mount for mount in mounts if mount.get("path") == "/")  # all but users' own
+    are_listed = any("options" in mount for mount in mounts if mount.get("path") == "/")  # so all but users' own
     for mount in mounts:
         alive = mount.get("alive", "yes")
         if alive == "yes" or "options" in mount or mount.get("path") in due or not isinstance(alive, str):
@@ -82,12 +84,12 @@ _NVME = re.compile(
 
 
 def is_nvme_list(text: str) -> bool:
-    """Whether it is the table of `nvme list`."""
+    """Whether this is the table of `nvme list`."""
     return bool(_NVME.search(text))
 
 
 def read_nvme_list(text: str) -> Mapping[str, object]:
-    """The controllers of the collector `nvme`, without their states and who uses the disks. Raises CaptureError."""
+    """The controllers of the collector `nvme`, without their states and what uses the disks. Raises CaptureError."""
     controllers: dict[str, dict[str, Any]] = {}
     for name, disk, serial, model in _NVME.findall(text)[:MAX_CONTROLLERS]:
         controller = controllers.setdefault(name, {"name": name, "model": short(model), "serial": serial, "disks": []})
@@ -108,7 +110,7 @@ _TARGET = re.compile(
     r"[ \t]{0,16}state:[ \t]{1,16}(\w{1,40})[ \t]*$",
     re.MULTILINE,
 )
-_KINDS = {"MGS": "mgc", "MDT": "mdc", "OST": "osc"}  # whose client is of which kind
+_KINDS = {"MGS": "mgc", "MDT": "mdc", "OST": "osc"}  # the kind of client for each kind of server
 _HEALTH = re.compile(
     r"^(?:lustre\.|/sys/fs/lustre/|/proc/fs/lustre/)?health_check[=:]\s{0,8}(\S.{0,199})$", re.MULTILINE
 )
@@ -116,12 +118,12 @@ _VERSION = re.compile(r"^(?:lctl |lustre[.:=] ?|version[=:] ?)(\d{1,2}\.\d{1,3}[
 
 
 def is_lfs_df(text: str) -> bool:
-    """Whether it is the table of `lfs df`."""
+    """Whether this is the table of `lfs df`."""
     return bool(_HEADER.search(text))
 
 
 def read_lfs_df(text: str) -> Mapping[str, object]:
-    """The collector `lustre_space`; with -i inodes, without it space. Raises CaptureError."""
+    """The collector `lustre_space`: inodes with -i, otherwise space. Raises CaptureError."""
     targets = parse_lfs_df(text)
     if not targets:
         raise CaptureError("lfs df lists no target")
@@ -130,7 +132,7 @@ def read_lfs_df(text: str) -> Mapping[str, object]:
 
 
 def is_parameters(text: str) -> bool:
-    """Whether it is `lctl get_param` of a client's imports, tuning or health."""
+    """Whether this is the output of `lctl get_param` of a client's imports, tuning or health."""
     return bool(_PARAMETER.search(text) or _HEALTH.search(text))
 
 
@@ -157,12 +159,12 @@ def read_parameters(text: str) -> Mapping[str, object]:
 
 
 def is_states(text: str) -> bool:
-    """Whether it is what `grep -E 'target|state:'` leaves of imports, without whose they are."""
+    """Whether the text is the lines of imports that `grep -E 'target|state:'` kept, without their parameters' names."""
     return bool(_TARGET.search(text)) and not _PARAMETER.search(text)
 
 
 def read_states(text: str) -> Mapping[str, object]:
-    """The clients of the collector `lustre`, by the names of their targets."""
+    """The clients of the collector `lustre`, named after their targets."""
     rows = [
         {"kind": next((kind for word, kind in _KINDS.items() if word in target), ""), "name": target, "state": state}
         for target, state in ((target.removesuffix("_UUID"), state) for target, state in _TARGET.findall(text))

@@ -29,7 +29,7 @@ _ROW = re.compile(
     r"|media and data integrity errors)[ \t]{0,40}:[ \t]{0,40}(0x[0-9a-f]{1,8}|[\d,]{1,24})%?[ \t]*$",
     re.MULTILINE | re.IGNORECASE,
 )
-_KEYS = {  # in the words of both programs, and of the JSON of each
+_KEYS = {  # the names in both programs, and in the JSON of each
     "critical warning": "critical_warning",
     "available spare": "spare_percent",
     "avail spare": "spare_percent",
@@ -46,7 +46,7 @@ _HEALTH = re.compile(
     r"^(?:SMART overall-health self-assessment test result|SMART Health Status): (\S.{0,200})$", re.MULTILINE
 )
 _GOOD = ("PASSED", "OK")
-_BAD = re.compile(r"FAILED!|.{0,80}\bFAILURE\b")  # SCSI's other words are warnings, ATA's UNKNOWN! is nothing
+_BAD = re.compile(r"FAILED!|.{0,80}\bFAILURE\b")  # SCSI's other words are warnings; ATA's UNKNOWN! tells nothing
 _HOT = "- temperature is above or below threshold"
 _REASON = re.compile(r"^- \w.{4,80}$", re.MULTILINE)
 _FAILING = re.compile(r"^[ \d]{3} ([A-Za-z][\w-]{2,40}) {1,40}0x[0-9a-f]{4} .{10,80} FAILING_NOW ", re.MULTILINE)
@@ -55,18 +55,18 @@ _SMART_JSON = re.compile(r'"(?:critical_warning|smart_status|smartctl)" ?:')
 
 
 def is_smart_log(text: str) -> bool:
-    """Whether it is `nvme smart-log`, or what grep leaves of it below its command."""
+    """Whether this is the output of `nvme smart-log`, or lines of it that grep kept, below the command."""
     return bool(_NAMED.search(text)) or ("nvme smart-log" in typed_above(text) and bool(_ROW.search(text)))
 
 
 def is_smartctl(text: str) -> bool:
-    """Whether it is smartctl of a disk, its section of NVMe, or what grep leaves of it below its command."""
+    """Whether this is smartctl's output for a disk, its NVMe section, or lines that grep kept below the command."""
     is_whole = _SMARTCTL.search(text) or _SECTION.search(text) or "smartctl" in typed_above(text)
     return bool(is_whole and (_HEALTH.search(text) or _ROW.search(text)))
 
 
 def read_smart(text: str) -> Mapping[str, object]:
-    """What a disk reports of itself, for the collector `nvme`."""
+    """A disk's own health report, for the collector `nvme`."""
     disk = {"name": _name(text), **_values(_ROW.findall(text))}
     health, serial = _HEALTH.search(text), _SERIAL.search(text)
     if health:
@@ -81,7 +81,7 @@ def read_smart(text: str) -> Mapping[str, object]:
 
 
 def _judged(status: str) -> dict[str, object]:
-    """Whether its self-assessment has passed, and in which words; nothing where it has none."""
+    """Whether the self-assessment passed, and its words; empty if there was none."""
     if status in _GOOD:
         return {"passed": True, "said": ""}
     if _BAD.match(status):
@@ -90,12 +90,12 @@ def _judged(status: str) -> dict[str, object]:
 
 
 def is_smart_json(text: str) -> bool:
-    """Whether it is `nvme smart-log -o json` or `smartctl -j`."""
+    """Whether this is the output of `nvme smart-log -o json` or `smartctl -j`."""
     return below_typed(text).lstrip()[:1] == "{" and bool(_SMART_JSON.search(text[:20_000]))
 
 
 def read_smart_json(text: str) -> Mapping[str, object]:
-    """What a disk reports of itself, for the collector `nvme`. Raises CaptureError."""
+    """A disk's own health report, for the collector `nvme`. Raises CaptureError."""
     document = document_in(text)
     log = document.get("nvme_smart_health_information_log", document)
     rows = [(key.replace("_", " "), short(word)) for key, word in log.items()] if isinstance(log, dict) else []
@@ -124,7 +124,7 @@ def _disk(disk: Mapping[str, Any]) -> Mapping[str, object]:
 
 
 def _name(text: str) -> str:
-    """The disk that it is of; empty where that is not said, or several are named."""
+    """The disk's name; empty if the text names none or several."""
     named = _NAMED.search(text)
     devices = set(_DEVICE.findall(typed_above(text)))
     return named[1] if named else devices.pop() if len(devices) == 1 else ""
@@ -147,7 +147,7 @@ _SYSFS = re.compile(r"^/sys/class/nvme/(nvme\d{1,4})/(state|model|serial|firmwar
 
 
 def is_sysfs(text: str) -> bool:
-    """Whether it is `grep . /sys/class/nvme/*/state`."""
+    """Whether this is the output of `grep . /sys/class/nvme/*/state`."""
     return bool(_SYSFS.search(text))
 
 
@@ -167,14 +167,14 @@ _ARRAY = re.compile(
 )
 _MEMBER = re.compile(r" ([\w!-]{1,40})\[\d{1,4}\]((?:\([A-Z]\)){0,3})")
 _COUNTS = re.compile(r" \[(\d{1,4})/(\d{1,4})\] \[[U_]{1,4096}\]")
-_CONTAINER = re.compile(r" super external:(?:imsm|ddf)\b")  # holds arrays, and is none
+_CONTAINER = re.compile(r" super external:(?:imsm|ddf)\b")  # a container of arrays, not an array
 _DETAIL = re.compile(r"^/dev/((?:md/)?md?[\w:.-]{1,60}):$", re.MULTILINE)
 _DETAIL_ROW = re.compile(r"^ {1,40}(Raid Level|Raid Devices|Active Devices|State) : (\S.{0,80})$", re.MULTILINE)
 _FAULTY = re.compile(r" faulty [\w /-]{0,40}/dev/([\w!-]{1,40})$", re.MULTILINE)
 
 
 def is_mdstat(text: str) -> bool:
-    """Whether it is /proc/mdstat, or an array of it."""
+    """Whether this is the content of /proc/mdstat, or an array of it."""
     return bool(_ARRAY.search(text)) or text.startswith("Personalities :")
 
 
@@ -195,7 +195,7 @@ def read_mdstat(text: str) -> Mapping[str, object]:
 
 
 def is_mdadm(text: str) -> bool:
-    """Whether it is `mdadm --detail`."""
+    """Whether this is the output of `mdadm --detail`."""
     return bool(_DETAIL.search(text)) and "Raid Devices :" in text
 
 

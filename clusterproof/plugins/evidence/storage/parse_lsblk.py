@@ -1,4 +1,4 @@
-"""NVMe disks and where they are mounted, by lsblk; which are used together, by `zpool status` and `multipath -ll`."""
+"""Parses NVMe disks and their mounts from lsblk; and disks used together, from `zpool status` and `multipath -ll`."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Block:
     above: list[Block] = field(default_factory=list)
 
     def all(self, deepest: int = MAX_DEPTH) -> Iterator[Block]:
-        """It, and all that is made of it."""
+        """This device, and all that is built on it."""
         yield self
         for block in self.above if deepest else ():
             yield from block.all(deepest - 1)
 
 
 def is_table(text: str) -> bool:
-    """Whether it is lsblk's table."""
+    """Whether this is the table of lsblk."""
     header = _HEADER.search(text)
     return bool(header and set(_SHOWS) & {*header[1].split()} and {"MAJ:MIN", "TYPE"} & {*header[1].split()})
 
@@ -78,7 +78,7 @@ def read_table(text: str) -> Mapping[str, object]:
 
 
 def _cells(line: str, titles: list[tuple[str, int, int]]) -> dict[str, str]:
-    """What stands below each title: a word belongs to the title that it reaches, else to the one on its left."""
+    """The text below each title: a word belongs to the title that it overlaps, otherwise to the one on its left."""
     cells: dict[str, str] = {}
     for word in _TOKEN.finditer(line):
         start, end = word.span()
@@ -90,13 +90,13 @@ def _cells(line: str, titles: list[tuple[str, int, int]]) -> dict[str, str]:
 
 
 def is_pairs(text: str) -> bool:
-    """Whether it is `lsblk -P`."""
+    """Whether this is the output of `lsblk -P`."""
     first = text.lstrip().partition("\n")[0][:LONGEST_LINE]
     return 'NAME="' in first and bool({"SIZE", "TYPE", "MODEL"} & {key for key, _ in _PAIR.findall(first)})
 
 
 def read_pairs(text: str) -> Mapping[str, object]:
-    """The collector `nvme`, without states; what is made of a disk only where it has PKNAME. Raises CaptureError."""
+    """The collector `nvme`, without states; what is built on a disk is known only with PKNAME. Raises CaptureError."""
     blocks: dict[str, Block] = {}
     titles: set[str] = set()
     for line in text.split("\n")[:MAX_DEVICES]:
@@ -114,7 +114,7 @@ def read_pairs(text: str) -> Mapping[str, object]:
 
 
 def is_json(text: str) -> bool:
-    """Whether it is `lsblk --json`."""
+    """Whether this is the output of `lsblk --json`."""
     return text.lstrip()[:1] == "{" and '"blockdevices"' in text[:200]
 
 
@@ -139,7 +139,10 @@ def _of_json(device: Mapping[str, Any], deepest: int) -> Block:
 
 
 def _collector(roots: list[Block], titles: set[str]) -> Mapping[str, object]:
-    """The controllers of NVMe disks. Of a list that leaves out the root's disk nobody knows what else it leaves out."""
+    """The controllers of NVMe disks.
+
+    Raises CaptureError if the root's disk is missing from the list: then others may be missing too.
+    """
     if not any("/" in block.mounts for root in roots for block in root.all()):
         raise CaptureError("lsblk does not show where / is mounted; expected it of all devices, with MOUNTPOINT")
     controllers: dict[str, dict[str, Any]] = {}
@@ -181,12 +184,12 @@ _MAP = re.compile(r"^(\S{1,128})(?: \(\S{1,128}\))? (?:dm-\d{1,5} |undef )", re.
 
 
 def is_zpool(text: str) -> bool:
-    """Whether it is `zpool status`."""
+    """Whether this is the output of `zpool status`."""
     return bool(_POOL.search(text) or _WELL.search(text))
 
 
 def read_zpool(text: str) -> Mapping[str, object]:
-    """The pools; one that goes on without a disk that is not shown lacks `a disk`."""
+    """The pools; a degraded pool whose missing disk is not shown lacks `a disk`."""
     arrays = []
     for head, rest in sections(_POOL, text, MAX_POOLS):
         failed = [disk for disk in _DISK.findall(rest)[:MAX_DISKS] if disk != head[1] and not _OF_DISKS.fullmatch(disk)]
@@ -197,12 +200,12 @@ def read_zpool(text: str) -> Mapping[str, object]:
 
 
 def is_multipath(text: str) -> bool:
-    """Whether it is `multipath -ll`, or what grep leaves of its paths."""
+    """Whether this is the output of `multipath -ll`, or the lines of its paths that grep kept."""
     return bool(_PATH.search(text))
 
 
 def read_multipath(text: str) -> Mapping[str, object]:
-    """The maps, with the paths that failed; how many each has is known only below its name."""
+    """The maps and their failed paths; the number of paths is known only if the map's name is in the text."""
     first = _MAP.search(text)
     above = text[: first.start()] if first else text
     arrays = [_map(head[1], rest, is_whole=True) for head, rest in sections(_MAP, text, MAX_POOLS)]

@@ -26,7 +26,7 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 _OF_MOUNT = re.compile(r"(\S.{0,400}?) on (/.{0,1000}?) type (\S{1,60}) \(([^()]{0,1000})\)(?: \[.{0,200}\])?\s*\Z")
 _PROC = re.compile(
     r"(\S{1,400}) (/\S{0,1000}) (\S{1,60}) (r[wo](?:,\S{1,1200})?) 0 0\s*\Z"
-)  # fstab seldom begins with rw
+)  # options in fstab seldom begin with rw
 _INFO = re.compile(
     r"\d{1,9} \d{1,9} \d{1,6}:\d{1,6} \S{1,400} (/\S{0,1000}) (\S{1,400}) "
     r"[^-]{0,200}?- (\S{1,60}) (\S{1,400}) (\S{1,1200})"
@@ -34,7 +34,7 @@ _INFO = re.compile(
 
 
 def mount_of(line: str) -> dict[str, Any]:
-    """The mount that a line describes, nothing where it has another form."""
+    """The mount that a line describes; empty if it has another form."""
     if match := _OF_MOUNT.match(line):
         return mount(match[2], match[3], match[1], match[4])
     if match := _PROC.match(line):
@@ -51,7 +51,7 @@ def mount(path: str, kind: str, source: str, options: str) -> dict[str, Any]:
 
 
 def unescaped(text: str) -> str:
-    """A path as it is called: blanks are octal in these files."""
+    """A path without escapes: these files write blanks in octal."""
     return _ESCAPED.sub(lambda code: chr(int(code[1], 8)), text)
 
 
@@ -62,9 +62,9 @@ PSEUDO_SOURCES = re.compile(r"(?:udev|none|shm|rootfs|cgmfs|efivarfs|cgroup.{0,2
 
 
 def _collector(mounts: Iterable[Mapping[str, Any]]) -> dict[str, object]:
-    """The mounts that the probe reports too, the root first; a path that is mounted twice as it was last.
+    """The mounts that the probe reports too, the root first; of several mounts on one path, the last.
 
-    Of a list that is not of all mounts (`df -h /fsx`) what is not in it is unknown, not absent. Raises CaptureError.
+    Mounts missing from a partial list (`df -h /fsx`) are unknown, not absent. Raises CaptureError.
     """
     by_path = {str(mount["path"]): mount for mount in mounts}
     if not by_path:
@@ -79,7 +79,7 @@ def _collector(mounts: Iterable[Mapping[str, Any]]) -> dict[str, object]:
 
 
 def _is_whole(paths: Collection[str]) -> bool:
-    """Whether a list has all mounts: the root, and one of those that every system has."""
+    """Whether the list has all mounts: the root, and /dev or /run, which every system has."""
     return "/" in paths and ("/dev" in paths or "/run" in paths)
 
 
@@ -99,7 +99,7 @@ _DF = re.compile(
 )
 _DF_ROW = re.compile(r"\s{1,80}(\S{1,24})\s{1,40}(\S{1,24})\s{1,40}(\S{1,24})\s{1,40}(\d{1,3}%|-)\s{1,20}(/.{0,1000})")
 _UNIT = re.compile(r"(?:(\d{1,7})([KMG]?)B?-blocks|Size)")
-_NO_ANSWER = {  # how df words the errors of file systems that are mounted and do not answer
+_NO_ANSWER = {  # df's words for errors of mounted file systems that do not answer
     "Stale file handle": "ESTALE",
     "Stale NFS file handle": "ESTALE",
     "Input/output error": "EIO",
@@ -116,12 +116,12 @@ _DF_ERROR = re.compile(
 
 
 def is_df(text: str) -> bool:
-    """Whether it is the table of df, or what df says of a file system that does not answer."""
+    """Whether this is the table of df, or df's error for a file system that does not answer."""
     return bool(_DF.search(text) or _DF_ERROR.search(text))
 
 
 def read_df(text: str) -> Mapping[str, object]:
-    """The sizes, or with -i the inodes, for the collector `mounts`, and what does not answer. Raises CaptureError."""
+    """The sizes (with -i the inodes) for the collector `mounts`, and what does not answer. Raises CaptureError."""
     mounts: list[dict[str, Any]] = [
         {"path": short(path), "alive": _NO_ANSWER[problem]} for path, problem in _DF_ERROR.findall(text)
     ]
@@ -132,13 +132,13 @@ def read_df(text: str) -> Mapping[str, object]:
 
 
 def _unit(heading: str) -> int:
-    """The bytes that a plain number counts."""
+    """How many bytes a plain number stands for."""
     match = _UNIT.fullmatch(heading)
     return int(match[1]) * (bytes_of(f"1{match[2]}") or 1) if match and match[1] else 1
 
 
 def _df_rows(table: str, has_type: bool, counts_inodes: bool, unit: int) -> Iterator[dict[str, Any]]:
-    """The rows; a long name stands alone in a line, before the rest of its row."""
+    """The rows of the table; a long name has a line to itself, before the rest of its row."""
     source = ""
     for line in table.split("\n"):
         line = line[:LONGEST_LINE]
@@ -159,13 +159,13 @@ def _df_rows(table: str, has_type: bool, counts_inodes: bool, unit: int) -> Iter
 
 
 def _mount(source: str, kind: str, path: str) -> dict[str, Any]:
-    """A row without its numbers; a tmpfs is called so where nobody gave it another name."""
+    """A row without its numbers; a tmpfs has that name unless somebody gave it another."""
     kind = kind or ("tmpfs" if source == "tmpfs" else "")
     return {"path": short(path), "source": short(source), **({"type": kind} if kind else {}), "alive": "yes"}
 
 
 def _sizes(row: re.Match[str], counts_inodes: bool, unit: int) -> dict[str, object]:
-    """What df calls the size includes what is reserved for root: used and available together do not."""
+    """Sizes as used and available together: df's size also includes what is reserved for root."""
     if counts_inodes:
         return {"inodes": _count(row[1]), "inodes_free": _count(row[3])}
     used, free = (_count(word, unit) for word in (row[2], row[3]))
@@ -176,7 +176,7 @@ def _sizes(row: re.Match[str], counts_inodes: bool, unit: int) -> dict[str, obje
 
 
 def _count(word: str, unit: int = 1) -> int | dict[str, str] | None:
-    """A number in whichever form df writes it, `1.6M` and `1,6M` too; None where it writes that there is none."""
+    """A number in any form of df, also `1.6M` and `1,6M`; None if df prints `-`."""
     count = bytes_of(word.replace(",", "."))
     if count is None:
         return None if word == "-" else {"error": UNCAPTURED, "text": f"df's {word} is no number"}
@@ -187,7 +187,7 @@ def _count(word: str, unit: int = 1) -> int | dict[str, str] | None:
 
 
 def is_mount(text: str) -> bool:
-    """Whether there are lines of mount, /proc/mounts or mountinfo, and they are not fstab's."""
+    """Whether the text has lines of mount, /proc/mounts or mountinfo, and is not fstab."""
     return not FSTAB_TITLE.search(text) and any(mount_of(line[:LONGEST_LINE]) for line in text[:400_000].split("\n"))
 
 
@@ -197,13 +197,13 @@ def read_mount(text: str) -> Mapping[str, object]:
 
 
 def is_findmnt(text: str) -> bool:
-    """Whether it is `findmnt --json`."""
+    """Whether this is the output of `findmnt --json`."""
     body = below_typed(text).lstrip()
     return body[:1] == "{" and '"filesystems"' in body[:200]
 
 
 def read_findmnt(text: str) -> Mapping[str, object]:
-    """The collector `mounts`, with sizes where findmnt was asked for them. Raises CaptureError."""
+    """The collector `mounts`, with sizes if findmnt was asked for them. Raises CaptureError."""
     return _mounted_or_due(text, list(_of_findmnt(document_in(text).get("filesystems"))))
 
 
@@ -217,7 +217,7 @@ def _of_findmnt(data: object, depth: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def _of_entry(path: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """One file system; a bind mount's source has its folder in brackets."""
+    """One file system; the source of a bind mount has its folder in brackets, which is cut off."""
     used, free = (_size(entry.get(key)) for key in ("used", "avail"))
     return {
         "path": path[:1000],
@@ -243,7 +243,7 @@ _KEYS = {"SOURCE": "source", "FSTYPE": "type", "OPTIONS": "options"}
 
 
 def is_findmnt_table(text: str) -> bool:
-    """Whether it is the tree of findmnt, or what grep leaves of it below its command."""
+    """Whether this is the tree of findmnt, or lines of it that grep kept, below the command."""
     return _columns(text)[:1] == ["TARGET"] and not is_findmnt(text)
 
 
@@ -253,7 +253,7 @@ def _columns(text: str) -> list[str]:
 
 
 def read_findmnt_table(text: str) -> Mapping[str, object]:
-    """The collector `mounts` without sizes; of what fstab has, which is not mounted for that. Raises CaptureError."""
+    """The collector `mounts` without sizes; or its fstab entries, if the output shows fstab. Raises CaptureError."""
     titles = _columns(text)
     rows = [row for line in text.split("\n") if (row := dict(zip(titles, _cells(line, len(titles)), strict=False)))]
     entries = [
@@ -267,7 +267,7 @@ def read_findmnt_table(text: str) -> Mapping[str, object]:
 
 
 def _mounted_or_due(text: str, entries: list[dict[str, Any]]) -> dict[str, object]:
-    """What findmnt lists: as mounted, or as in fstab where it was asked for that or nothing shows how it is mounted."""
+    """Findmnt's list: as fstab entries if it was asked for fstab or no options show a mount; otherwise as mounts."""
     options = [entry["options"].split(",") for entry in entries if "options" in entry]
     if _OF_FSTAB.search(typed_above(text)) or (options and not any({"rw", "ro"} & {*some} for some in options)):
         return {"mounts": {"fstab": [entry for entry in entries if not PSEUDO.fullmatch(entry.get("type", ""))]}}
@@ -275,7 +275,7 @@ def _mounted_or_due(text: str, entries: list[dict[str, Any]]) -> dict[str, objec
 
 
 def _cells(line: str, count: int) -> list[str]:
-    """What stands below each title; nothing where it is no row of a path."""
+    """The text below each title; empty if the line is not a row with a path."""
     cells = line[:LONGEST_LINE].lstrip(_TREE).rsplit(maxsplit=count - 1)
     return cells if len(cells) == count and cells[0].startswith("/") else []
 

@@ -121,7 +121,7 @@ class Overflows:
     total: int = 0  # distinguishes their bar from an evaluation's
 
     def take(self, bar: Bar) -> Iterator[Loss]:
-        """Another one at this position of the bar; first reports that others in between were not skipped."""
+        """Another skipped step at this position of the bar; first report that others in between were not skipped."""
         yield from self.rest(bar)
         if not self.skipped:
             self.done, self.total = bar.n, bar.total

@@ -179,7 +179,7 @@ def _ended(calls: Iterable[_Entry]) -> dict[str, int]:
 def _exchanges(
     rank: int, entries: Iterable[_Entry], members: Mapping[str, tuple[int, ...]]
 ) -> tuple[PendingExchange, ...]:
-    """Whom it waits for in sends and receives. Of a batch only the call that coalesces it records when it ended."""
+    """The ranks it waits for in sends and receives. In a batch, only the coalescing call records its end."""
     exchanges = [entry for entry in entries if entry.is_p2p]
     batches = _ended(entry for entry in exchanges if not _PAIR.match(entry.name))
     waiting: dict[tuple[str, int], PendingExchange] = {}

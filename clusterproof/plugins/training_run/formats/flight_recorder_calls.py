@@ -32,7 +32,7 @@ class RawCall:
 
 
 def called(calls: Sequence[RawCall], ended: Mapping[str, int]) -> dict[str, dict[int, CollectiveArguments]]:
-    """Of each group what was called at which place, near the last that has ended there.
+    """For each group, the calls at each place near the last one that has ended there.
 
     Only versions that count collectives separately are comparable between ranks. If a ring has lost its beginning, its
     first place may be incomplete.
@@ -55,7 +55,7 @@ def called(calls: Sequence[RawCall], ended: Mapping[str, int]) -> dict[str, dict
 
 
 def _batch(before: CollectiveArguments, name: str) -> CollectiveArguments:
-    """Several operations at one place: by their names alone, as a batch may have any sizes."""
+    """Several operations at one place: identified by names only, as a batch may have any sizes."""
     names = sorted({*before.name.split("+"), _plain(name)})
     return replace(before, name="+".join(names)[:MAX_WORDS], elements=None, dtype="")
 

@@ -138,7 +138,7 @@ def is_dmon(head: bytes) -> bool:
 
 
 def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | CutFile]:
-    """The samples of its GPUs, each a second behind the one before where no line has a time. Raises RunError."""
+    """The samples of its GPUs, each a second after the previous one if lines have no time. Raises RunError."""
     lines, node = Lines(path), node_of(path)
     names: Sequence[str] = ()
     times: dict[str, int] = {}
@@ -187,7 +187,7 @@ def _values(cells: Iterable[tuple[str, str]], where: str) -> dict[str, float]:
 
 
 def _names(line: str) -> list[str]:
-    """The columns that a line names; empty if it names none that is known."""
+    """The columns that a line names; empty if it names no known one."""
     match = _HEAD.match(line) if line.lstrip().startswith("#") else None
     names = match[1].split() if match else []
     return names if any(name in OF_DCGM or name in OF_SMI for name in names) else []

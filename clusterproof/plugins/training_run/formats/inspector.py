@@ -25,7 +25,7 @@ def is_inspector(head: bytes) -> bool:
 
 
 def read_inspector(path: RunFile) -> Iterator[CollectiveCall | CutFile]:
-    """The collectives; of sends and receives none. Raises RunError."""
+    """The collectives; sends and receives are left out. Raises RunError."""
     lines = Lines(path)
     for entry in json_lines(lines, EXPECTED):
         if not isinstance(entry, dict):

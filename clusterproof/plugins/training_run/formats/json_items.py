@@ -13,7 +13,7 @@ from clusterproof.plugins.training_run.files import RunFile, Unpacked
 
 MAX_EVENT = 1 << 20  # characters
 MAX_HEAD = 8 << 20  # characters before the events: device properties, process groups
-MAX_TAIL = 1 << 20  # characters behind them
+MAX_TAIL = 1 << 20  # characters after them
 BEGIN = re.compile(r'"traceEvents"\s*:\s*\[|^\s*\[')  # a key of an object, or nothing but the events
 _BETWEEN = re.compile(r"[\s,]*")
 _CUT = 16  # characters before the end of a piece, in which an error may be that of the cut
@@ -21,7 +21,7 @@ _ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4}|$|u[0-9a-fA-F]{,3}$)?')
 _NO_VALUE = re.compile(r"([:,\[]\s*)(?:N/A|-?nan(?:\(\w*\))?|-?inf(?:inity)?)(?=\s*[,}\]])")
 
 _DECODER = json.JSONDecoder(strict=False)  # of names with control characters too (pytorch/pytorch#130622)
-_TRIES = 50  # objects, of which the last that is an event is looked for
+_TRIES = 50  # objects, the last of which that is an event is looked for
 
 
 class Events:
@@ -126,7 +126,7 @@ def _together(text: str) -> tuple[list[Any], int]:
 
 
 def _last_begin(text: str) -> int:
-    """Where the last event begins, as far as can be seen: an object behind another one; 0 where none is seen."""
+    """Where the last event begins, as far as can be seen: an object after another one; 0 if none is seen."""
     at = len(text)
     for _ in range(_TRIES):
         at = text.rfind("{", 0, at)

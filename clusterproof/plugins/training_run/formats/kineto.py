@@ -134,12 +134,12 @@ class _TraceContents:
         cell[1] += 1
 
     def note_clock(self, record: object) -> None:
-        """Add what a line about the trace says of its clock. Raises RunError."""
+        """Add what a line about the trace says about its clock. Raises RunError."""
         if isinstance(record, dict) and _EPOCH in record:
             self.epoch_us = real(record[_EPOCH], _EPOCH, self.events.where)
 
     def counted(self, rank: int) -> Iterator[TimeSpent | DataLoader | StepLoop]:
-        """When its steps were, how its loader is set up, and what kernels and operators took."""
+        """The times of its steps, the settings of its loader, and the time that kernels and operators took."""
         if self.epoch_us is not None and self.steps:
             moments = [self.epoch_us + moment for step in self.steps.values() for moment in step]
             yield StepLoop(min(moments) * US, max(moments) * US)
@@ -164,7 +164,7 @@ class _TraceContents:
 
 
 def read_trace(path: RunFile) -> Iterator[Step | TimeSpent | Traced | DataLoader | StepLoop | Unranked | CutFile]:
-    """Its steps; the whole trace as one step where nobody called `profiler.step()`. Raises RunError."""
+    """Its steps; the whole trace as one step if `profiler.step()` was not called. Raises RunError."""
     seen = _TraceContents(Events(path))
     for event in seen.events:
         if isinstance(event, dict) and event.get("ph") == "X" and isinstance(event.get("name"), str):
@@ -175,7 +175,7 @@ def read_trace(path: RunFile) -> Iterator[Step | TimeSpent | Traced | DataLoader
     kernels = [*seen.computing, *seen.communicating]
     if not seen.steps and kernels:
         seen.steps[0] = (min(start for start, _ in kernels), max(end for _, end in kernels))
-    computing, loading = union(seen.computing), without(union(seen.loading), union(kernels))  # what runs on waits not
+    computing, loading = union(seen.computing), without(union(seen.loading), union(kernels))  # computing is not waiting
     exposed = without(union(seen.communicating), computing)
     info = _info(seen.events)
     rank = _rank(seen.events, info)

@@ -88,7 +88,7 @@ class Collectives:
     def calls(self, rank: int, world: int, steps: Sequence[int]) -> Iterator[Traced]:
         """Those that end on all ranks at once, in order; of `world` ranks if their group is unknown.
 
-        A collective is numbered within its group, else by its place among as many in the same steps.
+        A collective is numbered within its group; otherwise by its place among equally many in the same steps.
         """
         is_one_group = world > 0 and not self.has_pairs
         known = [

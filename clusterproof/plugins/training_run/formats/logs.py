@@ -98,7 +98,7 @@ class _Log:
             self.deepspeed.has_other |= any(word in drawn for word in trainer.OTHER)
             bar = self.trainer.bar
             for fact in self.trainer.take(drawn, where):
-                if isinstance(fact, Loss) or not (self.megatron.step or self.deepspeed.before):  # who say more of it
+                if isinstance(fact, Loss) or not (self.megatron.step or self.deepspeed.before):  # these have more
                     yield fact
             if bar and bar is not self.trainer.bar:
                 yield from self.overflows.rest(bar)

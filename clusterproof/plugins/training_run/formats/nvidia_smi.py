@@ -40,7 +40,7 @@ COLUMNS: Mapping[str, str] = {
     "power.limit": LIMIT,
 }
 OF_REASONS = ("clocks_event_reasons.", "clocks_throttle_reasons.")
-DEVICES = ("index", "pci.bus_id", "gpu_bus_id", "uuid", "gpu_uuid", "serial")  # what names a GPU, the best first
+DEVICES = ("index", "pci.bus_id", "gpu_bus_id", "uuid", "gpu_uuid", "serial")  # identify a GPU, the best first
 TIME = "timestamp"
 _TIME = re.compile(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)$")
 _UNIT = re.compile(r" \[[^\[\]]*\]$")
@@ -141,7 +141,7 @@ def _values(row: Mapping[str, str], where: str) -> dict[str, float]:
 
 
 def _held(row: Mapping[str, str]) -> dict[str, float]:
-    """What holds the clocks down, from columns of single reasons: any of them, or none if all are there."""
+    """What holds the clocks down, from columns for single reasons: any of them, or none if all columns are there."""
     states: dict[str, list[str]] = {}
     for reason, (held, _) in REASONS.items():
         states.setdefault(held, []).append(

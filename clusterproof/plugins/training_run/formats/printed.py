@@ -100,7 +100,7 @@ class WallClock:
     step_s: float | None = None
 
     def lasted(self, last_time: float, time_s: float, count: int) -> float:
-        """How long so many steps took: an hour less where the clock was set."""
+        """The duration of so many steps; an hour less if the clock was set forward meanwhile."""
         seconds = time_s - last_time
         as_usual = self.step_s is not None and abs(seconds - HOUR_S - self.step_s * count) <= AS_USUAL_S
         if as_usual and _may_be_set(last_time, time_s):
@@ -110,7 +110,7 @@ class WallClock:
 
 
 def _may_be_set(last_time: float, time_s: float) -> bool:
-    """Whether clocks that are set forward for summer may have been between these two."""
+    """Whether clocks may have been set forward for summer between these two."""
     day = gmtime(time_s)
     midnight = time_s // DAY_S * DAY_S
     hours = (midnight + HOUR_S * hour for hour in SET_AT)

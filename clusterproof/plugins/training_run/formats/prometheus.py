@@ -94,7 +94,7 @@ def read_answer(path: RunFile) -> Iterator[Sample | CutFile]:
 
 
 def _sites(path: RunFile) -> Sites:
-    """Labels under which several hosts have the same GPU at one time; a pod that replaces another is no other host.
+    """Labels under which several hosts have the same GPU at one time; a pod that replaces another is not another host.
 
     Raises RunError.
     """

@@ -42,7 +42,10 @@ def are_metrics(head: bytes) -> bool:
 
 
 def read_metrics(path: RunFile) -> Iterator[Sample | CpuCount | CutFile]:
-    """The samples of GPUs, CPUs, memory, the network and the wait for I/O; of other metrics none. Raises RunError."""
+    """The samples of GPUs, CPUs, memory, the network and the wait for I/O; other metrics are left out.
+
+    Raises RunError.
+    """
     lines, cores = Lines(path), dict[str, set[str]]()
     for entry in json_lines(lines, EXPECTED):
         sample = _sample(entry, lines.where)

@@ -72,7 +72,7 @@ def are_samples(head: bytes) -> bool:
 
 
 def read_samples(path: RunFile) -> Iterator[Sample | RankSeen | CutFile]:
-    """What was sampled of GPUs, CPUs and ranks, as far as rules ask for it. Raises RunError."""
+    """The samples of GPUs, CPUs and ranks that rules use. Raises RunError."""
     lines = Lines(path)
     header, columns = None, []
     for entry in json_lines(lines, EXPECTED):
@@ -125,7 +125,7 @@ def _number(value: object, where: str) -> float:
 
 
 def _other(entry: Mapping[str, Any], where: str) -> Iterator[tuple[float, RankLook]]:
-    """What an event says about ranks; of others, and of gaps, only the format is checked. Raises RunError."""
+    """An event's data on ranks; for other events and gaps, only the format is checked. Raises RunError."""
     event, gap = entry.get("event"), entry.get("gap")
     if isinstance(event, dict):
         time_s = real(event.get("time"), "time", where)

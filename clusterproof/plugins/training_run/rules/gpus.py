@@ -120,7 +120,7 @@ class UnderusedGpu:
 
 
 def unused_gpus(samples: Samples, below: float) -> list[UnderusedGpu] | None:
-    """The GPUs of which all three are below so many percent; None where one of these was sampled of no GPU."""
+    """The GPUs for which all three are below so many percent; None if one of these was not sampled on any GPU."""
     memory, cpus, goes_on = samples.of(MEMORY), samples.of(CPU), InUse(samples)
     known = [
         UnderusedGpu(
@@ -189,8 +189,8 @@ def back_s(samples: Samples, lost: GpuLost) -> float | None:
     return min(behind, default=None)
 
 
-SPINNING_PERCENT = 98.0  # what the driver reports as utilization of a waiting kernel
-COMPUTES_PERCENT = 1.0  # of the tensor cores' cycles: below it nothing is computed
+SPINNING_PERCENT = 98.0  # the utilization that the driver reports for a waiting kernel
+COMPUTES_PERCENT = 1.0  # share of the tensor cores' cycles below which nothing is computed
 
 Every = Mapping[tuple[str, str], Series]
 
@@ -233,7 +233,7 @@ class HangEvidence:
         return ""
 
     def spin(self, bounds: Bounds) -> BusyWait | None:
-        """The longest time in which all GPUs in use only waited; None where there was none."""
+        """The longest time in which all GPUs in use only waited; None if there was none."""
         times = sorted({at for series in self.use.values() for at in series})
         span = longest(((at, self._all_wait(at, bounds)) for at in times), self.bin_s)
         if not span:

@@ -42,9 +42,9 @@ class Mismatch:
 
 
 def mismatches(dumps: Mapping[int, Dump]) -> tuple[Mismatch, ...]:
-    """One for each process group whose ranks differ where some wait, or later; the earliest first.
+    """One for each process group whose ranks differ at a place where some wait, or later; the earliest first.
 
-    What every rank has completed was no mismatch, or had no visible effect.
+    Calls that every rank has completed were no mismatch, or had no visible effect.
     """
     return tuple(sorted(_mismatches(dumps), key=lambda mismatch: min(map(_time, mismatch.odd.values()))))
 
@@ -94,7 +94,9 @@ def _at(group: str, number: int, members: list[Dump]) -> Mismatch | None:
 
 
 def _of_one_wait(called: Mapping[int, CollectiveArguments]) -> dict[int, CollectiveArguments]:
-    """Those within the timeout of the last: who called before that no longer waited, or is of an earlier attempt."""
+    """Only calls within the timeout before the last one: earlier callers no longer waited, or were of another
+    attempt.
+    """
     times = [call.time for call in called.values() if call.time is not None]
     last = max(times, default=0.0)
     return {rank: call for rank, call in called.items() if call.time is None or last - call.time <= call.timeout_s}
@@ -103,27 +105,27 @@ def _of_one_wait(called: Mapping[int, CollectiveArguments]) -> dict[int, Collect
 def _without_partial_batches(
     called: Mapping[int, CollectiveArguments], last: Set[int]
 ) -> dict[int, CollectiveArguments]:
-    """Without ranks that had called but a part of the others' batch when they wrote their dumps: it was their last."""
+    """Without ranks whose last call was a part of the others' batch, as they wrote their dumps meanwhile."""
     parts = {call.name: frozenset(call.name.split("+")) for call in called.values()}
     cut = {name for name, some in parts.items() if any(some < whole for whole in parts.values())}
     return {rank: call for rank, call in called.items() if rank not in last or call.name not in cut}
 
 
 def _with_size(called: Mapping[int, CollectiveArguments]) -> dict[int, CollectiveArguments]:
-    """Without ranks whose dumps do not have the size of what others called by the same name."""
+    """Without ranks whose dumps lack the size of a call that others made under the same name."""
     known = {call.name for call in called.values() if call.elements is not None}
     return {rank: call for rank, call in called.items() if call.elements is not None or call.name not in known}
 
 
 @record
 class CollectiveWait:
-    """A collective in which some ranks wait for others, which have not called it, or only their GPUs not begun it."""
+    """A collective in which some ranks wait for others, which have not called it, or whose GPUs have not begun it."""
 
     group: str  # what the process group is for
     collective: PendingCollective
     waiting: tuple[int, ...]
     missing: tuple[int, ...]
-    is_called: bool = False  # also by the missing ones: earlier work holds up their GPUs
+    is_called: bool = False  # also called by the missing ones, if earlier work holds up their GPUs
 
 
 @record
@@ -136,7 +138,7 @@ class Missing:
     are_waiting: bool  # whether any rank waits at all
 
     def shown(self) -> list[CollectiveWait]:
-        """As few of the collectives as have every rank that is missing."""
+        """The fewest of the collectives that include every missing rank."""
         left, waits = set(self.ranks), []
         while left:
             most = max(self.waits, key=lambda wait: len(left.intersection(wait.missing)))
@@ -148,8 +150,8 @@ class Missing:
 def missing(dumps: Mapping[int, Dump]) -> Missing:
     """The missing ranks; none if no rank waits in a collective that another has not reached.
 
-    A rank that itself waits is only late: one that waits for nobody is at fault. If all wait for others, all are. Sends
-    and receives between two ranks only count if no collective waits.
+    A rank that itself waits is only late: the one that waits for none is at fault. If all wait for others, all are.
+    Sends and receives between two ranks only count if no collective waits.
     """
     named = {rank for dump in dumps.values() for ranks in dump.members.values() for rank in ranks}
     waits = tuple(_waits(dumps)) or tuple(_waits_of_pairs(dumps))
@@ -202,7 +204,7 @@ def _members(dumps: Mapping[int, Dump]) -> dict[str, tuple[int, ...]]:
 
 
 def last_call(dump: Dump) -> CollectiveArguments | None:
-    """The last collective that a rank called, where the dump has the line of its program; None where it has not."""
+    """The last collective that a rank called, if the dump has the line of its program; otherwise None."""
     known = [call for calls in dump.called.values() for call in calls.values() if call.time is not None]
     last = max(known, key=lambda call: call.time or 0.0, default=None)
     return last if last and last.where else None
@@ -213,7 +215,7 @@ NOWHERE = GroupProgress(-1, -1)
 
 
 def _reached(dump: Dump | None, group: str) -> GroupProgress | None:
-    """How far a rank has come in a group; None where it is unknown.
+    """How far a rank has come in a group; None if unknown.
 
     What it has enqueued is completed if its ring contains nothing that waits.
     """
@@ -224,7 +226,7 @@ def _reached(dump: Dump | None, group: str) -> GroupProgress | None:
         return None if dump.pending else NOWHERE  # a rank that waits nowhere is waited for
     enqueued = max(dump.enqueued.get(group, -1), status.enqueued if status else -1)
     waits = dump.pending.get(group)
-    if waits is None or ends_apart(waits.name):  # the others may have ended what it waits for rightly
+    if waits is None or ends_apart(waits.name):  # the others may have correctly ended the collective for which it waits
         return GroupProgress(enqueued, enqueued)
     return GroupProgress(enqueued, waits.number - 1)
 

@@ -44,7 +44,7 @@ class LastRank:
 
 
 def last_of_each(arrivals: Arrivals, least: int) -> Iterator[LastRank]:
-    """Of each communicator of enough collectives who comes last most often; none where nobody ever comes late."""
+    """For each communicator with enough collectives, the rank that is last most often; none if no rank is ever late."""
     for communicator, every in sorted(arrivals.complete().items()):
         if len(every) < least:
             continue
@@ -62,7 +62,7 @@ def last_of_each(arrivals: Arrivals, least: int) -> Iterator[LastRank]:
 def usually_last(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> LastRank | None:
     """Who comes last to the largest share of a communicator's collectives, of records of which each needs so many.
 
-    Significant ones, by so many standard errors, come first. None if nobody is late. Raises Incomplete.
+    Significant ones, by so many standard errors, come first. None if no rank is late. Raises Incomplete.
     """
     seen = [(arrivals, least) for arrivals, least in recorded if arrivals.seen]
     if not seen:
@@ -82,7 +82,7 @@ def usually_last(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> Las
 
 
 def _of_few(last: LastRank) -> str:
-    """What was seen in a trace of few steps, which accuses nobody."""
+    """What was seen in a trace of few steps, which names no rank as slow."""
     seen = f"rank {last.rank} comes last to {last.times} of {last.calls} collectives of {last.ranks} ranks"
     few = f"in fewer than {MIN_STEPS} steps of a trace: too few to tell"
     return f"{seen} {few}; expected at least {MIN_TRACED}: trace more steps, on all ranks"

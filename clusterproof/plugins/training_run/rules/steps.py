@@ -18,7 +18,7 @@ from clusterproof.plugins.training_run.run_data import RunData, Seconds
 
 LOG_STEPS = "give a log of steps with their parts, docs/training-runs.md shows how"
 EACH_STEP = "log each step (Megatron-LM: --log-interval 1), or where a bar says the time give a longer part of the run"
-OUTLIER_SIGMAS, OUTLIER_TIMES = 5.0, 1.2  # for ten slow steps in a hundred, mean + 3 sigma finds none, this all
+OUTLIER_SIGMAS, OUTLIER_TIMES = 5.0, 1.2  # with ten slow steps of a hundred, mean + 3 sigma finds none
 OUTLIER_STEPS, DRIFT_STEPS = 100, 200  # minimum
 SEGMENT = 20  # lines on each side of a change, minimum
 OUTLIER_LINES, DRIFT_LINES = 20, 2 * SEGMENT  # minimum, for logs whose lines stand for several steps
@@ -185,9 +185,9 @@ def outliers(series: Sequence[StepTime], *, within: bool = False) -> Outliers:
 
 
 def _outliers(series: Sequence[StepTime], *, within: bool) -> Outliers:
-    """The steps above the median + 5 sigmas, estimated from the middle, that take 1.2 times as long as it.
+    """The steps above the median + 5 sigmas, estimated from the middle, that take 1.2 times as long as the median.
 
-    The mean of several steps must be as far above; `within` finds those of which a single step alone may be.
+    A mean of several steps must be as far above; `within` finds those in which perhaps a single step is.
     """
     seconds, weights = [step.seconds for step in series], [step.times for step in series]
     typical, sigma = weighted_median(seconds, weights), weighted_spread(seconds, weights)

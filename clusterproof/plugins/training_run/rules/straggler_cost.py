@@ -16,7 +16,7 @@ SEGMENTS = 2 * PARTS  # of a run, in most of which the same rank costs most
 
 @record
 class StragglerCost:
-    """What one rank costs the others of its stage: seconds by which it computes longer than the second longest.
+    """What one rank costs the others of its stage: seconds by which it computes longer than the second slowest.
 
     `segments` counts in how many of ten parts of the run no other rank costs more.
     """
@@ -128,7 +128,7 @@ def _of_stage(stage: Mapping[Position, Computed], lasted: Mapping[int, float]) -
 
 
 def _cost(stage: Mapping[Position, Computed], step: int) -> tuple[Position, float] | None:
-    """Who computes longest in a step, and how much longer than the second; None if few ranks recorded it."""
+    """The rank that computes longest in a step, and how much longer than the second; None if few ranks recorded it."""
     present = sorted(
         ((seconds[step], position) for position, seconds in stage.items() if step in seconds), key=_longest
     )

@@ -47,11 +47,11 @@ class RankPace:
     mates: float | None = None
 
     def slower(self, uneven: float) -> float:
-        """The figure that is evaluated: if work varies between steps, what holds in each part."""
+        """The figure that is evaluated: if work varies between steps, the one that holds in each part."""
         return self.low_of_parts if self.usual_swing >= uneven else self.ratio
 
     def at_least(self, uneven: float) -> tuple[float, str]:
-        """How much slower it is nearly always, and in what: if work varies, single steps show nothing."""
+        """How much slower it is nearly always, with a description: if work varies, single steps show nothing."""
         swings = self.usual_swing >= uneven
         return (self.low_of_parts, f"each of {PARTS} parts") if swings else (self.low, "nine of ten steps")
 
@@ -138,7 +138,7 @@ def _of_stage(stage: Mapping[Position, Computed]) -> list[RankPace]:
 
 
 def _leave_out_a_fast_one(effects: Mapping[Position, list[float]]) -> None:
-    """Among few ranks a fast one makes the others look slow: then each is compared with the rest only."""
+    """Among few ranks a fast one makes the others look slow: then each is compared only with the rest."""
     positions = list(effects)
     if len(positions) < 2:
         return
@@ -149,7 +149,7 @@ def _leave_out_a_fast_one(effects: Mapping[Position, list[float]]) -> None:
 
 
 def _middles_of_parts(values: Sequence[float]) -> list[float]:
-    """The median of each part, in order: what is uneven by chance is above the others' in half of them."""
+    """The median of each part, in order: work that is uneven by chance is above the others' in about half of them."""
     count, parts = len(values), min(PARTS, len(values))
     return [median(values[count * at // parts : count * (at + 1) // parts]) for at in range(parts)]
 
@@ -204,7 +204,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def computed(recorded: RunData) -> dict[Position, Computed]:
-    """By rank the seconds of its compute by step: one of each operation, however often a step repeats it.
+    """By rank, the seconds of its compute in each step: one of each operation, however often a step repeats it.
 
     Forward and backward are means per micro-batch: missing or duplicate rows change nothing. A step in which a rank
     lacks an operation of its stage is left out for that rank.

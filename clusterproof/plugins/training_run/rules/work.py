@@ -11,9 +11,9 @@ from clusterproof.plugins.training_run import Position
 from clusterproof.plugins.training_run.rules.stragglers import MIN_PEERS, MIN_STEPS, Computed, steady
 from clusterproof.plugins.training_run.samples import CPU_PRESSURE, Samples
 
-Effects = Mapping[int, Mapping[int, float]]  # by data-parallel rank and step: the logarithm of how many times as long
-WITHIN = 1.2  # times as much at most
-GROWTH = 1.1  # times as much in the later half of steps: it may make them longer by as much as run.step_drift allows
+Effects = Mapping[int, Mapping[int, float]]  # by data-parallel rank and step: the logarithm of the ratio to others
+WITHIN = 1.2  # largest ratio of comparable sizes
+GROWTH = 1.1  # ratio in the later half of steps, which may make them longer by as much as run.step_drift allows
 
 
 def size(work: str) -> int:
@@ -22,7 +22,7 @@ def size(work: str) -> int:
 
 
 def nearest(works: Iterable[str]) -> Mapping[str, str]:
-    """For each size the smallest one that it is judged with."""
+    """For each size, the smallest one with which it is evaluated."""
     references: dict[str, str] = {}
     smallest = ""
     for work in sorted(set(works), key=size):
@@ -40,10 +40,10 @@ def grows(works: Sequence[str]) -> bool:
 
 
 def common_to_stages(computed: Mapping[Position, Computed]) -> float | None:
-    """Which share of the swing is common to ranks of different stages that have the same data-parallel rank.
+    """The share of the variation that is common to ranks of different stages with the same data-parallel rank.
 
-    These share their work and neither CPU nor GPU: the share is the correlation of their compute over steps, each
-    beside the median of its stage. None where there is one stage, or data-parallel ranks are unknown or few.
+    These share their work, but no CPU or GPU: the share is the correlation of their compute over steps, each
+    relative to the median of its stage. None for one stage, or if data-parallel ranks are unknown or few.
     """
     stages: dict[int, dict[int, list[Computed]]] = {}
     for position, seconds in computed.items():
@@ -70,7 +70,7 @@ def _about_their_means(
 
 
 def _effects(replicas: Mapping[int, list[Computed]]) -> Effects:
-    """Of each data-parallel rank of a stage, which may be several ranks, how it is beside the others."""
+    """The effect of each data-parallel rank of a stage, which may be several ranks, relative to the others."""
     effects: dict[int, dict[int, float]] = {replica: {} for replica in replicas}
     steps = {step for ranks in replicas.values() for seconds in ranks for step in seconds}
     for step in steady(steps) if steps else ():
@@ -87,6 +87,6 @@ def _effects(replicas: Mapping[int, list[Computed]]) -> Effects:
 
 
 def cpu_pressure(samples: Samples) -> float | None:
-    """For how much of the time tasks wait for a CPU, in percent, on the node where that is most; None if unknown."""
+    """The highest share of time, over all nodes, in which tasks wait for a CPU, in percent; None if unknown."""
     means = [fmean(cell.mean for cell in series.values()) for series in samples.of(CPU_PRESSURE).values() if series]
     return max(means, default=None)

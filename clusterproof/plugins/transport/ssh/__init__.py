@@ -19,7 +19,7 @@ from paramiko import Channel, ChannelException, SSHException, Transport
 from clusterproof.plugins.core.errors import ClusterproofError
 
 _EXPLANATION_BYTES = 400
-_READ_BYTES = 1 << 11  # a sample and more; each connection that waits holds so many
+_READ_BYTES = 1 << 11  # at least one sample; each waiting connection holds this much
 _GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is closed
 
 
@@ -210,14 +210,14 @@ class Jumped:
 
 
 class ReadAhead:
-    """A connected socket, read as far as it has come: paramiko takes each message in two or three pieces."""
+    """A connected socket that is read as far as data has come: paramiko takes each message in two or three pieces."""
 
     def __init__(self, connected: socket.socket | Tunnel) -> None:
         self._connected, self._rest = connected, b""
         self.send, self.settimeout = connected.send, connected.settimeout
 
     def recv(self, size: int) -> bytes:
-        """As a socket's."""
+        """As a socket's method."""
         piece = self._rest or self._connected.recv(max(size, _READ_BYTES))
         self._rest = piece[size:]
         return piece[:size]
@@ -229,11 +229,11 @@ class ReadAhead:
         self._connected.close()
 
     @property
-    def _closed(self) -> bool:  # of which paramiko asks too
+    def _closed(self) -> bool:  # paramiko asks for these too
         return bool(self._connected._closed)  # type: ignore[union-attr] # noqa: SLF001
 
     def look_each(self, seconds: float) -> None:
-        """Wait so long at a time; a socket in the kernel alone, where Python's own timeout asks it twice."""
+        """Wait so long at a time, in the kernel: Python's own timeout needs two system calls."""
         self.settimeout(seconds)
         if isinstance(self._connected, socket.socket):
             wait = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))

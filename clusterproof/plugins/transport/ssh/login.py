@@ -149,7 +149,7 @@ class Login:
         self._connection.transport = None
 
     def closing(self) -> Callable[[], None]:
-        """A function that closes it, without holding the login's data, which is large."""
+        """A function that closes it, without keeping the login's data in memory, which is large."""
         return partial(_close, self._route, self._connection.client)
 
     def interrupt(self) -> None:
