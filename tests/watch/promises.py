@@ -145,7 +145,7 @@ FAULTS: Mapping[str, Act] = {  # by check
     "watch.source": lambda day: day.tick(late=10.0),
     "watch.silent": lambda day: day.silence(10),
     "watch.clock": lambda day: (setattr(day, "stepped_s", 60.0), day.tick()),
-    "watch.log": lambda day: day.said.extend(day.watch.take(NODE, LogUpdate(UP_S, (), 1_200), day.now)),
+    "watch.log": lambda day: day.said.extend(day.watch.update(NODE, LogUpdate(UP_S, (), 1_200), day.now)),
     "watch.reboot": lambda day: day.hello("boot-2"),
     "watch.findings": crowded,
 }
