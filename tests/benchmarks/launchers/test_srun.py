@@ -188,7 +188,7 @@ def test_a_job_that_runs_is_used_and_stays(bed: SlurmBed) -> None:
     (job,) = queue(bed)
     data = round_of(bed, campaign(bed, sending(), name=f"slurm:job:{job}"))
     assert data["gpu001~gpu002"].problem == ""
-    assert data["gpu003~gpu004"].problem.startswith(f"gpu003 was not reached: not a node of job {job}")
+    assert data["gpu003~gpu004"].problem.startswith(f"gpu[003-004] was not reached: not a node of job {job}")
     assert queue(bed) == [job]
 
 
