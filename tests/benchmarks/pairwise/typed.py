@@ -34,7 +34,7 @@ OWN_TEST = """import pytest
 
 @pytest.mark.perf
 def test_all_were_measured(pairwise):
-    assert len(pairwise.campaigns[0].of_node) == 8
+    assert len(pairwise.campaigns[0].by_node) == 8
 """
 
 
