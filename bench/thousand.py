@@ -28,7 +28,6 @@ from clusterproof.plugins.core.interning import Interning
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Limits, Program
-from clusterproof.plugins.watch import controller as module
 from clusterproof.plugins.watch import sampler_session as lines
 from clusterproof.plugins.watch.controller import Controller, WatchSettings, release_memory
 from clusterproof.plugins.watch.evaluator import Evaluator
@@ -118,7 +117,6 @@ def watch(address: str, real: int) -> dict[str, float]:
         settings = WatchSettings(SamplerOptions(EVERY_S), Limits(connect_s=30.0), ProbeOptions())
         some = replace(cluster, targets=targets[:real])
         running = Controller(some, state, settings, recording, lambda _: None)
-        vars(module)["sampler"] = lambda *_: ""
         running._connect()
         over = threading.Event()
         threading.Thread(target=_replay, args=(running, names[real:], hello, ticks, over), daemon=True).start()

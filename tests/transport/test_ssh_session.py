@@ -67,7 +67,7 @@ def run(session: NodeSession, program: Program, heard: Heard, dead_s: float = TI
 def test_each_connection_has_one_thread_and_none_when_it_has_ended(
     home: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_S", 10 * TIMEOUT_S)  # what ends is not waited for
+    monkeypatch.setattr(module, "CHECK_S", 10 * TIMEOUT_S)  # what ends is not waited for
     threads, every = set(threading.enumerate()), [(session, Heard()) for session in sessions(6)]
     ended = [run(session, STAYS, heard) for session, heard in every]
     assert all(heard.has_come.wait(TIMEOUT_S) for _, heard in every)
