@@ -16,8 +16,8 @@ LEFT_OUT = "what it says is left out"
 STOPPED = "it did not come to its end"
 _REASON = re.compile(r"([a-z0-9_]+\.[a-z0-9_]+): (.*?)( \(runs/[0-9]+-[a-z]+\))?", re.DOTALL)
 
-# What a node was compared within: accept's own words around those of the site, or of the node.
-_LEVELS = re.compile(r"(usual in \w+) (?:.*(?=, and [0-9.]+% of what is usual elsewhere,)|.*(?=, in [0-9]+ runs))")
+# The ends of what a node was compared within, in accept's own words: what stands before is the site's, or the node's.
+_LEVEL_ENDS = ((", and ", " of what is usual elsewhere,"), (", in ", " runs"))
 
 
 def redacted(report: Report, cluster: Cluster) -> Report:
@@ -100,7 +100,7 @@ class _Words:
     def _line(self, line: str) -> str:
         """A reason: unchanged if accept wrote it, otherwise only the check."""
         if line.startswith(self._own):
-            return self._without_paths(_LEVELS.sub(r"\1", line))
+            return self._without_paths(_without_levels(line))
         match = _REASON.fullmatch(line)
         return f"{match[1]}: {LEFT_OUT}{match[3] or ''}" if match else LEFT_OUT
 
@@ -122,3 +122,13 @@ def _command(stage: str, nodes: Sequence[str]) -> list[str]:
     row = acceptance.stages()[stage]
     chosen = [*(("-m", row.marks) if row.marks else ()), *(("-k", row.keyword) if row.keyword else ())]
     return ["clusterproof", "check", CLUSTER, f"--nodes={fold(nodes)}", *row.options, *chosen]
+
+
+def _without_levels(line: str) -> str:
+    """Keep only the kind of the racks and batches that a node was compared within: `usual in group`."""
+    before, mark, rest = line.partition("usual in ")
+    for end, own in _LEVEL_ENDS:
+        _, found, after = rest.rpartition(end)
+        if found and own in after:
+            return f"{before}{mark}{rest.partition(' ')[0]}{found}{after}"
+    return line
