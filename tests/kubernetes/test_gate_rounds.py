@@ -29,11 +29,11 @@ import sys
 from pathlib import Path
 from clusterproof.plugins.kubernetes.gate import Health
 from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, store, keep_verdicts, round_of
-from clusterproof.plugins.kubernetes.gate.write import Written
+from clusterproof.plugins.kubernetes.gate.write import WriteOutcome
 keep = Path(sys.argv[sys.argv.index("--k8s-keep") + 1])
 found = {name: Health(*words) for name, words in FOUND.items()}
 keep_verdicts(keep, {name: KeptVerdict(health, 1000.0) for name, health in found.items()})
-store(keep, round_of(1000.0, 1001.0, found, {}, Written(("evaluated",), ()), {}))
+store(keep, round_of(1000.0, 1001.0, found, {}, WriteOutcome(("evaluated",), ()), {}))
 """
 REPORTING = EVALUATES.replace("found, {}", "found, dict.fromkeys(found, 1000.0)")
 

@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from importlib.metadata import distributions
 from io import BufferedWriter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
@@ -44,7 +44,6 @@ from clusterproof.reports.summary import summary
 
 if TYPE_CHECKING:
     from clusterproof.plugins.redaction.redact import Redaction
-    from clusterproof.plugins.suite.outcomes import Outcomes
 
 SCHEMA = 1
 ROOT = "clusterproof"  # the archive's only top-level folder
@@ -111,7 +110,7 @@ class BundleReporter:
     def _members(self, exit_code: int) -> Iterator[Member]:
         yield "README.txt", README.encode()
         yield "bundle.json", (json.dumps(self._about(exit_code), indent=1) + "\n").encode()
-        outcomes = cast("Outcomes", self.config.pluginmanager.get_plugin("clusterproof-outcomes"))
+        outcomes: Any = self.config.pluginmanager.get_plugin("clusterproof-outcomes")
         lines = (line.text for line in summary(outcomes.reported, catalog_of(self.config), 120, verbose=True))
         yield "summary.txt", _utf8("\n".join(lines) + "\n")
         yield "results.jsonl", _utf8("".join(f"{line}\n" for line in lines_of(self.results)))

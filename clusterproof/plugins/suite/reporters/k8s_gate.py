@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -48,7 +48,6 @@ from clusterproof.reports import EarlyEnd, cut_of
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
-    from clusterproof.plugins.suite.outcomes import Outcomes
 
 
 WAITING = (
@@ -124,7 +123,7 @@ class K8sGateReporter:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the findings; nothing if the run was interrupted."""
-        outcomes = cast("Outcomes", session.config.pluginmanager.get_plugin("clusterproof-outcomes"))
+        outcomes: Any = session.config.pluginmanager.get_plugin("clusterproof-outcomes")
         why = _unended(session, cut_of(self.results), outcomes.raised)
         self.written = WriteOutcome((), (why,)) if why else self._write(session.config, is_whole=not outcomes.broken)
         if not why:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import Any
 
 import pytest
 
@@ -32,9 +32,6 @@ from clusterproof.reports.history.changes import GONE, NEW, Changes, since_last
 from clusterproof.reports.history.changes import headline as what_changed
 from clusterproof.reports.history.words import folded
 from clusterproof.reports.to_do import to_do_within
-
-if TYPE_CHECKING:
-    from clusterproof.plugins.suite.outcomes import Outcomes
 
 MAX_NODES = 200  # characters of a nodeset
 TIMEOUT_S = 30.0  # for all services together
@@ -106,7 +103,7 @@ class NotifyReporter:
         catalog = catalog_of(session.config)
         reporting = session.config.pluginmanager.get_plugin("clusterproof-reporting")
         page = reporting.page if reporting else ""
-        outcomes = cast("Outcomes", session.config.pluginmanager.get_plugin("clusterproof-outcomes"))
+        outcomes: Any = session.config.pluginmanager.get_plugin("clusterproof-outcomes")
         message = message_of(self.cluster, outcomes.reported, code_so_far(session), changes, catalog, page)
         if message:
             with silenced():
