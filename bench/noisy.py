@@ -12,7 +12,7 @@ from bench.clusters import Simulated, names
 from bench.faults import slow_nodes
 from bench.noises import NOISES, Noise
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
-from clusterproof.plugins.benchmarks.pairwise.campaign import next_round, plan
+from clusterproof.plugins.benchmarks.pairwise.planning import next_round, plan
 from clusterproof.plugins.evidence.pairs import Kind, Measurement
 
 SIZES = (16, 64, 256)

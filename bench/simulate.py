@@ -23,7 +23,7 @@ from bench.peer_rules import RULES
 from bench.tables import GOAL_EFFECT, GOAL_NOISE, OURS, Tallies, figures, noise_table, tables
 from bench.tally import Tally
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
-from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round, plan
+from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan, next_round, plan
 from clusterproof.plugins.evidence.pairs import Kind, Measurement
 from scripts.arguments import share_asked
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from math import exp
 from statistics import median
 
-from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
+from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.core.message import number_of, printable, speed
 from clusterproof.plugins.core.nodeset import fold, within

@@ -11,8 +11,8 @@ from pathlib import Path
 from random import Random
 
 from bench.clusters import Simulated
-from clusterproof.plugins.benchmarks.pairwise.campaign import next_round, plan
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, write
+from clusterproof.plugins.benchmarks.pairwise.planning import next_round, plan
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Measured, Result

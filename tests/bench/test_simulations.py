@@ -12,7 +12,7 @@ from bench.simulate import Cell, run, simulate
 from bench.soak import Soak, soak
 from bench.tables import GOAL_EFFECT, GOAL_NOISE, OURS, Tallies, figures, tables
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS
-from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS, FURTHER_ROUNDS
+from clusterproof.plugins.benchmarks.pairwise.planning import FIRST_ROUNDS, FURTHER_ROUNDS
 from tests.testbed.needs import needs_slurm
 from tests.testbed.slurm_version import IN_TURN, SlurmVersion
 

@@ -9,9 +9,9 @@ import pytest
 
 from clusterproof.plugins.benchmarks.meters import MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.baseline import METERS, key_of
-from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
-from clusterproof.plugins.benchmarks.pairwise.campaign import plan
+from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
+from clusterproof.plugins.benchmarks.pairwise.planning import plan
 from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.catalog.busbw import (
     BusbwKey,

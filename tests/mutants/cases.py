@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
+from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, PairwiseRun
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.check import Check

@@ -13,7 +13,7 @@ import pytest
 
 from bench.clusters import Simulated
 from clusterproof.plugins.benchmarks.meters.baseline import BaselineFigure, Stack
-from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
+from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.evidence.pairs import GroupMeasurement, Measurement, NodeGroup, Reading, pair
 from clusterproof.reports.document.heat import MAX_LINES

@@ -94,7 +94,7 @@ def _only(run: Run) -> Past:
 
 
 def _between(path: Path) -> PairwiseRun:
-    from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
+    from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
     from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun  # few runs measure pairs
     from clusterproof.plugins.benchmarks.pairwise.journal import read
 

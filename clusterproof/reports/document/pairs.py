@@ -8,7 +8,8 @@ from html import escape
 from statistics import median
 from urllib.parse import quote
 
-from clusterproof.plugins.benchmarks.pairwise.analysis import TOO_FEW, Campaign
+from clusterproof.plugins.benchmarks.pairwise.analysis import TOO_FEW
+from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.in_words import estimate_text, finding_text
 from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh

@@ -13,7 +13,7 @@ from clusterproof.reports.formats import Format
 from clusterproof.reports.run import Run
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
+    from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
     from clusterproof.plugins.evidence.pairs import Reading
 
 HEAD = (

@@ -7,7 +7,7 @@ from random import Random
 
 from clusterproof.plugins.benchmarks.pairwise import is_inside
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
-from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
+from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan, next_round
 from clusterproof.plugins.evidence.pairs import Kind, Measurement, Pair, PairFault, Reading
 
 NORMAL_GB_PER_S = 100.0

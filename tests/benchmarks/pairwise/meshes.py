@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round, plan
 from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, MeshLimits, mesh_of
+from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan, next_round, plan
 from clusterproof.plugins.evidence.exchanges import Exchange, MeshKind
 from clusterproof.plugins.evidence.pairs import RDMA_MESH, Failure, Measurement, Pair, Reading
 from tests.benchmarks.pairwise.measured import names, racks

@@ -12,11 +12,11 @@ from random import Random
 from typing import Any
 
 from bench.clusters import NOMINAL_GB_PER_S, Simulated, names, racks_of
-from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
-from clusterproof.plugins.benchmarks.pairwise.campaign import next_round, plan
+from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, next_groups, plan_groups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, write
+from clusterproof.plugins.benchmarks.pairwise.planning import next_round, plan
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.pairs import (
     Failure,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis
-from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, plan
+from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan, plan
 from clusterproof.plugins.evidence.pairs import Kind
 from tests.benchmarks.pairwise.measured import NORMAL_GB_PER_S, Cluster, concluded, names, racks
 

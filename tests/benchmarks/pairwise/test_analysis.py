@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
-from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings
+from clusterproof.plugins.benchmarks.pairwise.planning import FIRST_ROUNDS
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS
 from clusterproof.plugins.evidence.pairs import Kind, Measurement, PairFault, pair
 from tests.benchmarks.pairwise.measured import (

@@ -14,9 +14,9 @@ import pytest
 from clusterproof.plugins.benchmarks.launchers import Measured
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS
 from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
-from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS, PairPlan, plan
 from clusterproof.plugins.benchmarks.pairwise.drive import MIN_FIRST_ROUNDS, Progress, drive
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalWriter, read
+from clusterproof.plugins.benchmarks.pairwise.planning import FIRST_ROUNDS, PairPlan, plan
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS
 from clusterproof.plugins.evidence.pairs import Pair, Reading, pair
 from clusterproof.plugins.transport import Unusable

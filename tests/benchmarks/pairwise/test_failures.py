@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalError, read, write
+from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan
 from clusterproof.plugins.evidence.pairs import Failure, Measurement, Reading
 from tests.benchmarks.pairwise.measured import names, racks
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.benchmarks.launchers import Measured
 from clusterproof.plugins.benchmarks.pairwise import groups
-from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
 from clusterproof.plugins.benchmarks.pairwise.drive import drive_groups
 from clusterproof.plugins.benchmarks.pairwise.groups import (
     GroupLimits,
@@ -24,6 +23,7 @@ from clusterproof.plugins.benchmarks.pairwise.groups import (
     plan_groups,
 )
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalWriter, read
+from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan
 from clusterproof.plugins.evidence.pairs import GroupMeasurement, NodeGroup, Reading
 from clusterproof.plugins.options import perf_table
 from tests.benchmarks.pairwise.measured import names, racks

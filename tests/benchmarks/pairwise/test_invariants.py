@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
-from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, plan
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings
+from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan, plan
 from clusterproof.plugins.evidence.pairs import Kind, Measurement, Pair, PairFault, Reading, pair
 from tests.benchmarks.pairwise.measured import (
     Cluster,

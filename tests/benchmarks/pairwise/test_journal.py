@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
 from clusterproof.plugins.benchmarks.pairwise.groups import plan_groups
 from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA, Journal, JournalError, JournalWriter, read, write
+from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan, next_round
 from clusterproof.plugins.evidence.pairs import Failure, GroupMeasurement, Measurement, Reading, pair
 from tests.benchmarks.pairwise.measured import Cluster, measured, names, racks
 from tests.builders.examples import examples

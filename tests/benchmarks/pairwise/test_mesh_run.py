@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
-from clusterproof.plugins.benchmarks.pairwise.campaign import next_round
+from clusterproof.plugins.benchmarks.pairwise.campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.journal import JournalError, read, write
+from clusterproof.plugins.benchmarks.pairwise.planning import next_round
 from clusterproof.plugins.benchmarks.pairwise.redaction import without_names
 from clusterproof.plugins.evidence.pairs import Failure
 from clusterproof.reports.document.pairs import pairs_section

@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
 from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, mesh_of
 from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import MIN_PARTNERS
+from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan, next_round
 from clusterproof.plugins.benchmarks.rdma.ports import rails
 from clusterproof.plugins.evidence.exchanges import Exchange, MeshFinding, MeshKind
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, Reading

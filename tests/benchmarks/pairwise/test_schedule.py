@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round, circle, full, is_inside, quick
-from clusterproof.plugins.benchmarks.pairwise.campaign import (
+from clusterproof.plugins.benchmarks.pairwise.planning import (
     FIRST_ROUNDS,
     PairPlan,
     disjoint,

@@ -11,9 +11,9 @@ from typing import Any, Protocol, TypeVar
 
 from clusterproof.plugins.benchmarks.launchers import Measured, PairOrGroup
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round
-from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
 from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, GroupPlan, next_groups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalWriter
+from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan, next_round
 from clusterproof.plugins.evidence.pairs import GroupMeasurement, Measurement, Reading
 from clusterproof.plugins.transport import Unusable
 

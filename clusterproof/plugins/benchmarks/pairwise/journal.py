@@ -14,9 +14,9 @@ from io import BufferedWriter, TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
-from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
 from clusterproof.plugins.benchmarks.pairwise.groups import MIN_NODES, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
+from clusterproof.plugins.benchmarks.pairwise.planning import PairPlan
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import appendable, read_whole
 from clusterproof.plugins.evidence.exchanges import exchange_of

@@ -14,9 +14,9 @@ from clusterproof.plugins.benchmarks.launchers.srun import srun
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.meters.baseline import METERS, Stack, key_of, meter_for
-from clusterproof.plugins.benchmarks.pairwise.campaign import plan
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
+from clusterproof.plugins.benchmarks.pairwise.planning import plan
 from clusterproof.plugins.catalog.busbw import size_bytes_for
 from clusterproof.plugins.core.cluster import Target, is_loaded_by_pods
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
