@@ -61,7 +61,7 @@ class Cluster:
         pairs = {node: pair(node, neighbours[node]) for node in nodes if neighbours[node] != node}
         shares = self.shares[measure](tuple(dict.fromkeys(pairs.values())), number)
         for node in nodes:
-            shared = log(shares.get(pairs.get(node), 1.0))  # type: ignore[arg-type]
+            shared = log(shares.get(pairs[node], 1.0)) if node in pairs else 0.0
             shared += self.of_level if self.level in self.levels[node] else 0.0
             shared += log(1 - OF_A_ROUND) * number / len(self.nodes) if self.shared == DRIFT else 0.0
             now = self.random.random() < default_errors().shows_in
