@@ -55,7 +55,7 @@ def gaps(lines: list[Any]) -> list[str]:
 def test_events_are_said_once_and_no_sample_is_lost_while_api_server_and_kubelet_are_started_anew(
     perf: Nodes, tmp_path: Path
 ) -> None:
-    (first, second), root, kept = list(perf.machines), with_log(tmp_path), tmp_path / "kept"
+    (first, second, *_), root, kept = perf.machines, with_log(tmp_path), tmp_path / "kept"
     with watched([first, second], root, kept, perf.joined) as watch:
         watch.until_sampled(first, second)
         log(root, OOM, 1)
