@@ -170,7 +170,8 @@ def test_a_nodes_page_names_each_reason_once_with_what_to_do_on_this_node(chromi
     assert "gpu005" in chromium.awaited("#node h2").text
     failed, missing = chromium.texts("#node > details > summary")
     checks = len(node_checks()) - 1
-    assert (failed, missing) == ("FAIL Reachability", f"INCOMPLETE unreachable: refused ({checks} checks)")
+    reason = "unreachable: refused: 10.231.0.1:9 refuses the connection: no sshd listens there, or a firewall"
+    assert (failed, missing) == ("FAIL Reachability", f"INCOMPLETE {reason} ({checks} checks)")
     assert "ssh gpu005 true" in chromium.texts("#node dd code")
     assert "whether gpu005 is running" in chromium.find("#node dl").text
     chromium.find("#node > details.incomplete > summary").click()

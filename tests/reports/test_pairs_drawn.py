@@ -209,7 +209,6 @@ def test_the_table_has_every_measurement() -> None:
     assert (of_slow["size_bytes"], of_slow["network"]) == (str(8 * 2**30), "efa, 32 devices")
 
 
-@pytest.mark.long
 def in_groups() -> PairwiseRun:
     """Pairs, then a group of four twice, the first time without success, and one of eight."""
     journal = measured(HEALTHY).campaigns[0].journal
@@ -243,6 +242,7 @@ def test_the_history_keeps_what_each_node_had_in_groups_of_each_size() -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_measurement_that_failed_has_a_problem_and_no_bandwidth() -> None:
     rows = table(measured(FAULTS["two nodes that reckon wrong together"]))
     wrong = next(row for row in rows if row["pair"] == str(LINK))
