@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.case import Offset, probe
 from clusterproof.plugins.case.assembled import CaseBuilder
-from clusterproof.plugins.case.clocks import by_asking, by_steps
+from clusterproof.plugins.case.clocks import by_command, by_steps
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.report import text
 from clusterproof.plugins.core.evidence import NodeEvidence
@@ -78,8 +78,8 @@ def test_of_two_clocks_nobody_can_tell_which_is_right(tmp_path: Path) -> None:
 
 
 def test_an_offset_is_known_as_well_as_the_question_was_short() -> None:
-    assert by_asking(1180.0, 1.0, 1000.0, 1003.0) == Offset(179.0, 1.0, "as it was asked")
-    assert by_asking(1001.0, 1.0, 1000.0, 1003.0) == Offset(0.0, 1.0, "as it was asked")
+    assert by_command(1180.0, 1.0, 1000.0, 1003.0) == Offset(179.0, 1.0, "as it was asked")
+    assert by_command(1001.0, 1.0, 1000.0, 1003.0) == Offset(0.0, 1.0, "as it was asked")
     assert by_steps([("n1", {1: 0.0, 2: 1.0}), ("n2", {1: 90.0, 2: 91.0}), ("n3", {1: 0.0, 2: 1.0})]) == {}
 
 

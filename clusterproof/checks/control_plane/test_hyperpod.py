@@ -22,7 +22,7 @@ from clusterproof.plugins.evidence.field import known
 
 pytestmark = [mark.control_plane, mark.preflight]
 
-MAX_SAID = 200  # characters of what SageMaker says of a node
+MAX_MESSAGE = 200  # characters of what SageMaker says of a node
 
 
 @mark.hyperpod_cluster_debugger("A")
@@ -156,8 +156,8 @@ def test_nodes_running(cluster: ClusterFacts) -> None:
 def in_words(node: HyperpodNode) -> str:
     """`i-0a (workers) is Failure: …`, with SageMaker's reason."""
     status = node.status
-    said = known(lambda: " ".join(node.message.split()), "") if status == "Failure" else ""
-    why = f": {said[:MAX_SAID].replace('; expected ', ', expected ')}" if said else ""
+    message = known(lambda: " ".join(node.message.split()), "") if status == "Failure" else ""
+    why = f": {message[:MAX_MESSAGE].replace('; expected ', ', expected ')}" if message else ""
     return f"{node.instance_id} ({node.group}) is {status}{why}"
 
 

@@ -141,8 +141,8 @@ def test_hyperpod_node_health(k8s_node: MemberNode) -> None:
     concern_if(deep == "InProgress", "its deep health checks are still running; expected a node that takes pods")
     if known is None:
         incomplete(f"HyperPod reports it as {health or 'nothing'}{why}; expected Schedulable in node-health-status")
-    is_said = not known.takes_pods or deep == "Failed"
-    concern_if(fault and not is_said, f"HyperPod reports it as {health} and names a fault: {fault}; expected none")
+    is_unfit = not known.takes_pods or deep == "Failed"
+    concern_if(fault and not is_unfit, f"HyperPod reports it as {health} and names a fault: {fault}; expected none")
 
 
 @mark.hyperpod_version_checker

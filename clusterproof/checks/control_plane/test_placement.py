@@ -109,7 +109,7 @@ def test_k8s_topology_labels(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     is_elsewhere = listed.layers and in_ec2 and listed.layers != in_ec2
     message = f"labels {'/'.join(listed.layers)}, but EC2 reports {'/'.join(in_ec2)}; expected the same network nodes"
     fail_if(is_elsewhere, message)
-    lacking = [f"{label}, as {whose} has" for label, whose in _lacking(k8s_node, bool(in_ec2), bool(zone))]
+    lacking = [f"{label}, as {holder} has" for label, holder in _lacking(k8s_node, bool(in_ec2), bool(zone))]
     concern_if(
         lacking, f"no label for {', no label for '.join(lacking)}; expected labels for its zone and network nodes"
     )
@@ -125,9 +125,9 @@ def _lacking(node: MemberNode, in_ec2: bool, has_zone: bool) -> Iterator[tuple[s
         ("its network nodes", bool(listed.layers), any(other.layers for other in others), in_ec2 and "EC2"),
         ("its UltraServer", bool(listed.ultraserver), any(other.ultraserver for other in others), False),
     ):
-        whose = "another of its group" if by_others else by_itself
-        if not own and whose:
-            yield label, whose
+        holder = "another of its group" if by_others else by_itself
+        if not own and holder:
+            yield label, holder
 
 
 def _layers_in_ec2(cluster: ClusterFacts, name: str) -> tuple[str, ...]:

@@ -54,8 +54,8 @@ def _by_job(left: Iterable[JobProcess]) -> Iterator[str]:
         of_job = f"in the control group of job {process.job}"
         claimed = f"of user {process.uid}, by its environment of job {process.job}"
         by_owner.setdefault(of_job if process.is_sure else claimed, []).append(f"{process.name} (pid {process.pid})")
-    for whose, (first, *others) in by_owner.items():
-        yield f"{first}{f' and {len(others)} more' if others else ''} {whose}"
+    for origin, (first, *others) in by_owner.items():
+        yield f"{first}{f' and {len(others)} more' if others else ''} {origin}"
 
 
 @evidence("ls -la /dev/shm; ps -eo uid= | sort -u")

@@ -57,8 +57,8 @@ def test_no_oom_kill(node: Node) -> None:
     report(node, "host.no_oom_kill", "enough memory and open files for every process")
     of_groups = [event for event in kills if event.group]
     costly = [event for event in failures if event not in promised]
-    noted = [*with_counts(of_groups, _killed, node), *with_counts(costly, _failed, node)]
-    concern_if(noted, f"{joined(noted)}; expected none")
+    concerns = [*with_counts(of_groups, _killed, node), *with_counts(costly, _failed, node)]
+    concern_if(concerns, f"{joined(concerns)}; expected none")
     require_whole_log(node)
 
 
@@ -91,11 +91,11 @@ def test_pcie_aer(node: Node) -> None:
     fail_by_log(node, fatal, f"{joined(fatal)}; expected no fatal error")
     report(node, "host.pcie_aer", "every device present, and within its own memory")
     limit = node.threshold("pcie.correctable_concern")
-    noted = [
+    concerns = [
         event for alike in events.values() for event in alike if event.severity == "nonfatal" or total(alike) > limit
     ]
-    seen = joined(with_counts(noted, device, node))
-    concern_if(noted, f"{seen}; expected no uncorrected error, and at most {limit:.0f} corrected ones of a device")
+    seen = joined(with_counts(concerns, device, node))
+    concern_if(concerns, f"{seen}; expected no uncorrected error, and at most {limit:.0f} corrected ones of a device")
     require_whole_log(node)
 
 

@@ -251,5 +251,5 @@ def test_process_ids(node: Node) -> None:
         *each(kernel, lambda name: (limits.threads, kernel[name](), name)),
         *each(known(lambda: limits.groups, ()), lambda group: (group.pids, group.most, group.path)),
     ]
-    full = [f"{has} of {most} ({whose})" for has, most, whose in rows if has >= most * percent / 100]
+    full = [f"{has} of {most} ({limit_name})" for has, most, limit_name in rows if has >= most * percent / 100]
     concern_if(full, f"processes and threads: {', '.join(full)}; expected less than {percent:.0f} %")

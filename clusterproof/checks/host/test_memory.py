@@ -44,8 +44,8 @@ def test_dev_shm(node: Node) -> None:
         share = node.threshold("shm.minimum_percent_of_memory") / 100
         least_gib = min(node.threshold("shm.minimum_gib"), memory_gib * share)
         has, least = format_pair(total_gib, least_gib, 3, SIGNIFICANT)
-        whose = "runtime: " if known(lambda: mount.source, "") == OF_RUNTIME else ""
-        assert total_gib >= least_gib, f"{whose}/dev/shm has {has} GiB; expected at least {least} GiB"
+        prefix = "runtime: " if known(lambda: mount.source, "") == OF_RUNTIME else ""
+        assert total_gib >= least_gib, f"{prefix}/dev/shm has {has} GiB; expected at least {least} GiB"
     used = 100 * (1 - mount.free_kib / mount.total_kib) if mount.total_kib else 100.0
     limit = node.threshold("shm.used_concern_percent")
     if used > limit:

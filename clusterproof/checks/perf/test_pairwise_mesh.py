@@ -88,11 +88,11 @@ def say_named(node: str, measurements: Sequence[Measurement]) -> None:
 
 def say_unmet(node: str, measurements: Sequence[Measurement]) -> None:
     """Say with which partners nothing was exchanged, unless the partner was at fault, or busy."""
-    met = {measurement.pair for measurement in measurements if measurement.reading.exchanges}
+    exchanged = {measurement.pair for measurement in measurements if measurement.reading.exchanges}
     unmet = [
         measurement
         for measurement in measurements
-        if measurement.pair not in met
+        if measurement.pair not in exchanged
         and (is_named(node, measurement) or not (measurement.reading.culprit or measurement.reading.failure))
     ]
     if unmet:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from html import escape
 
-from clusterproof.plugins.accept.report import NOT_SAID, Report, headline, removed_node_line
+from clusterproof.plugins.accept.report import NOT_ASKED, Report, headline, removed_node_line
 from clusterproof.plugins.accept.verdicts import ClusterVerdict, NodeVerdict
 from clusterproof.plugins.core.message import printable
 from clusterproof.reports.document import Section, table
@@ -75,7 +75,7 @@ def _bought(report: Report) -> str:
             line["what"],
             line["bought"],
             line["there"],
-            "not asked" if line["bought"] == NOT_SAID else word_of[line["is_met"]],
+            "not asked" if line["bought"] == NOT_ASKED else word_of[line["is_met"]],
             _bounded(line["not_on"], 2000),
         )
         for line in report["bought"]

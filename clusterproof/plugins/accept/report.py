@@ -32,7 +32,7 @@ SCHEMA = 1
 WIDTH = 100
 MAX_OTHERS = 200
 MAX_LINES = 20  # characters on a screen, for pairs and the cluster, and for concerns
-NOT_SAID = "not said"
+NOT_ASKED = "not said"
 INVENTORY = "inventory"
 COUNTED_BY = {  # the check that compares a node with its expectations
     "gpus": "gpu.gpu_count",
@@ -136,7 +136,7 @@ def _bought(state: AcceptanceState, outcomes: Sequence[NodeOutcome]) -> Iterator
         is_met = False if any(types[node] for node in others) else None if others else True
         yield _line("type", str(bought["type"]), _kinds(kinds), is_met, others)
     else:
-        yield _line("hardware", NOT_SAID, _kinds(kinds), None, [])
+        yield _line("hardware", NOT_ASKED, _kinds(kinds), None, [])
     for name, count in bought.items():
         if name in ("nodes", "type"):
             continue
@@ -156,8 +156,8 @@ def _last(state: AcceptanceState, node: str, check: str) -> Verdict | None:
 
 def _is_as_bought(lines: Sequence[Report]) -> bool | None:
     """Whether everything is as bought; None unless all items are known."""
-    met = {line["is_met"] for line in lines if line["bought"] != NOT_SAID}
-    return False if False in met else None if None in met else True
+    answers = {line["is_met"] for line in lines if line["bought"] != NOT_ASKED}
+    return False if False in answers else None if None in answers else True
 
 
 def _line(what: str, bought: str, there: str, is_met: bool | None, nodes: Sequence[str]) -> Report:
@@ -246,7 +246,7 @@ def _lines(report: Report) -> Iterator[str]:
     if report["stopped"]:
         yield fill(f"not finished: {report['stopped']}", WIDTH)
     for line in report["bought"]:
-        if line["is_met"] is not True and line["bought"] != NOT_SAID:
+        if line["is_met"] is not True and line["bought"] != NOT_ASKED:
             where = f" (not {line['not_on']})" if line["not_on"] else ""
             text = f"  {line['what']}: bought {line['bought']}, found {line['there']}{where}"
             yield fill(text, WIDTH, subsequent_indent="    ")

@@ -66,7 +66,7 @@ class Acceptance:
         """Load the finished runs. Raises JournalError, OSError."""
         for line in journal.read(self.folder, self.named, self.plan.digest):
             if isinstance(line, RepairedNodes):
-                self.state.discard(line.nodes, is_said=True)
+                self.state.discard(line.nodes, is_declared=True)
                 continue
             changed = journal.altered(self.folder / line.folder, line.evidence)
             if changed:
@@ -117,7 +117,7 @@ class Acceptance:
                     if again:
                         self._count_unseen(writer, lock)
                         writer.append(RepairedNodes(tuple(again), time.time()))
-                        self.state.discard(again, is_said=True)
+                        self.state.discard(again, is_declared=True)
                     return self._steps(writer, lock, say)
                 finally:
                     writer.close()

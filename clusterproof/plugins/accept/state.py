@@ -65,9 +65,9 @@ class AcceptanceState:
         measured = (node for of_stage in self.runs.values() for node in of_stage)
         return tuple(dict.fromkeys(node for node in measured if node not in self.places))
 
-    def discard(self, nodes: Collection[str], is_said: bool = False) -> None:
+    def discard(self, nodes: Collection[str], is_declared: bool = False) -> None:
         """Drop earlier measurements of these nodes; `is_said` if somebody declared that they were replaced."""
-        self.unsettled -= set(nodes) if is_said else set()
+        self.unsettled -= set(nodes) if is_declared else set()
         for node in nodes:
             if node in self.seen:
                 self.earlier[node].append(self.seen.pop(node))
@@ -76,7 +76,7 @@ class AcceptanceState:
             self.populations.forget(node)
             self.failures.pop(node, None)
             self.results.pop(node, None)
-            self.changes[node] *= not is_said
+            self.changes[node] *= not is_declared
             self.out -= {node} - self.unsettled
             self.of_others = [other for other in self.of_others if not other.speaks_of(node)]
         self._round = ()
@@ -103,9 +103,9 @@ class AcceptanceState:
             else:
                 self._add_of_others(OtherResult(step.stage.name, present, folder, result))
         if step.stage.name == SPEED:
-            here = [node for node in step.nodes if node in ran.seen and node in self.places]
-            levels = {node: self._levels(node) for node in here}
-            self.populations.add(step.number, ran.seen, {node: self.seen[node].kind for node in here}, levels)
+            present_nodes = [node for node in step.nodes if node in ran.seen and node in self.places]
+            levels = {node: self._levels(node) for node in present_nodes}
+            self.populations.add(step.number, ran.seen, {node: self.seen[node].kind for node in present_nodes}, levels)
             self._round = tuple(node for node in self._round if node not in of_step)
             if self._is_first_round_over:
                 self.populations.learn()
@@ -204,11 +204,11 @@ class AcceptanceState:
             if name != stage.name:
                 continue
             may_fail = [own_result for own_result in own if own_result.result.verdict is Verdict.FAIL]
-            said = [
+            outcomes = [
                 (self._besides_speed(node, own_result, self.populations.may_decide), own_result.folder)
                 for own_result in may_fail
             ]
-            failed = [(result, folder) for result, folder in said if result.verdict is Verdict.FAIL]
+            failed = [(result, folder) for result, folder in outcomes if result.verdict is Verdict.FAIL]
             if len(failed) >= (TWICE if name == SPEED else 1):
                 last, folder = failed[-1]
                 yield Failure(name, check, last.message, last.action, folder)

@@ -20,7 +20,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.perf.gpu_speed import UNKNOWN_WAYS
 
 MAX_REASONS = 20
-MAX_SAID = 4  # serial numbers that are shown
+MAX_SERIALS = 4  # serial numbers that are shown
 
 
 class NodeVerdict(str, Enum):
@@ -121,7 +121,7 @@ def _unsettled(node: str, state: AcceptanceState) -> Iterator[str]:
         seen_identities = [
             of for seen in (*state.earlier[node], state.seen.get(node)) if seen for of in (_identity(seen),) if of
         ]
-        named = ", ".join([*dict.fromkeys(seen_identities)][-MAX_SAID:])
+        named = ", ".join([*dict.fromkeys(seen_identities)][-MAX_SERIALS:])
         yield (
             f"it is another machine, or has other GPUs, in each run ({named}); expected the same: --again, once it is"
         )

@@ -60,17 +60,17 @@ def _types(source: str) -> Iterator[tuple[int, int, int]]:
     """Line, first and last column of each annotation that may go, in bytes; those of class attributes stay."""
     tree = ast.parse(source)
     of_classes = {id(line) for block in ast.walk(tree) if isinstance(block, ast.ClassDef) for line in block.body}
-    said: list[ast.expr | None] = []
+    hints: list[ast.expr | None] = []
     for part in ast.walk(tree):
         if isinstance(part, ast.FunctionDef):
             data = part.args
             arguments = [*data.posonlyargs, *data.args, *data.kwonlyargs, data.vararg, data.kwarg]
-            said += [part.returns, *(argument.annotation for argument in arguments if argument)]
+            hints += [part.returns, *(argument.annotation for argument in arguments if argument)]
         elif isinstance(part, ast.AnnAssign) and part.simple and part.value and id(part) not in of_classes:
-            said.append(part.annotation)
-    for one in said:
-        if one is not None and one.end_lineno == one.lineno and one.end_col_offset is not None:
-            yield one.lineno, one.col_offset, one.end_col_offset
+            hints.append(part.annotation)
+    for hint in hints:
+        if hint is not None and hint.end_lineno == hint.lineno and hint.end_col_offset is not None:
+            yield hint.lineno, hint.col_offset, hint.end_col_offset
 
 
 def _with_short_names(source: str) -> str:

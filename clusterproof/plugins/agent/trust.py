@@ -24,23 +24,25 @@ def others(path: str, root: str = "") -> dict[int, str]:
     """
     own = {0, os.geteuid(), os.stat(root or "/").st_uid, *_called_by()}
     found: dict[int, str] = {}
-    ahead, here, links = _names(path), "", 0
+    ahead, resolved, links = _names(path), "", 0
     while ahead:
         name = ahead.pop()
-        within, here = here, os.path.dirname(here).rstrip("/") if name == ".." else f"{here}/{name}"
-        status = os.lstat(f"{root}{here}/" if name == ".." else root + here)
+        within, resolved = resolved, os.path.dirname(resolved).rstrip("/") if name == ".." else f"{resolved}/{name}"
+        status = os.lstat(f"{root}{resolved}/" if name == ".." else root + resolved)
         if status.st_uid not in own:
-            found.setdefault(status.st_uid, f"{here} belongs to user {status.st_uid}")
+            found.setdefault(status.st_uid, f"{resolved} belongs to user {status.st_uid}")
         if stat.S_ISLNK(status.st_mode):
             links += 1
             if links > MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-            target = os.readlink(root + here)
+            target = os.readlink(root + resolved)
             ahead += _names(target)
-            here = "" if target.startswith("/") else within
+            resolved = "" if target.startswith("/") else within
         elif not (ahead and status.st_mode & stat.S_ISVTX):
-            for user in _writers(root, here, status) - own:
-                found.setdefault(user, f"{here} may be written by {'others' if user == ANYBODY else f'user {user}'}")
+            for user in _writers(root, resolved, status) - own:
+                found.setdefault(
+                    user, f"{resolved} may be written by {'others' if user == ANYBODY else f'user {user}'}"
+                )
     return found
 
 

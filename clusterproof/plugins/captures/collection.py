@@ -10,7 +10,7 @@ from pathlib import Path
 
 from clusterproof.plugins.captures import Layout, NoCaptureError, NodeFiles, layout
 from clusterproof.plugins.captures.merge import completed, merged
-from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_SAID, NOTHING, CollectorPart, first_line, of_text
+from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_QUOTED, NOTHING, CollectorPart, first_line, of_text
 from clusterproof.plugins.captures.several import Reader
 from clusterproof.plugins.captures.text import (
     MAX_BYTES,
@@ -224,7 +224,7 @@ def _of_part(text: str, forms: Sequence[Form], budget: Budget) -> tuple[list[Col
 def _instead(file: Path, root: Path) -> str:
     """What a short file contains instead of an output: that the command is missing, or may not be run."""
     with suppress(OSError), opened(file, root) as stream:
-        return first_line(plain(decoded(stream.read(MAX_SAID + 1))))
+        return first_line(plain(decoded(stream.read(MAX_QUOTED + 1))))
     return ""
 
 

@@ -15,7 +15,7 @@ from clusterproof.plugins.evidence.slurm import parse as slurm
 
 MAX_HEAD = 1024 * 1024  # characters of an output used to recognize it; only logs are as long
 SHORT, MAX_SHORT = 256, 4_000  # characters of a short output, and how many are read: each is tried with every parser
-FEW, MAX_SAID = 3, 200  # lines and characters of a file without outputs that are quoted
+FEW, MAX_QUOTED = 3, 200  # lines and characters of a file without outputs that are quoted
 NOTHING = ""  # collector for outputs that are understood but provide no fact, such as a clean DCGM watch
 MAX_TYPED = 80  # characters of a command that are shown
 _OF_LOGS = frozenset(form.name for form in (*kernel_log.FORMS, *journal.FORMS))
@@ -168,4 +168,4 @@ def _of_piece(
 def first_line(text: str) -> str:
     """The content of a short text, after a colon; empty for a longer one."""
     lines = [line for line in text.strip().splitlines() if not line.startswith(TYPED)]
-    return "" if len(lines) > FEW else f": {lines[0]:.{MAX_SAID}}" if lines else ": it is empty"
+    return "" if len(lines) > FEW else f": {lines[0]:.{MAX_QUOTED}}" if lines else ": it is empty"

@@ -126,8 +126,8 @@ class Reader:
                 rest.append(slurm.unlisted_in(text))
                 continue
             listed = slurm.listed_in(text)
-            for name, said in listed.by_node.items():
-                by_node.setdefault(name, []).extend(f"{DIVIDER}{output}\n" for output in said)
+            for name, outputs in listed.by_node.items():
+                by_node.setdefault(name, []).extend(f"{DIVIDER}{output}\n" for output in outputs)
             parts += sum(map(len, listed.by_node.values())) + len(listed.unclear)
             if len(by_node) > MAX_NODES:
                 too_many = NoCaptureError(f"a file lists more than {MAX_NODES:,} nodes")

@@ -102,12 +102,12 @@ def unpacked(content: bytes) -> bytes:
     if not content.startswith(_GZIP):
         return content[:MAX_BYTES]
     parts: list[bytes] = []
-    room, rest = most_bytes(content), content
-    while rest.startswith(_GZIP) and room > 0:  # a gzip file may consist of several streams
+    left_bytes, rest = most_bytes(content), content
+    while rest.startswith(_GZIP) and left_bytes > 0:  # a gzip file may consist of several streams
         stream = zlib.decompressobj(wbits=31)
-        part, rest = _inflated(stream, rest, room)
+        part, rest = _inflated(stream, rest, left_bytes)
         parts.append(part)
-        room -= len(part)
+        left_bytes -= len(part)
     return b"".join(parts)
 
 

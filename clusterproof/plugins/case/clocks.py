@@ -116,7 +116,7 @@ MIN_NODES = 3  # needed to identify one that is wrong
 Times = Mapping[int, float]  # by step
 
 
-def by_asking(began: float, seconds: float, asked: float, answered: float) -> Offset:
+def by_command(began: float, seconds: float, asked: float, answered: float) -> Offset:
     """From a command that ran between a question and its answer; offsets within that interval are ignored."""
     least, most = began + seconds - answered, began - asked
     middle, half = (least + most) / 2, abs(most - least) / 2

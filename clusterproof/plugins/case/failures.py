@@ -41,10 +41,10 @@ class Exceptions:
         if not begun or rest.startswith(LAUNCHER_PREFIXES) or HEADERS[begun] in rest:
             return False
         form = _MESSAGE if begun == CUT_CPP else NAME_OF_EXCEPTION
-        is_told = bool(form.search(rest)) or (sign is not None and sign.role != CASCADE)
-        if is_told:
+        is_complete = bool(form.search(rest)) or (sign is not None and sign.role != CASCADE)
+        if is_complete:
             del self.begun[rank]
-        return is_told
+        return is_complete
 
     def begins(self, line: str, rank: int | None, sign: Sign | None) -> str:
         """The sign of an exception that begins in this line; empty if none does."""

@@ -47,8 +47,8 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
     cascades = _Cascades(event for event in case.events if event.is_cascade)
     most_s = apart_s(case)
     own = [event for event in case.events if not event.is_cascade and not _is_echo(event, cascades, most_s)]
-    met = [event for event in own if case.progress is not None or event.row.cause != STOPPED]
-    last = max((event.when.begins for event in met if event.when.begins is not None), default=-math.inf)
+    considered = [event for event in own if case.progress is not None or event.row.cause != STOPPED]
+    last = max((event.when.begins for event in considered if event.when.begins is not None), default=-math.inf)
     waited_s = max((event.waited_s for event in case.events), default=0.0)
     until = last - limits().before_s - waited_s - most_s
     dated = (event for event in own if "output" in event.row.read_in or event.row.of_start)
@@ -88,9 +88,9 @@ def _first_of_each(events: Iterable[Event]) -> list[Event]:
     kept: dict[tuple[str, int | None, str, int], Event] = {}
     for event in events:
         file, _, line = event.source.rpartition(":")
-        is_told = event.rank is not None and line.isdecimal() and not event.is_warning
-        key = file, event.rank, event.node, 0 if is_told else len(kept) + 1
-        if key not in kept or (is_told and _line(event) < _line(kept[key])):
+        is_of_rank = event.rank is not None and line.isdecimal() and not event.is_warning
+        key = file, event.rank, event.node, 0 if is_of_rank else len(kept) + 1
+        if key not in kept or (is_of_rank and _line(event) < _line(kept[key])):
             kept[key] = event
     return list(kept.values())
 

@@ -63,7 +63,7 @@ def _take(name: str, node: Node, builder: CaseBuilder, ended: float | None) -> N
         return
     try:
         began, took = number(evidence.probe["began"]), number(evidence.probe["seconds"])
-        off = builder.clocks[name] = clocks.by_asking(began, took, evidence.asked, evidence.answered)
+        off = builder.clocks[name] = clocks.by_command(began, took, evidence.asked, evidence.answered)
         booted = node.boot.booted
         events = node.kernel_events
         is_cut = node.kernel_log_is_cut

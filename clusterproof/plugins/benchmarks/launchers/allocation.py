@@ -107,15 +107,15 @@ def salloc(request: dict[str, Any], names: list[str], partition: str, gpus: int)
     command += [f"--partition={partition}"] if partition else []
     command += [f"--gres=gpu:{gpus}"] if gpus else []
     command += of_allocation(request["options"])
-    asking = subprocess.Popen(command, stdin=-3, stdout=-1, stderr=-2, env=clean())
+    salloc = subprocess.Popen(command, stdin=-3, stdout=-1, stderr=-2, env=clean())
     output = bytearray()
-    assert asking.stdout
+    assert salloc.stdout
     until = time.monotonic() + request["wait_s"]
     is_closed = False
     try:
         while time.monotonic() < until and not is_closed:
-            if wait(until - time.monotonic(), asking.stdout.fileno()):
-                read = os.read(asking.stdout.fileno(), 65536)
+            if wait(until - time.monotonic(), salloc.stdout.fileno()):
+                read = os.read(salloc.stdout.fileno(), 65536)
                 output += read
                 is_closed = not read
         granted = GRANTED.search(output.decode("utf-8", "replace"))
@@ -127,9 +127,9 @@ def salloc(request: dict[str, Any], names: list[str], partition: str, gpus: int)
         return "", f"busy: no place within {request['wait_s']:g} s: {reason or 'no reason'}"
     finally:
         if not is_closed:
-            asking.terminate()
+            salloc.terminate()
             ask("scancel", f"--name={request['name']}")
-        asking.stdout.close()
+        salloc.stdout.close()
 
 
 def of_allocation(options: list[str]) -> list[str]:

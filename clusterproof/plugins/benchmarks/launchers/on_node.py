@@ -218,10 +218,10 @@ class Run:
 
     def start(self, word: str = "", addresses: str = "") -> None:
         """Start the commands; `word` in them is replaced by the addresses."""
-        for asked in self.request["commands"]:
-            shell = asked["shell"].replace(word, addresses) if word else asked["shell"]
+        for command in self.request["commands"]:
+            shell = command["shell"].replace(word, addresses) if word else command["shell"]
             most_bytes = self.request["most_bytes"]
-            self.commands.append(Command(shell, asked["environment"], self.request["run"], most_bytes))
+            self.commands.append(Command(shell, command["environment"], self.request["run"], most_bytes))
 
     def until_it_serves(self, port: int, until: float) -> None:
         """Wait until the server listens, has ended, or turns out not to listen on TCP."""

@@ -34,9 +34,9 @@ class BoundedOutput:
 
     def add(self, read: bytes) -> None:
         """Add output."""
-        room = self._most_of_each - len(self._head)
-        self._head += read[:room]
-        self._tail += read[room:]
+        left_bytes = self._most_of_each - len(self._head)
+        self._head += read[:left_bytes]
+        self._tail += read[left_bytes:]
         self._left_out += max(0, len(self._tail) - self._most_of_each)
         del self._tail[: -self._most_of_each]
 

@@ -48,12 +48,12 @@ def quick(nodes: Sequence[str], places: Mapping[str, str], count: int, random: R
         random.shuffle(rounds)
         return [rounds[number % len(rounds)] for number in range(count)] if rounds else []
     inside = _inside(by_place, min(count // 2, max(map(len, by_place)) - 1), random)
-    rounds, met = list(inside), set(chain.from_iterable(inside))
+    rounds, paired = list(inside), set(chain.from_iterable(inside))
     for _ in range(count - len(inside)):
         tried = (_across(by_place, random) for _ in range(_TRIES))
-        best = _fewest(tried, met)
+        best = _fewest(tried, paired)
         rounds.append(best)
-        met.update(best)
+        paired.update(best)
     return rounds
 
 
@@ -95,12 +95,12 @@ def _across(by_place: Sequence[Sequence[str]], random: Random) -> Round:
     return tuple(pair(a, b) for a, b in zip(row[:half], row[half:], strict=True))
 
 
-def _fewest(tried: Iterable[Round], met: set[Pair]) -> Round:
+def _fewest(tried: Iterable[Round], paired: set[Pair]) -> Round:
     """The round with the fewest repeated partners; the first one with none."""
     best: Round = ()
     fewest: int | None = None
     for pairs in tried:
-        again = len(met.intersection(pairs))
+        again = len(paired.intersection(pairs))
         if fewest is None or again < fewest:
             best, fewest = pairs, again
         if not again:

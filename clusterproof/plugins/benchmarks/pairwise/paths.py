@@ -167,27 +167,27 @@ def _cut(rail: Rail, cut: RailCut) -> RailFinding:
     )
 
 
-MAX_SAID = 2  # devices of a node that are listed
+MAX_LISTED = 2  # devices of a node that are listed
 
 
 def missing_devices(measurements: Sequence[Measurement]) -> Iterator[MeshFinding]:
     """For each node, rails without a device where its partners have one, or with one that nobody else has."""
     for node, rails in _without_partner(measurements).items():
         numbers = tuple(sorted(rails))
-        message = "; ".join(f"rail {number}: {rails[number]}" for number in numbers[:MAX_SAID])
-        more = f"; and so on {describe_rails(numbers[MAX_SAID:])}" if len(numbers) > MAX_SAID else ""
+        message = "; ".join(f"rail {number}: {rails[number]}" for number in numbers[:MAX_LISTED])
+        more = f"; and so on {describe_rails(numbers[MAX_LISTED:])}" if len(numbers) > MAX_LISTED else ""
         yield MeshFinding(MeshKind.GAP, (node,), f"{message}{more}", numbers)
 
 
 def _without_partner(measurements: Sequence[Measurement]) -> Mapping[str, Mapping[int, str]]:
     """What was seen on rails on which a node exchanged nothing because a device is missing at either end."""
     seen: dict[str, dict[int, str]] = {}
-    met: set[tuple[str, int]] = set()
+    exchanged: set[tuple[str, int]] = set()
     for measurement in measurements:
         a, b = measurement.pair
         for exchange in measurement.reading.exchanges:
             if exchange.has_devices:
-                met |= {(a, exchange.rail), (b, exchange.rail)}
+                exchanged |= {(a, exchange.rail), (b, exchange.rail)}
                 continue
             for node, own, other, partner in ((a, exchange.a, exchange.b, b), (b, exchange.b, exchange.a, a)):
                 reason = (
@@ -197,7 +197,7 @@ def _without_partner(measurements: Sequence[Measurement]) -> Mapping[str, Mappin
     return {
         node: left
         for node, rails in seen.items()
-        if (left := {rail: reason for rail, reason in rails.items() if (node, rail) not in met})
+        if (left := {rail: reason for rail, reason in rails.items() if (node, rail) not in exchanged})
     }
 
 

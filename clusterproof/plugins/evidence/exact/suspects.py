@@ -154,8 +154,8 @@ def _by_link(pair: Sequence[int], item: WrongElements, ranks: Ranks) -> float:
         return 0.0
     if item.sender in pair and item.sender != receiver:
         return 0.5
-    is_on_its_way = item.sender is None or (item.operation not in DIRECT and item.sender != receiver)
-    return 0.25 / (ranks.count - 1) if is_on_its_way else 0.0
+    is_relayed = item.sender is None or (item.operation not in DIRECT and item.sender != receiver)
+    return 0.25 / (ranks.count - 1) if is_relayed else 0.0
 
 
 def _by_network(pair: Sequence[str], item: WrongElements, ranks: Ranks) -> float:
@@ -163,11 +163,11 @@ def _by_network(pair: Sequence[str], item: WrongElements, ranks: Ranks) -> float
     if item.sender is None:
         both = ranks.of(pair[0]) | ranks.of(pair[1])
         return 1 / (2 * len(both)) if item.receivers <= both else 0.0
-    here = ranks.node_of[item.sender]
-    if here not in pair:
+    sender_node = ranks.node_of[item.sender]
+    if sender_node not in pair:
         return 0.0
-    there = ranks.of(pair[0] if here == pair[1] else pair[1])
-    if not item.receivers <= there:
+    other_ranks = ranks.of(pair[0] if sender_node == pair[1] else pair[1])
+    if not item.receivers <= other_ranks:
         return 0.0
-    either = 1 / (2 * len(ranks.of(here)))
-    return either / len(there) if len(item.receivers) == 1 else either
+    either = 1 / (2 * len(ranks.of(sender_node)))
+    return either / len(other_ranks) if len(item.receivers) == 1 else either

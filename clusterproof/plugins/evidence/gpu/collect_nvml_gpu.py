@@ -197,12 +197,12 @@ def _process(node: Node, pid: int, memory: int | None) -> dict[str, object]:
         "name": name if isinstance(name, str) else "",
         "cgroup": group,
         **({"pod": pod[1].replace("_", "-")} if pod else {}),
-        **_whose(node, str(pid)),
-        "parent": _whose(node, parent(node, pid)),
+        **_owner(node, str(pid)),
+        "parent": _owner(node, parent(node, pid)),
     }
 
 
-def _whose(node: Node, pid: str) -> dict[str, object]:
+def _owner(node: Node, pid: str) -> dict[str, object]:
     """The user that runs it and the program, nothing where it has ended."""
     try:
         return {"uid": owner(node, pid), "program": program(node, pid)}

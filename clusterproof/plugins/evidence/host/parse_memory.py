@@ -209,8 +209,8 @@ def _is_uncorrected(row: str) -> bool:
     if not _OTHER.match(row):
         return False
     status = _STATUS.search(row)
-    is_said = "uncorrected" in row.lower() or "(fatal)" in row.lower()
-    return is_said or bool(status and int(status[1], 16) & _UNCORRECTED)
+    is_logged = "uncorrected" in row.lower() or "(fatal)" in row.lower()
+    return is_logged or bool(status and int(status[1], 16) & _UNCORRECTED)
 
 
 def _add(modules: dict[str, dict[str, Any]], name: str, is_corrected: bool, count: int) -> None:

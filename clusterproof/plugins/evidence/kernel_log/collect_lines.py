@@ -217,11 +217,11 @@ class Kinds:
         why = entry[0][2][len(KILLS_AT) :].split(",")[0] + " " if len(entry) > 1 else ""
         kind = why + (xid[0] if xid else without_numbers(text[:MAX_KIND]))
         if of_users and not xid:
-            whose = "".join(filter(None, of_users.groups()))
-            name = f"{why}*{without_numbers(whose)}"
+            user_text = "".join(filter(None, of_users.groups()))
+            name = f"{why}*{without_numbers(user_text)}"
             if not self._is_known(name, kind, min(self._most, MAX_KINDS_OF_USERS)):
                 kind = name
-                self.folded[kind] = whose.strip("[]():0123456789 ") or "other"
+                self.folded[kind] = user_text.strip("[]():0123456789 ") or "other"
             return kind
         begins = text[:BEGINNING].lower()
         if not self._is_known(begins, kind, 3 * self._most if xid else self._most):

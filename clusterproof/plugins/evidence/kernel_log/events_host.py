@@ -182,8 +182,8 @@ class MemoryGroups:
             return replace(event, group=BOUND) if constraint in _BOUND else event
         if form.event == "oom_limit":
             limited, killed = _OOM_GROUP.match(match.string), _OOM_PID.search(match.string)
-            whose = match["constraint"] == "MEMCG", killed[1] if killed else ""
-            self._limits[whose] = match["constraint"], limited[1] if limited else ""
+            kill = match["constraint"] == "MEMCG", killed[1] if killed else ""
+            self._limits[kill] = match["constraint"], limited[1] if limited else ""
         return event
 
 

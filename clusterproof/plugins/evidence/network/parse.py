@@ -103,8 +103,8 @@ def read_ibstatus(text: str) -> Mapping[str, object]:
     devices: dict[str, dict[str, Any]] = {}
     for head, rest in sections(_PORT, text, MAX_DEVICES):
         rows = {_KEYS.get(key, key): short(value.strip()) for key, value in _ROW.findall(rest)}
-        whose = named(head[1], f"Link layer: {rows.get('link_layer', '')}")
-        device = devices.setdefault(head[1], {**whose, "ports": []})
+        identity = named(head[1], f"Link layer: {rows.get('link_layer', '')}")
+        device = devices.setdefault(head[1], {**identity, "ports": []})
         device["ports"].append({"port": int(head[2]), **rows})
     return {"rdma": {"devices": list(devices.values())}}
 

@@ -19,8 +19,8 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts import Shortfall, below_best, below_median
 from clusterproof.plugins.evidence.perf.gpu_speed import (
     GPU_TO_GPU,
+    OTHERS,
     UNKNOWN_WAYS,
-    WAY,
     Speeds,
     by_model,
     by_topology,
@@ -71,7 +71,7 @@ def all_copies(node: Node) -> Mapping[str, Speeds]:
 
 def measured(node: Node, name: str) -> Speeds:
     """All GPUs of the node whose copies were measured like these, under one name; none if these are all."""
-    return all_copies(node)[name.partition(WAY)[0]] if name.startswith(GPU_TO_GPU) else {}
+    return all_copies(node)[name.partition(OTHERS)[0]] if name.startswith(GPU_TO_GPU) else {}
 
 
 def medians(node: Node, read: Read, model: str) -> Mapping[str, Median]:
@@ -96,8 +96,8 @@ def require_comparison(
         is_known, usual = UNKNOWN_WAYS not in name, _usual(medians(node, read, model).get(name))
         if is_known and usual is not None:
             continue
-        if usual is None and WAY in name:
-            usual = _usual(medians(node, all_copies, model).get(name.partition(WAY)[0]))
+        if usual is None and OTHERS in name:
+            usual = _usual(medians(node, all_copies, model).get(name.partition(OTHERS)[0]))
         is_enough = (is_known and has_limit) or (len(others) > 1 and any(others.values()))
         due = least * usual if usual is not None else 0.0 if is_enough else inf
         alone += [f"GPU {gpu}, {name}: {speed:.4g} {unit}" for gpu, speed in alike.items() if speed < due]

@@ -98,7 +98,7 @@ class FsBandwidth(Reported):
         return size / seconds / 1e9
 
 
-MAX_SAID = 120
+MAX_OUTPUT = 120
 
 _ROW = re.compile(
     r"^\S{1,12}\s{1,20}\S{1,12}\s{1,20}=\S{1,12}\s{1,20}\S{1,12}\s{1,20}[\d.]{1,12}s\s{1,20}(\d{1,9}\.\d{1,4})\s",
@@ -125,7 +125,7 @@ class PingpongRun(Reported):
     def why_not(self) -> str:
         """The error messages of both ends."""
         how = "no end in its time" if self.exit is None else f"exit status {self.exit}"
-        printed_text = " ".join(f"{self.output} {self.server}".split())[:MAX_SAID]
+        printed_text = " ".join(f"{self.output} {self.server}".split())[:MAX_OUTPUT]
         return f"{how}: {printed_text}" if printed_text else how
 
 

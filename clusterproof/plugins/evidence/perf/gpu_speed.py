@@ -37,7 +37,7 @@ DIRECTIONS = {
     "device_to_host_memcpy_ce": GPU_TO_HOST,
     "device_to_device_memcpy_read_ce": GPU_TO_GPU,
 }
-WAY = ", others "  # in a name, before the distances to the others
+OTHERS = ", others "  # in a name, before the distances to the others
 UNKNOWN_WAYS = "others at unknown distances"
 LONGEST_LINE = 2000
 VGA = "0300"  # PCI class
@@ -134,7 +134,9 @@ def _paths(node: Node) -> list[str]:
     counted = [Counter(map(str, readings(of_gpu, "gpus")[0].get("gpus", {}).values())) for of_gpu in paths]
     if any(sum(counts.values()) < len(counted) - 1 for counts in counted):
         return []
-    return [f"others {', '.join(f'{counts[way]} {way}' for way in sorted(counts))}" for counts in counted]
+    return [
+        f"others {', '.join(f'{counts[distance]} {distance}' for distance in sorted(counts))}" for counts in counted
+    ]
 
 
 def _linked(node: Node, measured: int) -> list[bool]:

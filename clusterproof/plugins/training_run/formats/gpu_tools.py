@@ -78,7 +78,7 @@ def node_of(path: RunFile) -> str:
     return (path.folder or stem_of(path.path))[:MAX_NAME]
 
 
-_COMPLAINT = re.compile(  # instead of one GPU's line, or of all
+_ERROR = re.compile(  # instead of one GPU's line, or of all
     r"(?:Unable to determine the device handle for (?:GPU ?(?:([0-9]{1,3}): ?)?)?"
     r"([0-9a-fA-F]{4,8}:[0-9a-fA-F:.]{4,12})?"
     r"|No devices were found)"
@@ -94,14 +94,14 @@ def lost_gpu_in(line: str, node: str, time_s: float) -> GpuLost | None:
     """nvidia-smi's message about a GPU that it does not reach; without a device if it is about all, or the driver."""
     if without := _NO_DRIVER.match(line):
         return GpuLost(node, "", time_s, printable(without[0].strip(), MAX_WORDS), is_gone=False)
-    complaint = _COMPLAINT.match(line)
-    if not complaint:
+    error = _ERROR.match(line)
+    if not error:
         return None
-    device = f"gpu{int(complaint[1])}" if complaint[1] else (complaint[2] or "").rstrip(":.")
+    device = f"gpu{int(error[1])}" if error[1] else (error[2] or "").rstrip(":.")
     return GpuLost(node, device, time_s, printable(line.strip(), MAX_WORDS))
 
 
-def is_rest_of_complaint(line: str) -> bool:
+def is_rest_of_error(line: str) -> bool:
     """Whether a line only continues the previous complaint."""
     return line.startswith(_GOES_ON)
 
@@ -147,7 +147,7 @@ def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | CutFile]:
         if lost := lost_gpu_in(line, node, last_s or max(times.values(), default=0) * EVERY_S):
             yield lost
             continue
-        if is_rest_of_complaint(line):
+        if is_rest_of_error(line):
             continue
         names = _names(line) or names
         clock = _CLOCK.match(line)

@@ -20,7 +20,7 @@ from clusterproof.plugins.training_run.formats.gpu_tools import (
     USED,
     UTIL,
     GpuReading,
-    is_rest_of_complaint,
+    is_rest_of_error,
     lost_gpu_in,
     node_of,
     throttled_by,
@@ -64,7 +64,7 @@ def read_smi(path: RunFile) -> Iterator[Sample | GpuLost | CutFile]:
         if lost := lost_gpu_in(line, table.node, table.time_s):
             yield lost
             continue
-        if is_rest_of_complaint(line):
+        if is_rest_of_error(line):
             continue
         cells = [cell.strip() for cell in next(csv.reader([line]), [])]
         if not table.columns or _columns(line) == table.columns:  # repeated if the loop is a shell's

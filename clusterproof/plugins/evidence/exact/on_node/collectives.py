@@ -54,7 +54,7 @@ def main(request: dict[str, Any]) -> None:
         _outlast(request["address"], request["port"])
 
 
-def measured(request: dict[str, Any], change: Change = lambda _, way: way) -> dict[str, Any]:
+def measured(request: dict[str, Any], change: Change = lambda _, collectives: collectives) -> dict[str, Any]:
     """The answers of this node's ranks; `change` lets a test inject a fault into what a rank sends or receives.
 
     `ranks` is this node's number, 0 for one on each of its GPUs; `nodes`, `node`, `address` and `port` describe the
@@ -62,21 +62,23 @@ def measured(request: dict[str, Any], change: Change = lambda _, way: way) -> di
     """
     until = time.monotonic() + request["within_s"]
     backend, nodes, node = request.get("backend", NCCL), request.get("nodes", 1), request.get("node", 0)
-    here, why = ranks_of(request["ranks"], backend, request["within_s"] - MARGIN_S)
-    length = WHOLE[backend] // (nodes * here) // 2 * 2
+    local_ranks, why = ranks_of(request["ranks"], backend, request["within_s"] - MARGIN_S)
+    length = WHOLE[backend] // (nodes * local_ranks) // 2 * 2
     with tempfile.TemporaryDirectory(prefix="clusterproof-") as folder:  # only its owner may enter it
         meet = _over_network(request["address"], request["port"]) if nodes > 1 else _in_file(f"{folder}/store")
 
         def job(local: int) -> Callable[[], Iterator[dict[str, Any]]]:
             device = f"cuda:{local}" if backend == NCCL else "cpu"
-            group = RankPlace(node * here + local, nodes * here, device, length, request["seed"])
+            group = RankPlace(node * local_ranks + local, nodes * local_ranks, device, length, request["seed"])
             return lambda: joined(group, backend, meet, request, change)
 
         left_s = until - MARGIN_S - time.monotonic()
-        answers = [{"error": why}] * here if why else forked([job(local) for local in range(here)], left_s)
-    about = {"torch": torch.__version__, "backend": backend, "ranks": nodes * here, "of_each_node": here}
+        answers = (
+            [{"error": why}] * local_ranks if why else forked([job(local) for local in range(local_ranks)], left_s)
+        )
+    about = {"torch": torch.__version__, "backend": backend, "ranks": nodes * local_ranks, "of_each_node": local_ranks}
     host = {"host": socket.gethostname()} if nodes > 1 else {}
-    return {**about, "message_bytes": 4 * length * nodes * here, **host, "node": node, "answers": answers}
+    return {**about, "message_bytes": 4 * length * nodes * local_ranks, **host, "node": node, "answers": answers}
 
 
 def ranks_of(asked: int, backend: str, within_s: float) -> tuple[int, str]:
@@ -129,12 +131,12 @@ def joined(
     store = meet(group)
     store.set_timeout(patience)
     dist.init_process_group(backend, store=store, rank=group.rank, world_size=group.ranks, timeout=patience)
-    way = change(group.rank, way_of(backend, group))
-    yield from exchanged(group, way, of_settings(request["kinds"]), request["budget_s"], store)
+    collectives = change(group.rank, way_of(backend, group))
+    yield from exchanged(group, collectives, of_settings(request["kinds"]), request["budget_s"], store)
 
 
 def exchanged(
-    group: RankPlace, way: Collectives, kinds: list[Kind], budget_s: float, store: Any
+    group: RankPlace, collectives: Collectives, kinds: list[Kind], budget_s: float, store: Any
 ) -> Iterator[dict[str, Any]]:
     """All operations in rounds, until the first rank finds that the time is up."""
     began, rounds, reported = time.monotonic(), 0, 0
@@ -148,10 +150,10 @@ def exchanged(
     while rounds == 0 or _goes_on(group, rounds, time.monotonic() - began < budget_s, store):
         for kind in [*(kind for kind in kinds if kind.name not in NO_SUMS), None]:
             if kind:
-                spent_s = sums(group, way, kind, rounds, operations)
+                spent_s = sums(group, collectives, kind, rounds, operations)
                 lasted += [spent_s] if kind.name == TIMED else []
             else:
-                copies(group, way, rounds, operations)
+                copies(group, collectives, rounds, operations)
             wrong = sum(len(one["wrong"]) for one in operations.values())
             if wrong > reported:  # a later operation may hang
                 reported = wrong

@@ -134,9 +134,9 @@ def _differences(region: Any, at: int, block: bytes) -> list[dict[str, Any]]:
         return []
     byte = next(number for number in range(BLOCK) if read[number] != block[number])
     again = sum(region[at : at + BLOCK] != block for _ in range(8))
-    said = {"expected": hex(block[byte]), "got": hex(read[byte])}
+    values = {"expected": hex(block[byte]), "got": hex(read[byte])}
     bits = [bit for bit in range(8) if (read[byte] ^ block[byte]) >> bit & 1]
-    return [{"where": f"byte {at + byte} of what was written", "bits": bits, "again": again, "of": 8, **said}]
+    return [{"where": f"byte {at + byte} of what was written", "bits": bits, "again": again, "of": 8, **values}]
 
 
 def available_bytes(root: str = "") -> int:

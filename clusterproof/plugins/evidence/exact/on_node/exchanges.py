@@ -60,7 +60,11 @@ def _described(number: int, sender: int | None, error: BlockError | None) -> lis
 
 
 def sums(
-    group: RankPlace, way: Collectives, kind: Kind, number: int, operations: dict[tuple[str, str], dict[str, Any]]
+    group: RankPlace,
+    collectives: Collectives,
+    kind: Kind,
+    number: int,
+    operations: dict[tuple[str, str], dict[str, Any]],
 ) -> float:
     """All-reduce and reduce-scatter in one type; returns the seconds of the all-reduce."""
     most = most_of(kind.significand, group.ranks)
@@ -76,12 +80,12 @@ def sums(
     try:
         result = own.clone()
         began = _now(group)
-        way.all_reduce(result)
+        collectives.all_reduce(result)
         spent_s = _now(group) - began
         error = summed(result, due, of, group.ranks)
         _note(operations, "all_reduce", kind.name, _described(number, error.other if error else None, error))
         result = torch.full((group.length,), UNWRITTEN, dtype=own.dtype, device=group.device)
-        way.reduce_scatter(result, own.clone())
+        collectives.reduce_scatter(result, own.clone())
         error = summed(result, due[mine], lambda sender: of(sender)[mine], group.ranks)
         _note(operations, "reduce_scatter", kind.name, _described(number, error.other if error else None, error))
     except (RuntimeError, ValueError) as refused:
@@ -98,7 +102,9 @@ def _now(group: RankPlace) -> float:
     return time.monotonic()
 
 
-def copies(group: RankPlace, way: Collectives, number: int, operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+def copies(
+    group: RankPlace, collectives: Collectives, number: int, operations: dict[tuple[str, str], dict[str, Any]]
+) -> None:
     """All-gather and all-to-all of random integers."""
     everyone, to_all = range(group.ranks), -1
 
@@ -111,8 +117,8 @@ def copies(group: RankPlace, way: Collectives, number: int, operations: dict[tup
             return others
         return [*others, *(("as meant for rank", to, sent(sender, to)) for to in everyone if to != receiver)]
 
-    gathered = ("all_gather", way.all_gather, [to_all], to_all)
-    for name, call, receivers, receiver in (gathered, ("all_to_all", way.all_to_all, everyone, group.rank)):
+    gathered = ("all_gather", collectives.all_gather, [to_all], to_all)
+    for name, call, receivers, receiver in (gathered, ("all_to_all", collectives.all_to_all, everyone, group.rank)):
         result = torch.full((group.ranks * group.length,), UNWRITTEN, dtype=torch.int32, device=group.device)
         call(result, torch.cat([sent(group.rank, to) for to in receivers]))
         found = []
