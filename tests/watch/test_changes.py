@@ -29,9 +29,9 @@ def change(message: str = "remapping failed", kind: ChangeKind = ChangeKind.OPEN
 
 
 def test_what_was_kept_reads_as_it_was_said(tmp_path: Path) -> None:
-    said = [change(), change(kind=ChangeKind.WORSE), change(kind=ChangeKind.CLOSED)]
-    append_changes(tmp_path / "changes", said, 1.7e9)
-    assert list(read_changes(tmp_path / "changes")) == said
+    changes = [change(), change(kind=ChangeKind.WORSE), change(kind=ChangeKind.CLOSED)]
+    append_changes(tmp_path / "changes", changes, 1.7e9)
+    assert list(read_changes(tmp_path / "changes")) == changes
 
 
 def test_how_many_things_a_change_names_is_a_value_and_no_word_of_a_node_counts(tmp_path: Path) -> None:

@@ -124,4 +124,4 @@ def test_who_sends_faster_than_anybody_takes_it_waits(monkeypatch: pytest.Monkey
         taken.append(events.get(timeout=TIMEOUT_S))
     line.end()
     assert line.join(TIMEOUT_S)
-    assert sum(bool(one and isinstance(one.what, Hello)) for one in taken) == 10
+    assert sum(bool(event and isinstance(event.what, Hello)) for event in taken) == 10

@@ -28,8 +28,8 @@ def notification(*changes: Change) -> Notification:
 def test_a_url_of_apprise_is_told_what_a_program_is_in_words_with_the_ids() -> None:
     with web_server() as server:
         receiver = receiver_of(f"json://ops:{SECRET}@127.0.0.1:{server.port}/{SECRET}", 1)
-        one = notification(change("gpu001", device="GPU 3"), change("gpu002", device="GPU 1"))
-        assert receiver.send(one) == Delivery()
+        sent = notification(change("gpu001", device="GPU 3"), change("gpu002", device="GPU 1"))
+        assert receiver.send(sent) == Delivery()
     (taken,) = server.taken
     assert (taken["title"], taken["type"]) == ("prod: FAIL watch.silent on gpu[001-002]", "failure")
     assert taken["message"].splitlines() == [
@@ -37,7 +37,7 @@ def test_a_url_of_apprise_is_told_what_a_program_is_in_words_with_the_ids() -> N
         "devices: gpu001 GPU 3, gpu002 GPU 1",
         "changes: 2, of which this is the first",
         "since 2023-11-14 21:13:20 UTC",
-        f"notification d0e-1, incident {one.incident}",
+        f"notification d0e-1, incident {sent.incident}",
     ]
     assert receiver.name == "json"
 
