@@ -117,12 +117,12 @@ def old_cluster(folder: Path) -> Iterator[int]:
         f"[req]\ndistinguished_name=name\n[name]\n[ca]\nbasicConstraints=critical,CA:TRUE\n{bare}"
     )
     (folder / "leaf.conf").write_text(f"subjectAltName=IP:127.0.0.1\n{bare}")
-    for words in (
+    for arguments in (
         "req -x509 -nodes -newkey rsa:2048 -config ca.conf -extensions ca -subj /CN=k -keyout ca.key -out ca.crt",
         "req -nodes -newkey rsa:2048 -subj /CN=apiserver -keyout leaf.key -out leaf.csr",
         "x509 -req -in leaf.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile leaf.conf -out leaf.crt",
     ):
-        subprocess.run(["openssl", *words.split()], cwd=folder, check=True, capture_output=True)
+        subprocess.run(["openssl", *arguments.split()], cwd=folder, check=True, capture_output=True)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -154,7 +154,9 @@ def as_of_3_13(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(ssl, "create_default_context", lambda cafile: strict(of_python(cafile=cafile)))
     for module in (ssl_, urllib3.connection):
-        monkeypatch.setattr(module, "create_urllib3_context", lambda *args, **words: strict(of_urllib3(*args, **words)))
+        monkeypatch.setattr(
+            module, "create_urllib3_context", lambda *args, **keywords: strict(of_urllib3(*args, **keywords))
+        )
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl to make certificates with")

@@ -44,7 +44,7 @@ def test_a_jobs_own_words_its_end_and_its_node_are_read(kubernetes: Bed, named: 
 
 def test_the_previous_log_of_a_restarted_container_is_read(kubernetes: Bed) -> None:
     with job(kubernetes, "train", spec(BEGUN_ANEW, "OnFailure")):
-        wait_until(lambda: any(one["restartCount"] for one in containers(kubernetes)), "begun anew")
+        wait_until(lambda: any(status["restartCount"] for status in containers(kubernetes)), "begun anew")
         found = said("default/train")
     assert (found["cause"], found["rank"]) == ("code", 3), found["ticket"]
     assert any(row["source"].endswith("/train.previous.log:2") for row in found["timeline"])
@@ -68,7 +68,7 @@ def test_a_job_that_completed_is_said_to_have_and_one_that_runs_is_no_case(kuber
         assert said("default/train")["standing"] == "completed"
         assert "as Kubernetes says: Complete." in " ".join(case(["default/train"])[1].split())
     with job(kubernetes, "train", spec("sleep 600")):
-        wait_until(lambda: any("running" in one["state"] for one in containers(kubernetes)), "running")
+        wait_until(lambda: any("running" in status["state"] for status in containers(kubernetes)), "running")
         code, text = case(["default/train"])
     assert (code, "job default/train runs, and no container of it has ended" in text) == (4, True)
 
@@ -120,7 +120,7 @@ def test_a_job_of_hyperpod_whose_node_was_lost_blames_no_operator(kubernetes: Be
     assert (found["cause"], found["nodes"], found["suspects"]) == ("unknown", [], ["gpu009"]), found["ticket"]
     assert found["job"]["state"] == "Failed"
     assert found["commands"][0] == f"clusterproof check k8s: --nodes {name} -k 'reachable or kernel_oops or lockups'"
-    assert any(one.startswith("ai-pod-0/train.log: ") for one in found["missing"]) is False
+    assert any(reason.startswith("ai-pod-0/train.log: ") for reason in found["missing"]) is False
 
 
 GONE = "the node gpu009.cluster.example: Kubernetes has no such node"
@@ -137,7 +137,7 @@ def test_whoever_may_list_nodes_learns_which_of_a_jobs_are_not_ready_or_gone(
     with node, hyperpod(kubernetes, "ai", name, {"startTime": EARLIER, "conditions": [over]}):
         monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
         found = said("default/ai")
-    assert [words for words in found["missing"] if words.startswith(("whether its nodes", "the node"))] == missing
+    assert [reason for reason in found["missing"] if reason.startswith(("whether its nodes", "the node"))] == missing
     assert any("not ready since" in json.dumps(row) for row in found["timeline"]) is not is_gone
 
 
@@ -193,4 +193,4 @@ def test_what_a_user_may_not_read_is_said(kubernetes: Bed, monkeypatch: pytest.M
         "the events of default",
         "whether its nodes are ready",
     ):
-        assert any(what in one for one in found["missing"]), what
+        assert any(what in reason for reason in found["missing"]), what

@@ -37,8 +37,8 @@ FOUND = Health("False", "GpuNoXid", "gpu.no_xid: Xid 79")
 
 def condition(kind: str, status: str) -> dict[str, Any]:
     """A condition as a third-party agent writes it."""
-    words = {"type": kind, "status": status, "reason": "TheirReason", "message": "theirs"}
-    return {**words, "lastHeartbeatTime": moment(0), "lastTransitionTime": moment(0)}
+    fields = {"type": kind, "status": status, "reason": "TheirReason", "message": "theirs"}
+    return {**fields, "lastHeartbeatTime": moment(0), "lastTransitionTime": moment(0)}
 
 
 @contextlib.contextmanager

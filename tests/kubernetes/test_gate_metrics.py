@@ -25,8 +25,8 @@ LINES = ("ClusterproofHealthy of 5 of 5 nodes: 2 True", "gpu003: got the taint x
 
 
 def one(problems: tuple[str, ...] = ()) -> Round:
-    written, asked = WriteOutcome(LINES, problems, CHANGES), {"GET 200": 8, "PATCH 409": 1, "GET 0": 1}
-    return round_of(1000.0, 1002.5, FOUND, {"gpu001": 1001.0, "gpu002": 400.0}, written, asked)
+    written, requests = WriteOutcome(LINES, problems, CHANGES), {"GET 200": 8, "PATCH 409": 1, "GET 0": 1}
+    return round_of(1000.0, 1002.5, FOUND, {"gpu001": 1001.0, "gpu002": 400.0}, written, requests)
 
 
 def metrics(tally: GateMetrics) -> dict[str, float]:
@@ -59,10 +59,10 @@ def test_a_round_is_read_once_as_it_was_left(tmp_path: Path) -> None:
 def test_nodes_are_counted_by_status_and_the_unfit_named() -> None:
     tally = GateMetrics(60)
     tally.add(one())
-    found = metrics(tally)
-    assert [found[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [2, 1, 2]
-    assert [name for name in found if "unfit" in name] == ['node_unfit{node="gpu003",reason="GpuGpuCount"}']
-    assert {name: value for name, value in found.items() if name.startswith("node_unknown")} == {
+    values = metrics(tally)
+    assert [values[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [2, 1, 2]
+    assert [name for name in values if "unfit" in name] == ['node_unfit{node="gpu003",reason="GpuGpuCount"}']
+    assert {name: value for name, value in values.items() if name.startswith("node_unknown")} == {
         'node_unknown{node="gpu004",reason="NotReached"}': 1,
         'node_unknown{node="gpu005",reason="Incomplete"}': 1,
     }
@@ -74,9 +74,9 @@ def test_a_node_of_which_nothing_was_found_stays_unfit_and_is_nothing_better_tha
     silent = round_of(2000.0, 2001.0, {"gpu002": FIT}, {}, WriteOutcome((), ()), {}, ["gpu001", "gpu003", "gpu004"])
     for _ in range(2):
         tally.add(silent, silent.silent)
-    found = metrics(tally)
-    assert [found[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [1, 1, 2]
-    assert [name for name in found if "node_un" in name] == [
+    values = metrics(tally)
+    assert [values[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [1, 1, 2]
+    assert [name for name in values if "node_un" in name] == [
         'node_unfit{node="gpu003",reason="GpuGpuCount"}',
         'node_unknown{node="gpu001",reason="NotEvaluated"}',
         'node_unknown{node="gpu004",reason="NotEvaluated"}',
@@ -89,9 +89,9 @@ def test_a_round_that_left_nothing_leaves_no_node_proven_that_it_was_to_evaluate
     tally.add(one())
     for _ in range(2):
         tally.add(None, {"gpu001", "gpu003", "gpu004"})
-    found = metrics(tally)
-    assert [found[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [1, 1, 3]
-    assert {name for name in found if "node_un" in name} == {
+    values = metrics(tally)
+    assert [values[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [1, 1, 3]
+    assert {name for name in values if "node_un" in name} == {
         'node_unfit{node="gpu003",reason="GpuGpuCount"}',
         'node_unknown{node="gpu001",reason="NotEvaluated"}',
         'node_unknown{node="gpu004",reason="NotReached"}',
@@ -112,11 +112,11 @@ def test_rounds_requests_and_changes_are_counted() -> None:
     tally = GateMetrics(60)
     for round_ in (one(), one(("403",)), None):
         tally.add(round_)
-    found = metrics(tally)
-    assert [found[f'rounds_total{{outcome="{outcome}"}}'] for outcome in ("written", "unwritten", "failed")] == [1] * 3
-    assert found['api_requests_total{code="409",method="PATCH"}'] == 2
-    assert found['api_requests_total{code="0",method="GET"}'] == 2
-    assert (found["changes_total"], found["round_duration_seconds"]) == (6, 2.5)
+    values = metrics(tally)
+    assert [values[f'rounds_total{{outcome="{outcome}"}}'] for outcome in ("written", "unwritten", "failed")] == [1] * 3
+    assert values['api_requests_total{code="409",method="PATCH"}'] == 2
+    assert values['api_requests_total{code="0",method="GET"}'] == 2
+    assert (values["changes_total"], values["round_duration_seconds"]) == (6, 2.5)
 
 
 @installed.needs("prometheus")
@@ -142,5 +142,5 @@ def test_they_are_asked_for_by_http() -> None:
 
 
 def test_a_port_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    status, said = command.gate(["run", "k8s:x", "--listen", "9188"])
-    assert (status, said) == (4, "clusterproof gate: --listen is '9188'; expected [HOST]:PORT, such as :9188\n")
+    status, message = command.gate(["run", "k8s:x", "--listen", "9188"])
+    assert (status, message) == (4, "clusterproof gate: --listen is '9188'; expected [HOST]:PORT, such as :9188\n")

@@ -69,17 +69,17 @@ def test_a_page_that_is_as_before_is_decoded_once(decoded_pods: list[object]) ->
 
 
 CHANGES: dict[str, Any] = {
-    "it is unready": lambda one: one["status"]["conditions"][0].update(status="False"),
-    "it was unready": lambda one: one["status"]["conditions"][0].update(lastTransitionTime=LATER),
-    "its container is unready": lambda one: one["status"]["containerStatuses"][0].update(ready=False),
-    "its container was started again": lambda one: one["status"]["containerStatuses"][0].update(restartCount=1),
-    "its container waits": lambda one: one["status"]["containerStatuses"][0].update(state={"waiting": {"reason": "x"}}),
-    "its container has ended": lambda one: one["status"]["containerStatuses"][0].update(state={"terminated": {}}),
-    "it is another pod": lambda one: one["metadata"].update(name="agent-other"),
-    "it is on another node": lambda one: one["spec"].update(nodeName="other"),
-    "it is being deleted": lambda one: one["metadata"].update(deletionTimestamp=LATER),
-    "it has ended": lambda one: one["status"].update(phase="Failed"),
-    "somebody else made it": lambda one: one["metadata"]["ownerReferences"][0].update(uid="other"),
+    "it is unready": lambda pod: pod["status"]["conditions"][0].update(status="False"),
+    "it was unready": lambda pod: pod["status"]["conditions"][0].update(lastTransitionTime=LATER),
+    "its container is unready": lambda pod: pod["status"]["containerStatuses"][0].update(ready=False),
+    "its container was started again": lambda pod: pod["status"]["containerStatuses"][0].update(restartCount=1),
+    "its container waits": lambda pod: pod["status"]["containerStatuses"][0].update(state={"waiting": {"reason": "x"}}),
+    "its container has ended": lambda pod: pod["status"]["containerStatuses"][0].update(state={"terminated": {}}),
+    "it is another pod": lambda pod: pod["metadata"].update(name="agent-other"),
+    "it is on another node": lambda pod: pod["spec"].update(nodeName="other"),
+    "it is being deleted": lambda pod: pod["metadata"].update(deletionTimestamp=LATER),
+    "it has ended": lambda pod: pod["status"].update(phase="Failed"),
+    "somebody else made it": lambda pod: pod["metadata"]["ownerReferences"][0].update(uid="other"),
 }
 
 
@@ -96,9 +96,9 @@ def test_whatever_changes_of_whichever_pod_is_seen(change: Any, at: int) -> None
     assert _as_the_gate_sees(after[at]) != _as_the_gate_sees(before[at])
 
 
-def _as_the_gate_sees(one: Pod) -> tuple[object, ...]:
+def _as_the_gate_sees(pod: Pod) -> tuple[object, ...]:
     """What makes a gate evaluate a node, or take a pod for another agent's."""
-    return state_of(one), is_changing(one), one.node, one.controller
+    return state_of(pod), is_changing(pod), pod.node, pod.controller
 
 
 @pytest.mark.parametrize("names", ["abcd", "bcde", "abcdef", "", "edcba", "abcdabcd"])

@@ -80,8 +80,8 @@ def test_the_watch_of_a_job_ends_as_it_does_and_leaves_its_report(
 
         ends = threading.Thread(target=end_it)
         ends.start()
-        words = ["--job", "default/train", "--cluster", "k8s:bed", "--every", "1", "--connect-timeout", "60"]
-        code = main(["watch", *words, "--steps", "nowhere.log"])
+        arguments = ["--job", "default/train", "--cluster", "k8s:bed", "--every", "1", "--connect-timeout", "60"]
+        code = main(["watch", *arguments, "--steps", "nowhere.log"])
         ends.join()
     out = capsys.readouterr().out
     assert code in (0, 1, 10)

@@ -73,9 +73,9 @@ def of_mount(path: str, **values: Any) -> Act:
 def of_fstab(path: str, **values: Any) -> Act:
     """It is no longer mounted."""
 
-    def change(data: dict[str, Any]) -> None:
-        data["mounts"] = [mount for mount in data["mounts"] if mount["path"] != path]
-        next(mount for mount in data["fstab"] if mount["path"] == path).update(values)
+    def change(evidence: dict[str, Any]) -> None:
+        evidence["mounts"] = [mount for mount in evidence["mounts"] if mount["path"] != path]
+        next(mount for mount in evidence["fstab"] if mount["path"] == path).update(values)
 
     return reports("mounts", change)
 

@@ -160,7 +160,7 @@ def test_the_screen_has_the_worst_nodes_and_the_last_changes() -> None:
     day.log("NVRM: Xid (PCI:0000:53:00): 79, pid='<unknown>', GPU has fallen off the bus.")
     day.silence(60)
     assert [(node, verdict) for node, verdict, _ in worst(day.watch)] == [(NODE, Verdict.FAIL)]
-    assert "(and 1 more)" in next(words for _, _, words in worst(day.watch))
+    assert "(and 1 more)" in next(line for _, _, line in worst(day.watch))
     assert headline(day.watch) == "1 node, 1 with a fail, 1 silent (gpu001)"
     assert next(iter(summary(day.watch, 60.0))).endswith("; said: 1 fail, 1 incomplete")
     screen = ScreenView(day.watch, "day")

@@ -250,7 +250,7 @@ def test_a_sample_that_waits_wakes_nobody_and_comes_before_what_does() -> None:
     assert events._wakes.empty()
     events.put(SessionEvent(NODE, SessionEnded("it broke"), 21.0))
     events.wait(TIMEOUT_S)
-    assert [one.at for one in (events.get(), events.get()) if isinstance(one, SessionEvent)] == [20.0, 21.0]
+    assert [sample.at for sample in (events.get(), events.get()) if isinstance(sample, SessionEvent)] == [20.0, 21.0]
 
 
 FILES = (threading.__file__, module.__file__)

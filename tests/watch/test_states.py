@@ -124,8 +124,8 @@ def test_what_flapped_and_was_not_evaluated_since_the_watch_began_again_is_neith
 def test_an_event_is_said_at_once_and_once_and_closes_at_once() -> None:
     states, rules = States(), frozenset({"gpu.no_xid"})
     results: RuleResults = {("GPU 1, Xid 79", "gpu.no_xid"): WORSE}
-    said = [states.events("gpu001", rules, results, float(at)) for at in range(100)]
-    assert [len(changes) for changes in said] == [1] + [0] * 99
+    changed = [states.events("gpu001", rules, results, float(at)) for at in range(100)]
+    assert [len(changes) for changes in changed] == [1] + [0] * 99
     assert [change.kind for change in states.events("gpu001", rules, {}, 100.0)] == [ChangeKind.CLOSED]
     assert states.open == {}
 

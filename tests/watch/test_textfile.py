@@ -59,7 +59,7 @@ def test_the_end_leaves_that_it_is_over_and_no_value_of_a_node(tmp_path: Path) -
     path = tmp_path / "watch.prom"
     kept(path).close()
     assert series(path.read_text()) == {"up": 0}
-    assert [one.name for one in tmp_path.iterdir()] == ["watch.prom"]
+    assert [file.name for file in tmp_path.iterdir()] == ["watch.prom"]
     assert not any(thread.name == "watch-textfile" for thread in threading.enumerate())
 
 

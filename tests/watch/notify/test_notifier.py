@@ -25,8 +25,8 @@ from tests.watch.sinks_of_day import OfDay
 def notifications(changes: Iterable[Change]) -> list[Any]:
     """The notifications a receiver finally gets about changes that came singly while it accepted none."""
     outbox, sent = Outbox("prod"), []
-    for one in changes:
-        for entry in outbox.taking([one], 1.7e9):
+    for changed in changes:
+        for entry in outbox.taking([changed], 1.7e9):
             outbox.apply(entry)
     while group := next(outbox.groups(), None):
         entry = outbox.freezing(group)

@@ -21,7 +21,7 @@ SECRET = "tok3n-and-passw0rd"
 
 
 def notification(*changes: Change) -> Notification:
-    alerts = tuple(Alert.of(at, one, 1.7e9, 1.7e9 - 3600) for at, one in enumerate(changes))
+    alerts = tuple(Alert.of(at, changed, 1.7e9, 1.7e9 - 3600) for at, changed in enumerate(changes))
     return Notification("d0e-1", "prod", alerts, incident_of("prod", alerts))
 
 
@@ -93,7 +93,7 @@ def test_a_pager_has_one_incident_from_opened_to_closed(url: str, key: str, monk
     monkeypatch.setattr(kind, "notify", lambda service, **_: keys.append(getattr(service, key)) or True)
     receiver = receiver_of(url, 1)
     every = [notification(change("a", kind)) for kind in (ChangeKind.OPENED, ChangeKind.CLOSED)]
-    assert [receiver.send(one) for one in every] == [Delivery()] * 2
+    assert [receiver.send(sent) for sent in every] == [Delivery()] * 2
     assert keys == [every[0].incident] * 2
 
 
