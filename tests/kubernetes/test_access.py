@@ -171,7 +171,7 @@ def test_certificates_that_kubectl_takes_are_taken_by_a_python_that_is_stricter(
     with old_cluster(tmp_path) as port:
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(port))
 
-        def asked(host: str) -> object:
+        def answered_kind(host: str) -> object:
             monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
             cluster = {"server": f"https://{host}:{port}", "certificate-authority": "ca.crt"}
             (tmp_path / "kubeconfig").write_text(
@@ -179,10 +179,10 @@ def test_certificates_that_kubectl_takes_are_taken_by_a_python_that_is_stricter(
             )
             return access.open_api({"kubernetes": way}).get("/api/v1/nodes")["kind"]
 
-        assert asked("127.0.0.1") == "NodeList"
+        assert answered_kind("127.0.0.1") == "NodeList"
         with pytest.raises(KubernetesError, match="certificate is not valid for 'localhost'"):
-            asked("localhost")
+            answered_kind("localhost")
         other = "req -x509 -nodes -newkey rsa:2048 -subj /CN=k -keyout other.key -out ca.crt"
         subprocess.run(["openssl", *other.split()], cwd=tmp_path, check=True, capture_output=True)
         with pytest.raises(KubernetesError, match="certificate verify failed"):
-            asked("127.0.0.1")
+            answered_kind("127.0.0.1")

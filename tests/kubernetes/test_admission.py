@@ -135,6 +135,6 @@ class namespace:  # noqa: N801 - used as a block
         self.bed.plane.call("DELETE", "/api/v1/namespaces/other")
 
         def names() -> list[str]:
-            return [one["metadata"]["name"] for one in self.bed.plane.items("/api/v1/namespaces")]
+            return [entry["metadata"]["name"] for entry in self.bed.plane.items("/api/v1/namespaces")]
 
         wait_until(lambda: "other" not in names(), "gone")

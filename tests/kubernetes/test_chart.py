@@ -53,8 +53,8 @@ def ours(bed: Bed) -> set[str]:
 def released(bed: Bed, *values: str) -> Iterator[set[str]]:
     """Check that after the block only objects from before the installation remain."""
     before = ours(bed)
-    words = [word for value in (IMAGE, *values) for word in ("--set", value)]
-    helm(bed, "install", "clusterproof", CHART, "--create-namespace", *words)
+    settings = [word for value in (IMAGE, *values) for word in ("--set", value)]
+    helm(bed, "install", "clusterproof", CHART, "--create-namespace", *settings)
     try:
         yield before
     finally:

@@ -103,15 +103,15 @@ def test_pods_are_read_as_the_api_server_has_them(kubernetes: Bed) -> None:
     )
     with p5(kubernetes, "gpu011"), pods(kubernetes, *added):
         facts = cluster_facts()
-    found = {pod.pod: pod for pod in facts.kubernetes_pods}
-    assert found.keys() == {"bare", "roomy", "plugin", "waits"}
-    assert {name: (pod.gpus, pod.shm) for name, pod in found.items()} == {
+    by_name = {pod.pod: pod for pod in facts.kubernetes_pods}
+    assert by_name.keys() == {"bare", "roomy", "plugin", "waits"}
+    assert {name: (pod.gpus, pod.shm) for name, pod in by_name.items()} == {
         "bare": (8, ""),
         "roomy": (8, "memory"),
         "plugin": (0, ""),
         "waits": (8, ""),
     }
-    assert [container.description for container in found["plugin"].unready] == [
+    assert [container.description for container in by_name["plugin"].unready] == [
         "main: CrashLoopBackOff (back-off), 9 restarts"
     ]
     expect(says("k8s_pod_shm", facts), Verdict.CONCERN, "clusterproof/bare with 8 GPUs; expected memory at /dev/shm")

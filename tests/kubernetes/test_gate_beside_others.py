@@ -42,7 +42,7 @@ def condition(kind: str, status: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def asked(bed: Bed, predicate: str) -> Iterator[None]:
+def refusing(bed: Bed, predicate: str) -> Iterator[None]:
     """A policy by which the API server's own CEL refuses changes of nodes for which this is true."""
     name = "predicate-of-nvsentinel"
     rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}]
@@ -89,7 +89,7 @@ def test_nvsentinels_monitor_sees_a_node_that_is_unfit_until_it_is_proven_and_no
             matches = {MATCHES: json.dumps({f"{matched}/{name}": name})} if matched else {}
             admin.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": matches}}, MERGE)
         gate.write({name: health for name, (health, _, _) in cases.items() if health})
-        stack.enter_context(asked(gate.bed, policy["predicate"]["expression"]))
+        stack.enter_context(refusing(gate.bed, policy["predicate"]["expression"]))
         wait_until(lambda: is_true("gpu711"), "known to the API server")
         assert {name: is_true(name) for name in cases} == {name: expected for name, (_, _, expected) in cases.items()}
 

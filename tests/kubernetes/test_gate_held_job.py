@@ -54,11 +54,11 @@ def job(gate: GateBed, timeout_s: int = 600) -> Iterator[None]:
             wait_until(lambda: not gate.left(), "gone")
 
 
-def said(gate: GateBed) -> list[tuple[int, str]]:
+def terminations(gate: GateBed) -> list[tuple[int, str]]:
     """The exit code and last words of each pod's wait that has ended."""
-    every = [status["status"].get("initContainerStatuses", [{}])[0] for status in gate.bed.plane.items(PODS)]
-    ended = [status["state"]["terminated"] for status in every if "terminated" in status.get("state", ())]
-    return [(status["exitCode"], status.get("message", "").strip()) for status in ended]
+    every = [entry["status"].get("initContainerStatuses", [{}])[0] for entry in gate.bed.plane.items(PODS)]
+    ended = [entry["state"]["terminated"] for entry in every if "terminated" in entry.get("state", ())]
+    return [(entry["exitCode"], entry.get("message", "").strip()) for entry in ended]
 
 
 def conditions(gate: GateBed) -> dict[str, str]:
@@ -95,8 +95,8 @@ def test_a_gang_starts_once_its_node_is_proven(gate: GateBed) -> None:
 def test_a_pod_on_a_node_that_is_unfit_says_so_and_another_is_made(gate: GateBed) -> None:
     with allowed(gate), job(gate):
         gate.write({NODE: UNFIT})
-        wait_until(lambda: any(said(gate)), "refused")
-        assert said(gate)[0] == (1, f"gate: gpu001 is unfit: {UNFIT.reason}: {UNFIT.message}")
+        wait_until(lambda: any(terminations(gate)), "refused")
+        assert terminations(gate)[0] == (1, f"gate: gpu001 is unfit: {UNFIT.reason}: {UNFIT.message}")
         gate.write({NODE: FIT})
         wait_until(lambda: "Complete" in conditions(gate), "completed")
 
@@ -107,7 +107,7 @@ def test_a_job_that_waits_in_vain_ends_and_says_why(gate: GateBed) -> None:
     with allowed(gate), job(gate, timeout_s=1):
         wait_until(lambda: "Failed" in conditions(gate), "failed")
         assert conditions(gate)["Failed"] == "PodFailurePolicy"
-        code, message = said(gate)[0]
+        code, message = terminations(gate)[0]
     assert code == 10
     assert f"gate: gpu001 is not proven after 1 s: NoVerdict: it has no condition {CONDITION}; expected" in message
 
@@ -117,7 +117,7 @@ def test_a_job_that_waits_in_vain_ends_and_says_why(gate: GateBed) -> None:
 def test_a_pod_that_may_not_know_says_what_it_lacks(gate: GateBed) -> None:
     with job(gate):
         wait_until(lambda: "Failed" in conditions(gate), "failed")
-        code, message = said(gate)[0]
+        code, message = terminations(gate)[0]
     assert code == 4
     assert 'cannot get resource "nodes" in API group "" at the cluster scope' in message
     assert message.endswith("expected the right to get nodes (wait.namespaces of the chart)")

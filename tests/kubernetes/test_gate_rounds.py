@@ -61,8 +61,8 @@ class Gate:
         self.written.append((given[2], given[5]))
         return WriteOutcome(("written",), ())
 
-    def finds(self, began: float = 1000.0, **found: Health) -> None:
-        reports = {name: [health.status, health.reason, health.message] for name, health in found.items()}
+    def finds(self, began: float = 1000.0, **healths: Health) -> None:
+        reports = {name: [health.status, health.reason, health.message] for name, health in healths.items()}
         self.makes(f"FOUND = {reports!r}\n{EVALUATES.replace('1000.0', str(began))}")
 
     def makes(self, program: str) -> None:

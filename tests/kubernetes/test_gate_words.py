@@ -235,10 +235,10 @@ def test_the_first_of_many_errors_are_reported_and_the_others_counted() -> None:
 
 
 def test_when_its_time_is_over_nothing_more_is_tried() -> None:
-    asked: list[str] = []
+    patched: list[str] = []
     writer = ObjectWriter(NOBODY, until=0.0)
-    assert writer.each(asked.append, ["gpu001", "gpu002"]) == {}
-    assert asked == []
+    assert writer.each(patched.append, ["gpu001", "gpu002"]) == {}
+    assert patched == []
     assert writer.lines() == ["gpu[001-002]: not tried, as 300 s have passed; expected a faster API server"]
 
 

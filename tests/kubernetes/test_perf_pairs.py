@@ -83,7 +83,7 @@ def commands(command: str) -> list[Path]:
 @contextlib.contextmanager
 def deleted(bed: Nodes, node: str) -> Iterator[None]:
     """Somebody deletes the pod that runs an end there."""
-    (pod,) = (one for one in bed.plane.items(PODS) if one["spec"]["nodeName"] == node)
+    (pod,) = (candidate for candidate in bed.plane.items(PODS) if candidate["spec"]["nodeName"] == node)
     bed.plane.call("DELETE", f"{PODS}/{pod['metadata']['name']}?gracePeriodSeconds=0")
     yield
 

@@ -56,7 +56,7 @@ def listed(pages: PodPages, server: Server) -> list[Pod]:
 def decoded_pods(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Every pod that was decoded."""
     made: list[object] = []
-    monkeypatch.setattr(workloads, "pod_of", lambda data: made.append(data) or pod_of(data))
+    monkeypatch.setattr(workloads, "pod_of", lambda document: made.append(document) or pod_of(document))
     return made
 
 
@@ -64,7 +64,7 @@ def test_a_page_that_is_as_before_is_decoded_once(decoded_pods: list[object]) ->
     server, pages = Server(*map(pod, "abcde")), PodPages()
     first = listed(pages, server)
     assert [listed(pages, server) for _ in range(3)] == [first] * 3
-    assert [one.node for one in first] == list("abcde")
+    assert [decoded.node for decoded in first] == list("abcde")
     assert len(decoded_pods) == 5
 
 
@@ -92,7 +92,7 @@ def test_whatever_changes_of_whichever_pod_is_seen(change: Any, at: int) -> None
     change(server.pods[at])
     after = listed(pages, server)
     assert after == list(map(pod_of, server.pods))
-    assert [one == other for one, other in zip(before, after, strict=True)] == [place != at for place in range(5)]
+    assert [same == other for same, other in zip(before, after, strict=True)] == [place != at for place in range(5)]
     assert _as_the_gate_sees(after[at]) != _as_the_gate_sees(before[at])
 
 
@@ -106,15 +106,15 @@ def test_pods_that_come_go_and_move_are_seen(names: str) -> None:
     server, pages = Server(*map(pod, "abcde")), PodPages()
     listed(pages, server)
     server.pods = list(map(pod, names))
-    assert [one.node for one in listed(pages, server)] == list(names)
+    assert [entry.node for entry in listed(pages, server)] == list(names)
     server.pods = list(map(pod, "abcde"))
-    assert [one.node for one in listed(pages, server)] == list("abcde")
+    assert [entry.node for entry in listed(pages, server)] == list("abcde")
 
 
 @pytest.mark.parametrize("order", [("items", "kind", "metadata"), ("metadata", "items", "kind")], ids=str)
 def test_no_pod_is_lost_in_whatever_order_a_page_has_its_parts(order: Sequence[str]) -> None:
     server, pages = Server(*map(pod, "abcde"), order=order), PodPages()
-    assert [[one.node for one in listed(pages, server)] for _ in range(2)] == [list("abcde")] * 2
+    assert [[entry.node for entry in listed(pages, server)] for _ in range(2)] == [list("abcde")] * 2
 
 
 @pytest.mark.parametrize("content", [b'{"metadata": {}, "items": null}', b'{"metadata": {}, "items" : []}'], ids=str)

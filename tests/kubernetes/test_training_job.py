@@ -49,7 +49,7 @@ def job(kubernetes: Bed, name: str) -> Iterator[str]:
 
 
 def phases(kubernetes: Bed) -> list[str]:
-    return [str(one["status"].get("phase")) for one in kubernetes.plane.items(PODS_OF_JOBS)]
+    return [str(entry["status"].get("phase")) for entry in kubernetes.plane.items(PODS_OF_JOBS)]
 
 
 @contextlib.contextmanager

@@ -154,10 +154,10 @@ def test_sigterm_leaves_nothing(kubernetes: Bed, tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_rotated_is_followed_into_its_next_file(kubernetes: Bed) -> None:
-    sessions, data, rotated = PodSessions(Limits(connect_s=60.0)), bytearray(), set[Path]()
+    sessions, written, rotated = PodSessions(Limits(connect_s=60.0)), bytearray(), set[Path]()
 
     def received(piece: bytes) -> None:
-        data.extend(piece)
+        written.extend(piece)
         with suppress(FileNotFoundError):  # the pod has just been removed
             rotated.update((kubernetes.machine.folder / "logs").glob("*/*/*.log.*"))
 
@@ -167,7 +167,7 @@ def test_a_log_that_is_rotated_is_followed_into_its_next_file(kubernetes: Bed) -
     finally:
         sessions.close()
     assert why == "the program ended"
-    numbers = [int(line.split()[0]) for line in data.splitlines()]
+    numbers = [int(line.split()[0]) for line in written.splitlines()]
     assert numbers == sorted(set(numbers))
     assert (numbers[0], numbers[-1]) == (0, LINES - 1)
     assert rotated  # the testbed's kubelet limits logs to 1 MiB

@@ -65,9 +65,9 @@ def samplers(machine: Machine) -> list[str]:
     commands = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if "begin." in words and cgroup_of(machine.kubelet_port) in (process / "cgroup").read_text():
-                commands.append(words[:200])
+            arguments = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if "begin." in arguments and cgroup_of(machine.kubelet_port) in (process / "cgroup").read_text():
+                commands.append(arguments[:200])
     return commands
 
 

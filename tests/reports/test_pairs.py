@@ -114,16 +114,16 @@ def test_nothing_is_shown_of_pairs_where_none_was_measured(between: PairwiseRun 
 @pytest.mark.parametrize("fault", PAIR_FAULTS, ids=lambda fault: fault.name)
 def test_every_kind_of_finding_is_put_in_words(fault: PairFault) -> None:
     (campaign,) = measured(fault).campaigns
-    words = words_of(page(fault))
+    text = words_of(page(fault))
     for finding in campaign.analysis.findings:
-        assert f"{finding.kind.value}" in words
-    assert " 0 measurements" not in words
-    assert "None" not in words
+        assert f"{finding.kind.value}" in text
+    assert " 0 measurements" not in text
+    assert "None" not in text
 
 
 def test_a_slow_node_is_a_row_of_numbers_and_the_first_line() -> None:
-    html, words = page(SLOW), words_of(page(SLOW))
-    assert "slow node n0003: 19.9 % slower than normal (18.6 to 21.1 %), 7 measurements with 7 partners" in words
+    html, text = page(SLOW), words_of(page(SLOW))
+    assert "slow node n0003: 19.9 % slower than normal (18.6 to 21.1 %), 7 measurements with 7 partners" in text
     assert set(re.findall(r'class="on-[\w-]+"[^>]*>(\d+)<', html)) <= {"79", "80", "81"}
     assert html.count('class="on-low-') == 14
     strip = html.partition('<svg class="strip"')[2]

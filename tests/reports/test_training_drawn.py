@@ -28,8 +28,8 @@ def page() -> Page:
 
 
 def section(run: TrainingRun) -> str:
-    found = training_section(run)
-    return found.html if found else ""
+    section_of_run = training_section(run)
+    return section_of_run.html if section_of_run else ""
 
 
 def labels(page: Page) -> str:
@@ -46,10 +46,10 @@ def run_with(*facts: object, name: str = "x") -> TrainingRun:
 def test_time_is_shown_in_phases_that_make_up_the_whole(page: Page) -> None:
     shares = re.search(r"Of the time of all ranks: (.*)", labels(page))
     assert shares
-    found = {words.split()[0]: float(words.split()[1]) for words in shares[1].split(", ")}
-    assert list(found) == ["compute", "communication", "data", "checkpoint", "other"]
-    assert sum(found.values()) == pytest.approx(100, abs=0.3)
-    assert found["communication"] == pytest.approx(100 * 0.2 / 1.05, abs=1)
+    shares_of_time = {share.split()[0]: float(share.split()[1]) for share in shares[1].split(", ")}
+    assert list(shares_of_time) == ["compute", "communication", "data", "checkpoint", "other"]
+    assert sum(shares_of_time.values()) == pytest.approx(100, abs=0.3)
+    assert shares_of_time["communication"] == pytest.approx(100 * 0.2 / 1.05, abs=1)
 
 
 @pytest.mark.long
@@ -88,11 +88,11 @@ def test_each_rule_says_how_often_it_triggered_over_how_much_and_by_which_number
     assert found
     rules = re.sub(r"<[^>]+>", "|", found.html.partition("how often each triggered")[2].partition("</details>")[0])
     rows = [[cell for cell in row.split("|") if cell] for row in rules.split("||||") if "run." in row]
-    words = [" ".join(row) for row in rows]
-    assert re.match(r".*run.slow_rank\) fail 1 time 32 ranks .*run.slow_rank_fail.* Do something.", words[0])
-    assert re.match(r".*run.step_outliers\) concern 2 times 60 steps .*run.step_outliers_lost_percent", words[1])
-    assert re.match(r".*run.init_time\) pass 0 times 60 steps", words[2])
-    assert len(words) == 3
+    texts = [" ".join(row) for row in rows]
+    assert re.match(r".*run.slow_rank\) fail 1 time 32 ranks .*run.slow_rank_fail.* Do something.", texts[0])
+    assert re.match(r".*run.step_outliers\) concern 2 times 60 steps .*run.step_outliers_lost_percent", texts[1])
+    assert re.match(r".*run.init_time\) pass 0 times 60 steps", texts[2])
+    assert len(texts) == 3
 
 
 @pytest.mark.parametrize("sampled", [(), (CPU,), (CPU, MEMORY)])
@@ -108,7 +108,7 @@ def test_a_rule_that_traces_stand_in_for_samples_of_is_over_their_ranks(sampled:
 
 def test_ranks_stand_side_by_side_and_the_slow_one_is_named_with_its_gpu(page: Page) -> None:
     assert "32 ranks; the slowest, rank 12, computes 1.40 times as long as the others of its stage" in labels(page)
-    assert [words for words in page.attributes("title") if words.startswith("rank 12 ")] == [
+    assert [title for title in page.attributes("title") if title.startswith("rank 12 ")] == [
         "rank 12 on gpu001, GPU 4: 1.40"
     ]
     assert len([name for name in page.attributes("title") if name.startswith("rank ")]) == 32

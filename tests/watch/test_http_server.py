@@ -37,7 +37,7 @@ def listener() -> Iterator[Listener]:
     made.close()
 
 
-def asked(url: str, accept: str = "text/plain") -> tuple[str, str]:
+def answer_of(url: str, accept: str = "text/plain") -> tuple[str, str]:
     request = urllib.request.Request(url, headers={"Accept": accept})
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
         return answer.read().decode(), answer.headers["Content-Type"]
@@ -77,7 +77,7 @@ def test_an_asterisk_is_every_address_of_this_machine_by_ipv6_too_where_it_has_t
     made = Listener(Address.of("*:0"), {"/": who})
     try:
         host = f"[{address}]" if ":" in address else address
-        assert asked(f"http://{host}:{made.url.rpartition(':')[2]}")[0] == address
+        assert answer_of(f"http://{host}:{made.url.rpartition(':')[2]}")[0] == address
     finally:
         made.close()
 
@@ -107,7 +107,7 @@ def test_a_scrape_in_the_midst_of_a_watch_has_its_nodes_samples_and_the_end_lets
         address = re.search(r"page: \S+, metrics: (http://127\.0\.0\.1:(\d+)/metrics)", process.stdout.readline())
         assert address
         deadline = time.monotonic() + TIMEOUT_S
-        while not (read := series(asked(address[1])[0])).get("node_samples_total"):
+        while not (read := series(answer_of(address[1])[0])).get("node_samples_total"):
             assert time.monotonic() < deadline, read
             time.sleep(0.2)
         assert read["up"] == 1
@@ -121,7 +121,7 @@ def test_a_scrape_in_the_midst_of_a_watch_has_its_nodes_samples_and_the_end_lets
 
 
 def test_openmetrics_is_answered_to_who_asks_for_it(listener: Listener) -> None:
-    text, kind = asked(listener.url, "application/openmetrics-text; version=1.0.0")
+    text, kind = answer_of(listener.url, "application/openmetrics-text; version=1.0.0")
     assert kind.startswith("application/openmetrics-text")
     names = {family.name for family in of_openmetrics(text)}
     assert {"clusterproof_watch_gpu_throttled_seconds", "clusterproof_watch"} <= names
@@ -152,7 +152,7 @@ def test_whoever_asks_is_answered_however_many_others_keep_it_waiting(listener: 
     for connection in slow:
         with suppress(OSError):
             connection.sendall(begun)
-    assert "clusterproof_watch_up" in asked(listener.url)[0]
+    assert "clusterproof_watch_up" in answer_of(listener.url)[0]
     assert all(map(is_given_up, slow[: -http_server.MAX_PER_ADDRESS]))
     for connection in slow:
         connection.close()
@@ -166,7 +166,7 @@ def test_a_request_that_is_never_whole_is_given_up_at_its_deadline_though_bytes_
         slow.sendall(b"GET /metrics HTTP/1.1\r\n")
         with pytest.raises(ConnectionError):
             trickle(slow)
-    assert "clusterproof_watch_up" in asked(listener.url)[0]
+    assert "clusterproof_watch_up" in answer_of(listener.url)[0]
 
 
 @pytest.mark.parametrize(

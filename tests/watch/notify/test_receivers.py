@@ -55,7 +55,7 @@ def program(name: str, folder: Path, code: int = 0) -> ReceiverProgram:
     return ReceiverProgram([str(script)])
 
 
-def told(name: str, folder: Path) -> list[tuple[str, str]]:
+def delivered(name: str, folder: Path) -> list[tuple[str, str]]:
     path = folder / f"{name}.told"
     return [(notification["kind"], notification["nodes"]) for notification in lines(path)] if path.exists() else []
 
@@ -77,8 +77,8 @@ def test_a_receiver_in_another_place_is_sent_what_waits_and_nobody_inherits_what
     said_by(OfDay(), [first, second], tmp_path, change("gpu001"))
     (tmp_path / "refuse").unlink()
     waits = said_by(OfDay(), [second], tmp_path).own
-    assert told("second", tmp_path) == [("opened", "gpu001"), ("closed", "gpu001")]
-    assert told("first", tmp_path) == []
+    assert delivered("second", tmp_path) == [("opened", "gpu001"), ("closed", "gpu001")]
+    assert delivered("first", tmp_path) == []
     left = f"nobody is sent what waits in {tmp_path / 'outbox-1.jsonl'}: 1 change; expected the --notify that it was"
     assert [line.partition(" kept for")[0] for line in waits] == [
         "waiting since before, to be sent by second: 1 change",
@@ -95,7 +95,7 @@ def test_what_stays_open_is_told_again_by_a_watch_that_runs(tmp_path: Path, monk
     with watched.sinks as sinks:
         sinks.notify([program("first", tmp_path)], None, 0.5)
         sinks.states_changed([NODE])
-        until(lambda: told("first", tmp_path)[1:])
+        until(lambda: delivered("first", tmp_path)[1:])
     first, *again = lines(tmp_path / "first.told")
     assert {(notification["kind"], notification["incident"], notification["since"]) for notification in again} == {
         ("reminder", first["incident"], first["since"])
@@ -110,7 +110,7 @@ def test_a_receiver_that_is_new_is_told_what_is_open_and_since_when(tmp_path: Pa
         watched = OfDay()
         watched.day.watch.resume(day.said, 0.0)
         said_by(watched, [program(name, tmp_path)], tmp_path)
-    assert told("slack", tmp_path) == told("pagerduty", tmp_path) == [("opened", "gpu001")]
+    assert delivered("slack", tmp_path) == delivered("pagerduty", tmp_path) == [("opened", "gpu001")]
     (notification,) = lines(tmp_path / "pagerduty.told")
     assert notification["since"] < notification["time"] - 1.0
 

@@ -56,7 +56,7 @@ class Receiving:
         self.outbox = again
 
 
-def words(every: list[Notification]) -> list[tuple[str, str]]:
+def kinds_and_nodes(every: list[Notification]) -> list[tuple[str, str]]:
     return [(notification.alerts[0].kind, notification.nodes) for notification in every]
 
 
@@ -64,14 +64,14 @@ def test_what_stays_open_is_told_again_once_for_all_that_opened_together_and_wha
     receiving = Receiving()
     for at, opened in enumerate((change("a"), change("b"), change("c"), change("c", CLOSED))):
         receiving.add(10.0 * at, opened)
-    assert words(receiving.sent()) == [("opened", "a,b,c"), ("closed", "c")]
+    assert kinds_and_nodes(receiving.sent()) == [("opened", "a,b,c"), ("closed", "c")]
     assert receiving.reminded(99.0) == []
-    assert words(receiving.reminded(100.0)) == [("reminder", "a,b")]
+    assert kinds_and_nodes(receiving.reminded(100.0)) == [("reminder", "a,b")]
     assert receiving.reminded(150.0) == []
-    assert words(receiving.reminded(201.0)) == [("reminder", "a,b")]
-    assert words(receiving.reminded(-3_400.0)) == [("reminder", "a,b")]  # the clock was set back by an hour
+    assert kinds_and_nodes(receiving.reminded(201.0)) == [("reminder", "a,b")]
+    assert kinds_and_nodes(receiving.reminded(-3_400.0)) == [("reminder", "a,b")]  # the clock was set back by an hour
     assert receiving.reminded(-3_350.0) == []
-    assert words(receiving.reminded(-3_300.0)) == [("reminder", "a,b")]
+    assert kinds_and_nodes(receiving.reminded(-3_300.0)) == [("reminder", "a,b")]
 
 
 def test_a_reminder_says_since_when_and_how_it_is_by_now() -> None:
@@ -105,9 +105,9 @@ def test_what_flaps_is_told_again_and_what_becomes_of_it_too() -> None:
     assert [notification.alerts[0].message for notification in receiving.reminded(210.0)] == [
         "flapping: of it; expected none"
     ]
-    assert words(receiving.told(250.0, change("a"))) == [("opened", "a")]
+    assert kinds_and_nodes(receiving.told(250.0, change("a"))) == [("opened", "a")]
     assert [notification.alerts[0].message for notification in receiving.reminded(350.0)] == ["of it; expected none"]
-    assert words(receiving.told(400.0, change("a", CLOSED))) == [("closed", "a")]
+    assert kinds_and_nodes(receiving.told(400.0, change("a", CLOSED))) == [("closed", "a")]
 
 
 def test_of_what_is_not_open_any_more_as_on_a_node_that_nobody_watches_nothing_is_told_again() -> None:
@@ -148,5 +148,5 @@ def test_parts_that_wait_close_their_incident_with_the_part_that_is_sent_last() 
     (opened,) = receiving.told(0.0, change("a"), change("b"))
     receiving.add(10.0, change("a", CLOSED), change("a"), change("a", CLOSED), change("b", CLOSED))
     sent = receiving.sent()
-    assert words(sent) == [("closed", "a,b"), ("opened", "a"), ("closed", "a")]
+    assert kinds_and_nodes(sent) == [("closed", "a,b"), ("opened", "a"), ("closed", "a")]
     assert [notification.incident == opened.incident for notification in sent] == [True, False, False]
