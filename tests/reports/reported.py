@@ -55,10 +55,10 @@ def result(check: str, name: str, verdict: Verdict = Verdict.PASS, message: str 
 def run_of(results: Iterable[Result], data: Sequence[NodeEvidence] | None = None, **more: Any) -> Run:
     """A run with these results; by default its nodes reported nothing."""
     results = list(results)
-    names = dict.fromkeys(result.node for result in results if not result.is_of_cluster)
+    names = dict.fromkeys(entry.node for entry in results if not entry.is_of_cluster)
     data = [node(name) for name in names] if data is None else data
-    cluster = Cluster("prod", "ssh", tuple(Target(result.node) for result in data))
-    facts = ClusterFacts(cluster, NodeEvidence("prod"), nodes(cluster, {result.node: result for result in data}))
+    cluster = Cluster("prod", "ssh", tuple(Target(entry.node) for entry in data))
+    facts = ClusterFacts(cluster, NodeEvidence("prod"), nodes(cluster, {entry.node: entry for entry in data}))
     settings: dict[str, Any] = {
         "began": BEGAN,
         "seconds": 12.34,

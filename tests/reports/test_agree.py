@@ -121,8 +121,8 @@ class Blocks(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.is_summary:
-            verdict, checks, words = self.found.pop()
-            self.found.append((verdict, checks, words + data))
+            verdict, checks, text = self.found.pop()
+            self.found.append((verdict, checks, text + data))
 
     def handle_endtag(self, tag: str) -> None:
         self.is_summary = self.is_summary or tag == "b"
@@ -162,10 +162,10 @@ def in_the_mail(run: Path) -> Iterable[tuple[str, str, str]]:
 
 def in_the_terminal(run: Path) -> Iterable[tuple[str, str, str]]:
     text = (run / "terminal.txt").read_text(encoding="utf-8")
-    for verdict, words, check in re.findall(
+    for verdict, sentence, check in re.findall(
         r"^(FAIL|CONCERN)  +(\S.*?)^ +check:  (\S+)$", text, re.MULTILINE | re.DOTALL
     ):
-        yield verdict.lower(), check, re.sub(r",\n +", ",", words)  # a long nodeset continues on the next line
+        yield verdict.lower(), check, re.sub(r",\n +", ",", sentence)  # a long nodeset continues on the next line
 
 
 @pytest.mark.parametrize("read", [in_the_page, in_markdown, in_the_mail, in_the_terminal])

@@ -59,8 +59,8 @@ def test_no_node_is_lost_by_folding(data: list[Result]) -> None:
 def test_no_line_is_lost_by_folding(data: list[Result]) -> None:
     for finding in findings(data, Verdict.FAIL, PACKAGED):
         lines = [line.partition(": ") for line in finding.lines]
-        pairs = {(node, words) for nodes, _, words in lines for node in expand(nodes)}
-        assert pairs == {(entry.node, words) for entry in finding.results for words in entry.message.split("\n")}
+        pairs = {(node, text) for nodes, _, text in lines for node in expand(nodes)}
+        assert pairs == {(entry.node, text) for entry in finding.results for text in entry.message.split("\n")}
 
 
 @pytest.mark.long
@@ -169,7 +169,10 @@ def test_nodes_that_are_not_reached_for_several_reasons_have_a_remedy_for_each()
         for node, cause in causes.items()
     ]
     (finding,) = findings(of_nodes, Verdict.FAIL, PACKAGED)
-    assert [one.remedy for one in finding.of_each_cause] == ["remedy of timed out: n1", "remedy of refused: n2"]
+    assert [separate.remedy for separate in finding.of_each_cause] == [
+        "remedy of timed out: n1",
+        "remedy of refused: n2",
+    ]
     page = finding_block(finding, Verdict.FAIL)
     summary = markdown(run_of(of_nodes))
     for shown in (re.sub("<[^>]*>", " ", page), summary.replace("`", "").replace("*", "").replace(":", "")):

@@ -39,13 +39,13 @@ def rendered(text: str) -> tuple[str, str]:
 
 
 def test_markdown_renders_as_a_heading_a_sentence_and_a_table() -> None:
-    html, words = rendered(markdown.markdown(run_of(of_each_verdict())))
+    html, shown = rendered(markdown.markdown(run_of(of_each_verdict())))
     assert "<h2>❌ prod: not fit</h2>" in html
     assert html.count("<tr>") == 1 + 2 + 1 + 1  # header, failures, concern, gap
-    assert "2 of 7 nodes (gpu[002-003]), 2 GPUs" in words
-    assert "GPU 1: 14 errors; expected 0" in words
+    assert "2 of 7 nodes (gpu[002-003]), 2 GPUs" in shown
+    assert "GPU 1: 14 errors; expected 0" in shown
     assert "<code>nvidia-smi -q | grep 'x'</code>" in html.replace("&#x27;", "'")
-    assert "pytest --cluster prod -k 'test_ecc or test_quota'" in words.replace("&#x27;", "'")
+    assert "pytest --cluster prod -k 'test_ecc or test_quota'" in shown.replace("&#x27;", "'")
 
 
 @pytest.mark.parametrize(

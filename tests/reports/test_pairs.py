@@ -55,9 +55,9 @@ def test_the_headline_counts_pairs_as_pairs(data: list[Verdict], has_node: bool,
 
 
 def test_what_stands_for_all_pairs_is_no_pair() -> None:
-    data = [result("network.pairwise_busbw", ALL_PAIRS, Verdict.INCOMPLETE, "nothing", subject="pair")]
-    assert headline(data) == "no pair of nodes was measured"
-    assert "clusterproof_pairs{" not in prometheus(run_of(data, data=[]))
+    results = [result("network.pairwise_busbw", ALL_PAIRS, Verdict.INCOMPLETE, "nothing", subject="pair")]
+    assert headline(results) == "no pair of nodes was measured"
+    assert "clusterproof_pairs{" not in prometheus(run_of(results, data=[]))
 
 
 def test_so_many_pairs_alike_are_called_pairs() -> None:
@@ -72,15 +72,15 @@ def test_pairs_that_one_node_or_rack_accounts_for_are_not_called_configuration(v
 
 
 def test_a_pair_has_no_cell_in_a_grid_of_nodes() -> None:
-    data = run_of(
+    of_pair = run_of(
         [
             result("network.not_a_straggler", "n0001"),
             result("network.pairwise_busbw", PAIR, Verdict.FAIL, "slow", subject="pair"),
             result("network.pairwise_busbw", "n0001", Verdict.FAIL, "a hostile name", subject="pair"),
         ]
     )
-    assert "pairwise_busbw" not in matrix(data.results, ["n0001"])
-    grid = Page(document(data)).data
+    assert "pairwise_busbw" not in matrix(of_pair.results, ["n0001"])
+    grid = Page(document(of_pair)).data
     letters = dict(zip((check[0] for check in grid["checks"]), grid["letters"], strict=True))
     assert set(letters["network.pairwise_busbw"]) == {" "}
     assert letters["network.not_a_straggler"][0] == "."
@@ -91,8 +91,8 @@ def test_prometheus_has_a_label_and_a_count_of_pairs() -> None:
     assert 'clusterproof_pairs{cluster="prod",verdict="fail"} 1' in lines
     assert 'clusterproof_nodes{cluster="prod",verdict="fail"} 0' in lines
     assert not [line for line in lines if line.startswith("clusterproof_node_results") and "~" in line]
-    (found,) = (line for line in lines if line.startswith("clusterproof_finding{"))
-    assert 'node="",pair="n0001~n0002",' in found
+    (series,) = (line for line in lines if line.startswith("clusterproof_finding{"))
+    assert 'node="",pair="n0001~n0002",' in series
 
 
 def test_a_case_of_junit_names_pairs_as_pairs() -> None:
@@ -100,8 +100,8 @@ def test_a_case_of_junit_names_pairs_as_pairs() -> None:
 
 
 def test_pairs_are_measured_again_among_all_nodes() -> None:
-    data = verdicts(Verdict.FAIL)
-    assert again(data, Verdict.FAIL) == "pytest --cluster prod -k test_pairwise_busbw"
+    of_pairs = verdicts(Verdict.FAIL)
+    assert again(of_pairs, Verdict.FAIL) == "pytest --cluster prod -k test_pairwise_busbw"
 
 
 @pytest.mark.parametrize("between", [None, PairwiseRun(), PairwiseRun(why_not="no two nodes are alike")])

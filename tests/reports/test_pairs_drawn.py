@@ -219,11 +219,14 @@ def in_groups() -> PairwiseRun:
 
 
 def test_the_table_has_every_measurement_of_a_group_behind_the_pairs() -> None:
-    data = in_groups()
-    rows = table(data)
+    of_groups = in_groups()
+    rows = table(of_groups)
     assert {row["nodes"] for row in rows[:-3]} == {"2"}
     cells = [(row["pair"], row["a"], row["round"], row["nodes"], row["busbw_gb_per_s"], row["problem"]) for row in rows]
-    four, eight = str(data.campaigns[0].journal.groups[0].group), str(data.campaigns[0].journal.groups[2].group)
+    four, eight = (
+        str(of_groups.campaigns[0].journal.groups[0].group),
+        str(of_groups.campaigns[0].journal.groups[2].group),
+    )
     assert cells[-3:] == [
         (four, "", "", "4", "", "no route"),
         (four, "", "", "4", "300", ""),
@@ -232,13 +235,13 @@ def test_the_table_has_every_measurement_of_a_group_behind_the_pairs() -> None:
 
 
 def test_the_history_keeps_what_each_node_had_in_groups_of_each_size() -> None:
-    data = in_groups()
-    kept = [one for one in measured_between(data) if one.name.startswith("busbw in groups of")]
-    nodes = data.campaigns[0].journal.plan.nodes
-    assert [(one.node, one.value) for one in kept if "of 4 nodes: " in one.name] == [
+    of_groups = in_groups()
+    kept = [entry for entry in measured_between(of_groups) if entry.name.startswith("busbw in groups of")]
+    nodes = of_groups.campaigns[0].journal.plan.nodes
+    assert [(entry.node, entry.value) for entry in kept if "of 4 nodes: " in entry.name] == [
         (name, 300.0) for name in nodes[:4]
     ]
-    assert [(one.node, one.value) for one in kept if "of 8 nodes: " in one.name] == [
+    assert [(entry.node, entry.value) for entry in kept if "of 8 nodes: " in entry.name] == [
         (name, 200.0) for name in nodes[:8]
     ]
 
@@ -253,8 +256,8 @@ def test_a_measurement_that_failed_has_a_problem_and_no_bandwidth() -> None:
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1+1", "\r\n=cmd|' /C calc'!A0", "＝1"])
 def test_no_cell_of_the_table_is_a_formula(name: str) -> None:
-    data = named("n0003", name)
-    (campaign,) = data.campaigns
+    renamed = named("n0003", name)
+    (campaign,) = renamed.campaigns
     first = campaign.journal.measurements[0]
     reading = replace(first.reading, network=name, problem=name)
     journal = replace(campaign.journal, measurements=(replace(first, reading=reading), *campaign.journal.measurements))

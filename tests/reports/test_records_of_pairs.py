@@ -60,11 +60,11 @@ def test_the_history_keeps_the_busbw_of_each_node_and_lists_the_deepest_fall_fir
     assert -22 < float(first.split()[0]) < -18
 
 
-def asked_only(recording: Path, one: str, other: str) -> Path:
+def asked_only(recording: Path, node: str, other: str) -> Path:
     """The recording of a run whose command line named one pair."""
     file = recording / "pairwise.jsonl"
     journal = read(file)
-    asked = pair(one, other)
+    asked = pair(node, other)
     kept = tuple(measurement for measurement in journal.measurements if measurement.pair == asked)
     assert kept
     write(file, replace(journal, plan=replace(journal.plan, asked=(asked,)), measurements=kept[:1]))

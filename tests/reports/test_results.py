@@ -71,10 +71,10 @@ FINDING = Finding(Verdict.INCOMPLETE, "ecc was not read; expected root", ("GPU 1
 
 def test_a_check_and_a_node_are_described_once_and_a_pass_says_no_more_than_its_names(tmp_path: Path) -> None:
     results = [Result(check, node, Verdict.PASS, **ABOUT) for node in ("gpu1", "gpu2") for check in ("a.b", "a.c")]
-    found = written(tmp_path, *results)
-    assert [line["check"] for line in found if line.get("describes") == "check"] == ["a.b", "a.c"]
-    assert [line["node"] for line in found if line.get("describes") == "node"] == ["gpu1", "gpu2"]
-    assert [line for line in found if "describes" not in line] == [
+    written_lines = written(tmp_path, *results)
+    assert [line["check"] for line in written_lines if line.get("describes") == "check"] == ["a.b", "a.c"]
+    assert [line["node"] for line in written_lines if line.get("describes") == "node"] == ["gpu1", "gpu2"]
+    assert [line for line in written_lines if "describes" not in line] == [
         {"check": entry.check, "node": entry.node, "verdict": "pass"} for entry in results
     ]
 

@@ -95,8 +95,8 @@ def seen_on(machine: NodeImage, *faults: str, environment: Mapping[str, str] | N
     """The evidence of healthy nodes, and the verdicts on faults, with the testbed on such a machine."""
     own = {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": "/cache"}
     with entered(machine, "machine") as running:
-        words = [sys.executable, "-c", ASKED, *faults]
-        ran = running.run(words, env={**(environment or {}), **own}, timeout=600)
+        command = [sys.executable, "-c", ASKED, *faults]
+        ran = running.run(command, env={**(environment or {}), **own}, timeout=600)
     assert ran.returncode == 0, ran.stderr.decode()
     return dict(json.loads(line) for line in ran.stdout.splitlines())
 

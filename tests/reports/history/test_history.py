@@ -87,12 +87,12 @@ def test_what_was_found_is_compared_with_the_run_before_and_with_the_last_green_
     last = add(file, result("gpu001", FAIL), result("gpu002", PASS), result("gpu003", PASS))
     assert [run.is_green for run in past(file).runs] == [True, False, False]
     by_run = between(past(file), last.number - 1, last.number)
-    assert [one.node for one in by_run.new] == []
-    assert [one.node for one in by_run.still] == ["gpu001"]
-    assert [one.node for one in by_run.gone] == ["gpu002", "gpu003"]
+    assert [finding.node for finding in by_run.new] == []
+    assert [finding.node for finding in by_run.still] == ["gpu001"]
+    assert [finding.node for finding in by_run.gone] == ["gpu002", "gpu003"]
     by_green = between(past(file), green.number, last.number)
-    assert [one.node for one in by_green.new] == ["gpu001"]
-    assert [one.node for one in by_green.gone] == ["gpu003"]
+    assert [finding.node for finding in by_green.new] == ["gpu001"]
+    assert [finding.node for finding in by_green.gone] == ["gpu003"]
 
 
 def test_a_run_that_measured_nothing_clears_no_finding(file: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_run_that_measured_nothing_clears_no_finding(file: Path) -> None:
     _, before = read_before(file, "small")
     assert before == {(ECC, "gpu001"): FAIL}
     last = add(file, result("gpu001", PASS))
-    assert [one.before for one in between(past(file), last.number - 1, last.number).gone] == [FAIL]
+    assert [finding.before for finding in between(past(file), last.number - 1, last.number).gone] == [FAIL]
     assert read_before(file, "small")[1] == {}
 
 
@@ -122,7 +122,7 @@ def test_what_an_interrupted_run_did_not_evaluate_is_as_it_was_before(file: Path
     assert "INTERRUPTED: 2 checks not evaluated" in list(page(past(file)))[1]
     last = add(file, result("gpu001", PASS), result("gpu002", PASS), result("gpu003", PASS))
     changes = between(past(file), last.number - 1, last.number)
-    assert [(one.node, one.before) for one in changes.gone] == [("gpu001", FAIL)]
+    assert [(finding.node, finding.before) for finding in changes.gone] == [("gpu001", FAIL)]
     assert not changes.new
 
 
@@ -253,8 +253,8 @@ def test_the_headline_counts_findings_and_names_their_nodes(
 
 def _sorted(changes: Iterable[Change]) -> Changes:
     kinds: dict[str, list[Change]] = {"new": [], "still": [], "gone": []}
-    for one in changes:
-        kinds[one.kind].append(one)
+    for entry in changes:
+        kinds[entry.kind].append(entry)
     return Changes(**{kind: tuple(of_kind) for kind, of_kind in kinds.items()})
 
 
@@ -284,5 +284,5 @@ def test_the_default_path_stays_beside_the_reports(tmp_path: Path) -> None:
 def test_a_result_that_says_what_it_is_is_found_by_it() -> None:
     marks = {"gpu001": "new", "gpu002": "gone", "gpu003": "", "gpu004": "still"}
     changes = since_last(replace(result(node, FAIL), since_last=kind) for node, kind in marks.items())
-    assert [[one.node for one in of_kind] for _, of_kind in changes.kinds] == [["gpu001"], ["gpu004"], ["gpu002"]]
+    assert [[entry.node for entry in of_kind] for _, of_kind in changes.kinds] == [["gpu001"], ["gpu004"], ["gpu002"]]
     assert not since_last([result("gpu001", FAIL)])

@@ -102,8 +102,8 @@ def _joined(pid: int) -> Iterator[None]:
 @contextlib.contextmanager
 def _host(switch: int, name: str, address: str) -> Iterator[int]:
     """A host on the switch; yields the process that holds its namespaces."""
-    words = [system_program("unshare"), "--net", "--uts", "/bin/sh", "-c", HOST, name]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as host:
+    command = [system_program("unshare"), "--net", "--uts", "/bin/sh", "-c", HOST, name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as host:
         assert host.stdin
         assert host.stdout
         assert host.stdout.readline() == b"ready\n"
