@@ -86,7 +86,7 @@ def _beginning_of_log(case: Case, changed: Difference) -> Iterator[Removal]:
 def _files(case: Case) -> Iterator[Removal]:
     """Each other file of a capture, and in the fault's own file everything after its last line."""
     for name, text in case.files.items():
-        others = {other: data for other, data in case.files.items() if other != name}
+        others = {other: content for other, content in case.files.items() if other != name}
         if text == case.healthy_files.get(name):
             yield Removal(f"file {name}", captured_fault.read(others)[1], words(text))
             continue

@@ -65,8 +65,8 @@ def test_pytest_runs_the_checks_of_a_clone_where_nothing_is_installed(
 
 
 def test_pytest_collects_each_check_once(bare: Installed, clone: Path) -> None:
-    words = ("-m", "pytest", "--cluster=demo", *ONE_NODE, "--collect-only")
-    ran = (bare.run(clone, "python", *words, *paths).stdout.splitlines() for paths in ([], ["."]))
+    command = ("-m", "pytest", "--cluster=demo", *ONE_NODE, "--collect-only")
+    ran = (bare.run(clone, "python", *command, *paths).stdout.splitlines() for paths in ([], ["."]))
     here, below = ([line for line in lines if "::" in line] for lines in ran)
     assert sorted(below) == sorted(here)
     assert len(here) > 100
@@ -87,12 +87,12 @@ def test_a_clone_is_used_from_the_folders_around_it(editable: Installed, clone: 
     here = clone.parent / folder
     here.mkdir(exist_ok=True)
     (here / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    words = ("--nodes", "gpu003", "--no-report", "-k", "no_uncorrected_ecc")
+    arguments = ("--nodes", "gpu003", "--no-report", "-k", "no_uncorrected_ecc")
     for program in (
         ("clusterproof", "check", "demo"),
         ("python", "-I", "-m", "pytest", "--pyargs", "clusterproof.checks", "--cluster=demo"),
     ):
-        ran = editable.run(here, *program, *words)
+        ran = editable.run(here, *program, *arguments)
         assert (ran.returncode, FOUND in ran.stdout) == (1, True), ran.stdout + ran.stderr
     (here / "pytest.ini").unlink()
 

@@ -45,11 +45,15 @@ DECLARED = """
 """
 
 
-def asked(runs: Runs, tmp_path: Path, *words: str) -> set[str]:
+def asked(runs: Runs, tmp_path: Path, *arguments: str) -> set[str]:
     """The collectors that a run of the site's own checks over this machine asked for."""
-    runs.run("--cluster", "local", f"--results={runs.results_file}", f"--record={tmp_path / 'recording'}", *words)
+    runs.run("--cluster", "local", f"--results={runs.results_file}", f"--record={tmp_path / 'recording'}", *arguments)
     node = next((tmp_path / "recording" / "nodes").iterdir())
-    return {name for name, one in json.loads(node.read_text())["collectors"].items() if one["status"] != "not_asked"}
+    return {
+        name
+        for name, collector in json.loads(node.read_text())["collectors"].items()
+        if collector["status"] != "not_asked"
+    }
 
 
 @pytest.mark.parametrize("check", [BY_A_COMPUTED_NAME, BY_A_CLASS_OF_ONES_OWN, DECLARED])

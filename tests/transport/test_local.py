@@ -109,7 +109,7 @@ def unreached_with(options: ProbeOptions, settings: dict[str, str]) -> list[Unre
     cluster, told = Cluster("here", "local", (Target("here"),)), list[NodeEvidence]()
     limits = Limits(answer_s=1.0, settings=settings)
     answers = gather(cluster, connection_for("local"), ("kernel",), options, limits, told.append)
-    return [one.unreached for one in (*told, answers["here"])]
+    return [evidence.unreached for evidence in (*told, answers["here"])]
 
 
 @pytest.mark.long

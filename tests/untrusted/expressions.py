@@ -40,12 +40,12 @@ class Expression:
 @functools.cache
 def expressions() -> list[Expression]:
     """All of the product's expressions, in module globals, in tables, and where they are used."""
-    found: dict[tuple[str, int], Expression] = {}
-    for one in _all():
-        key = one.pattern, one.flags
-        if key not in found or (one.is_searched and not found[key].is_searched):
-            found[key] = one
-    return sorted(found.values())
+    by_pattern: dict[tuple[str, int], Expression] = {}
+    for expression in _all():
+        key = expression.pattern, expression.flags
+        if key not in by_pattern or (expression.is_searched and not by_pattern[key].is_searched):
+            by_pattern[key] = expression
+    return sorted(by_pattern.values())
 
 
 def _all() -> Iterator[Expression]:
@@ -80,11 +80,11 @@ def _within(value: Any, depth: int = 0) -> Iterator[re.Pattern[str]]:
     if isinstance(value, (Pattern, re.Pattern)):
         yield re.compile(*_as_text(value.pattern, value.flags))
     elif isinstance(value, Mapping) and depth < 3:
-        yield from (each for one in (*value, *value.values()) for each in _within(one, depth + 1))
+        yield from (each for part in (*value, *value.values()) for each in _within(part, depth + 1))
     elif is_dataclass(value) and not isinstance(value, type) and depth < 3:
-        yield from (each for one in fields(value) for each in _within(getattr(value, one.name, None), depth + 1))
+        yield from (each for part in fields(value) for each in _within(getattr(value, part.name, None), depth + 1))
     elif isinstance(value, (list, tuple, set, frozenset)) and depth < 3:
-        yield from (each for one in value for each in _within(one, depth + 1))
+        yield from (each for part in value for each in _within(part, depth + 1))
 
 
 def _methods(tree: ast.AST) -> dict[str, frozenset[str]]:
@@ -113,13 +113,13 @@ def _written(tree: ast.AST, module: ModuleType) -> Iterator[Expression]:
 
 def untold() -> list[str]:
     """Where a function uses an expression that only its caller knows."""
-    found = [
+    functions = [
         f"{module.__name__.removeprefix('clusterproof.plugins.')}: {ast.unparse(call.args[0])}"
         for module in _modules()
         for call, text in _calls(ast.parse(Path(str(module.__file__)).read_text("utf-8")), module)
         if text is None
     ]
-    return sorted(set(found))
+    return sorted(set(functions))
 
 
 def of_tables() -> Iterator[tuple[str, str]]:
@@ -131,8 +131,8 @@ def of_tables() -> Iterator[tuple[str, str]]:
                 yield file.name, "".join(text.split())
 
 
-def _entries(data: Any) -> Iterator[tuple[str, str]]:
-    for key, value in data.items() if isinstance(data, dict) else (("", each) for each in data):
+def _entries(document: Any) -> Iterator[tuple[str, str]]:
+    for key, value in document.items() if isinstance(document, dict) else (("", each) for each in document):
         if isinstance(value, (dict, list)):
             yield from _entries(value)
         elif isinstance(value, str):
