@@ -79,7 +79,7 @@ def listing() -> Iterator[Figure]:
     """CPU seconds to list a cluster's nodes, which each round does twice."""
     pages = [json.dumps({"items": [large_node(f"node-{number}") for number in range(PAGE)]}).encode()] * (LARGE // PAGE)
     began = time.process_time()
-    seen = [seen_of(one) for page in pages for one in decoded(page)["items"]]
+    seen = [seen_of(item) for page in pages for item in decoded(page)["items"]]
     seconds = time.process_time() - began
     detail = f"{len(seen)} nodes of {len(pages[0]) // PAGE / 1000:.0f} kB; without the way over the network"
     yield Figure("gate_listing_cpu_s", round(seconds, 2), "≤ 1.5", detail)
@@ -121,9 +121,11 @@ def _asked(kubernetes: Bed, act: Callable[[], None]) -> Counter[str]:
     """The suite's requests in the audit log during a call, by verb and resource."""
     before = len(_requests(kubernetes))
     act()
-    return Counter(f"{one['verb']} {one['objectRef']['resource']}" for one in _requests(kubernetes)[before:])
+    return Counter(
+        f"{request['verb']} {request['objectRef']['resource']}" for request in _requests(kubernetes)[before:]
+    )
 
 
 def _requests(kubernetes: Bed) -> list[dict[str, Any]]:
-    made = (one for one in kubernetes.plane.requests("admin") if one.get("userAgent") == "clusterproof")
-    return list({one["auditID"]: dict(one) for one in made}.values())
+    made = (request for request in kubernetes.plane.requests("admin") if request.get("userAgent") == "clusterproof")
+    return list({request["auditID"]: dict(request) for request in made}.values())

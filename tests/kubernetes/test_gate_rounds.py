@@ -284,7 +284,7 @@ def test_a_share_is_handed_over_with_its_agents_as_they_are_when_its_turn_comes(
     gate.agents = lambda: {**every(count), "n0000": agent("n0000", since=f"look {next(looks)}")}
     gate.makes("raise SystemExit(4)")
     gate.round()
-    assert sorted(one.name for chosen, _ in handed for one in chosen) == names(count)
+    assert sorted(listed.name for chosen, _ in handed for listed in chosen) == names(count)
     assert [pod.ready for _, pod in handed] == ["look 1", "look 2"]
 
 

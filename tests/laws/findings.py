@@ -27,7 +27,7 @@ def is_said(finding: Finding, after: Iterable[Finding], excused: Words = frozens
     verdicts = (
         (finding.verdict, Verdict.FAIL) if or_worse and finding.verdict is Verdict.CONCERN else (finding.verdict,)
     )
-    return any(one.verdict in verdicts and (one == finding or _says(one, finding, excused)) for one in after)
+    return any(other.verdict in verdicts and (other == finding or _says(other, finding, excused)) for other in after)
 
 
 def _says(other: Finding, finding: Finding, excused: Words) -> bool:

@@ -56,11 +56,11 @@ def _one_of(first: Any, second: Any, healthy: Any) -> Any:
 def _value(first: Any, second: Any, healthy: Any) -> Any:
     three = first, second, healthy
     if all(isinstance(each, dict) for each in three):
-        found = {
+        by_key = {
             key: _value(*(each.get(key, _NOTHING) for each in three))
             for key in dict.fromkeys((*healthy, *first, *second))
         }
-        return {key: value for key, value in found.items() if value is not _NOTHING}
+        return {key: value for key, value in by_key.items() if value is not _NOTHING}
     if all(isinstance(each, list) for each in three) and first != healthy != second:
         return _list(*three)
     return _one_of(*three)

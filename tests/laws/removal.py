@@ -36,8 +36,15 @@ def tried(case: Case, checks: Collection[str]) -> Tried:
             after = case.says(check, removal.evidence, () if removal.is_alone else None)
             lost = [finding for finding in findings if not is_said(finding, after, removal.gone | case.context)]
             losses += [
-                Loss(check, case.name, removal.what, in_line(one), instead(after), reason(check, removal.what, one))
-                for one in lost
+                Loss(
+                    check,
+                    case.name,
+                    removal.what,
+                    in_line(lost_finding),
+                    instead(after),
+                    reason(check, removal.what, lost_finding),
+                )
+                for lost_finding in lost
             ]
     return Tried(count, tuple(losses))
 

@@ -65,7 +65,7 @@ def test_a_key_is_taken_away_wherever_the_fault_did_not_change_it() -> None:
     evidence = with_errors(14)
     changed = difference(dict(evidence.collectors), dict(HEALTHY.collectors))
     without, gone = taken_away(evidence, ("nvml", "gpus", "[]", "ecc_uncorrected_dram"), changed)
-    assert [one.get("ecc_uncorrected_dram") for one in value(without, "nvml", "gpus")] == [None, 14, None]
+    assert [record.get("ecc_uncorrected_dram") for record in value(without, "nvml", "gpus")] == [None, 14, None]
     assert gone == [0, 0]
 
 
@@ -79,7 +79,7 @@ def test_a_collector_is_taken_away_unless_the_fault_is_in_it(collector: str, sta
 
 def test_two_faults_are_put_into_one_node() -> None:
     both = merged(with_errors(14, 0), with_errors(9, 2), HEALTHY)
-    assert [one["ecc_uncorrected_dram"] for one in value(both, "nvml", "gpus")] == [14, 0, 9]
+    assert [record["ecc_uncorrected_dram"] for record in value(both, "nvml", "gpus")] == [14, 0, 9]
 
 
 def test_two_faults_that_change_one_value_are_no_pair() -> None:

@@ -41,7 +41,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     mutants = all_mutants()
     lines = set(
-        parser.chosen(" ".join(options.words), [one.in_words() for one in mutants], "words such as gpu/test_ecc")
+        parser.chosen(
+            " ".join(options.words), [candidate.in_words() for candidate in mutants], "words such as gpu/test_ecc"
+        )
     )
     mutants = [mutant for mutant in mutants if mutant.in_words() in lines]
     if options.sample:
@@ -120,8 +122,8 @@ def _survivors(mutants: Sequence[Mutant], killers: Sequence[str]) -> list[Mutant
 
 def _result(mutants: Sequence[Mutant], cases: Sequence[Case], least_percent: int, files: Iterable[str]) -> int:
     left = _left_by_cases(mutants, cases)
-    found, tests = unit_tests.killers(ROOT, PACKAGE, left, files)
-    left = _survivors(left, found)
+    killers, tests = unit_tests.killers(ROOT, PACKAGE, left, files)
+    left = _survivors(left, killers)
     for mutant in left:
         _say(f"SURVIVES    {mutant.in_words()}")
     killed = len(mutants) - len(left)

@@ -104,8 +104,8 @@ def test_a_clone_that_is_installed_is_found_by_pytest_and_by_mypy(
     assert (ran.returncode, FOUND in ran.stdout) == (1, True), ran.stdout + ran.stderr
     (tmp_path / "own.py").write_text(f"from {MODULE} import Verdict\nreveal_type(Verdict.PASS)\n", encoding="utf-8")
     mypy = [sys.executable, "-m", "mypy", "--python-executable", str(editable.python), "--strict", "own.py"]
-    asked = subprocess.run(mypy, cwd=tmp_path, capture_output=True, text=True)
-    assert f"{MODULE}.Verdict.PASS" in asked.stdout, asked.stdout
+    checked = subprocess.run(mypy, cwd=tmp_path, capture_output=True, text=True)
+    assert f"{MODULE}.Verdict.PASS" in checked.stdout, checked.stdout
 
 
 def test_a_source_archive_has_each_file_once_and_makes_the_same_wheel(

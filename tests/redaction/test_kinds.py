@@ -62,8 +62,8 @@ def undeclared(value: object, place: ValueKind, path: str) -> Iterator[str]:
 def test_every_value_of_the_demo_cluster_is_declared() -> None:
     recorded = sorted((ROOT / "fixtures" / "demo" / "nodes").iterdir())
     assert len(recorded) == 16
-    found = {path for path_of_record in recorded for path in of(load(path_of_record.read_bytes()))}
-    assert found == set(), DECLARE
+    paths = {path for path_of_record in recorded for path in of(load(path_of_record.read_bytes()))}
+    assert paths == set(), DECLARE
 
 
 @needs_nodes

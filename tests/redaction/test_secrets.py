@@ -114,12 +114,12 @@ def test_no_secret_survives_in_any_place_of_the_evidence() -> None:
     for number in range(len(IN_PLACES)):  # so that each secret gets to every place
         nodes.append(evidence(f"zn{number}", secrets))
         next(secrets)
-    redaction = Redaction(Cluster("zcluster", "ssh", tuple(Target(one.node) for one in nodes)))
+    redaction = Redaction(Cluster("zcluster", "ssh", tuple(Target(node_evidence.node) for node_evidence in nodes)))
     kept: list[NodeEvidence] = []
     with redaction.rewriting(kept.append) as learn:
-        for one in nodes:
-            learn(one)
-    written = json.dumps([to_json(one) for one in kept], ensure_ascii=False)
+        for node_evidence in nodes:
+            learn(node_evidence)
+    written = json.dumps([to_json(node_evidence) for node_evidence in kept], ensure_ascii=False)
     assert survivors(written, IN_PLACES) == []
 
 
@@ -218,15 +218,18 @@ def test_no_secret_survives_in_anything_that_a_run_writes(runs: Runs, workers: l
     secrets = cycle(every)
     nodes = list(demo(secrets))
     recording, out = runs.folder / "recorded", runs.folder / "out"
-    targets = tuple(Target(one.node, "10.7.13.211", "zalice", 22, "zorg-gpt9-pretrain", "zorg-box") for one in nodes)
+    targets = tuple(
+        Target(node_evidence.node, "10.7.13.211", "zalice", 22, "zorg-gpt9-pretrain", "zorg-box")
+        for node_evidence in nodes
+    )
     settings = {
         "region": "us-west-2",
         "arn": "arn:aws:sagemaker:us-west-2:123456778901:cluster/zorgzorgzorg",
         "partition": "zorg-p",
     }
     write_cluster(recording, Cluster("zorg-cluster", "ssh", targets, settings, (f"not validated: {every[3]}",)))
-    for one in nodes:
-        write_node(recording, one)
+    for node_evidence in nodes:
+        write_node(recording, node_evidence)
     control = {
         collector: Collected(Status.READ, values_of(schema_of(collector), secrets), next(secrets))
         for collector in collectors()

@@ -81,9 +81,9 @@ def test_an_agent_of_the_gate_opens_no_device_file(monkeypatch: pytest.MonkeyPat
         raise LookupError(*collectors)
 
     monkeypatch.setattr(reporting, "program", refuse)
-    with pytest.raises(LookupError) as asked:
+    with pytest.raises(LookupError) as error:
         reporting.report_for_ever(60.0, ProbeOptions(), threading.Event())
-    assert set(asked.value.args) & {"boot", *IN_JOB} == {"boot"}
+    assert set(error.value.args) & {"boot", *IN_JOB} == {"boot"}
 
 
 @pytest.mark.parametrize("arguments", ["node", "node, tmp_path"])

@@ -91,7 +91,7 @@ def on_gpu(gpu: int, name: str, *mistakes: dict[str, Any]) -> Change:
     """A GPU computes wrong products of a type."""
 
     def change(answers: dict[str, Any]) -> None:
-        kind = next(one for one in answers["gpus"]["gpus"][gpu]["types"] if one["type"] == name)
+        kind = next(entry for entry in answers["gpus"]["gpus"][gpu]["types"] if entry["type"] == name)
         kind.update(wrong=list(mistakes), wrong_products=len(mistakes))
 
     return change
@@ -102,7 +102,7 @@ def untested(name: str, why: str) -> Change:
 
     def change(answers: dict[str, Any]) -> None:
         for gpu in answers["gpus"]["gpus"]:
-            others = [one for one in gpu.get("types", []) if one["type"] != name]
+            others = [entry for entry in gpu.get("types", []) if entry["type"] != name]
             gpu["types"] = [*others, {"type": name, "why": why}]
 
     return change
@@ -164,7 +164,7 @@ def trained_otherwise(gpus: list[int], name: str, result: str = "a39cac9f29f7", 
     def change(answers: dict[str, Any]) -> None:
         for gpu in gpus:
             kinds = answers["steps"]["gpus"][gpu]["types"]
-            kinds[:] = [one if one["type"] != name else of_steps(name, result, other_from) for one in kinds]
+            kinds[:] = [entry if entry["type"] != name else of_steps(name, result, other_from) for entry in kinds]
 
     return change
 
@@ -174,7 +174,7 @@ def unsteady(gpus: list[int], name: str) -> Change:
 
     def change(answers: dict[str, Any]) -> None:
         for gpu in gpus:
-            kind = next(one for one in answers["steps"]["gpus"][gpu]["types"] if one["type"] == name)
+            kind = next(entry for entry in answers["steps"]["gpus"][gpu]["types"] if entry["type"] == name)
             kind["differing"] = [{"pass": 7, "step": 4}]
 
     return change

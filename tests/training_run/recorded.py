@@ -36,7 +36,7 @@ def trace(events: Iterable[Event], rank: int = 3, **more: Any) -> str:
 
 
 def ten_steps(**how: Any) -> list[Event]:
-    return [one for number in range(10) for one in step_events(number, **how)]
+    return [recorded for number in range(10) for recorded in step_events(number, **how)]
 
 
 def all_to_all(rank: int, computes: list[float], steps: int = 8, *, names_it: bool = True) -> list[Event]:

@@ -63,8 +63,8 @@ def test_formats_that_nobody_gave_are_one_line_and_with_v_what_writes_them(runs:
     ran = over(runs, "--run", path, "-v")
     causes = sum(line.startswith("INCOMPLETE  trace: no file records") for line in ran.outlines)
     assert causes == len(set(without))
-    for words in ("*NCCL_INSPECTOR_ENABLE=1*", "*checks: run.batch_size, *"):
-        ran.stdout.fnmatch_lines([words])
+    for expected in ("*NCCL_INSPECTOR_ENABLE=1*", "*checks: run.batch_size, *"):
+        ran.stdout.fnmatch_lines([expected])
 
 
 def test_reports_have_them_in_one_line_and_the_page_folds_what_writes_them(runs: Runs) -> None:

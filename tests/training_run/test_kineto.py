@@ -85,12 +85,12 @@ def test_a_reduction_that_is_a_kernel_of_pytorch_is_compute(tmp_path: Path) -> N
 
 
 def test_a_trace_without_a_loader_does_not_say_that_nothing_waits_for_data(tmp_path: Path) -> None:
-    run = read(tmp_path, trace(one for one in ten_steps() if "DataLoader" not in one["name"]))
+    run = read(tmp_path, trace(recorded for recorded in ten_steps() if "DataLoader" not in recorded["name"]))
     assert said("run.data_wait", run).verdict.value == "incomplete"
 
 
 def test_a_trace_without_steps_is_one_step(tmp_path: Path) -> None:
-    run = read(tmp_path, trace(one for one in ten_steps() if "ProfilerStep" not in one["name"]))
+    run = read(tmp_path, trace(recorded for recorded in ten_steps() if "ProfilerStep" not in recorded["name"]))
     assert list(run.data.steps[3]) == [0]
 
 

@@ -69,7 +69,7 @@ def test_neither_does_one_that_begins_where_a_piece_of_the_file_ends(tmp_path: P
     (tmp_path / "trace.json").write_text(
         '{"traceEvents": [' + f"{first}, " * 5 + '{"name": "last"}]}', encoding="utf-8"
     )
-    names = [one["name"] for one in Events(RunFile(tmp_path / "trace.json"))]
+    names = [entry["name"] for entry in Events(RunFile(tmp_path / "trace.json"))]
     assert len(names) == 11
     assert set(names[1::2]) == {'a\b\\c\\q\n\\u12\\users"'}
 

@@ -84,9 +84,9 @@ def ran(bed: SlurmBed, *arguments: str, user: int = 0, **environment: str) -> Ra
     return Ran(bed, arguments, user, environment)
 
 
-def verdicts(found: Iterable[Result]) -> dict[tuple[str, str], Verdict]:
+def verdicts(of_run: Iterable[Result]) -> dict[tuple[str, str], Verdict]:
     """Each node's and check's verdict; the cluster as a whole has a fixed name."""
-    return {("" if result.is_of_cluster else result.node, result.check): result.verdict for result in found}
+    return {("" if result.is_of_cluster else result.node, result.check): result.verdict for result in of_run}
 
 
 def next_job(bed: SlurmBed) -> int:

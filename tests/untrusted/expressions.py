@@ -169,10 +169,10 @@ def _told(expression: ast.expr, function: ast.AST, module: ModuleType) -> str | 
     for word in (WORD, WORD.encode()):
         values = {name: word if value is None else value for name, value in local.items()}
         try:
-            told = eval(compile(ast.Expression(expression), "", "eval"), {**vars(module), **values})
+            evaluated = eval(compile(ast.Expression(expression), "", "eval"), {**vars(module), **values})
         except (AttributeError, TypeError, ValueError, KeyError):
             continue
-        pattern = getattr(told, "pattern", told)
+        pattern = getattr(evaluated, "pattern", evaluated)
         if isinstance(pattern, (str, bytes)):
             return pattern
     return None

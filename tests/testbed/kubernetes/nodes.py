@@ -79,7 +79,7 @@ def nodes(names: Sequence[str], devices: Sequence[str] = ()) -> Iterator[Nodes]:
                 return made
 
             with ThreadPoolExecutor(len(names)) as pool:
-                for done in [pool.submit(started, *one) for one in _addresses(names)]:
+                for done in [pool.submit(started, *row) for row in _addresses(names)]:
                     stack.push(done.result())
             stack.enter_context(scheduler(plane))
         yield Nodes(plane, machines, hosts, switch)
