@@ -156,8 +156,8 @@ def test_nodes_running(cluster: ClusterFacts) -> None:
 def in_words(node: HyperpodNode) -> str:
     """`i-0a (workers) is Failure: …`, with SageMaker's reason."""
     status = node.status
-    said = known(lambda: " ".join(node.message.split()), "") if status == "Failure" else ""
-    why = f": {said[:MAX_SAID].replace('; expected ', ', expected ')}" if said else ""
+    message = known(lambda: " ".join(node.message.split()), "") if status == "Failure" else ""
+    why = f": {message[:MAX_SAID].replace('; expected ', ', expected ')}" if message else ""
     return f"{node.instance_id} ({node.group}) is {status}{why}"
 
 
@@ -229,7 +229,7 @@ def test_image_uniform(cluster: ClusterFacts) -> None:
         data = [(node.group, node.image) for node in cluster.hyperpod_nodes]
     else:
         group_of = {member.name: member.group for member in cluster.members}
-        data = [(group_of[one.hostname], one.image) for one in cluster.ec2_instances]
+        data = [(group_of[instance.hostname], instance.image) for instance in cluster.ec2_instances]
     mixed = list(_unlike((group, image) for group, image in data if image))
     concern_if(mixed, f"{', '.join(mixed)}; expected one image in each group")
     silent = sum(not image for _, image in data)

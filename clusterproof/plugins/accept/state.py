@@ -119,9 +119,9 @@ class AcceptanceState:
     @property
     def others(self) -> list[OtherResult]:
         """Findings about pairs and the cluster, and what racks, batches and all nodes have in common."""
-        found = self.populations.in_common()
+        slow = self.populations.in_common()
         folder, measured = f"runs/*-{SPEED}", frozenset(self._speed_in)
-        return [*self.of_others, *(OtherResult(SPEED, measured, folder, result) for result in found)]
+        return [*self.of_others, *(OtherResult(SPEED, measured, folder, result) for result in slow)]
 
     @property
     def _is_first_round_over(self) -> bool:
@@ -204,18 +204,18 @@ class AcceptanceState:
             if name != stage.name:
                 continue
             may_fail = [own_result for own_result in own if own_result.result.verdict is Verdict.FAIL]
-            said = [
+            results_of_stage = [
                 (self._besides_speed(node, own_result, self.populations.may_decide), own_result.folder)
                 for own_result in may_fail
             ]
-            failed = [(result, folder) for result, folder in said if result.verdict is Verdict.FAIL]
+            failed = [(result, folder) for result, folder in results_of_stage if result.verdict is Verdict.FAIL]
             if len(failed) >= (TWICE if name == SPEED else 1):
                 last, folder = failed[-1]
                 yield Failure(name, check, last.message, last.action, folder)
 
     def _slow(self, node: str, slow: Iterable[tuple[str, str]]) -> Iterator[Failure]:
-        for check, words in slow:
-            yield Failure(SPEED, check, words, "replace", self._speed_in[node])
+        for check, message in slow:
+            yield Failure(SPEED, check, message, "replace", self._speed_in[node])
 
     def next(self) -> NextRun | None:
         """What runs next; None if everything possible is done."""

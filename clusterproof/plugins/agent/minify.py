@@ -60,17 +60,21 @@ def _types(source: str) -> Iterator[tuple[int, int, int]]:
     """Line, first and last column of each annotation that may go, in bytes; those of class attributes stay."""
     tree = ast.parse(source)
     of_classes = {id(line) for block in ast.walk(tree) if isinstance(block, ast.ClassDef) for line in block.body}
-    said: list[ast.expr | None] = []
+    written: list[ast.expr | None] = []
     for part in ast.walk(tree):
         if isinstance(part, ast.FunctionDef):
             data = part.args
             arguments = [*data.posonlyargs, *data.args, *data.kwonlyargs, data.vararg, data.kwarg]
-            said += [part.returns, *(argument.annotation for argument in arguments if argument)]
+            written += [part.returns, *(argument.annotation for argument in arguments if argument)]
         elif isinstance(part, ast.AnnAssign) and part.simple and part.value and id(part) not in of_classes:
-            said.append(part.annotation)
-    for one in said:
-        if one is not None and one.end_lineno == one.lineno and one.end_col_offset is not None:
-            yield one.lineno, one.col_offset, one.end_col_offset
+            written.append(part.annotation)
+    for annotation in written:
+        if (
+            annotation is not None
+            and annotation.end_lineno == annotation.lineno
+            and annotation.end_col_offset is not None
+        ):
+            yield annotation.lineno, annotation.col_offset, annotation.end_col_offset
 
 
 def _with_short_names(source: str) -> str:
@@ -100,12 +104,12 @@ def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
     """The functions of a module and of its classes, each with its nested functions."""
     for part in tree.body:
         parts = part.body if isinstance(part, ast.ClassDef) else [part]
-        yield from (one for one in parts if isinstance(one, ast.FunctionDef))
+        yield from (function for function in parts if isinstance(function, ast.FunctionDef))
 
 
 def _short_names(known: set[str]) -> Iterator[str]:
-    words = ("".join(letters) for size in count(1) for letters in product(ascii_lowercase, repeat=size))
-    return (word for word in words if word not in known and not keyword.iskeyword(word))
+    candidates = ("".join(letters) for size in count(1) for letters in product(ascii_lowercase, repeat=size))
+    return (word for word in candidates if word not in known and not keyword.iskeyword(word))
 
 
 def _local_names(function: Iterable[ast.AST]) -> set[str]:

@@ -23,14 +23,14 @@ def others(path: str, root: str = "") -> dict[int, str]:
     other numbers than in the image). Raises OSError if nothing is there.
     """
     own = {0, os.geteuid(), os.stat(root or "/").st_uid, *_called_by()}
-    found: dict[int, str] = {}
+    by_user: dict[int, str] = {}
     ahead, here, links = _names(path), "", 0
     while ahead:
         name = ahead.pop()
         within, here = here, os.path.dirname(here).rstrip("/") if name == ".." else f"{here}/{name}"
         status = os.lstat(f"{root}{here}/" if name == ".." else root + here)
         if status.st_uid not in own:
-            found.setdefault(status.st_uid, f"{here} belongs to user {status.st_uid}")
+            by_user.setdefault(status.st_uid, f"{here} belongs to user {status.st_uid}")
         if stat.S_ISLNK(status.st_mode):
             links += 1
             if links > MAX_LINKS:
@@ -40,8 +40,8 @@ def others(path: str, root: str = "") -> dict[int, str]:
             here = "" if target.startswith("/") else within
         elif not (ahead and status.st_mode & stat.S_ISVTX):
             for user in _writers(root, here, status) - own:
-                found.setdefault(user, f"{here} may be written by {'others' if user == ANYBODY else f'user {user}'}")
-    return found
+                by_user.setdefault(user, f"{here} may be written by {'others' if user == ANYBODY else f'user {user}'}")
+    return by_user
 
 
 def groups_of(user: int, root: str = "") -> list[int]:

@@ -83,8 +83,8 @@ def ranks_of(asked: int, backend: str, within_s: float) -> tuple[int, str]:
     """The number of ranks on this node, or why they cannot be started."""
     if backend != NCCL:
         return max(asked, 1), ""
-    (found,) = forked([_gpus], min(LOOKS_S, within_s))  # PyTorch cannot fork after it has looked for GPUs
-    gpus, error = found.get("gpus", 0), found.get("error", "")
+    (answer,) = forked([_gpus], min(LOOKS_S, within_s))  # PyTorch cannot fork after it has looked for GPUs
+    gpus, error = answer.get("gpus", 0), answer.get("error", "")
     if error:
         return max(asked, 1), f"PyTorch does not count its GPUs: {error}"
     if not gpus or gpus < asked:
@@ -152,7 +152,7 @@ def exchanged(
                 lasted += [spent_s] if kind.name == TIMED else []
             else:
                 copies(group, way, rounds, operations)
-            wrong = sum(len(one["wrong"]) for one in operations.values())
+            wrong = sum(len(operation["wrong"]) for operation in operations.values())
             if wrong > reported:  # a later operation may hang
                 reported = wrong
                 yield answer()
