@@ -48,7 +48,7 @@ def parallel_runs(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> Runs:
     return runs
 
 
-def said(runs: Runs, *arguments: str) -> tuple[list[str], list[dict[str, Any]]]:
+def output_and_records(runs: Runs, *arguments: str) -> tuple[list[str], list[dict[str, Any]]]:
     """The lines and the records of a run over nodes of every verdict."""
     run = runs.over([*all_verdicts(), *NODES], *arguments)
     return run.outlines[3:-1], [{**record, "duration_s": 0} for record in runs.records]
@@ -61,9 +61,9 @@ def examiners(runs: Runs) -> list[int]:
 
 def test_the_same_is_said_with_children_and_without(parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     parallel_runs.checks(test_it=LIGHT, test_gpus=DEVICES)
-    with_children = said(parallel_runs, "-rA")
+    with_children = output_and_records(parallel_runs, "-rA")
     monkeypatch.setattr(parallel, "_processors", lambda: 1)
-    assert said(parallel_runs, "-rA") == with_children
+    assert output_and_records(parallel_runs, "-rA") == with_children
 
 
 def test_each_child_examines_a_share_of_neighbouring_nodes(parallel_runs: Runs) -> None:
