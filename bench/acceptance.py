@@ -151,7 +151,7 @@ def tallied(decisions: Mapping[str, Decision], kinds: Mapping[str, str]) -> Tall
     of_good = [decision for node, decision in decisions.items() if node not in kinds]
     tallies = {"good": Tally(1, len(of_good), of_good.count(Decision.BAD), of_good.count(Decision.OPEN))}
     for kind in dict.fromkeys(kinds.values()):
-        of_kind = [decisions[node] for node, kind_of_node in kinds.items() if kind_of_node == kind]
+        of_kind = [decisions[node] for node, fault in kinds.items() if fault == kind]
         tallies[kind] = Tally(
             0, bad=len(of_kind), bad_accepted=of_kind.count(Decision.GOOD), bad_open=of_kind.count(Decision.OPEN)
         )

@@ -85,7 +85,9 @@ def an_hour() -> Iterator[Figure]:
 def _memory(mib: list[float]) -> Figure:
     """Memory from the second quarter on; before that, not all facts of each node are known."""
     quarters = [mean(mib[at * len(mib) // 4 : (at + 1) * len(mib) // 4]) for at in range(4)]
-    detail = f"{', '.join(f'{of_quarter:.1f}' for of_quarter in quarters)} MiB in its quarters: the second to the last"
+    detail = (
+        f"{', '.join(f'{quarter_mib:.1f}' for quarter_mib in quarters)} MiB in its quarters: the second to the last"
+    )
     return Figure("chaos_memory_growth_percent", round(100 * (quarters[3] / quarters[1] - 1), 1), "≤ 5", detail)
 
 
@@ -119,7 +121,7 @@ def _outage(watch: Watched, tally: Tally, name: str, until: float) -> None:
     has_booted = False  # a node that has booted has a clock that cannot be set
     while time.monotonic() < until and len(ours) > 2:
         outage = random.choice(
-            [outage_of_kind for outage_of_kind in OUTAGES if outage_of_kind.node != "clock" or not has_booted]
+            [outage_possible for outage_possible in OUTAGES if outage_possible.node != "clock" or not has_booted]
         )
         try:
             _log(watch, tally, name, *ours.pop())

@@ -74,7 +74,7 @@ def cells(share: float, sizes: Sequence[int]) -> Iterator[NoisyCell]:
 
 def borne(cell: NoisyCell) -> Borne:
     """The findings about these clusters; deterministic."""
-    noise = next(known_noise for known_noise in NOISES if known_noise.name == cell.noise)
+    noise = next(candidate for candidate in NOISES if candidate.name == cell.noise)
     total = Borne()
     for number in range(max(1, round(cell.share * NODES_A_CELL / cell.size))):
         seed = number * 100_003 + cell.size

@@ -66,7 +66,7 @@ def agents(bed: Bed, state: dict[str, Any], *names: str) -> Iterator[None]:
         daemon_set(bed.plane, {"many": "yes"}, names),
     ):
         wait_until(
-            lambda: all("containerStatuses" in created["status"] for created in bed.plane.items(PODS)), "running"
+            lambda: all("containerStatuses" in agent_pod["status"] for agent_pod in bed.plane.items(PODS)), "running"
         )
         yield
 
@@ -80,8 +80,8 @@ def daemon_set(plane: ControlPlane, chosen: dict[str, str], names: Sequence[str]
     plane.call("POST", DAEMON_SETS, {"metadata": {"name": DAEMON_SET}, "spec": spec})
     try:
         wait_until(lambda: len(plane.items(PODS)) == len(names), "made")
-        for job_pod in plane.items(PODS):
-            name, node = job_pod["metadata"]["name"], _chosen_node(job_pod)
+        for daemon_pod in plane.items(PODS):
+            name, node = daemon_pod["metadata"]["name"], _chosen_node(daemon_pod)
             binding = {"metadata": {"name": name}, "target": {"apiVersion": "v1", "kind": "Node", "name": node}}
             plane.call("POST", f"{PODS}/{name}/binding", binding)
         yield

@@ -103,8 +103,8 @@ def there(bed: Bed, *created: tuple[str, Mapping[str, Any]]) -> Iterator[None]:
 
 
 def pod(container: Mapping[str, Any] | None = None, privileged: bool = False, **spec: Any) -> dict[str, Any]:
-    of_pod = {**CONTAINER, **(container or {}), **({"securityContext": {"privileged": True}} if privileged else {})}
-    spec = {"automountServiceAccountToken": False, "containers": [of_pod], **spec}
+    probe = {**CONTAINER, **(container or {}), **({"securityContext": {"privileged": True}} if privileged else {})}
+    spec = {"automountServiceAccountToken": False, "containers": [probe], **spec}
     return {"metadata": RUN.metadata(f"{RUN.name}-0"), "spec": spec}
 
 

@@ -38,9 +38,9 @@ def _says(other: Finding, finding: Finding, excused: Words) -> bool:
     return values(due) <= kept and len(plain & kept) >= SHARE * len(plain)
 
 
-def values(words_of_finding: Words) -> Words:
+def values(every_word: Words) -> Words:
     """The numbers, addresses and device names in a text: every word with a digit."""
-    return frozenset(word for word in words_of_finding if any(letter.isdigit() for letter in word))
+    return frozenset(word for word in every_word if any(letter.isdigit() for letter in word))
 
 
 def words(text: str) -> Words:

@@ -42,9 +42,7 @@ def cases(data: dict[str, Future[NodeEvidence]], chosen: Sequence[AnyFault]) -> 
         evidence = proof.healthy(base)
         yield Case(f"a healthy {base.__name__}", among(evidence, peers=proof.peers(base)), asked_of(evidence))
     for files in {
-        id(fault_of_files.healthy): fault_of_files
-        for fault_of_files in chosen
-        if isinstance(fault_of_files, CapturedFault)
+        id(captured.healthy): captured for captured in chosen if isinstance(captured, CapturedFault)
     }.values():
         yield _of_files(CapturedFault("a healthy collection", {}, {}, "", files.healthy))
 

@@ -191,9 +191,7 @@ def not_live(mutants: Iterable[Mutant], live: Mapping[Place, Sequence[FunctionTy
 @contextmanager
 def installed(mutant: Mutant, live: Mapping[Place, Iterable[FunctionType]]) -> Iterator[None]:
     """Replace the functions at the mutant's place by the mutant."""
-    functions = {
-        id(live_function): (live_function, live_function.__code__) for live_function in live.get(mutant.place, ())
-    }.values()
+    functions = {id(live_code): (live_code, live_code.__code__) for live_code in live.get(mutant.place, ())}.values()
     if not functions:
         raise LookupError(f"{mutant.in_words()}: no function is there; expected one to change")
     changed = mutant.compiled()

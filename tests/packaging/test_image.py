@@ -69,10 +69,10 @@ def test_it_has_all_that_the_suite_needs_each_in_one_version() -> None:
     needed = {}
     waiting = [Requirement("clusterproof[notify]")]
     while waiting:
-        waiting_for = waiting.pop()
-        for text in metadata.requires(waiting_for.name) or ():
+        dependency = waiting.pop()
+        for text in metadata.requires(dependency.name) or ():
             requirement = Requirement(text)
-            extras = waiting_for.extras or {""}
+            extras = dependency.extras or {""}
             if requirement.marker and not any(
                 requirement.marker.evaluate({**ON_PYTHON_3_12, "extra": extra}) for extra in extras
             ):

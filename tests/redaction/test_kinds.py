@@ -62,7 +62,7 @@ def undeclared(value: object, place: ValueKind, path: str) -> Iterator[str]:
 def test_every_value_of_the_demo_cluster_is_declared() -> None:
     recorded = sorted((ROOT / "fixtures" / "demo" / "nodes").iterdir())
     assert len(recorded) == 16
-    paths = {path for path_of_record in recorded for path in of(load(path_of_record.read_bytes()))}
+    paths = {path for recording in recorded for path in of(load(recording.read_bytes()))}
     assert paths == set(), DECLARE
 
 
@@ -97,13 +97,13 @@ def test_what_nobody_declared_is_kept_word_by_word() -> None:
 @needs_nodes
 @pytest.mark.parametrize("base", BASES, ids=lambda base: base.__name__)
 def test_a_healthy_node_has_the_same_verdicts_without_its_names(base: Callable[[], NodeImage]) -> None:
-    of_nodes = [healthy(base), *peers(base)]
-    redaction = Redaction(Cluster("fakes", "local", tuple(Target(evidence.node) for evidence in of_nodes)))
+    evidence_of_nodes = [healthy(base), *peers(base)]
+    redaction = Redaction(Cluster("fakes", "local", tuple(Target(evidence.node) for evidence in evidence_of_nodes)))
     kept: list[NodeEvidence] = []
     with redaction.rewriting(kept.append) as learn:
-        for evidence in of_nodes:
+        for evidence in evidence_of_nodes:
             learn(evidence)
-    before, after = results(of_nodes[0], peers=of_nodes[1:]), results(kept[0], peers=kept[1:])
+    before, after = results(evidence_of_nodes[0], peers=evidence_of_nodes[1:]), results(kept[0], peers=kept[1:])
     assert {check: evidence.verdict for check, evidence in after.items()} == {
         check: evidence.verdict for check, evidence in before.items()
     }

@@ -48,12 +48,12 @@ def block(page: str) -> dict[str, object]:
 
 def of_the_grid(folder: Path) -> Iterable[tuple[str, ...]]:
     raw = block((folder / "report.html").read_text(encoding="utf-8"))
-    names_of_verdicts = {verdict.letter: verdict.value for verdict in Verdict}
+    verdict_of_letter = {verdict.letter: verdict.value for verdict in Verdict}
     names = [*raw["nodes"], raw["cluster"]]  # type: ignore[misc]
     for check, letters in zip(raw["checks"], raw["letters"], strict=True):  # type: ignore[call-overload]
         for name, letter in zip(names, letters, strict=True):
             if letter != " ":
-                yield check[0], name, names_of_verdicts[letter]
+                yield check[0], name, verdict_of_letter[letter]
 
 
 def of_the_suites(folder: Path) -> Iterable[tuple[str, ...]]:

@@ -92,72 +92,72 @@ def test_what_half_of_at_least_four_nodes_share_is_probably_configuration(
 
 @pytest.mark.parametrize("action", HARDWARE_ACTIONS)
 def test_what_half_of_the_nodes_share_is_said_beside_a_remedy_of_hardware_without_denying_it(action: str) -> None:
-    of_nodes = [result(f"n{number}", Verdict.FAIL, action=action) for number in range(4)]
-    (finding,) = findings(of_nodes, Verdict.FAIL, PACKAGED)
+    evaluated = [result(f"n{number}", Verdict.FAIL, action=action) for number in range(4)]
+    (finding,) = findings(evaluated, Verdict.FAIL, PACKAGED)
     assert finding.suspicion == "4 of 4 nodes alike: look first for what they share: image, driver, threshold, rack"
 
 
 def test_a_site_suspects_configuration_from_numbers_of_its_own() -> None:
-    of_nodes, own = results(n1=Verdict.FAIL, n2=Verdict.FAIL), Catalog({"configuration.suspected_minimum_nodes": 2})
-    assert [findings(of_nodes, Verdict.FAIL, catalog)[0].is_probably_configuration for catalog in (PACKAGED, own)] == [
+    evaluated, own = results(n1=Verdict.FAIL, n2=Verdict.FAIL), Catalog({"configuration.suspected_minimum_nodes": 2})
+    assert [findings(evaluated, Verdict.FAIL, catalog)[0].is_probably_configuration for catalog in (PACKAGED, own)] == [
         False,
         True,
     ]
 
 
 def test_a_node_that_the_check_does_not_apply_to_is_not_counted() -> None:
-    of_nodes = results(n1=Verdict.FAIL, n2=Verdict.PASS, n3=Verdict.NOT_APPLICABLE, n4=Verdict.NOT_APPLICABLE)
-    (finding,) = findings(of_nodes, Verdict.FAIL, PACKAGED)
+    evaluated = results(n1=Verdict.FAIL, n2=Verdict.PASS, n3=Verdict.NOT_APPLICABLE, n4=Verdict.NOT_APPLICABLE)
+    (finding,) = findings(evaluated, Verdict.FAIL, PACKAGED)
     assert finding.where(finding.nodes) == "1 of 2 nodes (n1)"
     assert not finding.is_probably_configuration
 
 
 def test_devices_are_counted_in_the_fields_words() -> None:
-    of_nodes = [
+    evaluated = [
         Result("gpu.ecc", "gpu003", Verdict.FAIL, subject="gpu", devices=("GPU 1", "GPU 5")),
         Result("gpu.ecc", "gpu007", Verdict.FAIL, subject="gpu", devices=("GPU 2",)),
         Result("gpu.ecc", "gpu008", Verdict.PASS, subject="gpu"),
     ]
-    (finding,) = findings(of_nodes, Verdict.FAIL, PACKAGED)
+    (finding,) = findings(evaluated, Verdict.FAIL, PACKAGED)
     assert finding.where(finding.nodes) == "2 of 3 nodes (gpu[003,007]), 3 GPUs"
 
 
 def test_nodes_that_say_the_same_share_a_line() -> None:
-    of_nodes = [result(f"gpu{number}", Verdict.FAIL, message="14 errors; expected 0") for number in (3, 4, 9)]
-    of_nodes.append(result("gpu5", Verdict.FAIL, message="2 errors; expected 0"))
-    (finding,) = findings(of_nodes, Verdict.FAIL, PACKAGED)
+    evaluated = [result(f"gpu{number}", Verdict.FAIL, message="14 errors; expected 0") for number in (3, 4, 9)]
+    evaluated.append(result("gpu5", Verdict.FAIL, message="2 errors; expected 0"))
+    (finding,) = findings(evaluated, Verdict.FAIL, PACKAGED)
     assert finding.lines == ["gpu[3-4,9]: 14 errors; expected 0", "gpu5: 2 errors; expected 0"]
 
 
 def test_what_is_to_be_done_first_comes_first_and_then_what_most_nodes_have() -> None:
-    of_nodes = [
+    evaluated = [
         *(result(f"n{number}", Verdict.FAIL, "node.reachable", cause="unreachable: refused") for number in range(5)),
         result("n1", Verdict.FAIL, "host.one", action="fix configuration"),
         *(result(f"n{number}", Verdict.FAIL, "host.three", action="fix configuration") for number in (1, 2, 3)),
         result("n1", Verdict.FAIL, "gpu.one", action="replace"),
     ]
-    ordered = findings(of_nodes, Verdict.FAIL, PACKAGED)
+    ordered = findings(evaluated, Verdict.FAIL, PACKAGED)
     assert [finding.first.check for finding in ordered] == ["gpu.one", "host.three", "host.one", "node.reachable"]
 
 
 def test_nodes_that_were_not_reached_are_the_first_gap() -> None:
-    of_nodes = [
+    evaluated = [
         *(result(f"n{number}", Verdict.INCOMPLETE, cause="nvml did not answer") for number in range(3)),
         result("n4", Verdict.INCOMPLETE, cause="unreachable: refused"),
     ]
-    assert [gap.cause for gap in gaps(of_nodes)] == ["unreachable: refused", "nvml did not answer"]
+    assert [gap.cause for gap in gaps(evaluated)] == ["unreachable: refused", "nvml did not answer"]
 
 
 def test_a_line_that_is_shortened_has_whole_names_and_whole_words() -> None:
-    of_nodes = [result(f"gpu{number:03d}", Verdict.FAIL, message="much " * 50) for number in range(0, 200, 2)]
-    (finding,) = findings(of_nodes, Verdict.FAIL, PACKAGED)
+    evaluated = [result(f"gpu{number:03d}", Verdict.FAIL, message="much " * 50) for number in range(0, 200, 2)]
+    (finding,) = findings(evaluated, Verdict.FAIL, PACKAGED)
     assert finding.lines_within(60) == ["gpu[000,002,004] and 97 more: much much much much much much…"]
     assert finding.lines_within(60_000) == finding.lines
 
 
 def test_nodes_that_are_not_reached_for_several_reasons_have_a_remedy_for_each() -> None:
     causes = {"n1": "timed out", "n2": "refused", "n3": "refused"}
-    of_nodes = [
+    evaluated = [
         Result(
             "node.reachable",
             node,
@@ -168,13 +168,13 @@ def test_nodes_that_are_not_reached_for_several_reasons_have_a_remedy_for_each()
         )
         for node, cause in causes.items()
     ]
-    (finding,) = findings(of_nodes, Verdict.FAIL, PACKAGED)
+    (finding,) = findings(evaluated, Verdict.FAIL, PACKAGED)
     assert [separate.remedy for separate in finding.of_each_cause] == [
         "remedy of timed out: n1",
         "remedy of refused: n2",
     ]
     page = finding_block(finding, Verdict.FAIL)
-    summary = markdown(run_of(of_nodes))
+    summary = markdown(run_of(evaluated))
     for shown in (re.sub("<[^>]*>", " ", page), summary.replace("`", "").replace("*", "").replace(":", "")):
         text = " ".join(shown.replace(":", "").lower().split())
         assert "see it ssh n1 do remedy of timed out n1 see it ssh n2 do remedy of refused n2" in text
@@ -190,16 +190,16 @@ def test_a_gap_of_several_ranks_begins_with_the_first_and_lists_the_others() -> 
 
 
 def test_what_one_cause_left_open_is_one_gap() -> None:
-    of_nodes = [
+    evaluated = [
         result("n1", Verdict.INCOMPLETE, "gpu.one", cause="unreachable: refused", message="not reached"),
         result("n2", Verdict.INCOMPLETE, "gpu.two", cause="unreachable: refused", message="not reached"),
         result("n3", Verdict.INCOMPLETE, "gpu.one", message="may not be read"),
     ]
-    assert [(gap.cause, gap.nodes, gap.checks, gap.what) for gap in gaps(of_nodes)] == [
+    assert [(gap.cause, gap.nodes, gap.checks, gap.what) for gap in gaps(evaluated)] == [
         ("unreachable: refused", "n[1-2]", ("gpu.one", "gpu.two"), "2 checks"),
         ("may not be read", "n3", ("gpu.one",), "gpu.one"),
     ]
-    assert [gap.messages for gap in gaps(of_nodes)] == [["not reached"], []]
+    assert [gap.messages for gap in gaps(evaluated)] == [["not reached"], []]
 
 
 @pytest.mark.parametrize(
@@ -228,12 +228,12 @@ def test_the_headline_of_checks_of_the_cluster_that_do_not_apply() -> None:
 
 def test_a_node_counts_once_however_often_a_test_with_parameters_ran_on_it() -> None:
     of_hardware = {"action": HARDWARE_ACTIONS[0], "title": "Word"}
-    of_nodes = [result(node, Verdict.FAIL, **of_hardware) for node in ("gpu1", "gpu2") for _ in range(2)]
-    of_nodes += [result("gpu3", Verdict.PASS), result("gpu3", Verdict.PASS)]
-    (finding,) = findings(of_nodes, Verdict.FAIL, PACKAGED)
+    evaluated = [result(node, Verdict.FAIL, **of_hardware) for node in ("gpu1", "gpu2") for _ in range(2)]
+    evaluated += [result("gpu3", Verdict.PASS), result("gpu3", Verdict.PASS)]
+    (finding,) = findings(evaluated, Verdict.FAIL, PACKAGED)
     assert finding.where(finding.nodes) == "2 of 3 nodes (gpu[1-2])"
-    assert [finding.suspicion for finding in findings(of_nodes[:4], Verdict.FAIL, PACKAGED)] == [""]
-    assert to_do_line(of_nodes[:4]) == "REPLACE gpu[1-2] (word) · 0 fit"
-    assert 'results{cluster="prod",check="host.word",verdict="fail"} 2' in prometheus(run_of(of_nodes))
+    assert [finding.suspicion for finding in findings(evaluated[:4], Verdict.FAIL, PACKAGED)] == [""]
+    assert to_do_line(evaluated[:4]) == "REPLACE gpu[1-2] (word) · 0 fit"
+    assert 'results{cluster="prod",check="host.word",verdict="fail"} 2' in prometheus(run_of(evaluated))
     others = [result(f"gpu{number}", Verdict.FAIL, f"host.{number}") for number in (4, 5, 6)]
-    assert shared_finding([*of_nodes, *others]) == ""
+    assert shared_finding([*evaluated, *others]) == ""

@@ -26,12 +26,12 @@ def read(*gpus: dict[str, object], **more: object) -> Node:
 
 
 def test_links_lanes_and_the_numa_node_of_each_gpu_are_what_it_reported() -> None:
-    read_node = read(
+    gpus_node = read(
         gpu(0, pci="0000:53:00.0", nvlinks=[UP, DOWN], pcie_width=8, pcie_width_max=16),
         gpu(1, pci="0000:64:00.0", nvlinks=[UP, UP], pcie_width=16, pcie_width_max=16),
         pci={"devices": [device("0000:53:00.0", "030200"), device("0000:64:00.0", "030200", numa=1)]},
     )
-    assert hardware(read_node) == (
+    assert hardware(gpus_node) == (
         [[0, 0x53, 0, "10", 8, 16, 1], [1, 0x64, 1, "11", 16, 16, 1]],
         [],
         0,

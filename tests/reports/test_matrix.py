@@ -45,7 +45,7 @@ def test_on_many_nodes_each_colour_covers_its_cells_and_no_others(grid: Grid) ->
     svg = drawn(grid, MANY)
     checks = list(dict.fromkeys(check for check, _ in grid))
     for verdict in (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.NOT_APPLICABLE):
-        assert covered(svg, verdict, checks) == {cell for cell, of_cell in grid.items() if of_cell is verdict}
+        assert covered(svg, verdict, checks) == {cell for cell, cell_verdict in grid.items() if cell_verdict is verdict}
     assert covered(svg, Verdict.PASS, checks) == set(grid)  # the background: what did not run stays white
 
 

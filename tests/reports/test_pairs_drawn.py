@@ -193,9 +193,9 @@ def test_nodes_without_places_are_folded_one_after_another() -> None:
 def test_a_slow_place_is_never_folded_with_its_neighbours() -> None:
     names = [f"n{number:04}" for number in range(1000)]
     places = {name: f"rack{number // 4}" for number, name in enumerate(names)}
-    names_of_blocks = [block.name for block in blocks(names, places, {"rack3"})]
-    assert names_of_blocks[:3] == ["rack0 … rack2", "rack3", "rack4 … rack11"]
-    assert len(names_of_blocks) < 40
+    folded = [block.name for block in blocks(names, places, {"rack3"})]
+    assert folded[:3] == ["rack0 … rack2", "rack3", "rack4 … rack11"]
+    assert len(folded) < 40
 
 
 def test_the_table_has_every_measurement() -> None:

@@ -90,8 +90,10 @@ def test_a_node_that_is_not_asked_is_not_evaluated_and_that_run_is_not_in_the_tr
     assert {(result.verdict, result.message) for result in of_others} == {
         (Verdict.NOT_APPLICABLE, "not asked: --pairs names pairs of other nodes")
     }
-    (of_asked,) = (result for result in results if (result.check, result.node) == ("network.not_a_straggler", "gpu000"))
-    assert of_asked.verdict is not Verdict.NOT_APPLICABLE
+    (asked_result,) = (
+        result for result in results if (result.check, result.node) == ("network.not_a_straggler", "gpu000")
+    )
+    assert asked_result.verdict is not Verdict.NOT_APPLICABLE
     assert {result.since_last for result in results} == {""}
     past = read_past(history, "hp", 9)
     assert len(past.runs) == 1

@@ -55,9 +55,9 @@ CONCERN     The word is wrong: 1 of 10 nodes (gpu007) → hardware
 """
 
 
-def saying_by_gpu(name: str, *words_of_gpus: str, kernel: str = "pass") -> NodeEvidence:
+def saying_by_gpu(name: str, *gpu_words: str, kernel: str = "pass") -> NodeEvidence:
     """A node that reports a word itself, and one by each of its GPUs."""
-    gpus = (gpu(index, word=word) for index, word in enumerate(words_of_gpus))
+    gpus = (gpu(index, word=word) for index, word in enumerate(gpu_words))
     return node(name, boot=boot(kernel, hostname=name), nvml=nvml(*gpus))
 
 

@@ -28,8 +28,8 @@ def page() -> Page:
 
 
 def section(run: TrainingRun) -> str:
-    section_of_run = training_section(run)
-    return section_of_run.html if section_of_run else ""
+    drawn = training_section(run)
+    return drawn.html if drawn else ""
 
 
 def labels(page: Page) -> str:

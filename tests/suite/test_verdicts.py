@@ -141,12 +141,12 @@ WORST = ["bad", "broken", "concern", "pass", "not applicable"]
 @pytest.mark.parametrize("rank", range(len(WORST)), ids=WORST)
 def test_the_worst_of_several_devices_speaks(runs: Runs, rank: int) -> None:
     runs.checks(test_it=DEVICES)
-    words_of_gpus = WORST[:rank:-1] + [WORST[rank]] * 2 if rank < 4 else [WORST[4]] * 2
-    runs.over([saying("gpu001", *words_of_gpus)])
+    gpu_words = WORST[:rank:-1] + [WORST[rank]] * 2 if rank < 4 else [WORST[4]] * 2
+    runs.over([saying("gpu001", *gpu_words)])
     (result,) = runs.results
     verdicts = [Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.PASS, Verdict.NOT_APPLICABLE]
     assert result.verdict is verdicts[rank]
-    expected = [f"GPU {number}" for number, word in enumerate(words_of_gpus) if word == WORST[rank]]
+    expected = [f"GPU {number}" for number, word in enumerate(gpu_words) if word == WORST[rank]]
     assert list(result.devices) == ([] if WORST[rank] == "pass" else expected)
 
 
@@ -192,10 +192,10 @@ OF_EACH_KIND = [
 ]
 
 
-def exit_code(runs: Runs, words_of_nodes: list[str], *arguments: str) -> int:
+def exit_code(runs: Runs, node_words: list[str], *arguments: str) -> int:
     """The exit code of a run over nodes that report these words."""
     runs.checks(test_it=LIGHT)
-    nodes = [saying(f"gpu{number:03d}", word) for number, word in enumerate(words_of_nodes, start=1)]
+    nodes = [saying(f"gpu{number:03d}", word) for number, word in enumerate(node_words, start=1)]
     return int(runs.over(nodes, *arguments).ret)
 
 

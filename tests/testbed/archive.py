@@ -141,7 +141,7 @@ def cgroup_file(name: str) -> str:
 def with_limits(name: str, limits: Mapping[str, str]) -> str:
     """Shell script lines that set these limits, as /proc then shows them."""
     edits = "".join(
-        f"s|^{ROWS[name_of_limit][1]}.*|{limits_row(name_of_limit, limit)}|;" for name_of_limit, limit in limits.items()
+        f"s|^{ROWS[limit_name][1]}.*|{limits_row(limit_name, limit)}|;" for limit_name, limit in limits.items()
     )
     return f"sed '{edits}' /proc/$$/limits >/run/{name}.limits\nmount --bind /run/{name}.limits /proc/$$/limits"
 
@@ -176,9 +176,9 @@ def _members(folder: str, files: tuple[tuple[str, str | bytes | Entry], ...]) ->
     out = io.BytesIO()
     for path, content in files:
         name = f"{folder}/{path}".strip("/")
-        member, content_of_member = _member(name, content if isinstance(content, Entry) else File(content))
+        member, packed = _member(name, content if isinstance(content, Entry) else File(content))
         out.write(member.tobuf(tarfile.GNU_FORMAT))
-        out.write(content_of_member + bytes(-len(content_of_member) % tarfile.BLOCKSIZE))
+        out.write(packed + bytes(-len(packed) % tarfile.BLOCKSIZE))
     return out.getvalue()
 
 

@@ -139,9 +139,9 @@ def exchanged_wrong(
     """These ranks received wrong data from one rank in these rounds of an operation."""
     mistake = {"sender": sender, "elements": 12, "first": 512, "how": "", "other": None, "bits": [9], **more}
 
-    def change(exact_answers: dict[str, Any]) -> None:
+    def change(tampered: dict[str, Any]) -> None:
         for receiver in receivers:
-            operations = exact_answers["collectives"]["answers"][receiver]["operations"]
+            operations = tampered["collectives"]["answers"][receiver]["operations"]
             operation = next(each for each in operations if (each["operation"], each["type"]) == (name, kind))
             operation["wrong"] += [{"round": number, **mistake} for number in rounds]
 

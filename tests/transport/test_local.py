@@ -21,9 +21,7 @@ END_S = 600.0
 def answer_of(command: str, stdin: bytes = b"", answer_s: float = 20.0) -> Answer:
     answers: list[Answer] = []
     limits = Limits(answer_s=answer_s)
-    connection_for("local").run(
-        [Target("here")], Program(command, stdin), limits, lambda _, given: answers.append(given)
-    )
+    connection_for("local").run([Target("here")], Program(command, stdin), limits, lambda _, seen: answers.append(seen))
     [answer] = answers
     return answer
 

@@ -117,8 +117,8 @@ def test_a_process_is_of_the_job_of_its_group_else_of_the_step_that_started_it(
         pid = hold(node, "", f"/usr/bin/env {environment} /bin/sh")
         if group:
             node.run(["sh", "-c", f"echo 0::{group} >/run/group; mount --bind /run/group /proc/{pid}/cgroup"])
-        jobs_of_node = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
-    assert [process["job"] for process in jobs_of_node["left"]] == jobs
+        processes = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
+    assert [process["job"] for process in processes["left"]] == jobs
 
 
 STEP = "slurmstepd: [41.0]"
@@ -153,8 +153,8 @@ def test_only_slurmstepd_itself_says_that_a_job_runs(step: Callable[[Node], obje
     with entered(image) as node:
         step(node)
         hold(node, "", f"/usr/bin/env {OF_A_STEP} /bin/sh")
-        jobs_of_node = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
-    assert [process["job"] for process in jobs_of_node["left"]] == jobs
+        processes = probe_node(node, ["jobs"], PATIENT).collectors["jobs"].value
+    assert [process["job"] for process in processes["left"]] == jobs
 
 
 @needs_nodes

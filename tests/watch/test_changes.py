@@ -136,7 +136,7 @@ def test_a_node_that_flaps_and_stays_silent_is_said_and_that_it_is_back() -> Non
     day.ticks(6)
     flapped = ["opened", "closed", "opened", "closed", "flapping"]
     assert day.of("watch.silent") == [*flapped, "opened", "closed"]
-    assert [opened_or_closed.message for opened_or_closed in day.said][-1].startswith("no sample for 86400 s")
+    assert [happened.message for happened in day.said][-1].startswith("no sample for 86400 s")
 
 
 def test_what_was_said_of_nodes_that_are_not_watched_now_is_left_alone() -> None:

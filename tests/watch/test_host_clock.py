@@ -64,7 +64,7 @@ def test_the_clock_of_the_watching_host_is_said_to_be_set_and_nothing_else_chang
 def test_lines_of_a_node_that_were_overwritten_before_they_were_read_are_said() -> None:
     day = Day()
     day.said += day.watch.update(NODE, LogUpdate(UP_S, (), 1_200), day.now)
-    (lost,) = (of_day for of_day in day.said if of_day.key.rule == "watch.log")
+    (lost,) = (happened for happened in day.said if happened.key.rule == "watch.log")
     assert (lost.kind.value, lost.verdict) == ("happened", Verdict.INCOMPLETE)
     assert lost.message == "1,200 lines of the kernel log were overwritten unread; expected all of them"
 

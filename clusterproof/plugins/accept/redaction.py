@@ -128,7 +128,7 @@ def _without_levels(line: str) -> str:
     """Keep only the kind of the racks and batches that a node was compared within: `usual in group`."""
     before, mark, rest = line.partition("usual in ")
     for end, own in _LEVEL_ENDS:
-        _, mark_of_end, after = rest.rpartition(end)
-        if mark_of_end and own in after:
-            return f"{before}{mark}{rest.partition(' ')[0]}{mark_of_end}{after}"
+        _, separator, after = rest.rpartition(end)
+        if separator and own in after:
+            return f"{before}{mark}{rest.partition(' ')[0]}{separator}{after}"
     return line

@@ -165,9 +165,9 @@ def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[st
         name = pending.pop()
         sources[name] = source_of(files.get(name) or _file_of(name))
         imported = {
-            (module, name_imported)
+            (module, imported_name)
             for module, names in IMPORTED.findall(sources[name])
-            for name_imported in NAME.findall(names)
+            for imported_name in NAME.findall(names)
         }
         pending.update({_imported(*reference) for reference in imported} - set(sources))
         if IMPORTS_COLLECTOR.search(sources[name]) and COLLECTOR not in sources:

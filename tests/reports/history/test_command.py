@@ -23,8 +23,8 @@ from tests.reports.history.kept import DAMAGED, NAMES
 ARGUMENTS = ("--history=history.sqlite", "--since-last")
 
 
-def over(runs: Runs, *arguments: str, **words_of_nodes: str) -> pytest.RunResult:
-    nodes = [saying(name, word) for name, word in words_of_nodes.items()]
+def over(runs: Runs, *arguments: str, **word_of_node: str) -> pytest.RunResult:
+    nodes = [saying(name, word) for name, word in word_of_node.items()]
     return runs.over(nodes, *ARGUMENTS, *arguments)
 
 

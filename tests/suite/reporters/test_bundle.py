@@ -80,8 +80,8 @@ def test_the_reports_of_a_plain_run_are_in_it_and_its_history_is_not(runs: Runs)
     runs.plain("--cluster", "local", "--report", "out", "--history=out/history.sqlite", "--bundle=out/one.tar.zst")
     runs.plain("--cluster", runs.cluster(all_verdicts()), "--bundle=two.tar.zst")
     for bundle in ("out/one.tar.zst", "two.tar.zst"):
-        names_in_bundle = {name for name in contents(runs.folder / bundle) if name.startswith("reports/")}
-        assert names_in_bundle == {f"reports/{name}" for name in FILES}
+        reports = {name for name in contents(runs.folder / bundle) if name.startswith("reports/")}
+        assert reports == {f"reports/{name}" for name in FILES}
     assert (runs.folder / "out/history.sqlite").exists()
 
 

@@ -71,7 +71,7 @@ def webhook() -> Iterator[Webhook]:
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, *arguments_of_line: object) -> None:
+        def log_message(self, *arguments: object) -> None:
             """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -111,9 +111,9 @@ def mail() -> Iterator[tuple[str, Mailbox]]:
     controller.stop()
 
 
-def over(runs: Runs, *arguments: str, **words_of_nodes: str) -> pytest.RunResult:
+def over(runs: Runs, *arguments: str, **word_of_node: str) -> pytest.RunResult:
     runs.checks(test_it=LIGHT)
-    return runs.over([saying(name, word) for name, word in words_of_nodes.items()], *arguments)
+    return runs.over([saying(name, word) for name, word in word_of_node.items()], *arguments)
 
 
 def shows_no_secret(run: pytest.RunResult, runs: Runs) -> None:

@@ -162,7 +162,9 @@ def _without_program(fabric: str, own: dict[str, Any], theirs: dict[str, Any]) -
     install = "install " + " or ".join(PACKAGES[name] for name in names)
     has = [[name for name in names if name in side["programs"]] for side in (own, theirs)]
     if all(has):
-        two = [f"{side['host']} has {' and '.join(names_of_side)}" for side, names_of_side in zip((own, theirs), has)]
+        two = [
+            f"{side['host']} has {' and '.join(programs_of_side)}" for side, programs_of_side in zip((own, theirs), has)
+        ]
         return {"error": f"clusterproof: {', '.join(two)}: no program in common; {install} on both"}
     without = theirs if has[0] else own
     looked = ", in ".join(["on PATH", *PLACES])
