@@ -65,8 +65,8 @@ def in_rest() -> Iterator[Figure]:
     ):
         gate, began = _gate(Path(folder)), time.time()
         _rounds(gate, 1, began)
-        kept = _asked(kubernetes, lambda: _rounds(gate, ROUNDS, began + EVERY_S))
-        each = _asked(kubernetes, lambda: _evaluations(names, ROUNDS, LATER))
+        kept = _requests_during(kubernetes, lambda: _rounds(gate, ROUNDS, began + EVERY_S))
+        each = _requests_during(kubernetes, lambda: _evaluations(names, ROUNDS, LATER))
     seconds = ROUNDS * EVERY_S
     detail_in_words = ", ".join(f"{count / NODES:.2f} {what}" for what, count in sorted(kept.items()))
     detail = f"of each of {NODES} nodes in {seconds:.0f} s: {detail_in_words}"
@@ -117,7 +117,7 @@ def _evaluations(names: Sequence[str], count: int, begin: float) -> None:
         write(open_api({}), orders, dict.fromkeys(names, FIT), now, now)
 
 
-def _asked(kubernetes: Bed, act: Callable[[], None]) -> Counter[str]:
+def _requests_during(kubernetes: Bed, act: Callable[[], None]) -> Counter[str]:
     """The suite's requests in the audit log during a call, by verb and resource."""
     before = len(_requests(kubernetes))
     act()

@@ -133,7 +133,7 @@ def _faults(name: str) -> str:
     by_verdict = [
         f"{fault.name} ({fault.expect[name].value})"
         for fault in ALL_FAULTS
-        if name in fault.expect and (next(iter(fault.expect)) == name or fault.expect[name] in _FOUND)
+        if name in fault.expect and (next(iter(fault.expect)) == name or fault.expect[name] in _FINDINGS)
     ]
     return "; ".join(by_verdict) or "none"
 
@@ -165,13 +165,13 @@ def _faults_of_cluster(name: str) -> str:
     faults = [
         f"{put.__name__.replace('_', ' ')} ({expected[check].value})"
         for put, (expected, _) in CLUSTER_FAULTS.items()
-        if subsystem == "control_plane" and expected.get(check) in _FOUND
+        if subsystem == "control_plane" and expected.get(check) in _FINDINGS
     ]
     return "; ".join(faults) or "clusters of `tests/aws`"
 
 
 _TITLES = {"gpu": "GPU", "run": "Training run"}
-_FOUND = (Verdict.FAIL, Verdict.CONCERN)
+_FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from tests.faults import ALL_FAULTS
 from tests.training_run.faults import FAULTS as RUN_FAULTS
 
 _COMPARED = "; expected as on most nodes of its group"
-FOUND = (Verdict.FAIL, Verdict.CONCERN)  # preferred first
+FINDINGS = (Verdict.FAIL, Verdict.CONCERN)  # preferred first
 LONGEST = 260  # characters
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +38,7 @@ def document() -> str:
 def _of_faults() -> Iterator[tuple[str, str]]:
     """Only whole messages; a check's later message replaces its earlier one, so that of a fail stands."""
     faults = [*ALL_FAULTS, *RUN_FAULTS, *NODE_FAULTS, *POD_FAULTS, *STORAGE_FAULTS, *SLURM_FAULTS]
-    for verdict in reversed(FOUND):
+    for verdict in reversed(FINDINGS):
         for fault in reversed(faults):
             named = next(iter(fault.expect), "")
             name = named if "." in named else f"control_plane.{named}"
@@ -67,7 +67,7 @@ def _of_demo() -> Iterator[tuple[str, str]]:
         arguments = ["-m", "pytest", "--cluster", "demo", "--no-report", "-q", "-p", "no:cacheprovider"]
         command = [sys.executable, *arguments, "--results", str(results)]
         subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)  # it exits with 1: nodes are sick
-        for verdict in reversed(FOUND):
+        for verdict in reversed(FINDINGS):
             for result in reversed(read_results(results)):
                 line = result.message.partition("\n")[0]
                 if result.verdict is verdict and not result.is_of_unreachable and len(line) <= LONGEST:

@@ -32,7 +32,7 @@ REPAIRED_BY_KARPENTER = {  # aws/karpenter-provider-aws @1d927085, pkg/cloudprov
 }
 # What it has reported as unhealthy: NVIDIA/NVSentinel @745095a3, kubernetes-object-monitor/pkg/annotations
 MATCHES = "nvsentinel.nvidia.com/k8s-object-monitor-policy-matches"
-FOUND = Health("False", "GpuNoXid", "gpu.no_xid: Xid 79")
+WITH_XID = Health("False", "GpuNoXid", "gpu.no_xid: Xid 79")
 
 
 def condition(kind: str, status: str) -> dict[str, Any]:
@@ -100,10 +100,10 @@ def test_conditions_of_others_stay_as_they_wrote_them_whatever_the_gate_finds(ga
     admin = api_of(gate.bed.plane.kubeconfig())
     with gate.bed.node("gpu715"):
         admin.patch(path, {"status": {"conditions": [theirs]}}, STRATEGIC)
-        gate.write({"gpu715": FOUND}, GateSettings(TAINT, "5"))
+        gate.write({"gpu715": WITH_XID}, GateSettings(TAINT, "5"))
         assert gate.condition("gpu715", kind) == theirs
         admin.patch(path, {"status": {"conditions": [{**theirs, "status": "True"}]}}, STRATEGIC)
-        assert gate.condition("gpu715")["reason"] == FOUND.reason
+        assert gate.condition("gpu715")["reason"] == WITH_XID.reason
 
 
 def test_a_node_that_others_cordoned_or_tainted_stays_so_when_it_passes(gate: GateBed) -> None:

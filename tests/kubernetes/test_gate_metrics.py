@@ -18,7 +18,7 @@ from tests.counterparts import installed
 
 FIT, UNFIT = Health("True", "ChecksPassed", "63 checks"), Health("False", "GpuGpuCount", "7 GPUs")
 LATE, INCOMPLETE = Health("Unknown", "NotReached", "late"), Health("Unknown", "Incomplete", "no log")
-FOUND = {"gpu001": FIT, "gpu002": FIT, "gpu003": UNFIT, "gpu004": LATE, "gpu005": INCOMPLETE}
+HEALTHS = {"gpu001": FIT, "gpu002": FIT, "gpu003": UNFIT, "gpu004": LATE, "gpu005": INCOMPLETE}
 WAS = "ClusterproofHealthy is True, was not there: 63 checks"
 CHANGES = {"gpu001": WAS, "gpu002": WAS, "gpu003": "ClusterproofHealthy is False, was True: 7 GPUs"}
 LINES = ("ClusterproofHealthy of 5 of 5 nodes: 2 True", "gpu003: got the taint x")
@@ -26,7 +26,7 @@ LINES = ("ClusterproofHealthy of 5 of 5 nodes: 2 True", "gpu003: got the taint x
 
 def evaluated_round(problems: tuple[str, ...] = ()) -> Round:
     written, requests = WriteOutcome(LINES, problems, CHANGES), {"GET 200": 8, "PATCH 409": 1, "GET 0": 1}
-    return round_of(1000.0, 1002.5, FOUND, {"gpu001": 1001.0, "gpu002": 400.0}, written, requests)
+    return round_of(1000.0, 1002.5, HEALTHS, {"gpu001": 1001.0, "gpu002": 400.0}, written, requests)
 
 
 def metrics(tally: GateMetrics) -> dict[str, float]:

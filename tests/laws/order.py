@@ -57,15 +57,15 @@ def tried(case: Case, checks: Collection[str]) -> Tried:
 def _differing(before: Sequence[Finding], after: Sequence[Finding], name: str) -> list[Finding]:
     """The findings that disappeared, and those that appeared."""
     renamed = OTHER_NAMES if name == "other names" else {}
-    expected = Counter(_said(finding, renamed) for finding in before)
-    known = Counter(_said(finding, {}) for finding in after)
+    expected = Counter(_words_of(finding, renamed) for finding in before)
+    known = Counter(_words_of(finding, {}) for finding in after)
     gone, new = expected - known, known - expected
-    return [finding for finding in before if _said(finding, renamed) in gone] + [
-        finding for finding in after if _said(finding, {}) in new
+    return [finding for finding in before if _words_of(finding, renamed) in gone] + [
+        finding for finding in after if _words_of(finding, {}) in new
     ]
 
 
-def _said(finding: Finding, renamed: dict[str, str]) -> tuple[object, ...]:
+def _words_of(finding: Finding, renamed: dict[str, str]) -> tuple[object, ...]:
     text = _FOLDED.sub(lambda folded: ", ".join(expand(folded[0])), finding.line)
     for name, other in renamed.items():
         text = text.replace(name, other)

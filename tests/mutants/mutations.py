@@ -127,7 +127,7 @@ def mutants_of(file: Path, root: Path) -> Iterator[Mutant]:
                 other = operator(node)
                 if other is not None:
                     compiled = partial(_compiled, function, {id(node): _at(node, other)}, place, file)
-                    yield Mutant(place, _lines(node), change, _words(node, source), compiled)
+                    yield Mutant(place, _lines(node), change, _source_of(node, source), compiled)
 
 
 def _functions(tree: ast.AST) -> Iterator[Function]:
@@ -160,7 +160,7 @@ def _lines(node: ast.AST) -> range:
     return range(changed.lineno, (changed.end_lineno or changed.lineno) + 1)
 
 
-def _words(node: ast.AST, source: str) -> str:
+def _source_of(node: ast.AST, source: str) -> str:
     shown = node.test if isinstance(node, (ast.If, ast.Assert)) else node
     return " ".join((ast.get_source_segment(source, shown) or "").split())
 

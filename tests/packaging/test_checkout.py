@@ -16,7 +16,7 @@ from tests.tiers import each_with_some
 pytestmark = pytest.mark.long
 
 ONE_NODE = ("--nodes", "gpu003", "--no-report", "-q", "-p", "no:cacheprovider")
-FOUND = "FAIL        Uncorrected GPU memory errors: 1 of 1 node (gpu003)"
+FINDING = "FAIL        Uncorrected GPU memory errors: 1 of 1 node (gpu003)"
 MODULE = "clusterproof.plugins.core.verdict"
 
 
@@ -61,7 +61,7 @@ def test_pytest_runs_the_checks_of_a_clone_where_nothing_is_installed(
 ) -> None:
     folder, named = named_in
     ran = bare.run(clone / folder, "python", "-m", "pytest", *cluster, *ONE_NODE, named)
-    assert (ran.returncode, FOUND in ran.stdout) == (1, True), ran.stdout + ran.stderr
+    assert (ran.returncode, FINDING in ran.stdout) == (1, True), ran.stdout + ran.stderr
 
 
 def test_pytest_collects_each_check_once(bare: Installed, clone: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_clone_is_used_from_the_folders_around_it(editable: Installed, clone: 
         ("python", "-I", "-m", "pytest", "--pyargs", "clusterproof.checks", "--cluster=demo"),
     ):
         ran = editable.run(here, *program, *arguments)
-        assert (ran.returncode, FOUND in ran.stdout) == (1, True), ran.stdout + ran.stderr
+        assert (ran.returncode, FINDING in ran.stdout) == (1, True), ran.stdout + ran.stderr
     (here / "pytest.ini").unlink()
 
 
@@ -101,7 +101,7 @@ def test_a_clone_that_is_installed_is_found_by_pytest_and_by_mypy(
     editable: Installed, clone: Path, tmp_path: Path
 ) -> None:
     ran = editable.run(clone, "python", "-m", "pytest", "--cluster", "demo", *ONE_NODE, "checks/gpu")
-    assert (ran.returncode, FOUND in ran.stdout) == (1, True), ran.stdout + ran.stderr
+    assert (ran.returncode, FINDING in ran.stdout) == (1, True), ran.stdout + ran.stderr
     (tmp_path / "own.py").write_text(f"from {MODULE} import Verdict\nreveal_type(Verdict.PASS)\n", encoding="utf-8")
     mypy = [sys.executable, "-m", "mypy", "--python-executable", str(editable.python), "--strict", "own.py"]
     checked = subprocess.run(mypy, cwd=tmp_path, capture_output=True, text=True)

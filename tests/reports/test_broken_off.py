@@ -152,12 +152,12 @@ def test_a_file_that_cannot_be_begun_is_a_wrong_command_line(
     run.stderr.fnmatch_lines([f"ERROR: {option}*{words}"])
 
 
-WORDS = {f"gpu{number:03d}": "bad" if number in (1, 6) else "pass" for number in range(1, 9)}
+WORD_OF_NODE = {f"gpu{number:03d}": "bad" if number in (1, 6) else "pass" for number in range(1, 9)}
 CHECKS = ("host.word", "gpu.word_of_gpu")  # the first runs on all nodes, then the second
 CHOSEN = [
     Result(check, node, Verdict.PASS if word == "pass" else Verdict.FAIL)
     for check in CHECKS
-    for node, word in WORDS.items()
+    for node, word in WORD_OF_NODE.items()
 ]
 FORMS = {"terminal", "report.html", "summary.md", "summary.txt", "junit.xml", "metrics.prom", "results.jsonl"}
 FORMS |= {"pytest.xml", "history"}
@@ -165,7 +165,7 @@ FORMS |= {"pytest.xml", "history"}
 
 def cut(runs: Runs, how: Cut, *more: str, checks: str = LIGHT) -> Ran:
     runs.checks(test_1=checks, test_2=DEVICES)
-    cluster = runs.cluster(saying(node, word) for node, word in WORDS.items())
+    cluster = runs.cluster(saying(node, word) for node, word in WORD_OF_NODE.items())
     return cut_run(["--cluster", cluster, *more], how, CHOSEN, runs.folder / "cut", runs.folder)
 
 

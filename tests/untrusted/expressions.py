@@ -149,7 +149,7 @@ def _calls(tree: ast.AST, module: ModuleType) -> Iterator[tuple[ast.Call, str | 
             if not isinstance(node, ast.Call) or not node.args or not _CALLED.fullmatch(ast.unparse(node.func)):
                 continue
             if function is not tree or isinstance(node.args[0], ast.Constant):
-                yield node, _told(node.args[0], function, module)
+                yield node, _evaluated(node.args[0], function, module)
 
 
 def _of_its_own(function: ast.AST) -> Iterator[ast.AST]:
@@ -160,7 +160,7 @@ def _of_its_own(function: ast.AST) -> Iterator[ast.AST]:
             yield from _of_its_own(node)
 
 
-def _told(expression: ast.expr, function: ast.AST, module: ModuleType) -> str | bytes | None:
+def _evaluated(expression: ast.expr, function: ast.AST, module: ModuleType) -> str | bytes | None:
     """An expression with a word for each value that only the call knows; None if that is all of it."""
     names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)} - vars(module).keys()
     local = {name: _assigned(name, function, module) for name in names - vars(builtins).keys()}
@@ -182,7 +182,7 @@ def _assigned(name: str, function: ast.AST, module: ModuleType) -> str | bytes |
     """The value of a name that a function assigns once."""
     lines = [node for node in _of_its_own(function) if isinstance(node, ast.Assign)]
     given = [line.value for line in lines if name in map(ast.unparse, line.targets)]
-    return _told(given[0], function, module) if len(given) == 1 else None
+    return _evaluated(given[0], function, module) if len(given) == 1 else None
 
 
 def _as_text(pattern: str | bytes, flags: int) -> tuple[str, int]:

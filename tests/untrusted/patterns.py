@@ -114,10 +114,10 @@ def _is_in(members: Any, sign: str) -> bool:
 
 def _sample(tree: Iterable[Any]) -> str:
     """A text that an expression matches, or nearly matches."""
-    return "".join(_one(operation, argument) for operation, argument in tree)
+    return "".join(_sample_of(operation, argument) for operation, argument in tree)
 
 
-def _one(operation: Any, argument: Any) -> str:
+def _sample_of(operation: Any, argument: Any) -> str:
     if operation is code.LITERAL:
         return chr(argument)
     if operation in (code.NOT_LITERAL, code.ANY, code.IN):
