@@ -65,7 +65,7 @@ class LivePage:
         self._ticked = time.monotonic()
 
     def update(self, node: str, results: Iterable[Result], open_states: Collection[tuple[str, str]]) -> None:
-        """Update some checks' results on a node; `found` are the devices and checks with findings."""
+        """Update some checks' results on a node; `open_states` are the devices and checks with findings."""
         by_check = {check: tuple(group) for check, group in groupby(results, attrgetter("check"))}
         for check in by_check:
             self._found[node, check] = frozenset(device for device, by in open_states if by == check)
